@@ -51,6 +51,7 @@ def configuration_page() -> str:
     ]
     for table in dict.fromkeys(tables()):
         parts += [f"## {_heading(table)}", _summary(table.model), _rows(table)]
+    parts += [f"## `[{key.name}]`\n\n{key.meaning}" for key in _keys(Sections) if key.kind == dict[str, str]]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -234,26 +234,41 @@ def done(client: httpx2.Client, run_id: str) -> dict[str, Any]:
     return dict(client.get(f"/runs/{run_id}").json())
 
 
-def test_approvals_of_actions(serve: Serve, upstream: ChatServer, http: Http, orders: Shop) -> None:
-    """An action waits at its arguments; each is decided on for itself, and the run goes on after each."""
+BOTH = [REFUND, {**REFUND, "subtask": '{"order": 1018}'}, {**WRITE, "access": [0]}]
+EACH = [{**REFUND, "subtask": '{"order": {{item}}}', "each": [1017, 1018]}, {**WRITE, "access": [0]}]
+
+
+@pytest.mark.parametrize(
+    ("steps", "names"), [(BOTH, [0, 1]), (EACH, ["0[0]", "0[1]"])], ids=["steps", "items"]
+)
+def test_approvals_of_actions(
+    serve: Serve,
+    upstream: ChatServer,
+    http: Http,
+    orders: Shop,
+    steps: list[dict[str, Any]],
+    names: list[int | str],
+) -> None:
+    """An action waits at its arguments; each is decided on for itself, and the run goes on after the last."""
     client = http(serve(models=orders.table + LATER))
-    upstream.reply = planning(
-        rows(REFUND, {**REFUND, "subtask": '{"order": 1018}'}, {**WRITE, "access": [0]})
-    )
+    upstream.reply = planning(rows(*steps))
     waiting = chat(client)
     error = waiting.json()["error"]
     assert (waiting.status_code, error["code"], orders.refunds) == (409, "waiting", [])
+    assert error["message"].endswith("/approve or /v1/runs/" + error["run_id"] + "/refuse")
     path = f"/runs/{error['run_id']}"
     shown = [
-        (each["step"], each["worker"], each["asked"])
+        (each["path"] or each["step"], each["worker"], each["asked"])
         for each in client.get(path).json()["waits_for"]["actions"]
     ]
-    assert shown == [(0, "shop.refund", '{"order": 1017}'), (1, "shop.refund", '{"order": 1018}')]
+    asked = ('{"order": 1017}', '{"order": 1018}')
+    assert shown == [(name, "shop.refund", text) for name, text in zip(names, asked, strict=True)]
     wrong = client.post(f"{path}/approve", json={"action": 2})
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (409, "not_waiting")
-    assert client.post(f"{path}/approve", json={"action": 0, "why": "seen"}).status_code == 202
+    assert client.post(f"{path}/approve", json={"action": names[0], "why": "seen"}).status_code == 202
     run = done(client, error["run_id"])
-    assert (run["status"], orders.refunds, len(run["waits_for"]["actions"])) == ("waiting", [1017], 1)
+    assert (run["status"], orders.refunds, len(run["waits_for"]["actions"])) == ("waiting", [], 1)
+    assert run["problem"]["message"] == f"step {names[1]} waits for approval: {asked[1]}"
     client.post(f"{path}/refuse", json={"why": "not this one"}).raise_for_status()
     run = done(client, error["run_id"])
     assert (run["status"], run["answer"], orders.refunds) == ("partial", "the answer", [1017])

@@ -70,3 +70,57 @@ def test_a_plan_that_is_not_saved_says_how(podium: Podium, config: Path) -> None
     """Under the table, the option and the command."""
     told = podium("plan", "What is it?").stderr
     assert "save the plan with `-o plan.json`, then run it with `podium run --plan plan.json`" in told
+
+
+NAMED = '{"worker": 0, "subtask": "See {{repo}} {{n}} times.", "access": []}\n'
+
+
+def test_a_plan_is_saved_with_a_name_and_run_with_arguments(
+    podium: Podium, config: Path, server: ChatServer
+) -> None:
+    """Names in the question are parameters; what is wrong with an argument is told before a call."""
+    server.reply = lambda call: says(call, NAMED if "structured_outputs" in call.body else "forty-two")
+    saved = podium("plan", "Review {{repo}} {{n}} times", "--save", "review", "--param", "n=3")
+    assert saved.exit_code == 0, saved.stderr
+    file = config.parent / "plans" / "review.toml"
+    text = file.read_text("utf-8")
+    assert '[parameters.n]\ntype = "integer"\ndefault = 3' in text
+    assert '[parameters.repo]\ntype = "string"' in text
+    line = re.search(r"add the line `(.*)` to \[plans\]", saved.stderr)
+    assert line is not None
+    config.write_text(config.read_text() + f"[plans]\n{line[1]}\n")
+    server.calls.clear()
+    for arguments, told in [
+        (("--arg", "n=4"), 'needs a value for repo ("string")'),
+        (("--arg", "repo=.", "--arg", "n=x"), 'wrong value for n: the argument "x" does not fit'),
+        (("--arg", "repo=.", "--arg", "m=1"), "has no parameter 'm': it has repo, n"),
+        (("--arg", "repo"), "write NAME=VALUE"),
+    ]:
+        wrong = podium("run", "--plan", "review", *arguments)
+        assert wrong.exit_code == 2, wrong.stderr
+        assert told in wrong.stderr
+    assert server.calls == []
+    result = podium("run", "--plan", "review", "--arg", "repo=.", "--arg", "n=4")
+    assert result.stdout == "forty-two\n"
+    assert "See . 4 times." in str(server.calls[0].body)
+    by_file = podium("run", "--plan", str(file), "--arg", "repo=.")
+    assert by_file.stdout == "forty-two\n"
+    assert "there is no saved plan 'revue': [plans] has review" in podium("run", "--plan", "revue").stderr
+    again = podium("plan", "Review {{repo}}", "--save", "review")
+    assert "plans/review.toml already exists" in again.stderr
+
+
+def test_a_run_is_resumed_with_a_changed_saved_plan(podium: Podium, config: Path, server: ChatServer) -> None:
+    """It has the arguments of the run, and says what is kept."""
+    steps = '[[steps]]\nworker = "thinker"\nsubtask = "See {{repo}}."\naccess = []\n'
+    last = '[[steps]]\nworker = "speaker"\nsubtask = "Say it."\naccess = [0]\n'
+    file = config.parent / "review.toml"
+    file.write_text(f'name = "review"\n[parameters.repo]\n{steps}{last}', encoding="utf-8")
+    config.write_text(config.read_text() + '[plans]\nreview = "review.toml"\n')
+    assert podium("run", "--plan", "review", "--arg", "repo=src", "--run-id", "r").exit_code == 0
+    file.write_text(file.read_text("utf-8").replace("Say it.", "Say it twice."), encoding="utf-8")
+    server.calls.clear()
+    resumed = podium("resume", "r", "--plan", "review")
+    assert resumed.stdout == "forty-two\n"
+    assert "1 recorded result is kept" in resumed.stderr
+    assert len(server.calls) == 1

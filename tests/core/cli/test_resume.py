@@ -99,13 +99,26 @@ def test_failed_run_is_resumed_without_paying_twice(podium: Podium, config: Path
     assert json.loads(podium("show", known, "--json").stdout)["state"] == "ok"
 
 
-def test_a_resumed_run_is_refreshed(podium: Podium, config: Path, server: ChatServer) -> None:
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [
+            {"subtask": "Fail.", "access": []},
+            {"subtask": "Look.", "access": []},
+            {"subtask": "Join them.", "access": [0, 1]},
+        ],
+        [
+            {"subtask": "{{item}}", "access": [], "each": ["Fail.", "Look."]},
+            {"subtask": "Join them.", "access": [0]},
+        ],
+    ],
+    ids=["steps", "items"],
+)
+def test_a_resumed_run_is_refreshed(
+    podium: Podium, config: Path, server: ChatServer, steps: list[dict[str, object]]
+) -> None:
     """An answer that was made without a step is kept until `--refresh`, which the hint names."""
-    steps = ("Fail.", []), ("Look.", []), ("Join them.", [0, 1])
-    plan = "".join(
-        json.dumps({"worker": number % 2, "subtask": subtask, "access": access}) + "\n"
-        for number, (subtask, access) in enumerate(steps)
-    )
+    plan = "".join(json.dumps({"worker": n % 2, **step}) + "\n" for n, step in enumerate(steps))
     is_down = [True]
 
     def reply(call: Call) -> Reply:
@@ -384,6 +397,7 @@ def test_replay_of_a_failed_run_fails_the_same(podium: Podium, config: Path, ser
         (("--subtask", "x"), "--step needs"),
         (("--step", "0", "--subtask", "x", "--edit"), "exclude each other"),
         (("--step", "9", "--subtask", "x"), "9"),
+        (("--step", "1.0", "--subtask", "x"), "there is no step 1.0: the steps are 0, 1"),
         (("--step", "0", "--worker", "nobody"), "the workers are thinker, speaker"),
         (("--plan", "missing.json"), "cannot be read"),
         (("--edit",), "the editor"),
@@ -425,7 +439,8 @@ def test_plan_is_changed_in_an_editor(
 def test_plan_is_approved_at_the_terminal(
     spawn: Spawn, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch, typed: str, code: int
 ) -> None:
-    """The plan is shown with what it may cost before it runs, and may be edited."""
+    """The plan is shown with what it may cost before it runs, and may be edited; nothing waits."""
+    config.write_text(f'{config.read_text()}[policy]\napprove = "later"\n')
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("VISUAL", editor(Path("edit.py"), "Think of a number.", "Think of a prime."))
     left, said = at_a_terminal(spawn, typed, "run", "What is it?", "--approve")

@@ -194,9 +194,12 @@ def test_a_run_id_needs_a_record(
         (("run", "Why?", "--file", "binary/x"), "binary/x cannot be read: a part of its path is a file"),
         (("run", "Why?", "--file", "binary"), "not UTF-8 text"),
         (("run", "Why?", "--file", "huge"), "huge cannot be read: it is longer than 16,777,220 bytes"),
-        (("run", "--plan", "missing.json"), "missing.json cannot be read"),
+        (
+            ("run", "--plan", "missing.json"),
+            "no saved plan 'missing.json': [plans] has none; and there is no such file",
+        ),
         (("run", "--plan", "binary"), "the plan binary cannot be read"),
-        (("run", "--plan", "podium.toml"), "has no plan"),
+        (("run", "--plan", "podium.toml"), "the file lacks 'steps': add it"),
         (
             ("run", "Why?", "--config", "missing.toml"),
             "missing.toml cannot be read: the file does not exist: name",
@@ -238,7 +241,10 @@ def test_settings_are_named_as_in_the_config(podium: Podium, config: Path, serve
     result = podium("run", "What is it?", "--max-cost", "1")
     assert result.exit_code == 2
     assert "the cost is limited to $1 ([limits] cost), and the price of 'speaker', 'thinker'" in result.stderr
-    assert "set its `price` (0 if it costs nothing), or set [limits] unpriced" in result.stderr
+    remedy = (
+        "set its `price` (0 if it costs nothing), `most_cost` for a coding agent, or set [limits] unpriced"
+    )
+    assert remedy in result.stderr
     config.write_text(config.read_text() + "[limits]\ncalls = 1\n")
     for told in (
         podium("run", "What is it?"),

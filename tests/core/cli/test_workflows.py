@@ -17,6 +17,7 @@ from podium.cli.drawing import RunTable
 from podium.cli.live import LiveState, follow
 from podium.errors import WorkerTimeout
 from podium.journal import SqlJournal
+from podium.plan_text import Change, edit_plan
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.types import Completion, Event, StepEnded
@@ -165,6 +166,21 @@ def test_counts_after_a_resume(shown: Callable[..., str], journal: SqlJournal) -
     assert "6 of 6 items: 2 steps" in told
 
 
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        (0, "at least 3 recorded results are kept ($0.0300); at least 4 calls are expected, cost unknown: "),
+        (4, "9 recorded results are kept ($0.0900); at least 2 calls are expected, cost unknown"),
+    ],
+)
+def test_a_preview(journal: SqlJournal, step: int, told: str) -> None:
+    """What a changed plan keeps is known as far as its lists are."""
+    run = conductor(journal, 6)
+    ran(run)
+    plan = edit_plan(PLAN, Change(step=step, subtask="Otherwise."))
+    assert str(anyio.run(run.preview, "flow", plan)).startswith(told)
+
+
 @pytest.mark.long
 def test_runs_are_compared_replayed_and_verified(
     shown: Callable[..., str], podium: Podium, journal: SqlJournal, server: ChatServer
@@ -222,23 +238,35 @@ def test_what_stopped_items_cost(shown: Callable[..., str], journal: SqlJournal,
     assert "sceptic cancelled ≤$0.01" in shown("show", "flow", "--step", "0")
 
 
-def test_the_output_that_stands_for_another() -> None:
-    """It is told at the step whose condition did not hold."""
+def test_the_output_that_stands_for_another(shown: Callable[..., str], journal: SqlJournal) -> None:
+    """It is told at the step whose condition did not hold, and its worker has answered."""
     given = {"worker": 0, "access": []}
     plan = Plan.from_json(
         {
             "schema": 1,
             "steps": [
                 {**given, "subtask": "List.", "returns": {"n": "integer"}},
-                {**given, "subtask": "Check.", "access": [0], "when": {"ref": "{{0.n}}", "is": 2}, "else": 0},
+                {
+                    **given,
+                    "worker": 1,
+                    "subtask": "Check.",
+                    "when": {"ref": "{{0.n}}", "is": 2},
+                    "else": 0,
+                },
             ],
         }
     )
-    worker = FunctionWorker(lambda step: '{"n": 1}', card=Card(name="w", price=FREE))
-    explained = anyio.run(Conductor(FixedPlanner(plan), [worker]).run, "What?").explain()
-    assert (
-        "Step 1, w, seeing 0: ok, with the output of step 0, because its condition does not hold" in explained
-    )
+    workers = [
+        FunctionWorker(lambda step: '{"n": 1}', card=Card(name=name, price=FREE))
+        for name in ("thinker", "speaker")
+    ]
+    explained = ran(Conductor(FixedPlanner(plan), workers, journal=journal)).explain()
+    told = "ok, with the output of step 0, because its condition does not hold"
+    assert f"Step 1, speaker, seeing no step: {told}" in explained
+    whole = shown("show", "flow")
+    assert f"step 1: {told}" in whole
+    assert "answered by thinker: " in whole
+    assert shown("show", "flow", "--step", "1").startswith(f"--- step 1 (speaker): {told} ---")
 
 
 @pytest.mark.long
@@ -276,6 +304,8 @@ def test_items_that_wait_for_approval(shown: Callable[..., str], journal: SqlJou
     assert "1 thinker 30 items of step 1: 30 calls, " in whole
     assert "2 block turn 2 of step 2: 4 calls, " in whole
     shown("decide", "flow", "approve", "--action", "4", code=2)
+    changed = ("--step", "2.0", "--subtask", "x")
+    assert "waits for a decision on items: a plan" in shown("decide", "flow", "approve", *changed, code=2)
     shown("decide", "flow", "approve", "--action", "2")
     shown("decide", "flow", "refuse", "--action", "1", "--why", "too many")
     result = ran(run, resumed=True)
@@ -328,13 +358,25 @@ def test_actions_inside_of_a_map(shown: Callable[..., str], journal: SqlJournal)
     waits = ran(run).problem
     assert waits is not None
     assert waits.message.endswith("step 0[2] waits for approval: thinker Refund c; and 2 more wait")
+    whole = shown("show", "flow")
+    assert "step 0[0] and 4 more wait" in whole
+    assert "0 thinker ! 5 wait for approval: Refund {{item}}" in whole
+    assert "skipped" not in whole
     shown("decide", "flow", "refuse", "--action", "0[0]", "--why", "too much")
     shown("decide", "flow", "approve")
+    assert "2 steps not ended" in shown("show", "flow")
     result = ran(run, resumed=True)
+    whole = shown("show", "flow")
+    assert "step 0[1]: thinker Refund b: not known whether it is done" in whole
+    assert whole.count("done|not-done`") == 1
+    assert "not known whether it is done: Refund b" in shown("show", "flow", "--step", "0")
+    assert "thinker Refund b: not known whether it is done" in shown("show", "flow", "--step", "0[1]")
     assert sorted(refunds) == ["Refund b", "Refund c", "Refund d", "Refund e"]
     assert result.problem is not None
     assert "podium decide flow --action '0[1]' done|not-done" in result.problem.message
     assert "its end is 'done'" in shown("decide", "flow", "done", "--action", "0[2]", code=2)
     assert "run flow, step 0[1];" in shown("decide", "flow", "not-done", "--action", "0[1]")
-    ran(run, resumed=True)
+    result = ran(run, resumed=True)
     assert refunds.count("Refund b") == 2
+    assert [each.name for each in result.outcomes] == ["0", "1", *(f"0[{n}]" for n in range(5))]
+    assert shown("show", "flow", "--step", "0").count("0[1] thinker") == 1

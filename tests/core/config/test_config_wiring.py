@@ -110,6 +110,11 @@ def examples(site: Site) -> object:
     return site.told("boss")[0].count("Question: ")
 
 
+def tools(site: Site) -> object:
+    """Return whether the planner is sent the workers as tools of the API, and in its prompt."""
+    return "tools" in site.bodies("boss")[0], "<tools>" in str(site.bodies("boss")[0])
+
+
 SHORT = {"question": "Which one speaks of 3, delta?"}
 SHARED = {"runs": 2, "tables": "[journal]\npath = 'runs.db'\n"}
 PIN = "[[policy.pins]]\nwords = 'find'\nworker = 'bravo'\n"
@@ -133,6 +138,8 @@ ALL, NAMES = [True, True, True], ("Worker 2", "charlie", "Speaks of 2")
             [True, False],
         ),
         ({"planner": "workflows = true"}, {}, told("{{item}}"), [False], [True]),
+        ({"planner": "turns = 4"}, {}, tools, (False, False), (True, False)),
+        ({"planner": "turns = 4\nnative = false"}, {}, tools, (False, False), (False, True)),
         ({"planner": "constrain = false"}, {}, told(GRAMMAR), [True], [False]),
         ({"tables": "[policy]\ndenied = ['alpha']\n"}, {}, calls_of("alpha"), 1, 0),
         ({"tables": "[policy]\nallowed = ['bravo']\n"}, {}, calls_of("alpha"), 1, 0),

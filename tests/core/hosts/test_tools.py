@@ -10,9 +10,10 @@ from podium.conductor import Conductor
 from podium.errors import ConfigError, WorkerFailed, WorkerRefused, WorkerTimeout
 from podium.execution import Retry
 from podium.hosts import ToolWorker, text_of, tool_call
-from podium.hosts.results import prompt_text, tool_arguments
+from podium.hosts.results import tool_arguments
 from podium.planners import FixedPlanner
 from podium.types import Completion, Message, Plan, Step
+from podium.types.messages import prompt_text
 from podium.usage import Usage
 from podium.workers import FREE, Card, Request, complete
 

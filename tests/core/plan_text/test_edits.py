@@ -87,6 +87,7 @@ def test_an_edit_leaves_how_many_steps_are_enough() -> None:
         (Change(step=0, subtask=" "), "empty_subtask", ""),
         (Change(step=0, access=(3,)), "forward_access", ""),
         (Change(step=0, worker=-2), "bad_worker", ""),
+        (Change(step="0.0", subtask="x"), "bad_shape", "there is no step 0.0: the steps are 0, 1, 2, 3"),
     ],
 )
 def test_an_edit_that_leaves_no_plan_is_refused(edit: Edit, code: str, told: str) -> None:
@@ -186,6 +187,7 @@ def test_edits_are_read_from_plain_data() -> None:
             "edit 0 has step, lc; the keys of 'remove' are step",
         ),
         ([{"op": "remove", "step": True}], "bad_shape", "step is True: write a number"),
+        ([{"op": "remove", "step": "0"}], "bad_shape", "step is '0': write a number"),
         ([{"op": "change", "step": 0, "access": "all"}], "bad_shape", "write a list of numbers"),
         ([{"op": "change", "step": 0, "access": [0.0]}], "bad_shape", "write a list of numbers"),
         ([{"op": "change", "step": 0, "subtask": None}], "bad_shape", "write text"),

@@ -69,6 +69,15 @@ FRAGMENTS = [
         ", a:",
         "List[int]",
     ),
+    *(
+        '[{"id": "a", "agent": "0", "task": "t"',
+        ', "depends_on": ["a"]}',
+        '{"name": "1", "arguments": {',
+        '\n1. model("',
+        '$1 ${2}")\n',
+        "\n3. join()",
+        "{{a}}",
+    ),
 ]
 
 spellings = st.sampled_from(get_args(Spelling))

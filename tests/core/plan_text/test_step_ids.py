@@ -30,7 +30,11 @@ def row(access: str, **ids: object) -> str:
             row("[]", index=1, id=1) + row('"all"', id=2) + row("[1]", id=3), id="two keys that agree"
         ),
         pytest.param(
-            row("[]", id='"a"') + row("[0]", id='"b"') + row("[0]", id='"c"'), id="names are no ids"
+            row("[]", id='"a"') + row("[0]", id='"b"') + row("[0]", id='"c"'), id="names and positions"
+        ),
+        pytest.param(
+            row("[]", id='"Find it"') + row('["find it"]', step='"b"') + row('"Find it"', id='"b"'),
+            id="names",
         ),
         pytest.param(row("[]", id="1.0") + row("[1.0]", id="2.0") + row("[1]", id="3.0"), id="floats"),
         pytest.param(
@@ -56,6 +60,23 @@ def test_access_lists_name_ids(text: str) -> None:
     spelling: Spelling
     for spelling in ("lists", "json", "rows"):
         assert parse_plan(write_plan(plan, spelling), workers=1) == plan
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        row("[]", id='"a"') + row('["b"]', id='"b"'),
+        row('["b"]', id='"a"') + row("[]", id='"b"'),
+        row("[]", id='"a"') + row("[]", id='"a"') + row('["a"]'),
+        row("[]", id="null") + row("null"),
+    ],
+    ids=["itself", "a later step", "two steps", "null"],
+)
+def test_names_of_no_earlier_step_are_refused(text: str) -> None:
+    """A name in an access list is the id of one earlier step."""
+    with pytest.raises(PlanInvalid) as caught:
+        parse_plan(text, workers=1)
+    assert caught.value.code == "bad_access"
 
 
 def test_ids_count_from_the_first_row_that_arrives() -> None:

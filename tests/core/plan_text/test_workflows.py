@@ -12,11 +12,12 @@ from hypothesis import given, strategies as st
 
 from podium import Conductor, Plan, ScriptedWorker, parse_plan
 from podium.errors import PlanInvalid
-from podium.plan_text import Change, Spelling, edit_plan, write_plan
+from podium.plan_text import Change, Spelling, edit_plan, read_edits, write_plan
 from podium.plan_text.edits import Remove
 from podium.plan_text.writer import plan_grammar, plan_schema
 from podium.planners import FixedPlanner
 from podium.types.schemas import Form
+from podium.types.steps import Block
 
 CALL: dict[str, Any] = {"worker": 0, "subtask": "Do it.", "access": []}
 FILES = CALL | {"returns": {"files": ["string"], "verdict": "ok|bad", "count": "integer", "note?": "string"}}
@@ -190,8 +191,32 @@ def test_edits_renumber_all_references() -> None:
     )
     with pytest.raises(PlanInvalid, match="step 1 cannot be removed while step 2 lists it"):
         edit_plan(plan, Remove(step=1))
-    with pytest.raises(PlanInvalid, match="step 0 has steps of its own, and no worker"):
-        edit_plan(read(LOOP), Change(step=0, worker=1))
+
+
+def test_a_step_inside_of_a_block_is_changed_by_its_name() -> None:
+    """A block itself has no worker and no subtask."""
+    inside = {"steps": [call(), call(access=[0])], "access": []}
+    plan = read(TEXT, {"steps": [TEXT, inside], "access": [0]}, call(access=[1]))
+    (edit,) = read_edits([{"op": "change", "step": "1.1.1", "subtask": "other", "access": []}], ["one"])
+    changed = edit_plan(plan, edit, Change(step=1, access=()))
+    inner, outer = plan.steps[1], changed.steps[1]
+    assert isinstance(inner, Block)
+    assert isinstance(outer, Block)
+    assert (outer.access, outer.steps[0]) == ((), inner.steps[0])
+    assert [each.subtask for each in changed.calls] == [
+        *(each.subtask for each in plan.calls[:3]),
+        "other",
+        plan.calls[4].subtask,
+    ]
+    for step, why in (
+        (1, "step 1 is a block"),
+        ("1.1", "step 1.1 is a block"),
+        ("1.5", "the steps are 0, 1, 2, 1.0, 1.1, 1.1.0, 1.1.1"),
+        ("1.x", "there is no step 1.x"),
+        ("1[0]", "there is no step 1[0]"),
+    ):
+        with pytest.raises(PlanInvalid, match=re.escape(why)):
+            edit_plan(plan, Change(step=step, worker=1))
 
 
 REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {
@@ -281,7 +306,10 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {
         "bad_condition: .*no answer",
     ),
     "else alone": ([FILES, call(else_=0)], "bad_condition: .*write when"),
-    "later else": ([FILES, call(when=when("{{0.count}}", more=1), else_=1)], "forward_access"),
+    "later else": (
+        [FILES, call(when=when("{{0.count}}", more=1), else_=1)],
+        "bad_condition: .*has else 1, which is not an earlier step",
+    ),
     "until alone": ([call(until=when("{{0}}", is_=1), most=2)], "bad_block: .*only a step with steps"),
     "no most": ([{key: value for key, value in LOOP.items() if key != "most"}], "bad_block: .*lacks most"),
     "no until": ([{key: value for key, value in LOOP.items() if key != "until"}], "bad_block: .*lacks until"),

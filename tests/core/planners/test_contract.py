@@ -7,7 +7,15 @@ from contracts.planner_contract import PlannerContract
 from core.actors import plan_of
 
 from podium.plan_text import write_plan
-from podium.planners import CachedPlanner, ChatPlanner, DirectPlanner, FixedPlanner, Planner, RulePlanner
+from podium.planners import (
+    CachedPlanner,
+    ChatPlanner,
+    DirectPlanner,
+    FixedPlanner,
+    Planner,
+    RulePlanner,
+    TurnPlanner,
+)
 from podium.types import Plan, Step
 from podium.workers import Card, Request, ScriptedWorker
 
@@ -29,6 +37,23 @@ class TestChatPlanner(PlannerContract):
     def planner(self) -> Planner:
         """Plan two steps, in small pieces."""
         return _chat()
+
+
+def _call(request: Request) -> str:
+    """Call a worker for the question, as a server without a parser of tool calls."""
+    asked = re.findall(r"Why is it colour[0-9]+\?", request.messages[-1].text)[-1]
+    return f'<tool_call>{{"name": "a", "arguments": {{"request": "{asked}"}}}}</tool_call>'
+
+
+class TestTurnPlanner(PlannerContract):
+    """A model that calls tools, here a scripted one."""
+
+    streams = False
+
+    @pytest.fixture
+    def planner(self) -> Planner:
+        """Call a worker, in small pieces."""
+        return TurnPlanner(ScriptedWorker("boss", _call, latency=0.001, piece=7))
 
 
 class TestRulePlanner(PlannerContract):

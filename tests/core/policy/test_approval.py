@@ -10,11 +10,13 @@ from core.actors import boss, plan_of, rows, tags
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError, PlanForbidden
+from podium.errors import ConfigError, PlanError, PlanForbidden
 from podium.journal import Journal, MemoryJournal, SqlJournal
 from podium.plan_text import Change, edit_plan
 from podium.policy import ApprovalRequest, Policy, Rule
-from podium.types import ApprovalGiven, Event, Plan, PlanReady
+from podium.types import ApprovalGiven, Event, Plan, PlanReady, Step
+from podium.types.references import Condition
+from podium.types.steps import Block
 from podium.workers import ScriptedWorker
 
 pytestmark = pytest.mark.anyio
@@ -278,13 +280,35 @@ async def test_a_plan_is_changed_out_of_band(desk: Desk) -> None:
     assert desk.calls() == [1, 0, 1]
 
 
-async def test_a_plan_that_was_changed_out_of_band_must_be_allowed(desk: Desk) -> None:
+ANSWER = Step(1, "write", (0,))
+TOLD = Step(0, "look", returns={"ok": "boolean"})
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        (edit_plan(PLAN, Change(step=1, worker=2, subtask="mail it")), "policy"),
+        (Plan((Step(0, "find", each=300), ANSWER)), "bad_each"),
+        (
+            Plan((Block(steps=(TOLD,), until=Condition("{{0.ok}}", {"is": True}), most=500), ANSWER)),
+            "bad_block",
+        ),
+        (Plan((Step(0, "find"), Step(1, "write {{0.nope}}", (0,)))), "bad_reference"),
+    ],
+)
+async def test_a_plan_that_was_changed_out_of_band_must_be_allowed(
+    desk: Desk, changed: Plan, code: str
+) -> None:
     """One that is not is not recorded, and the run waits on."""
     desk.policy &= Policy(denied="mailer")
     await desk.conductor().run("Why?", run_id="r1")
-    changed = edit_plan(PLAN, Change(step=1, worker=2, subtask="mail it"))
-    with pytest.raises(PlanForbidden):
-        await desk.conductor().decide("r1", approved=True, plan=changed)
+    for change in (
+        desk.conductor().decide("r1", approved=True, plan=changed),
+        desk.conductor().resume("r1", plan=changed),
+    ):
+        with pytest.raises(PlanError) as caught:
+            await change
+        assert caught.value.code == code
     assert (await desk.conductor().resume("r1")).status == "waiting"
     await desk.conductor().decide("r1", approved=True)
     assert (await desk.conductor().resume("r1")).status == "ok"

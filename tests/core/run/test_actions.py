@@ -964,6 +964,8 @@ class TestApprovalOfActions:
         """The message lists the values; somebody must approve."""
         with pytest.raises(ConfigError, match="nobody approves them"):
             Policy(ask="actions")
+        with pytest.raises(ConfigError, match="'fan-outs', but nobody approves them"):
+            Policy(ask="fan-outs", ask_above={"calls": 1})
         with pytest.raises(ConfigError, match="'plans', 'actions' or 'fan-outs'"):
             Policy(ask="steps")  # type: ignore[arg-type]
 

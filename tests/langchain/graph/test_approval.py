@@ -1,5 +1,6 @@
 """Plans that wait at an interrupt, with each checkpointer, in this process and in a later one."""
 
+import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -17,12 +18,12 @@ from langgraph.types import Command, interrupt
 from servers.postgres import postgres_server, postgres_url
 
 from langchain_podium.graph.conductor_nodes import Executor
-from podium import Conductor, Limits, Plan, Step
+from podium import ChatPlanner, Conductor, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, JournalBroken
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
-from podium.workers import PersonWorker
+from podium.workers import PersonWorker, Request
 
 __all__ = ["postgres_server", "postgres_url"]
 
@@ -213,6 +214,43 @@ async def test_an_edited_plan_is_the_one_that_is_carried_out(
     assert calls.names == ["C"]
     assert planner.asked == 1
     assert [step["worker"] for step in state["podium"]["plan"]["steps"]] == [2]
+
+
+MAP: list[dict[str, Any]] = [
+    {"worker": "A", "subtask": "list", "access": [], "returns": {"names": ["string"]}},
+    {
+        "access": [0],
+        "steps": [{"worker": "B", "subtask": "read {{item}}", "access": []}],
+        "each": "{{0.names}}",
+    },
+    {"worker": "C", "subtask": "sum up", "access": [1]},
+]
+
+
+@EXECUTORS
+async def test_workflows(executor: Executor, calls: Calls) -> None:
+    """An approved plan may have maps and blocks, unless each step is a node; the planner is told."""
+    told: list[bool] = []
+
+    def model(request: Request) -> str:
+        told.append('"each"' in request.messages[-1].text)
+        return json.dumps({"steps": MAP if told[-1] else [MAP[2] | {"access": []}]})
+
+    listing = calls.worker("A", lambda _: '{"names": ["x", "y"]}')
+    reading = calls.worker("B", lambda step_input: step_input.subtask)
+    planner = ChatPlanner(ScriptedWorker("boss", model), spelling="json", workflows=True)
+    conductor = Conductor(planner, [listing, reading, calls.worker("C")])
+    graph = around(conductor, executor=executor, approve=True, checkpointer=InMemorySaver())
+    state = await graph.ainvoke(ASKED, CONFIG)
+    is_flat = executor == "langgraph"
+    assert told == [not is_flat]
+    said: Any = [{"op": "change", "step": "1.0", "subtask": "skim {{item}}"}]
+    if is_flat:
+        state = await graph.ainvoke(Command(resume={"steps": MAP}), CONFIG)
+        assert "the graph of this host runs plain steps" in state["__interrupt__"][0].value["problem"]
+        said = True
+    state = await graph.ainvoke(Command(resume=said), CONFIG)
+    assert state["messages"][-1].content == ("C()" if is_flat else 'C(["skim x","skim y"])')
 
 
 NONSENSE = [

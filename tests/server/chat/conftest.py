@@ -51,8 +51,9 @@ def serve(upstream: ChatServer, tmp_path: Path) -> Iterator[Callable[..., Served
     """Return a function that serves the config with tables of a test."""
     with ExitStack() as stack:
 
-        def start(*, models: str = "", server: str = "") -> Served:
+        def start(*, models: str = "", server: str = "", planner: str = "") -> Served:
             text = CONFIG.format(url=upstream.url, models=models, server=server)
+            text = text.replace("[planner]", f"[planner]\n{planner}")
             return stack.enter_context(serving(text, tmp_path))
 
         yield start

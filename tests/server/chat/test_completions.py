@@ -160,3 +160,33 @@ def test_an_idempotency_key_names_the_run(served: Served, upstream: ChatServer) 
     with pytest.raises(openai.ConflictError) as caught:
         client.chat.completions.create(model="podium", messages=other, extra_headers=headers)
     assert caught.value.code == "idempotency_key_reused"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_planner_that_speaks_turn_by_turn(
+    serve: Callable[..., Served], upstream: ChatServer, *, stream: bool
+) -> None:
+    """Its last message is the answer, with its own tokens; tools of the client are refused."""
+    call = '<tool_call>{"name": "two", "arguments": {"request": "Say it."}}</tool_call>'
+
+    def reply(asked: Call) -> Reply:
+        if asked.body["model"] == "planner":
+            return says(asked, "so it is" if len(asked.body["messages"]) > 2 else call)
+        return team(asked)
+
+    upstream.reply = reply
+    client = serve(planner="turns = 4").client()
+    if stream:
+        options: Any = {"stream": True, "stream_options": {"include_usage": True}}
+        chunks = list(client.chat.completions.create(model="podium", messages=ASKED, **options))
+        deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
+        text, usage = "".join(delta.content or "" for delta in deltas), chunks[-1].usage
+    else:
+        answer = client.chat.completions.create(model="podium", messages=ASKED)
+        text, usage = answer.choices[0].message.content or "", answer.usage
+    assert text == "so it is"
+    assert usage is not None
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (211, 7, 3 * 218)
+    tools: Any = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+    with pytest.raises(openai.BadRequestError, match="leave out tools"):
+        client.chat.completions.create(model="podium", messages=ASKED, tools=tools)

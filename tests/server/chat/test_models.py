@@ -1,6 +1,7 @@
 """Models of `[models]`: presets, workers as themselves, efforts, and the progress that clients see."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,39 @@ def test_what_a_client_sees_of_a_map(serve: Callable[..., Served], upstream: Cha
     counts = [line for line in told.splitlines() if line.startswith("Step 0: ") and "items" in line]
     assert counts == [f"Step 0: {at} of 40 items." for at in range(0, 41, 4)]
     assert told.count('["facts",') == 1
+    assert re.search(r"Step 0: ok \(one, [\d,]{5,} tokens, ", told)
     assert "0[" not in told
+
+
+def test_what_a_client_sees_of_an_output_that_stands_in(
+    serve: Callable[..., Served], upstream: ChatServer
+) -> None:
+    """The step that it stands for, and the tokens of the step that wrote it."""
+    rows = [
+        {"worker": "one", "subtask": "Judge.", "access": [], "returns": {"verdict": "ok|bad"}},
+        {"worker": "one", "subtask": "Short.", "access": [0]},
+        {
+            "worker": "two",
+            "subtask": "Long.",
+            "access": [0],
+            "when": {"ref": "{{0.verdict}}", "is": "bad"},
+            "else": 1,
+        },
+    ]
+
+    def reply(call: Call) -> Reply:
+        if call.body["model"] == "planner":
+            return says(call, json.dumps({"steps": rows}))
+        return says(call, '{"verdict": "ok"}') if "Short." not in str(call.body) else team(call)
+
+    upstream.reply = reply
+    answer = serve().client().chat.completions.create(model="podium", messages=ASKED)
+    assert answer.choices[0].message.content == "facts"
+    told = answer.choices[0].message.reasoning_content  # type: ignore[attr-defined]
+    assert told.endswith("Step 2: ok, with the output of step 1, because its condition does not hold.\n")
+    assert answer.usage is not None
+    assert answer.usage.prompt_tokens == 211
+    assert answer.usage.completion_tokens
 
 
 def test_limits_of_a_model(serve: Callable[..., Served], upstream: ChatServer) -> None:

@@ -189,6 +189,8 @@ def test_a_plan_is_edited(serve: Callable[..., Served], upstream: ChatServer, ht
     plan = ended(client, run_id)["waits_for"]["plan"]
     refused = post(client, run_id, "edit", 400, plan={"steps": [{"worker": "none", "subtask": "Do."}]})
     assert refused["error"]["code"] == "unknown_worker"
+    refused = post(client, run_id, "edit", 400, plan={"steps": [{**plan["steps"][0], "each": 300}]})
+    assert "Limits.items allows" in refused["error"]["message"]
     plan["steps"][0]["subtask"] = "Collect other facts."
     post(client, run_id, "edit", plan=plan)
     run = ended(client, run_id)

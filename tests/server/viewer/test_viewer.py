@@ -102,7 +102,7 @@ def test_actions_that_wait(
         run_id = start(client, plan={"steps": REFUNDS})
         ended(client, run_id)
         page.goto(f"{served.root}/#/runs/{run_id}")
-        expect(page.get_by_label("Step 0, shop.refund, skipped, action: waits for approval")).to_be_visible()
+        expect(page.get_by_label("Step 0, shop.refund, waiting, action: waits for approval")).to_be_visible()
         first, second = (page.get_by_label(f"Approval of step {step}") for step in (0, 1))
         expect(first.locator("pre")).to_have_text('{"order": 1017}')
         first.get_by_label("Reason").fill("It is due.")

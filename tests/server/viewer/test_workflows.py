@@ -94,7 +94,7 @@ def test_a_fan_out_that_waits(
     assert [(each["step"], each["is_fan_out"], each["worker"]) for each in asked] == [(1, True, "one")]
     page.goto(f"{served.root}/#/runs/{run_id}")
     form = page.get_by_label("Approval of step 1")
-    expect(page.get_by_label(f"Step 1, one, skipped, 0 of {ITEMS}")).to_be_visible()
+    expect(page.get_by_label(f"Step 1, one, waiting, 0 of {ITEMS}")).to_be_visible()
     expect(form).to_contain_text(f"{ITEMS} items of step 1: {ITEMS} calls")
     form.get_by_role("button", name="Approve").click()
     expect(form).to_have_count(0, timeout=20_000)

@@ -1,5 +1,6 @@
 from .budget import Limits as Limits
 from .conductor import Conductor as Conductor
+from .config import load_plan as load_plan
 from .execution import Retry as Retry
 from .plan_text import PlanReader as PlanReader, parse_plan as parse_plan
 from .planners import ChatPlanner as ChatPlanner, RulePlanner as RulePlanner

@@ -29,10 +29,9 @@ from podium.errors import (
 )
 from podium.hosts import CardMaker, CardOptions, worker_errors
 from podium.hosts.chat import encoded_size, text_completion
-from podium.hosts.results import prompt_text
 from podium.secrets import register
 from podium.types import Completion
-from podium.types.messages import storable
+from podium.types.messages import prompt_text, storable
 from podium.types.outcome import inner_problem
 from podium.workers import Card, Request, Worker
 from podium.workers.openai.errors import quoted

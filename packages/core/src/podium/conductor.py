@@ -14,6 +14,7 @@ from podium.execution.context import Accept, ConductorSettings, RunRequest
 from podium.execution.retry import OnFailure, Retry
 from podium.journal.cache import Cache
 from podium.journal.journal import Journal
+from podium.plan_text.saved import SavedPlan, written_out
 from podium.planners.planner import FixedPlanner, Planner
 from podium.planners.rule import DirectPlanner
 from podium.policy import Policy
@@ -22,6 +23,7 @@ from podium.run.approval import decide
 from podium.run.forecast import Preview, forecast_plan, preview
 from podium.run.nested import run_nested
 from podium.run.request import (
+    Asked,
     ResumeOptions,
     RunOptions,
     check_planner,
@@ -76,6 +78,7 @@ class Conductor(Worker):
             cache, or with `"run"` in the same run; `None` disables caching.
         journal: records runs, so they can be resumed and audited; `None` records nothing.
         show_question: whether workers see the question in addition to their subtask.
+        plans: saved plans, which plans may name (`plan`).
         warm_prefix: whether, of the items of a map, the first call goes alone until its server begins to
             answer, so that the others read the common beginning of their prompts from the prompt cache.
         card: describes this conductor in the pool of another conductor.
@@ -106,12 +109,14 @@ class Conductor(Worker):
         journal: Journal | None = None,
         show_question: bool = True,
         warm_prefix: bool = False,
+        plans: Iterable[SavedPlan] = (),
         card: Card | None = None,
     ) -> None:
         check_planner(planner)
         if fallback_planner is not None:
             check_planner(fallback_planner)
         self.planner = planner
+        self.takes_tools = planner.rounds is None
         self.pool = pool if isinstance(pool, Pool) else Pool(pool)
         self.limits = limits or Limits()
         self.journal = journal
@@ -147,6 +152,7 @@ class Conductor(Worker):
             journal=journal,
             show_question=show_question,
             warm_prefix=warm_prefix,
+            plans={plan.name: plan for plan in (*plans, planner.saved) if plan is not None},
             labels=found,
         )
         check_settings(self._settings)
@@ -222,6 +228,11 @@ class Conductor(Worker):
         return unpriced(self._cards())
 
     @property
+    def plans(self) -> Mapping[str, SavedPlan]:
+        """The saved plans, by name."""
+        return self._settings.plans
+
+    @property
     def is_judged(self) -> bool:
         """Whether each answer is judged (`accept`)."""
         return self._settings.accept is not None
@@ -253,7 +264,11 @@ class Conductor(Worker):
             return await RunSession(self._settings, request, None).plan_only()
 
     async def run(
-        self, asked: Query | Plan, *, on_event: Listener | None = None, **options: Unpack[RunOptions]
+        self,
+        asked: Asked,
+        *,
+        on_event: Listener | None = None,
+        **options: Unpack[RunOptions],
     ) -> Result:
         """Answer a query, or run a plan.
 
@@ -261,7 +276,7 @@ class Conductor(Worker):
         raised (`TypeError` and the others below).
 
         Args:
-            asked: a question, a conversation, or a plan. The question of a conversation is the
+            asked: a question, a conversation, a plan, or a saved plan. The question of a conversation is the
                 user's last message; see `podium.types.read_conversation`. The worker of the plan's
                 last step also sees the tool calls after the question and their results.
             on_event: called with each event as it happens; `stream` yields the same events.
@@ -284,7 +299,7 @@ class Conductor(Worker):
         request = new_request(self._settings, asked, stream=on_event is not None, **options)
         return await self._run(request, on_event)
 
-    def stream(self, asked: Query | Plan, **options: Unpack[RunOptions]) -> AsyncGenerator[Event, None]:
+    def stream(self, asked: Asked, **options: Unpack[RunOptions]) -> AsyncGenerator[Event, None]:
         """Answer a query, or run a plan, and yield the events; the last event is `RunEnded` with the result.
 
         Leaving the iteration cancels the run. `run` describes the arguments and exceptions.
@@ -303,14 +318,18 @@ class Conductor(Worker):
         Raises:
             PlanInvalid: the plan does not fit the pool or the limits.
         """
+        plan = self._written_out(plan)
         plan.fit(len(self.pool), self.limits.plan_steps)
         return forecast_plan(self._settings, plan, plan.query, context or {})
+
+    def _written_out(self, plan: Plan) -> Plan:
+        return written_out(plan, self._settings.plans, self.pool.names, depth=self.limits.depth)
 
     def actions_of(self, plan: Plan) -> tuple[int, ...]:
         """Return the indices of the steps of a plan that are actions: see `Worker.acts`."""
         return self._settings.actions_of(plan)
 
-    def run_sync(self, asked: Query | Plan, **options: Unpack[RunOptions]) -> Result:
+    def run_sync(self, asked: Asked, **options: Unpack[RunOptions]) -> Result:
         """Call `run` from synchronous code, even inside a running event loop."""
         return run_sync(lambda: self.run(asked, **options))
 
@@ -361,7 +380,8 @@ class Conductor(Worker):
         state = fold((entry.event for entry in entries), nested)
         if state.started is None:
             raise JournalBroken("the record does not begin with the start of a run")
-        return await preview(settings, recorded_request(request, state.started), state, request.plan or plan)
+        request = recorded_request(request, state.started, settings)
+        return await preview(settings, request, state, request.plan or plan)
 
     async def decide(  # noqa: PLR0913 - one parameter for each fact of a decision
         self,
@@ -392,8 +412,7 @@ class Conductor(Worker):
                 of the step's action is open.
             done: whether an action was carried out whose end is unknown, or which has failed, instead of
                 `approved`. With `False`, `resume` carries it out.
-            answer: the answer to a question (`PersonWorker`), instead of `approved`; with `approved=False` it
-                gets none, and its step fails.
+            answer: the answer to a question (`PersonWorker`) instead; `approved=False` gives none.
             by: the person or program that decided.
             why: the reason.
             journal: the journal of the run; `None` means the conductor's journal.
@@ -404,12 +423,13 @@ class Conductor(Worker):
             QueryError: the answer is late, or is none of the choices, or does not fit its type.
             RunUnknown: the journal has no run with this id.
             RunHeld: another process executes the run.
-            PlanForbidden: the policy does not allow the changed plan.
+            PlanError: the changed plan is invalid, or the policy does not allow it.
         """
         journal = journal_of(self._settings, journal)
         if [approved, done, answer].count(None) != 2 or (done is not None and action is None):
             raise ConfigError("decide either `approved`, or `done` together with `action`, or `answer`")
         if plan is not None:  # the run checks again that a previous round exists
+            plan = self._written_out(plan)
             plan.fit(len(self.pool), self.limits.plan_steps, previous=True)
         facts: dict[str, Any] = {"run_id": run_id, "at": 0.0, "by": by, "why": why}
         given: ApprovalGiven | ActionDecided = (

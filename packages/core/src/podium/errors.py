@@ -52,6 +52,8 @@ PlanInvalidCode = Literal[
     "bad_condition",
     "bad_block",
     "bad_value",
+    "bad_args",
+    "unknown_plan",
     "not_run",
 ]
 
@@ -391,13 +393,13 @@ class ToolFailed(WorkerFailed):
 
 
 class AgentFailed(WorkerFailed):
-    """A remote agent reported that its task failed or was cancelled."""
+    """An agent reported that its task failed or was cancelled."""
 
     code = "agent_failed"
 
 
 class AgentRejected(WorkerRefused):
-    """A remote agent rejected the task, or needs more input or authorization, which a step cannot give."""
+    """An agent rejected the task, or needs more input or authorization, which a step cannot give."""
 
     code = "agent_rejected"
 

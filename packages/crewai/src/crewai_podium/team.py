@@ -158,7 +158,9 @@ def last_step_policy(number: int) -> Policy:
 
     def give(plan: Plan) -> Plan:
         last = plan.outline[plan.answers[-1]]
-        return plan if isinstance(last.step, Block) else plan.with_worker(last.path, number)
+        if isinstance(last.step, Block):
+            return plan
+        return plan.with_step(last.path, replace(last.step, worker=number))
 
     return Policy(replace=give)
 

@@ -134,8 +134,8 @@ class Book:
             if whose and amount.cost is None and limits.cost is not None and limits.unpriced is None:
                 message = (
                     f"{whose} is limited to ${limits.cost:g}, and the price of a call is unknown: "
-                    "set the `price` of the worker, or set Limits.unpriced, the assumed cost of such a "
-                    "call in USD"
+                    "set the `price` of the worker, `most_cost` for a coding agent, or set Limits.unpriced, "
+                    "the assumed cost of such a call in USD"
                 )
                 raise LimitExceeded("unpriced", message)
             counts = self.counts(amount)

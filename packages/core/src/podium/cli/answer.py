@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import anyio
 import anyio.to_thread
@@ -30,14 +30,15 @@ from podium.errors import (
     PodiumError,
     QueryError,
 )
-from podium.policy import ApprovalRequest, Policy
+from podium.policy import ApprovalRequest
 from podium.run.approval import REFUSED, question_lines, read_answer
 from podium.run.rounds import FALLBACK
+from podium.run_state.state import UNFINISHED
 from podium.types.events import ApprovalAsked
 from podium.types.forecast import explain_forecast, within
-from podium.types.outcome import Outcome
+from podium.types.outcome import Outcome, StepStatus
 from podium.types.plan import Plan
-from podium.types.result import STALE, Result, last_of, missing, steps_of
+from podium.types.result import STALE, Result, missing, steps_of, writer_of
 from podium.workers.person import PersonWorker
 
 if TYPE_CHECKING:
@@ -87,15 +88,15 @@ def result_json(result: Result) -> dict[str, Any]:
 
 
 def step_outputs(result: Result) -> list[str]:
-    """Return the output of each step that has text, under a line that names the step."""
-    outcomes = [outcome for outcome in result.outcomes if outcome.text and not outcome.path]
-    return [output_of(outcome, result) for outcome in outcomes]
+    """Return the output of each step of the plans that has text, under a line that names the step."""
+    steps = [outcome for current in result.rounds for outcome in (*steps_of(current), current.check)]
+    return [output_of(outcome, result) for outcome in steps if outcome is not None and outcome.text]
 
 
 def output_of(outcome: Outcome, result: Result) -> str:
     """Return the output of a step under a line that names it."""
     place = f"step {outcome.name}" if len(result.plans) < 2 else f"round {outcome.round}, step {outcome.name}"
-    return f"--- {place} ({outcome.worker}): {outcome.status} ---\n{outcome.text}"
+    return f"--- {place} ({outcome.worker}): {outcome.end} ---\n{outcome.text}"
 
 
 def status_line(result: Result) -> str:
@@ -122,9 +123,9 @@ def problem_line(result: Result) -> str:
 def _answered_by(result: Result) -> str:
     """Return ` by ` and the worker that wrote the answer; empty if there is no answer or no such step."""
     for current in reversed(result.rounds):
-        last = last_of(current)
-        if result.answer and last is not None and last.text == result.answer:
-            return f" by {last.worker}"
+        writer = writer_of(current)
+        if result.answer and writer is not None and writer.text == result.answer:
+            return f" by {writer.worker}"
     return ""
 
 
@@ -133,10 +134,10 @@ def _steps(result: Result) -> list[str]:
     steps = [outcome for current in result.rounds for outcome in steps_of(current)]
     if result.status == "waiting":  # the steps that have not begun are recorded as cancelled
         steps = [outcome for outcome in steps if outcome.started is not None]
-    ends = Counter(outcome.status for outcome in steps)
-    facts = [
-        f"{ends[status]} {status}" for status in ("ok", "failed", "skipped", "cancelled") if ends[status]
-    ]
+    ends = Counter(
+        "not ended" if each.is_waiting or each.problem == UNFINISHED else each.status for each in steps
+    )
+    facts = [f"{ends[end]} {end}" for end in (*get_args(StepStatus), "not ended") if ends[end]]
     if facts:
         first, _, end = facts[0].partition(" ")
         facts[0] = f"{first} step{'' if first == '1' else 's'} {end}"
@@ -158,23 +159,28 @@ _HELP = """\
 _ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "": "no", "e": "edit", "edit": "edit"}
 
 
-def at_the_terminal(screen: Screen, view: "View | None", conductor: Conductor) -> Policy:
-    """Return a policy that asks the person at the terminal; the live view is hidden during the question."""
-    if not screen.interactive or not screen.can_ask:
-        raise ConfigError(
-            '--approve needs a terminal: without one, write approve = "later" in [policy] '
-            "and approve with `podium decide RUN approve`"
-        )
+class Approver:
+    """Asks the person at the terminal for approvals."""
 
-    async def ask(request: ApprovalRequest) -> bool | str | Plan:
-        with nullcontext() if view is None else view.aside():
-            if request.action is not None:
-                action = request.action
-                asked = f"{action.worker} {action.asked}".strip()
-                return await verdict_on_step(screen, action.name, asked, is_fan_out=not action.worker)
-            return await verdict_on(screen, request.plan, conductor)
+    conductor: Conductor
+    view: "View | None"
+    """The live view, which is hidden during a question."""
 
-    return Policy(approve=ask, ask=conductor.policy.ask, ask_above=conductor.policy.thresholds)
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        if not screen.interactive or not screen.can_ask:
+            raise ConfigError(
+                '--approve needs a terminal: without one, write approve = "later" in [policy] '
+                "and approve with `podium decide RUN approve`"
+            )
+
+    async def decide(self, request: ApprovalRequest) -> bool | str | Plan:
+        """Ask about a plan, an action, or items or a turn; see `Policy.approve`."""
+        with nullcontext() if self.view is None else self.view.aside():
+            if (action := request.action) is None:
+                return await verdict_on(self._screen, request.plan, self.conductor)
+            asked = f"{action.worker} {action.asked}".strip()
+            return await verdict_on_step(self._screen, action.name, asked, is_fan_out=not action.worker)
 
 
 async def verdict_on_step(screen: Screen, name: str, asked: str, *, is_fan_out: bool) -> bool | str:
@@ -338,7 +344,9 @@ def _hint(result: Result, waiting: Sequence[ApprovalAsked], config: Path | None)
         return f": ask the planner again with `{resume}`" if is_asked else ""  # the policy forbids the call
     if code == LimitExceeded.code or (code == AnswerCut.code and "Limits." in told):
         return f": {_with_higher_limit(resume, told)}"
-    if result.answer and missing(result.rounds[-1]):
+    outcomes = [each for current in result.rounds[-1:] for each in current.outcomes]
+    failed = [each for each in outcomes if each.status == "failed" and each.attempts]
+    if result.answer and (code == STALE or missing(result.rounds[-1]) or any(each.path for each in failed)):
         resume += " --refresh"
     ends = ("failed", "unknown") if result.status in ("partial", "failed") else ("unknown",)
     for action in result.actions:
@@ -357,9 +365,11 @@ def _hint(result: Result, waiting: Sequence[ApprovalAsked], config: Path | None)
                 how = f"`{answer_command(waiting[0], config)}`"
             return f": see it with `{see}`, then {how}"
         case _:
-            others = {STALE: "make these steps again", REFUSED: "change the plan"}
-            what = others.get(code, "retry the failed steps")
-            return f": {what} with `{resume}{' --edit' if code == REFUSED else ''}`"
+            refused = [each for each in outcomes if each.problem is not None and each.problem.code == REFUSED]
+            what = "make these steps again" if code == STALE else "retry the failed steps"
+            if refused and not failed:
+                what, resume = "change the plan", command(f"resume {short} --edit", config)
+            return f": {what} with `{resume}`"
 
 
 def _with_higher_limit(resume: str, message: str) -> str:

@@ -20,10 +20,13 @@ import anyio
 import typer
 
 from podium.cli.screen import Screen
+from podium.conductor import Conductor
+from podium.config.load import load_plan
 from podium.config.source import read_text, why_unreadable
 from podium.errors import ConfigError, JournalError, PodiumError, QueryError, RunUnknown
 from podium.journal import Journal, RunRow, SqlJournal
 from podium.plan_text.edits import Change, edit_plan, read_saved_plan, worker_number
+from podium.plan_text.saved import SavedPlan
 from podium.types.messages import MAX_QUERY_CHARS
 from podium.types.plan import Plan
 
@@ -151,10 +154,16 @@ OPTION_OF_LIMIT = {
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")]
 NewPlan = Annotated[
-    Path | None, typer.Option("--plan", metavar="FILE", help="Replace the run's last plan with this one.")
+    str | None,
+    typer.Option("--plan", metavar="NAME|FILE", help="Replace the run's last plan with this one."),
 ]
 InEditor = Annotated[bool, typer.Option("--edit", help="Open the run's last plan in $EDITOR.")]
-Step = Annotated[int | None, typer.Option("--step", min=0, help="The step of the run's last plan to change.")]
+Step = Annotated[
+    str | None,
+    typer.Option(
+        "--step", metavar="STEP", help="The step of the run's last plan to change; in a block as in 3.0."
+    ),
+]
 Subtask = Annotated[str | None, typer.Option(metavar="TEXT", help="The step's new subtask.")]
 Worker = Annotated[str | None, typer.Option(metavar="NAME", help="The step's new worker.")]
 
@@ -211,24 +220,28 @@ _PLAN_BYTES = 8 * MAX_QUERY_CHARS
 class PlanChange:
     """A change of a plan, from command-line options."""
 
-    file: Path | None = None
-    """A file with a new plan."""
+    file: str | None = None
+    """A file with a new plan, or the name of a saved plan, which gets the arguments of the run."""
     edit: bool = False
     """Whether to open the plan in an editor."""
-    step: int | None = None
+    step: str | None = None
     """The step that gets a new subtask or worker."""
     subtask: str | None = None
     worker: str | None = None
 
-    def apply(self, plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:
+    def apply(self, plan: Plan, conductor: Conductor) -> Plan | None:
         """Return the changed plan; `None` for no change."""
+        workers, max_steps = conductor.pool.names, conductor.limits.plan_steps
         has_step = self.step is not None
         if has_step != (self.subtask is not None or self.worker is not None):
             raise ConfigError("--step needs --subtask or --worker or both, and these need --step")
         if (self.file is not None) + self.edit + has_step > 1:
             raise ConfigError("--plan, --edit and --step exclude each other: give one of them")
         if self.file is not None:
-            return replace(read_plan(self.file, workers, max_steps), query=plan.query)
+            if (saved := _saved_plan(conductor, self.file)) is None:
+                return replace(read_plan(Path(self.file), workers, max_steps), query=plan.query)
+            args = plan.args if plan.name == saved.name else None
+            return replace(saved.plan(saved.arguments(args or {}), workers), query=plan.query)
         if self.step is not None:
             worker = None if self.worker is None else worker_number(self.worker, workers, f"step {self.step}")
             return edit_plan(plan, Change(step=self.step, worker=worker, subtask=self.subtask))
@@ -250,6 +263,36 @@ def read_plan(path: Path, workers: Sequence[str], max_steps: int) -> Plan:
         return plan
     told = f"{plan.planner.name} (according to {path.name})"
     return replace(plan, planner=replace(plan.planner, name=told))
+
+
+def find_plan(conductor: Conductor, named: str, args: Sequence[str]) -> Plan:
+    """Return a saved plan with arguments such as `repo=.`, by its name or file, or another file's plan."""
+    if (saved := _saved_plan(conductor, named)) is not None:
+        return saved.plan(saved.read_arguments(pairs("--arg", args)), conductor.pool.names)
+    told = f"there is no saved plan {named!r}: [plans] has {', '.join(conductor.plans) or 'none'}"
+    if args or not Path(named).exists():
+        raise ConfigError(told if args else f"{told}; and there is no such file")
+    return read_plan(Path(named), conductor.pool.names, conductor.limits.plan_steps)
+
+
+def _saved_plan(conductor: Conductor, named: str) -> SavedPlan | None:
+    """Return the saved plan with this name, or in this file of TOML; `None` for neither."""
+    if named in conductor.plans:
+        return conductor.plans[named]
+    return load_plan(named) if named.endswith(".toml") else None
+
+
+def pairs(option: str, given: Sequence[str]) -> dict[str, str]:
+    """Return the values of a repeated option, as in `--arg repo=.`, by name."""
+    found: dict[str, str] = {}
+    for each in given:
+        name, is_pair, value = each.partition("=")
+        if not is_pair or not name.strip():
+            raise ConfigError(f"{option} {each!r:.60}: write NAME=VALUE")
+        if name.strip() in found:
+            raise ConfigError(f"{option} {name.strip()} is given twice: give it once")
+        found[name.strip()] = value
+    return found
 
 
 def edited(plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:

@@ -25,7 +25,7 @@ from podium.errors import (
     WorkerFailed,
     WorkerTimeout,
 )
-from podium.plan_text.parser import parse_plan
+from podium.plan_text.parser import PlanReader
 from podium.planners.chat import ChatPlanner
 from podium.planners.planner import Planner, PlanRequest, PlanText
 from podium.secrets import Boundary
@@ -179,7 +179,7 @@ def price_told(card: Card) -> str:
     """Format a price with its source."""
     price = card.price
     if price is None:
-        return "unknown"
+        return "unknown" if card.most_cost is None else f"unknown, up to ${card.most_cost:g} a call"
     more = "".join(f"; above {tier.above:,} tokens ${_rates(tier.price)}" for tier in price.tiers)
     return f"${_rates(price)}{more} ({_source(price, card.price_source)})"
 
@@ -276,15 +276,16 @@ async def _ask_planner(planner: Planner, cards: tuple[Card, ...], max_steps: int
     async with aclosing(planner.plan(request)) as pieces:
         async for piece in pieces:
             if isinstance(piece, PlanText):
-                _check_plan(planner, piece, [card.name for card in cards], max_steps)
+                _check_plan(planner, request, piece)
                 return piece.usage
     raise PlannerError(f"planner {planner.name!r} ended without a PlanText")
 
 
-def _check_plan(planner: Planner, text: PlanText, workers: Sequence[str], max_steps: int) -> None:
+def _check_plan(planner: Planner, request: PlanRequest, text: PlanText) -> None:
     """Parse the text of a planner, or raise `PlannerError`."""
+    reader = PlanReader(workers=[card.name for card in request.cards], max_steps=request.max_steps)
     try:
-        parse_plan(text.text, workers=workers, max_steps=max_steps)
+        planner.read(request, text.text, reader)
     except PlanError as error:
         problem = Problem(error.code, str(error))
         call = Proposal(planner=planner.name, role="plan", text=text.text, problem=problem, usage=text.usage)

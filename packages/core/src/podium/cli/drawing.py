@@ -88,7 +88,8 @@ class RunTable:
     def _run(self, run: RunRow, depth: int) -> Iterator[_Line]:
         rounds = run.state.rounds
         for current in rounds.values():
-            approval, ready = _approval(current), current.ready
+            asked = [each for each in run.state.waiting if each.round == current.number]
+            approval, ready = _approval(current, asked), current.ready
             is_fallback = ready is not None and ready.is_fallback
             if not depth or len(rounds) > 1 or is_fallback or approval:
                 told = "  " * depth + self._round(current, run) + (f"  {approval}" if approval else "")
@@ -155,13 +156,16 @@ class RunTable:
         return "?" if self.now is None else _FRAMES[int(self.now * 10) % len(_FRAMES)]
 
 
-def _approval(current: RoundState) -> str:
-    """Return the decision on the plan, or that the plan waits for it; empty if no approval is needed."""
+def _approval(current: RoundState, asked: Sequence[ApprovalAsked]) -> str:
+    """Return the decision on the plan, or what waits for one; empty if no approval is needed."""
     event = current.approval
-    if event is None:
+    if isinstance(event, ApprovalAsked) and event.step is None:
+        return "waits for approval"
+    if asked:
+        more = f" and {len(asked) - 1} more wait" if len(asked) > 1 else " waits"
+        return f"step {asked[0].name}{more}"
+    if event is None or isinstance(event, ApprovalAsked):
         return ""
-    if isinstance(event, ApprovalAsked):
-        return "waits for approval" if event.step is None else f"step {event.name} waits"
     done = "approved" if event.answer is None else "answered"
     said = (done if event.approved else "refused") + ("" if event.plan is None else " with changes")
     return said + (f" by {event.by}" if event.by else "") + (f": {event.why}" if event.why else "")
@@ -244,7 +248,7 @@ def plan_table(
         number = plan.numbered(index) if len(place.path) == 1 else place.name
         table.add_row(number, Text(shown(who)), Text(shown(task_of(step))), sees)
     if not plan.steps:
-        table.add_row("-", "-", "keep the previous answer", "-")
+        table.add_row("-", "-", "keep the previous answer" if plan.answer is None else "answer", "-")
     return table
 
 

@@ -112,6 +112,14 @@ class RunRow:
         """The result; `None` before the end."""
         return self.state.end.result if isinstance(self.state.end, RunEnded) else None
 
+    @property
+    def told(self) -> str:
+        """The message of its problem, if it is told below the notes."""
+        result = self.result
+        if result is None or result.problem is None or result.status == "waiting" or self.state.parent[0]:
+            return ""
+        return result.problem.message
+
     def take(self, event: Event, now: float) -> None:
         """Change the state by the next event of the run."""
         self.state.take(event)
@@ -169,9 +177,9 @@ class RunRow:
             counts = inside.told(step) + (f", {counted(nested, 'nested run')}" if nested else "")
             if status == "waiting" and inside.since is not None and self.state.end is None:
                 status, since = "running", inside.since
-        asked, waits = self.state.asked.get((current.number, index)), ""
-        if asked is not None and (asked.is_fan_out or asked.question is not None):
-            status, outcome, waits = "waiting", None, asked.asked
+        waits = self._waits(current, index)
+        if waits or (outcome is not None and outcome.is_waiting):
+            status, outcome = "waiting", None
         return StepRow(
             number=str(index) if plan is None else plan.numbered(index),
             worker=worker if begun is None else begun.worker,
@@ -188,6 +196,16 @@ class RunRow:
             counts=counts,
             waits=waits,
         )
+
+    def _waits(self, current: RoundState, index: int) -> str:
+        """Return what of a step waits for an approval, in words; empty if nothing does."""
+        steps = [
+            asked for asked in self.state.waiting if asked.round == current.number and asked.step is not None
+        ]
+        own = [asked for asked in steps if plan_step(asked.name) == index]
+        if len(own) == 1:
+            return own[0].asked
+        return f"{len(own)} wait for approval" if own else ""
 
     def _is_inside(self, run: "RunRow", current: RoundState, index: int) -> bool:
         """Return whether a run is nested in an execution inside of a step."""
@@ -250,7 +268,7 @@ def _of_round(run: RunRow, current: RoundState, place: str) -> Iterator[Note]:
     skipped: dict[str, list[int]] = {}
     steps = run.steps(current)
     for index, step in steps.items():
-        yield from _of_step(step, f"{place}step {index}")
+        yield from _of_step(step, f"{place}step {index}", run.told)
         for nested in step.runs:
             yield from _of_run(nested, f"{place}step {index}, ")
         if step.status == "skipped":
@@ -260,7 +278,9 @@ def _of_round(run: RunRow, current: RoundState, place: str) -> Iterator[Note]:
         yield Note(f"{place}{told} skipped: {cause}", "yellow")
 
 
-def _of_step(step: StepRow, name: str) -> Iterator[Note]:
+def _of_step(step: StepRow, name: str, told_below: str) -> Iterator[Note]:
+    if step.outcome is not None and step.outcome.stands_for is not None:
+        yield Note(f"{name}: {step.outcome.end}", "dim")
     if step.outcome is not None and step.outcome.action is not None:
         end = ACTION_ENDS[step.outcome.action]
         yield Note(f"{name} is an action (!): {end}", "dim" if step.outcome.action == "done" else "yellow")
@@ -269,7 +289,7 @@ def _of_step(step: StepRow, name: str) -> Iterator[Note]:
         paid = ", perhaps paid" if call.maybe_paid else ""
         yield Note(f"{name}, call {call.attempt} of {call.worker}: {told}{paid}", "yellow")
     problem = None if step.outcome is None else step.outcome.problem
-    if problem is not None and step.status != "skipped":
+    if problem is not None and step.status != "skipped" and problem.message not in told_below:
         how = "" if step.status == "ok" else f" {step.status}"
         yield Note(f"{name}{how}: {problem.message}", "red" if step.status == "failed" else "yellow")
 
@@ -285,10 +305,5 @@ def _cause(steps: dict[int, StepRow], skipped: int) -> str:
     problem = None if outcome is None else outcome.problem
     if problem is not None and (problem.code != "dependency" or not roots):
         return problem.message
-    return "; ".join(f"step {index} {_failure(steps[index])}" for index in roots)
-
-
-def _failure(step: StepRow) -> str:
-    how = "was cancelled" if step.status == "cancelled" else "failed"
-    problem = None if step.outcome is None else step.outcome.problem
-    return how if problem is None else f"{how}: {problem.message}"
+    ends = {index: "was cancelled" if steps[index].status == "cancelled" else "failed" for index in roots}
+    return "; ".join(f"step {index} {end}" for index, end in ends.items())

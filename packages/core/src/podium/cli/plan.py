@@ -1,11 +1,12 @@
 """`podium plan`: plan a question without running the plan, or read plan text."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import Annotated, Any
 
 import anyio
 import typer
@@ -19,19 +20,23 @@ from podium.cli.arguments import (
     command,
     exclude,
     names,
+    pairs,
     read_file,
     read_question,
     read_stdin,
 )
 from podium.cli.drawing import plan_table
 from podium.cli.screen import BAD_INPUT, Screen, reporting
-from podium.config import find_config, load_config
+from podium.config import Config, find_config, load_config
+from podium.config.plans import plan_to_toml
 from podium.config.source import why_unwritable
 from podium.errors import ConfigError, PlanError, PlanInvalid, PlanSyntaxError
 from podium.plan_text.parser import MAX_CHARS, parse_plan
+from podium.plan_text.saved import REQUIRED, Parameter, SavedPlan
 from podium.secrets import scrub
 from podium.types.forecast import explain_forecast
 from podium.types.plan import Plan
+from podium.types.references import names_in
 
 _EXCERPT = 64
 """Longest excerpt of the line with the error, in characters."""
@@ -49,6 +54,18 @@ def plan(  # noqa: PLR0913 - one parameter for each argument and option
         Path | None,
         typer.Option("--out", "-o", metavar="FILE", help="A new file for the plan, for `podium run --plan`."),
     ] = None,
+    save: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Save the plan as plans/NAME.toml; {{x}} in the question are parameters."
+        ),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE", help="With --save: the default of a parameter, and its type. Repeatable."
+        ),
+    ] = None,
     parse: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Only read this plan text; - for stdin. Needs --workers."),
@@ -63,37 +80,93 @@ def plan(  # noqa: PLR0913 - one parameter for each argument and option
     """Show the plan for a question, and run nothing.
 
     The plan is a table and a flowchart. `podium run --plan FILE` runs a plan that was saved with --out or
-    --json, without another call of the planner.
+    --json, without another call of the planner. With --save, names in the question, as in {{repo}}, become
+    parameters, and `podium run --plan NAME --arg repo=VALUE` runs the plan.
 
     With --parse, the steps of a plan text are shown, or the position and cause of the error. No model is
     called, and no config is needed.
     """
     with reporting() as screen:
         if parse is not None:
-            exclude("--parse", {"a question": question, "--labels": labels, "--config": config, "--out": out})
+            others = {"a question": question, "--labels": labels, "--config": config, "--out": out}
+            exclude("--parse", others | {"--save": save})
             if workers is None:
                 raise ConfigError("--parse needs --workers: their number, or their names, as in gpt,claude")
             _parse(screen, parse, _read_roster(workers), as_json=as_json)
         elif workers is not None:
             raise ConfigError("--workers needs --parse FILE: leave it out")
         else:
-            _plan(screen, config, question, labels, out, as_json=as_json)
+            _plan(screen, config, question, labels, out, Saving(save, param or []), as_json=as_json)
 
 
-def _plan(
-    screen: Screen, config: Path | None, question: str | None, labels: str, out: Path | None, *, as_json: bool
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """How a plan is saved with a name."""
+
+    name: str | None
+    params: Sequence[str]
+
+    def parameters(self, question: str) -> dict[str, Parameter]:
+        """Return the parameters of a question; the default of one, as in `repo=.`, gives its type."""
+        given, named = pairs("--param", self.params), names_in(question)
+        if unused := [name for name in given if self.name is None or name not in named]:
+            why = f"names nothing: write {{{{{unused[0]}}}}} in the question"
+            raise ConfigError(f"--param {unused[0]} {'needs --save' if self.name is None else why}")
+        found = {name: Parameter() for name in named} if self.name is not None else {}
+        for name, text in given.items():
+            value = _data(text)
+            found[name] = Parameter(_type_of(value), value)
+        return found
+
+    def save(
+        self, plan: Plan, question: str, parameters: Mapping[str, Parameter], workers: Sequence[str]
+    ) -> SavedPlan:
+        """Return the saved plan."""
+        rows = plan.to_json(workers)["steps"]
+        said = question.strip().splitlines()[0][:200]
+        return SavedPlan(name=self.name or "", description=said, parameters=parameters, steps=tuple(rows))
+
+
+def _data(text: str) -> Any:
+    """Return the value of JSON text; other text as it is."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _type_of(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_type_of(value[0])] if value else {"type": "array"}
+    kinds = {bool: "boolean", int: "integer", float: "number", dict: {"type": "object"}}
+    return kinds.get(type(value), "string")
+
+
+def _plan(  # noqa: PLR0913 - what the command was given
+    screen: Screen,
+    config: Path | None,
+    question: str | None,
+    labels: str,
+    out: Path | None,
+    saving: Saving,
+    *,
+    as_json: bool,
 ) -> None:
     """Write the plan to stdout, or also to a file; its reason and its forecast to stderr."""
-    if out is not None and out.exists():
-        raise ConfigError(f"{out} already exists: name another file")
     loaded = load_config(find_config(config))
+    file = loaded.path.parent / "plans" / f"{saving.name}.toml" if saving.name is not None else None
+    for each in (out, file):
+        if each is not None and each.exists():
+            raise ConfigError(f"{each} already exists: name another file")
     conductor = loaded.conductor(journaled=False)
     asked = read_question(question)
     if loaded.is_hosted:
         told = "a hosted conductor does not show its plans: use a config with a planner and workers"
         raise ConfigError(told)
     screen.warn(conductor.warnings)
-    made = anyio.run(partial(conductor.plan, asked, labels=names(labels)))
+    parameters = saving.parameters(asked)
+    texts = {name: str(each.default) for name, each in parameters.items()}
+    made = anyio.run(partial(conductor.plan, asked, labels=names(labels), context=texts))
     workers, actions = conductor.pool.names, conductor.actions_of(made)
     if as_json:
         screen.result_json(made.to_json(workers))
@@ -104,17 +177,33 @@ def _plan(
         screen.note(made.why)
     screen.note(explain_forecast(conductor.forecast(made)))
     if out is not None:
-        _save(made, workers, out)
+        _save(scrub(json.dumps(made.to_json(workers), indent=2)) + "\n", out)
+    if file is not None:
+        _tell_saved(screen, loaded, saving.save(made, asked, parameters, workers), file, config)
+        return
     run = command(f"run --plan {quote(str(out or 'plan.json'))}", config)
     first = "" if out is not None else "save the plan with `-o plan.json`, then "
     screen.note(f"podium: {first}run it with `{run}`")
 
 
-def _save(plan: Plan, workers: Sequence[str], path: Path) -> None:
-    """Write a plan to a new file, or raise `ConfigError`."""
+def _tell_saved(screen: Screen, loaded: Config, saved: SavedPlan, file: Path, config: Path | None) -> None:
+    """Save a plan with a name, and say how it is used."""
+    file.parent.mkdir(exist_ok=True)
+    _save(scrub(plan_to_toml(saved)), file)
+    used = {name for row in saved.steps for name in names_in(json.dumps(row))}
+    for name in saved.parameters.keys() - used:
+        screen.note(f"podium: no step uses {{{{{name}}}}}: write it into a subtask of {file}")
+    args = "".join(f" --arg {name}=…" for name, each in saved.parameters.items() if each.default is REQUIRED)
+    line = f'{saved.name} = "plans/{file.name}"'
+    screen.note(f"podium: saved in {file}: add the line `{line}` to [plans] of {loaded.path}")
+    screen.note(f"podium: run it with `{command(f'run --plan {quote(saved.name)}{args}', config)}`")
+
+
+def _save(text: str, path: Path) -> None:
+    """Write a new file, or raise `ConfigError`."""
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(scrub(json.dumps(plan.to_json(workers), indent=2)) + "\n")
+            file.write(text)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {why_unwritable(error)}") from error
 

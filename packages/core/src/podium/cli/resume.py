@@ -14,11 +14,11 @@ import typer
 from podium import replay as replays
 from podium.budget.limits import OF_RUN, Limits
 from podium.cli import arguments
-from podium.cli.answer import Answering, at_the_terminal, verdict_on, verdict_on_step
+from podium.cli.answer import Answering, Approver, verdict_on, verdict_on_step
 from podium.cli.arguments import PlanChange, command, exclude, find_run, look, short_id
 from podium.cli.screen import Screen, reporting
 from podium.conductor import Conductor
-from podium.config import find_config, load_config
+from podium.config import Variant, find_config, load_config
 from podium.errors import ConfigError
 from podium.run_state import fold
 from podium.run_state.state import RunState, for_pool
@@ -70,20 +70,21 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
         if replay:
             others = {"--approve": approve, "--refresh": refresh, "--force": force}
             exclude("--replay", others | {"a limit": any(limits.values())})
-        recorded = _find(config, run)
+        approver = Approver(screen) if approve else None
+        recorded = _find(config, run, Variant(approve=approver.decide if approver else None))
         conductor, state = recorded.conductor, recorded.state
         change = PlanChange(file=plan, edit=edit, step=step, subtask=subtask, worker=worker)
         answering = Answering(
             screen=screen, as_json=as_json, outputs=outputs, is_recorded=True, config=config
         )
-        new_plan, policy = recorded.changed(change), None
+        new_plan = recorded.changed(change)
         if replay:
             again = partial(replays.replay, conductor, recorded.events, plan=new_plan)
             answering.carry_out(lambda listen: again(on_event=listen))
             return
         answering.ask_persons(conductor)
-        if approve:
-            policy = at_the_terminal(screen, answering.view, conductor)
+        if approver is not None:
+            approver.conductor, approver.view = conductor, answering.view
             for asked in (each for each in state.waiting if each.question is None):
                 anyio.run(_decide_at_the_terminal, screen, recorded, asked, new_plan)
                 new_plan = None
@@ -99,7 +100,7 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
         if not new and (kept := _differences(own, conductor.limits)):
             screen.note(f"podium: the run keeps its original limits: {kept}")
         changed = replace(own, **new) if new else None
-        go_on = partial(conductor.resume, recorded.run_id, plan=new_plan, policy=policy, limits=changed)
+        go_on = partial(conductor.resume, recorded.run_id, plan=new_plan, limits=changed)
         answering.carry_out(lambda listen: go_on(refresh=refresh, force=force, on_event=listen))
 
 
@@ -156,7 +157,7 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
         if change != PlanChange() and (verdict != "approve" or action is not None):
             told = "only an approved plan can be changed: leave out the options that change the plan"
             raise ConfigError(told)
-        recorded = _find(config, run)
+        recorded = _find(config, run, Variant())
         facts: dict[str, Any] = {"answer": answer}
         if verdict in ("approve", "refuse"):
             facts = {"approved": verdict == "approve", "plan": recorded.changed(change)}
@@ -207,7 +208,7 @@ class _Recorded:
         """Return the changed plan of the last round; `None` for no change."""
         if change == PlanChange():
             return None
-        return change.apply(self.plan, self.conductor.pool.names, self.conductor.limits.plan_steps)
+        return change.apply(self.plan, self.conductor)
 
     @property
     def plan(self) -> Plan:
@@ -219,7 +220,7 @@ class _Recorded:
         return for_pool(ready.plan, self.state.names, self.conductor.pool.names)
 
 
-def _find(path: Path | None, typed: str) -> _Recorded:
+def _find(path: Path | None, typed: str, variant: Variant) -> _Recorded:
     """Return the run whose id begins with `typed`, from the journal of the config at `path`."""
     config = load_config(find_config(path))
     journal = config.journal()
@@ -231,4 +232,4 @@ def _find(path: Path | None, typed: str) -> _Recorded:
         return row.run_id, [entry.event for entry in await journal.read(row.run_id)]
 
     run_id, events = look(journal, read)  # before MCP servers start
-    return _Recorded(run_id, events, fold(events), config.conductor())
+    return _Recorded(run_id, events, fold(events), config.conductor(variant=variant))

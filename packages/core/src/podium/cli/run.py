@@ -4,6 +4,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -12,12 +13,12 @@ import anyio
 import typer
 
 from podium.cli import arguments
-from podium.cli.answer import Answering, at_the_terminal, problem_line, show_answer, status_line
-from podium.cli.arguments import check_journal, names, read_plan, read_question
+from podium.cli.answer import Answering, Approver, problem_line, show_answer, status_line
+from podium.cli.arguments import check_journal, find_plan, names, read_question
 from podium.cli.live import LiveState, follow
 from podium.cli.screen import NO_ANSWER, PARTIAL, Screen, reporting
 from podium.conductor import Conductor
-from podium.config import find_config, load_config
+from podium.config import Variant, find_config, load_config
 from podium.errors import ConfigError
 from podium.types.events import Event
 from podium.types.messages import read_query
@@ -32,8 +33,12 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
         list[Path] | None, typer.Option(metavar="FILE", help="Add a text file to the question. Repeatable.")
     ] = None,
     plan: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Run a saved plan, for its own question by default."),
+        str | None,
+        typer.Option(metavar="NAME|FILE", help="Run a plan of [plans], or of a file, for its own question."),
+    ] = None,
+    arg: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="With --plan: an argument of the plan. Repeatable."),
     ] = None,
     config: arguments.ConfigPath = None,
     as_json: arguments.AsJson = False,
@@ -64,7 +69,9 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
             check_journal(screen, journal)  # before MCP servers start
         limits = {"steps": steps, "calls": calls, "rounds": rounds, "seconds": seconds, "cost": cost}
         limits |= {"input_tokens": input_tokens, "output_tokens": output_tokens}
-        conductor = loaded.conductor(limits=limits, journaled=not no_journal)
+        approver = Approver(screen) if approve else None
+        variant = Variant(approve=approver.decide if approver else None)
+        conductor = loaded.conductor(limits=limits, journaled=not no_journal, variant=variant)
         is_recorded = journal is not None
         answering = Answering(
             screen=screen,
@@ -76,20 +83,25 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
         )
         screen.warn(conductor.warnings)
         answering.ask_persons(conductor)
-        policy = at_the_terminal(screen, answering.view, conductor) if approve else None
-        asked = _asked(conductor, plan, question, file or [])
+        if approver is not None:
+            approver.conductor, approver.view = conductor, answering.view
+        asked = _asked(conductor, plan, arg or [], question, file or [])
         own = None if set(limits.values()) == {None} else conductor.limits  # also for a run that continues
-        go = partial(conductor.run, asked, run_id=run_id, labels=names(labels), policy=policy, limits=own)
+        go = partial(conductor.run, asked, run_id=run_id, labels=names(labels), limits=own)
         answering.carry_out(lambda listen: go(forecast=True, on_event=listen))
 
 
-def _asked(conductor: Conductor, file: Path | None, question: str | None, files: list[Path]) -> str | Plan:
-    if file is None:
+def _asked(
+    conductor: Conductor, named: str | None, args: list[str], question: str | None, files: list[Path]
+) -> str | Plan:
+    if named is None:
+        if args:
+            raise ConfigError("--arg needs --plan, with the name or the file of a saved plan: leave it out")
         return read_question(question, files)
-    plan = read_plan(file, conductor.pool.names, conductor.limits.plan_steps)
+    plan = find_plan(conductor, named, args)
     if question is None and not files:
         return plan
-    return Plan(plan.steps, read_query(read_question(question, files)))
+    return replace(plan, query=read_query(read_question(question, files)))
 
 
 _PAGES = Path(__file__).parent / "demo_pages"

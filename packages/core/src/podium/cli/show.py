@@ -33,11 +33,13 @@ from podium.run.approval import question_lines
 from podium.run_state import fold
 from podium.types.events import ApprovalAsked, RunStarted
 from podium.types.forecast import compare, explain_forecast
-from podium.types.outcome import Outcome
+from podium.types.outcome import ACTION_ENDS, Outcome
 from podium.types.result import Result
 
 _WORDS = 60
 """Longest excerpt of an output in a list of executions, in characters."""
+_ACTIONS = 10
+"""The number of actions with an unknown end that are listed."""
 _EXCERPT = 200
 """Longest excerpt of a text that differs, in characters."""
 
@@ -123,6 +125,7 @@ def _show(
         screen.result(line)
     for line in _questions(fold(entry.event for entry in own).waiting, config):
         screen.result(line)
+    _show_unknown(screen, result)
     if result.forecast is not None and result.rounds:
         outcomes = result.rounds[0].outcomes
         began = any(outcome.started is not None for outcome in outcomes)
@@ -138,18 +141,31 @@ def _questions(waiting: Sequence[ApprovalAsked], config: Path | None) -> list[st
     return lines
 
 
+def _show_unknown(screen: Screen, result: Result) -> None:
+    """Show the actions of which nobody knows whether they were carried out."""
+    unknown = [action for action in result.actions if action.end == "unknown"]
+    for action in unknown[:_ACTIONS]:
+        screen.result(f"step {action.name}: {action}")
+    if len(unknown) > _ACTIONS:
+        screen.result(f"and {len(unknown) - _ACTIONS} more: see them with --step STEP")
+
+
 def _show_step(screen: Screen, journal: Journal, typed: str, name: str) -> None:
     """Show the output of a step of the latest round that has it, and one line for each execution inside."""
     _, _, result = look(journal, lambda: _read(journal, typed))
     own, inside = None, list[Outcome]()
     for current in reversed(result.rounds):
-        own = next((each for each in current.outcomes if each.name == name), None)
-        inside = [each for each in current.outcomes if _is_inside(each.path, name)]
+        outcomes = [each for each in current.outcomes if not each.is_superseded]
+        own = next((each for each in outcomes if each.name == name), None)
+        inside = [each for each in outcomes if _is_inside(each.path, name)]
         if own is not None or inside:
             break
     else:
         raise ConfigError(f"run {result.run_id} has no outcome of step {name}: see `podium show {typed}`")
     screen.result(f"--- step {name} ---" if own is None else output_of(own, result))
+    actions = {(each.run_id, each.round, each.step): each for each in result.actions}
+    if own is not None and (action := actions.get((result.run_id, own.round, own.step))) is not None:
+        screen.result(str(action))
     if own is not None and own.problem is not None:
         screen.result(f"{own.problem.code}: {own.problem.message}")
     if not inside:
@@ -157,6 +173,8 @@ def _show_step(screen: Screen, journal: Journal, typed: str, name: str) -> None:
     table = plain_table("execution", "worker", "status", Column("cost", justify="right"), "output")
     for each in inside:
         told = each.text if each.problem is None else f"{each.problem.code}: {each.problem.message}"
+        if (action := actions.get((result.run_id, each.round, each.step))) is not None:
+            told = f"{ACTION_ENDS[action.end]}: {action.asked}"
         cost = money(each.cost, at_most=each.usage.estimated)
         cells = (each.name, each.worker, each.status, cost, _first_words(screen, told))
         table.add_row(*map(Text, cells))

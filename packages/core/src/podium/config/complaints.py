@@ -16,6 +16,7 @@ from podium.config.sections import (
     A2aSection,
     ChatPlannerSection,
     ChatSection,
+    CommandSection,
     JournalSection,
     McpSection,
     Sections,
@@ -30,6 +31,8 @@ _PASSWORD = re.compile("://[^/@:]*:[^/]*@|[?&](?:ssl)?password=")
 _SECRET = ("api_key", "apikey", "key", "token", "secret", "password", "authorization")
 _OF_PROCESS, _OF_URL = ("args", "env", "env_from", "folder"), ("headers", "headers_env")
 """Keys of `[workers.NAME]` of type `mcp` that are valid only with `command`, and only with `url`."""
+_OF_PLANS = {"spelling", "show", "examples", "reasons", "workflows", "constrain", "cache"}
+"""Keys of `[planner]` that have no effect on a model that works turn by turn."""
 _NOT_HOSTED = {"workers", "pool", "planner"}
 """Tables that have no effect on a hosted conductor."""
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
@@ -201,6 +204,7 @@ def _wrong_worker(table: KeyPath, worker: WorkerSection, sections: Sections) -> 
             kind, others = ("url", _OF_PROCESS) if worker.command is None else ("command", _OF_URL)
             for key in filter(worker.__getattribute__, others):
                 yield (*table, key), f"{key!r} in {_title(table)} has no effect with {kind!r}: leave it out"
+    if isinstance(worker, McpSection | CommandSection):
         yield from _keys_in((*table, "env"), worker.env, "env_from")
     if isinstance(worker, McpSection | A2aSection):
         yield from _keys_in((*table, "headers"), worker.headers, "headers_env")
@@ -243,6 +247,10 @@ def _wrong_planner(planner: ChatPlannerSection, sections: Sections) -> Iterator[
     if planner.workflows and planner.spelling == "lists":
         remedy = "set spelling to 'rows' or 'json'"
         yield ("planner", "workflows"), f"plans in lists cannot have workflows: {remedy}"
+    others = _OF_PLANS if planner.turns is not None else ("native",)
+    for key in sorted(planner.model_fields_set.intersection(others)):
+        told = "without 'turns'" if planner.turns is None else "with 'turns'"
+        yield ("planner", key), f"{key!r} in [planner] has no effect {told}: leave it out"
     if planner.endpoint is not None:
         yield from _known(("planner", "endpoint"), planner.endpoint, sections.endpoints, "endpoints")
 

@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel
@@ -16,6 +17,7 @@ from podium.config.sections import (
     CalculatorSection,
     ChatPlannerSection,
     ChatSection,
+    CommandSection,
     DocumentsSection,
     FixedPlannerSection,
     GatherSection,
@@ -27,16 +29,18 @@ from podium.config.sections import (
     SingleSection,
 )
 from podium.config.source import Findings, KeyPath, Source, read_text, why_unreadable
+from podium.config.variant import Variant, policy_within, retry_within
 from podium.errors import ConfigError
-from podium.execution.retry import Retry
 from podium.journal import SqlCache, SqlJournal
 from podium.journal.cache import Cache, MemoryCache
-from podium.journal.journal import Journal
 from podium.plan_text.parser import MAX_CHARS
+from podium.plan_text.saved import SavedPlan
 from podium.planners.chat import ChatPlanner
 from podium.planners.planner import CachedPlanner, FixedPlanner, Planner
 from podium.planners.rule import RulePlanner
+from podium.planners.turn import TurnPlanner
 from podium.policy import Policy
+from podium.workers.command import CommandWorker
 from podium.workers.offline import Calculator, Documents
 from podium.workers.openai.chat import ChatWorker
 from podium.workers.openai.endpoint import Endpoint
@@ -50,51 +54,16 @@ if TYPE_CHECKING:
     from podium.mcp import McpServer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
-    """The differences from the conductor of a config; `None` means no difference."""
-
-    name: str | None = None
-    """The name of the conductor, which its runs record."""
-    workers: Sequence[str] | None = None
-    """Names of the tables `[workers.NAME]` whose workers are in the pool."""
-    verbatim: bool = False
-    """Whether the one worker is sent each conversation unchanged, without a planner and a judge."""
-    accept: Worker | None = None
-    """Judges each answer."""
-    direct: bool | str | None = None
-    """See `Conductor`."""
-    journal: Journal | None = None
-    """Records the runs, so that several conductors can share a journal."""
-
-
-def retry_within(retry: Retry, pool: Pool) -> Retry:
-    """Return the retries for a part of the workers: without fallbacks that are not in the pool."""
-    fallbacks = {
-        name: known
-        for name, others in retry.fallbacks.items()
-        if name in pool.names and (known := [other for other in others if other in pool.names])
-    }
-    shared = {
-        label for label in retry.fallback_labels if sum(label in card.labels for card in pool.cards) > 1
-    }
-    return replace(retry, fallbacks=fallbacks, fallback_labels=frozenset(shared))
-
-
-def policy_within(policy: Policy, pool: Pool, workers: Sequence[Worker]) -> Policy:
-    """Return the policy for a part of the workers: without the pins to the other workers."""
-    gone = {worker.card.name for worker in workers} - {*pool.names}
-    return replace(policy, pins=[pin for pin in policy.pins if pin.worker not in gone])
-
-
 _Model = TypeVar("_Model", bound=BaseModel)
 _SAME = Variant()
+NO_PLANS: Mapping[str, SavedPlan] = MappingProxyType({})
 ModelSection = ChatSection | ChatPlannerSection | HostedSection
 _ALL_PARTS = ("image_url", "input_audio", "file")
 _OF_PLACE = {"off", "path", "url", "url_env"}
 """Keys of `[journal]` that define its place."""
-_OF_CARD = {"description", "context_window", "parts", "labels", "concurrency", "free_errors"}
+_OF_CARD = {"description", "context_window", "parts", "labels", "concurrency", "free_errors", "most_cost"}
 """Keys of a worker that its card has."""
+_OF_COMMAND = {"preset", "command", "worktree", "acts"}
 _OF_CHAT_PLANNER = {"spelling", "show", "examples", "reasons", "workflows", "constrain"}
 
 
@@ -107,7 +76,7 @@ class Config:
     servers and to read the cards of agents.
     """
 
-    def __init__(self, sections: Sections, source: Source) -> None:
+    def __init__(self, sections: Sections, source: Source, plans: Mapping[str, SavedPlan] = NO_PLANS) -> None:
         self._sections = sections
         self._source = source
         planner: object = sections.planner
@@ -117,6 +86,8 @@ class Config:
         self._workers: dict[str, Sequence[Worker]] = {}
         self._pool: Pool | None = None  # whose states all conductors share
         self.path = source.path
+        self.plans = plans
+        """The saved plans, by name."""
         self.limits = sections.limits
         """The limits of a run; the time of a hosted conductor is `[hosted] seconds`."""
         if sections.hosted is not None:
@@ -160,7 +131,7 @@ class Config:
             self._sections.policy.to_policy()
         if not (variant.verbatim or self.is_hosted):
             with findings.collected():
-                planner = self.planner(variant.workers)
+                planner = FixedPlanner(variant.plan) if variant.plan else self.planner(variant.workers)
         with findings.collected():
             cache = self._cache()
         with findings.collected():
@@ -175,6 +146,7 @@ class Config:
         with self._source.at("retry"):
             retry.check(pool)
         policy = self._policy(pool.cards)
+        policy = policy if variant.approve is None else replace(policy, approve=variant.approve)
         if variant.workers is not None:
             pool = Pool([worker for name in variant.workers for worker in workers[name]], shares=pool)
             retry, policy = retry_within(retry, pool), policy_within(policy, pool, of_tables)
@@ -193,6 +165,7 @@ class Config:
             show_question=section.show_question,
             warm_prefix=section.warm_prefix,
             on_failure=section.on_failure,
+            plans=self.plans.values(),
             **options,
         )
 
@@ -274,13 +247,19 @@ class Config:
                 self._workers[name] = (self._new_worker(name, section),)
         return self._workers[name]
 
-    def _new_worker(self, name: str, section: SingleSection) -> Worker:
+    def _new_worker(self, name: str, section: SingleSection) -> Worker:  # noqa: PLR0911 - one for each type
+        facts = {key: value for key, value in section if key in _OF_CARD}
         if isinstance(section, ChatSection):
-            facts = {key: value for key, value in section if key in _OF_CARD}
             return self._chat_worker(section, ("workers", name), name, **facts)
         headers = self._headers(name, section) if isinstance(section, A2aSection) else {}
+        env = self._env(name, section) if isinstance(section, CommandSection) else {}
         with self._source.at("workers", name):
             match section:
+                case CommandSection():
+                    facts |= {"labels": frozenset(section.labels), "price": price_of(section.price)}
+                    card, where = Card(name=name, **facts), self._source.near(section.folder)
+                    settings = {key: value for key, value in section if key in _OF_COMMAND}
+                    return CommandWorker(folder=where, card=card, env=env, **settings)
                 case A2aSection():
                     from podium.a2a import RemoteAgent  # noqa: PLC0415 - jsonschema is slow to import
 
@@ -324,12 +303,11 @@ class Config:
 
         section = self._sections.workers[name]
         assert isinstance(section, McpSection)
-        given = self._variables(name, "env_from", {variable: variable for variable in section.env_from})
-        headers = self._headers(name, section)
+        env, headers = self._env(name, section), self._headers(name, section)
         with self._source.at("workers", name):
             transport: Stdio | StreamableHttp
             if section.url is None:
-                folder, env = self._source.near(section.folder or ""), {**section.env, **given}
+                folder = self._source.near(section.folder or "")
                 transport = Stdio(section.command or "", section.args, env=env, folder=folder)
             else:
                 transport = StreamableHttp(section.url, headers)
@@ -367,6 +345,8 @@ class Config:
                 planner = self._chat_planner(section)
                 return CachedPlanner(planner) if section.cache else planner
             case FixedPlannerSection() as section:
+                if section.plan in self.plans:
+                    return FixedPlanner(self.plans[section.plan])
                 path = self._source.near(section.plan)
                 with self._source.at("planner", "plan"):
                     try:
@@ -458,6 +438,9 @@ class Config:
         else:
             at = ("planner", "model")
             worker = self._chat_worker(section, at, section.model or "", labels=section.labels or ())
+        if section.turns is not None:
+            sampling = section.sampling.sampling()
+            return TurnPlanner(worker, rounds=section.turns, native=section.native, sampling=sampling)
         said = {key: value for key, value in section if key in _OF_CHAT_PLANNER}
         return ChatPlanner(worker, **said | {"sampling": section.sampling.sampling()})
 
@@ -476,6 +459,10 @@ class Config:
 
     def _headers(self, name: str, section: McpSection | A2aSection) -> dict[str, str]:
         return {**section.headers, **self._variables(name, "headers_env", section.headers_env)}
+
+    def _env(self, name: str, section: McpSection | CommandSection) -> dict[str, str]:
+        named = {variable: variable for variable in section.env_from}
+        return {**section.env, **self._variables(name, "env_from", named)}
 
     def _variables(self, name: str, key: str, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the values of the environment variables that a key of a worker names, by the same keys."""

@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import EntryPoint
 from math import nan
 from pathlib import Path
@@ -16,13 +17,16 @@ from pydantic import BaseModel, ValidationError, create_model
 from podium.config.add_ons import absent, announced
 from podium.config.complaints import Complaint, complaints_of, dangling, wrong_journal
 from podium.config.config import Config
+from podium.config.plans import PlanFile
 from podium.config.sections import OWN_PLANNERS, AddedPlanner, Sections
-from podium.config.source import Source, lines_of, read_text, why_unreadable
-from podium.errors import ConfigError
+from podium.config.source import Findings, KeyPath, Source, lines_of, read_text, why_unreadable
+from podium.errors import ConfigError, PlanInvalid
 from podium.journal import Journal, SqlCache, SqlJournal
+from podium.plan_text.saved import Parameter, SavedPlan
 
 _MOST_BYTES = 2**20
 _Model = TypeVar("_Model", bound=BaseModel)
+_PARAMETER = re.compile(r"(?:parameter '|value for )(\w+)")
 _SYNTAX_LINE = re.compile(r"(.*) \(at line (\d+), column \d+\)", re.DOTALL)
 
 
@@ -79,7 +83,7 @@ def load_config(path: str | Path) -> Config:
     """
     sections, source = _checked(Path(path))
     _refuse(source, list(dangling(sections)))
-    return Config(sections, source)
+    return Config(sections, source, _saved_plans(sections, source))
 
 
 def read_table(path: Path, model: type[_Model], absent: str = "name another file") -> _Model:
@@ -95,6 +99,46 @@ def read_table(path: Path, model: type[_Model], absent: str = "name another file
     """
     source, data = _parsed(path, absent)
     return _validated(source, data, model)
+
+
+def load_plan(path: str | Path) -> SavedPlan:
+    """Read and check the file of a saved plan.
+
+    Raises:
+        ConfigError: the file cannot be read or is invalid; the message has the file and the line.
+    """
+    path, where = Path(path), KeyPath()
+    found = read_table(path, PlanFile, "write one with `podium plan --save`, or name another")
+    try:
+        parameters = dict[str, Parameter]()
+        for name, each in found.parameters.items():
+            where = ("parameters", name)
+            parameters[name] = Parameter(each.type, each.default, each.description)
+        where = ()
+        return SavedPlan(**(dict(found) | {"parameters": parameters}))
+    except PlanInvalid as error:
+        if error.step is not None:
+            where = ("steps", error.step)
+        elif named := _PARAMETER.search(str(error)):
+            where = ("parameters", named[1])
+        raise ConfigError(_parsed(path, "")[0].told(where, str(error))) from error
+
+
+def _saved_plans(sections: Sections, source: Source) -> Mapping[str, SavedPlan]:
+    """Read the files of `[plans]`; they may use each other, but not in a circle."""
+    findings, found = Findings(), dict[str, SavedPlan]()
+    for name, path in sections.plans.items():
+        with findings.collected(), source.at("plans", name):
+            found[name] = load_plan(source.near(path))
+            if (own := found[name].name) != name:
+                raise ConfigError(f"{name} is the file {path}, whose name is {own!r}: write the same name")
+    findings.raise_found()
+    try:
+        tuple(TopologicalSorter({name: plan.uses for name, plan in found.items()}).static_order())
+    except CycleError as error:
+        told = " uses ".join(error.args[1])
+        raise ConfigError(source.told(("plans", error.args[1][0]), f"{told}: remove one of these")) from None
+    return found
 
 
 def _with_journal(path: str | Path | None) -> Config | None:

@@ -16,6 +16,7 @@ from podium.config.section import (
     SamplingSection,
     Seconds,
     Section,
+    Usd,
     VariableName,
 )
 from podium.errors import ConfigError
@@ -25,6 +26,7 @@ from podium.planners.chat import MAX_EXAMPLES, Show
 from podium.planners.planner import Planner
 from podium.policy import Ask, Pin, Policy, Rule
 from podium.types.messages import Sampling
+from podium.workers.command import Preset
 from podium.workers.openai.chat import Api
 from podium.workers.openai.endpoint import Endpoint
 from podium.workers.openai.providers import DEFAULT_PROVIDER, Timeouts
@@ -179,6 +181,37 @@ class A2aSection(RemoteTable):
     true."""
 
 
+class CommandSection(WorkerTable):
+    """`[workers.NAME]` of type `command`: a coding agent, or another program, that runs for each call.
+
+    It gets `PATH`, `HOME`, `LANG` and `TMPDIR` of Podium's environment, `env` and `env_from`.
+    """
+
+    type: Literal["command"]
+    preset: Preset | None = None
+    """Coding agent that the program is; default: any program that writes its answer to stdout."""
+    command: Names = ()
+    """Program and its arguments; default: the program of the preset."""
+    folder: str = ""
+    """Working folder, relative to `podium.toml`; default: the folder of `podium.toml`."""
+    worktree: bool = False
+    """Whether each call works in its own git worktree, which is kept if the program changed something."""
+    description: str = ""
+    """Shown to the planner, which chooses workers by it."""
+    most_cost: Usd | None = None
+    """The most that a call may cost, in USD. Without it, a run with a limit of cost is refused."""
+    price: PriceSection | None = None
+    """USD per million tokens, for a program that reports its tokens and no cost."""
+    concurrency: Count | None = None
+    """Maximum concurrent calls; default: no limit."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Environment variables of the program, with their values."""
+    env_from: tuple[VariableName, ...] = ()
+    """Environment variables that the program inherits from Podium's environment."""
+    acts: bool = True
+    """Whether a call is an action: it may change something, so it must not happen twice."""
+
+
 class PlannerTable(Section):
     """The keys of all planners."""
 
@@ -215,6 +248,10 @@ class ChatPlannerSection(PlannerTable):
     """Whether the model is asked for workflows too: typed outputs, maps, conditions, blocks and loops."""
     constrain: bool = True
     """Whether requests have a schema or grammar for the plan, if the server supports it."""
+    turns: Annotated[int, Field(ge=2)] | None = None
+    """Maximum number of messages of a model that works turn by turn with tool calls; default: it plans."""
+    native: bool = True
+    """With `turns`, whether tools are sent and called in the fields of the API; otherwise in the text."""
     cache: bool = False
     """Whether the plan of a question is reused for the same workers."""
     sampling: SamplingSection = SamplingSection()
@@ -234,17 +271,13 @@ class FixedPlannerSection(PlannerTable):
 
     type: Literal["fixed"]
     plan: str
-    """File of the plan, relative to `podium.toml`, in any format."""
+    """File of the plan, relative to `podium.toml`; or a plan of `[plans]`: the question is its arguments."""
     fallback: Fallback | None = None
     """Fallback planner, used if the fixed plan is invalid; the run is then partial."""
 
 
 class AddedPlanner(PlannerTable, ABC):
-    """Base class of the table `[planner]` with a type that another package adds.
-
-    The package has an entry point in the group `podium.planners`, with the name of the type, that refers to
-    a subclass. Its fields are the other keys of the table.
-    """
+    """Base class of a table `[planner]` of another package, for an entry point in `podium.planners`."""
 
     fallback: Fallback | None = None
     """Fallback planner, used if this planner fails; the run is then partial."""
@@ -403,7 +436,13 @@ def _type_of(table: object) -> object:
 
 
 SingleSection = (
-    ChatSection | CalculatorSection | DocumentsSection | GatherSection | A2aSection | PersonSection
+    ChatSection
+    | CalculatorSection
+    | DocumentsSection
+    | GatherSection
+    | A2aSection
+    | CommandSection
+    | PersonSection
 )
 """The tables of one worker."""
 WorkerSection = Annotated[
@@ -413,6 +452,7 @@ WorkerSection = Annotated[
     | Annotated[GatherSection, Tag("gather")]
     | Annotated[McpSection, Tag("mcp")]
     | Annotated[A2aSection, Tag("a2a")]
+    | Annotated[CommandSection, Tag("command")]
     | Annotated[PersonSection, Tag("person")],
     Discriminator(_type_of),
 ]
@@ -422,8 +462,6 @@ PlannerSection = Annotated[
     | Annotated[FixedPlannerSection, Tag("fixed")],
     Discriminator(_type_of),
 ]
-
-
 OWN_PLANNERS = ("chat", "rule", "fixed")
 """The types of `[planner]` that need no other package."""
 
@@ -449,5 +487,7 @@ class Sections(Section):
     """Retries and fallbacks."""
     policy: PolicySection = PolicySection()
     """The policy."""
+    plans: dict[str, str] = Field(default_factory=dict)
+    """The files of saved plans, by the names of the plans."""
     journal: JournalSection = JournalSection()
     """The journal."""

@@ -36,17 +36,26 @@ def in_toml(text: str) -> str:
 
 
 def lines_of(text: str) -> Mapping[KeyPath, int]:
-    """Return the line, from 1, of each key and table that begins a line, where it first occurs."""
+    """Return the line, from 1, of each key and table that begins a line, where it first occurs.
+
+    The path of a table in an array of tables has its number.
+    """
     # Lines inside a string are not keys.
     text = _QUOTED.sub(lambda found: "\n" * found[0].count("\n") if found[1] else found[0], text)
     lines: dict[KeyPath, int] = {}
+    latest: dict[KeyPath, int] = {}
     table: KeyPath = ()
     for number, line in enumerate(text.split("\n"), 1):
         header, pair = _HEADER.match(line), _PAIR.match(line)
-        path = () if header else table
-        for key in _parts(header or pair):
+        path, parts = () if header else table, list(_parts(header or pair))
+        for place, key in enumerate(parts, 1):
             path = (*path, key)
             lines.setdefault(path, number)
+            if header and line.lstrip().startswith("[[") and place == len(parts):
+                latest[path] = latest.get(path, -1) + 1
+            if header and path in latest:
+                path = (*path, latest[path])
+                lines.setdefault(path, number)
         table = path if header else table
     return lines
 

@@ -15,6 +15,7 @@ from podium.budget.limits import Limits
 from podium.execution.retry import OnFailure, Retry
 from podium.journal.cache import Cache
 from podium.journal.journal import Journal
+from podium.plan_text.saved import SavedPlan
 from podium.planners.planner import Planner
 from podium.policy import Policy
 from podium.prompts.prompt import for_card, step_input, worker_messages
@@ -26,6 +27,7 @@ from podium.types.outcome import Action, Outcome
 from podium.types.plan import Plan
 from podium.types.steps import AnyStep, Step, calls_in
 from podium.usage import Usage
+from podium.workers.person import PersonWorker
 from podium.workers.pool import Overlong, Pool
 from podium.workers.worker import Caller, CallMiddleware, Card, StepInput, VisibleStep, Worker
 
@@ -108,8 +110,18 @@ StepStarter = Callable[[ExternalScheduler], Awaitable[None]]
 steps.
 
 The run raises the exceptions of this function. Steps that the function does not start are cancelled. The
-function may raise `Pause` to postpone all steps; the run then ends after the running steps have ended.
+function may raise `Pause` to postpone all steps; the run then ends after the running steps have ended. Plans
+can have no maps, branches and blocks, unless the function is `pause`.
 """
+
+
+async def pause(_: ExternalScheduler) -> None:
+    """Postpone every round: a `StepStarter` for runs that continue later, perhaps without a host.
+
+    Raises:
+        Pause: always.
+    """
+    raise Pause
 
 
 Accept = Worker | Callable[[str, str], bool | str | Awaitable[bool | str]]
@@ -142,6 +154,8 @@ class ConductorSettings:
     journal: Journal | None = None
     show_question: bool = True
     """Whether workers see the question in addition to their subtask."""
+    plans: Mapping[str, SavedPlan] = field(default_factory=dict)
+    """The saved plans that plans may name."""
     warm_prefix: bool = False
     """Whether the first of the calls that items of a map make with the same prefix goes alone."""
     verbatim: Step | None = None
@@ -161,6 +175,10 @@ class ConductorSettings:
     def acts(self, number: int) -> bool:
         """Return whether a step of this worker is an action, as far as the workers know it now."""
         return any(worker.acts for worker in self._called[number])
+
+    def asks(self, number: int) -> bool:
+        """Return whether a worker is a person."""
+        return isinstance(self.pool.workers[number], PersonWorker)
 
     def actions_of(self, plan: Plan) -> tuple[int, ...]:
         """Return the indices of the steps of a plan that are actions, or blocks with actions."""
@@ -230,6 +248,11 @@ class RunRequest:
     """Whether to resume also a run that raised `RunDead`."""
     refresh: bool = False
     """Whether to run recorded steps again that lacked an input which exists now."""
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether a host starts the steps, so that plans can have no maps, branches and blocks."""
+        return self.step_starter not in (None, pause)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -10,8 +10,9 @@ from podium.errors import LimitExceeded
 from podium.execution.graph import DependencyGraph
 from podium.execution.node import Batch, Ending, Expansion, Frame, Lineage, StepNode, Unmet, Value
 from podium.types.outcome import CONDITION, NO_BRANCH, Outcome, Problem, StepStatus
-from podium.types.references import BadValue, compact, reference_of
-from podium.types.scope import chain_of, own_elements, source_of
+from podium.types.references import BadValue, compact, reference_of, with_values
+from podium.types.schemas import Form
+from podium.types.scope import chain_of, misfit, own_elements, source_of
 from podium.types.steps import Block, calls_in, inner_of, uses_index
 
 NOT_NEEDED = Problem("enough", "enough other items of the map are ok")
@@ -313,6 +314,18 @@ class Turns(Expansion):
         self.frame: Frame | None = None
         """The current turn."""
         self.turn = 0
+        self._names = node.names if not self._block.plan else self._arguments(self._block)
+
+    def _arguments(self, block: Block) -> Mapping[str, Value]:
+        """Return the values of the parameters of a saved plan; raise `Unmet` if one is wrong."""
+        node, found = self.node, dict[str, Value]()
+        for name, given in (block.args or {}).items():
+            value = with_values(given, node.names, lambda reference: node.value_of(reference).data)
+            if fault := misfit(Form.of((block.parameters or {})[name]), value):
+                told = f"{name} of plan {block.plan} has a wrong value, which {fault}"
+                raise Unmet("failed", Problem("bad_args", told))
+            found[name] = Value(value)
+        return found
 
     def advance(self) -> Sequence[StepNode]:  # noqa: D102 - see the base class
         if self.left or (self.frame is not None and self._judged() is not None):
@@ -334,7 +347,7 @@ class Turns(Expansion):
                 number,
                 path=f"{self.frame.prefix}{number}",
                 parent=self,
-                names=node.names,
+                names=self._names,
                 order=node.order,
             )
             for number, step in enumerate(block.steps)
@@ -364,7 +377,7 @@ class Turns(Expansion):
         text = answer.outcome.text if answer.outcome is not None else ""
         holds = True
         if block.until is not None:
-            judge = StepNode(-1, block, frame=self.frame, number=len(block.steps), names=self.node.names)
+            judge = StepNode(-1, block, frame=self.frame, number=len(block.steps), names=self._names)
             try:
                 holds = block.until.holds(judge.value_of(block.until.reference, may_lack=True).data)
             except (Unmet, BadValue) as error:
@@ -459,8 +472,15 @@ _TOLD, _MOST_CHARS = 3, 160
 
 
 def told_items(nodes: Sequence[StepNode]) -> str:
-    """Return the names of steps with their problems, the first of many."""
+    """Return the names of steps with their problems, the first of many; of unknown actions the first."""
+    unknown = [each for each in nodes if each.outcome is not None and each.outcome.action == "unknown"]
     told = []
+    for node in unknown[:1]:
+        alike = [f"step {each.name}" for each in unknown[1:_TOLD]]
+        alike += [f"{len(unknown) - _TOLD} more"] if len(unknown) > _TOLD else []
+        same = f"; likewise {', '.join(alike)}" if alike else ""
+        told.append(f"step {node.name}: {node.outcome.problem.message}{same}")  # type: ignore[union-attr]
+    nodes = [each for each in nodes if each not in unknown]
     for node in nodes[:_TOLD]:
         problem = _problem(node) if node.is_good else node.outcome.problem if node.outcome else None
         message = problem.message if problem is not None else "it has no output"

@@ -17,10 +17,12 @@ from podium.budget.ledger import TOGETHER, Kept, Reservation
 from podium.budget.limits import Remaining, Spend
 from podium.errors import LimitExceeded, PlanInvalid
 from podium.execution.context import RunContext
-from podium.execution.graph import DependencyGraph
+from podium.execution.graph import UNSEEN, DependencyGraph
 from podium.execution.node import StepNode
 from podium.planners.planner import Planner, PlanRequest, asked_steps
 from podium.types.messages import Message, estimate_usage
+from podium.types.outcome import Outcome
+from podium.types.plan import Plan
 from podium.types.references import Reference, filled, parts_of
 from podium.types.steps import Step, calls_in, static_place
 from podium.usage import Usage, estimate_tokens
@@ -74,8 +76,9 @@ class Need:
 
     @property
     def floor(self) -> Spend:
-        """The call as it is expected, with the shortest answer."""
-        return self._reading(self.expected, self.seen)
+        """The call as it is expected, with the shortest answer; an agent may cost nearly nothing."""
+        floor = self._reading(self.expected, self.seen)
+        return floor if self.card is None or self.card.most_cost is None else replace(floor, cost=0.0)
 
     @property
     def floors(self) -> Spend:
@@ -90,13 +93,16 @@ class Need:
     @property
     def reads(self) -> float:
         """USD for one more token of its prompt."""
-        return self.card.price.most(1, 0) if self.card is not None and self.card.price is not None else 0.0
+        card = self.card
+        if card is None or card.price is None or card.most_cost is not None:
+            return 0.0
+        return card.price.most(1, 0)
 
     def _reading(self, read: int, seen: int) -> Spend:
-        least, cost = self.least, self.least.cost
-        if cost is not None and self.card is not None and self.card.price is not None and self.most:
-            cost = self.card.price.most(read + seen, least.output_tokens)
-        return Spend(least.calls, read + seen, least.output_tokens, cost)
+        least, known = self.least, None
+        if self.least.cost is not None and self.card is not None and self.most:
+            known = self.card.most(read + seen, least.output_tokens)
+        return Spend(least.calls, read + seen, least.output_tokens, least.cost if known is None else known)
 
     @property
     def later(self) -> "Need":
@@ -191,22 +197,49 @@ def planner_call(
     own = Need.of(worst, planner.card, _OF_ROW * request.asked_steps)
     if not own.least.calls:  # a cached plan, or no model
         return request, own.least
+    may_answer = planner.rounds is not None and bool(request.turns)  # the text may need no step
     earlier, what = context.earlier, "a plan and one step need at least"
+    if may_answer:
+        what = "the next message needs at least"
     if earlier.amounts:
         what = "a plan, one step and the rest of the earlier plan need at least"
     if not is_metered(context):
-        context.ledger.spare(own.least, Spend(1), *earlier.amounts, steps=1 + earlier.steps, what=what)
+        amounts = [own.least, *([] if may_answer else [Spend(1)]), *earlier.amounts]
+        context.ledger.spare(*amounts, steps=earlier.steps + (not may_answer), what=what)
         return request, worst(None)
     needs = [need_of_step(context, Step(number, "Answer.")) for number in order]
     steps = [needs[index % len(needs)] for index in range(request.asked_steps)]
     try:
         spare = context.ledger.spare(own.least, *(step.floor for step in steps), *earlier.amounts)
     except LimitExceeded:
-        steps = [min(steps, key=lambda step: (step.least.cost or 0.0, step.least.input_tokens))]
-        floors = [steps[0].floor, *earlier.amounts]
-        spare = context.ledger.spare(own.least, *floors, steps=1 + earlier.steps, what=what)
+        cheapest = min(steps, key=lambda step: (step.least.cost or 0.0, step.least.input_tokens))
+        steps = [] if may_answer else [cheapest]
+        floors = [*(step.floor for step in steps), *earlier.amounts]
+        spare = context.ledger.spare(own.least, *floors, steps=len(steps) + earlier.steps, what=what)
     cap = cap_of(spare, own, [replace(step, usual=step.usual or _USUAL) for step in steps])
     return request if cap is None else replace(request, max_tokens=cap), worst(cap)
+
+
+def needs_without_failed(context: RunContext, plan: Plan | None, outcomes: Sequence[Outcome]) -> Kept | None:
+    """Return what an answer without a plan's failed steps needs; `None` if there can be none."""
+    if plan is None or not plan.steps:
+        return None
+    graph = DependencyGraph(context, "note")
+    graph.take(plan)
+    for state, outcome in zip(graph.states, outcomes, strict=False):
+        if outcome.status in ("ok", "failed"):
+            state.outcome = outcome
+            state.is_whole = graph.is_whole(state)
+    able, last = graph.able, plan.answers
+    for state in graph.states:
+        if state.index not in able & plan.reaching(*last):
+            state.reason = UNSEEN
+    kept = Fit(context, graph).kept()
+    try:
+        context.ledger.spare(*kept.amounts, steps=kept.steps)
+    except LimitExceeded:
+        return None
+    return kept if able.intersection(last) else None
 
 
 def need_of_step(context: RunContext, step: Step, seen: Sequence[VisibleStep] = ()) -> Need:

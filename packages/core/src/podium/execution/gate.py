@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from math import ceil
+from statistics import median
 from typing import NamedTuple
 
 from podium.budget.limits import NOTHING, Spend
@@ -239,6 +240,10 @@ class Gate:
         usual = pool.states[step.worker].history.output_tokens(_MEDIAN)
         written_tokens = min(usual or LEAST, need.most or LEAST)
         expected = Spend(1, need.expected, written_tokens)
+        if card.most_cost is not None:
+            costs = [call.cost for call in pool.states[step.worker].history.calls if call.cost is not None]
+            likely = median(costs) if costs else 0.0
+            return Amount(_with_cost(expected, likely), _with_cost(worst, card.most_cost))
         if card.price is None:
             return Amount(_with_cost(expected, limits.unpriced), _with_cost(worst, limits.unpriced))
         likely = card.price.cost(Usage(need.expected, written_tokens))

@@ -7,7 +7,7 @@ from typing import Any, Literal, Unpack
 from podium.budget.limits import Limits
 from podium.errors import AnswerTooLong
 from podium.execution.context import PreviousRound, RunContext
-from podium.execution.node import Frame, Lineage, Place, StepNode, Unmet
+from podium.execution.node import NO_NAMES, Frame, Lineage, Place, StepNode, Unmet, Value
 from podium.execution.retry import OnFailure
 from podium.prompts.prompt import mentioned
 from podium.run_state.actions import AGAIN
@@ -26,7 +26,6 @@ from podium.types.steps import (
     task_of,
     waits_of,
 )
-from podium.workers.person import PersonWorker
 from podium.workers.worker import VisibleStep
 
 SUPERSEDED = Problem("superseded", "the step's plan was replaced")
@@ -54,6 +53,8 @@ class DependencyGraph:
         """By path: the numbers of executions inside of maps and blocks, which a resumed run keeps."""
         self._next = 0
         self._root = Frame(())
+        self._names: Mapping[str, Value] = NO_NAMES
+        """The values of the parameters of the plan, if it is a saved plan."""
         self.states: list[StepNode] = self._root.nodes
         """The steps of the plan, in order."""
         self.parts: dict[int, StepNode] = {}
@@ -100,7 +101,7 @@ class DependencyGraph:
     def append(self, step: AnyStep) -> StepNode:
         """Add the next step of the plan and return its state."""
         self._root.steps = (*self._root.steps, step)
-        return self.add(step, self._root, len(self.states))
+        return self.add(step, self._root, len(self.states), names=self._names)
 
     def add(self, step: AnyStep, frame: Frame, number: int, **place: Unpack[Place]) -> StepNode:
         """Add a step of a plan or block, or an item, and return its state."""
@@ -109,7 +110,7 @@ class DependencyGraph:
         following = max([1, *(other.following for other in self._superseded if other.index == index)])
         state = StepNode(index, step, following, frame=frame, number=number, **place)
         state.acts = not state.expands and settings.acts(state.call.worker)
-        state.asks = not state.expands and isinstance(settings.pool.workers[state.call.worker], PersonWorker)
+        state.asks = not state.expands and settings.asks(state.call.worker)
         if state.parent is not None:
             state.reach = state.parent.node.reach
         if state.origin is not None:
@@ -174,6 +175,7 @@ class DependencyGraph:
         self._superseded += others
         del self.states[same:]
         self._root.steps = plan.steps[:same]
+        self._names = {name: Value(value) for name, value in (plan.args or {}).items()}
         for step in plan.steps[same:]:
             self.append(step)
         self.plan = plan

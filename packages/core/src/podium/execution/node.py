@@ -225,6 +225,11 @@ class StepNode:
         return self.step.each is not None or isinstance(self.step, Block)
 
     @property
+    def parts(self) -> "Sequence[StepNode]":
+        """Its items or the steps of its turns, as far as they are made."""
+        return () if self.expansion is None else self.expansion.children
+
+    @property
     def call(self) -> Step:
         """The step, which calls a worker."""
         assert isinstance(self.step, Step)

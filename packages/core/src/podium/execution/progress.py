@@ -109,12 +109,12 @@ class Progress:
         if state.outcome is not None:
             return False
         if state.expansion is not None:
-            return any(map(self._has_paid, state.expansion.children))
+            return any(map(self._has_paid, state.parts))
         return state.visible is not None and not state.expands and self._paid.find(state) is not None
 
     def _end_parts(self, state: StepNode, reason: Problem) -> None:
         """Give up the unfinished items or turns of a map or block."""
-        for each in () if state.expansion is None else state.expansion.children:
+        for each in state.parts:
             self.give_up(each, reason)
 
     def _stand_in(self, state: StepNode) -> None:

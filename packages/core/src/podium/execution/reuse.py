@@ -63,7 +63,8 @@ class PaidSteps:
     """The paid results that were cut by limits, which are higher now."""
 
     def __post_init__(self) -> None:
-        self._log.new_plan()
+        if self.number == 1 or self.context.settings.planner.rounds is None:
+            self._log.new_plan()  # all turns of a planner are one plan
 
     @property
     def _log(self) -> ActionLog:

@@ -157,12 +157,17 @@ class RoundScheduler:
         self._send_answer()
         return ready
 
-    def preview(self, plan: Plan) -> tuple[list[Outcome], Spend]:
-        """Return the recorded outcomes that a plan keeps, and what its other steps need; call nothing."""
+    def preview(self, plan: Plan) -> tuple[list[Outcome], Spend, tuple[str, ...]]:
+        """Return the recorded outcomes that a plan keeps, and what its other steps need; call nothing.
+
+        The last value has the names of the maps whose items are not known.
+        """
         self._prepare(plan)
         ended = [state.outcome for state in self._graph.live if state.outcome is not None]
         kept = [outcome for outcome in ended if outcome.reused]
-        return kept, self._gate.expected(self._graph.states)
+        open_ = [state for state in self._graph.live if state.outcome is None]
+        unlisted = [state.name for state in open_ if state.step.each is not None and not state.parts]
+        return kept, self._gate.expected(self._graph.states), tuple(unlisted)
 
     async def complete_by(self, plan: Plan, step_starter: StepStarter) -> None:
         """Set the complete plan, and let `step_starter` start the steps, with `run` and `take`."""
@@ -387,7 +392,7 @@ class RoundScheduler:
             state,
             self._on_text,
             slots=self._slots,
-            last=state is self._graph.last,
+            last=state is self._graph.last and context.settings.planner.rounds is None,
             before=before,
             paid=paid,
             repeats=None if state.action is None else self._paid.repeats(state),

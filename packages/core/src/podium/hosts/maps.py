@@ -10,6 +10,7 @@ from podium.types.events import (
     StepStarted,
 )
 from podium.types.executions import Executions
+from podium.types.outcome import Outcome
 
 _PART = 0.1
 """The part of the items of a map after whose ends its counts are told again."""
@@ -25,6 +26,8 @@ class Maps:
         self._run_id = ""
         self._names: dict[tuple[int, int], str] = {}
         self._maps: dict[tuple[int, str], Executions] = {}
+        self._tokens: dict[tuple[int, int], dict[str, int]] = {}
+        """By round and step of the plan: the tokens of the executions inside of it, by name."""
         self._told: dict[tuple[int, str], int] = {}
         """How many items of a map had ended when its counts were told last."""
 
@@ -38,6 +41,8 @@ class Maps:
                 self._names[event.round, event.step] = event.path
             case StepEnded() if event.outcome.path:
                 self._names[event.round, event.step] = event.outcome.path
+                inside = self._tokens.setdefault((event.round, event.outcome.plan_step), {})
+                inside[event.outcome.path] = event.outcome.usage.total_tokens
                 if (name := self._map_of(event.round, event.outcome.path)) is not None:
                     self._items(event.round, name).take(event.outcome)
             case FanOut(kind="items") if self._map_of(event.round, event.path) is None:
@@ -51,6 +56,11 @@ class Maps:
     def name(self, event: StepStarted | StepDelta | StepEnded | AttemptFailed | AnswerDelta) -> str:
         """Return the name of the step of an event; see `Outcome.name`."""
         return self.path(event) or str(event.step)
+
+    def tokens(self, outcome: Outcome) -> int:
+        """Return the tokens of a step, with those of the executions inside of it."""
+        inside = {} if outcome.path else self._tokens.get((outcome.round, outcome.step), {})
+        return outcome.usage.total_tokens + sum(inside.values())
 
     def is_in_map(self, event: Event) -> bool:
         """Return whether an event is of an execution inside of a map."""

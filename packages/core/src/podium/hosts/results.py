@@ -14,6 +14,7 @@ from podium.types import Completion, Message, Outcome, Part, Plan, Problem, Resu
 from podium.types.messages import storable
 from podium.types.outcome import tell_actions
 from podium.types.result import LACK, answer_of, used
+from podium.types.scope import Place
 from podium.types.steps import static_place, task_of, worker_of
 from podium.usage import Usage
 from podium.workers import FREE, Card
@@ -137,16 +138,23 @@ def plan_metadata(plan: Plan) -> dict[str, Any]:
 def plan_lines(plan: Plan, workers: Sequence[str]) -> list[str]:
     """Return a plan as text, one line per step."""
     return [
-        f"{place.name}. {worker_of(step, workers)}: {task_of(step)}"
-        + (f" (shown step {', '.join(map(str, step.access_list))})" if step.access_list else "")
-        for place in plan.outline
-        for step in [place.step]
+        f"{place.name}. {worker_of(place.step, workers)}: {task_of(place.step)}{_shown(place)}"
+        for place in sorted(plan.outline, key=lambda place: place.path)
     ]
+
+
+def _shown(place: Place) -> str:
+    """Return the steps on an access list, by their names."""
+    around = "".join(f"{number}." for number in place.path[:-1])
+    names = [f"{around}{seen}" if isinstance(seen, int) else seen for seen in place.step.access_list]
+    return f" (shown step {', '.join(names)})" if names else ""
 
 
 def answer_sources(result: Result) -> tuple[Outcome, ...]:
     """Return the outcomes that the answer depends on, in the plan's order; then those inside of its maps."""
     for current in reversed(result.rounds):
+        if current.plan is not None and current.plan.answer is not None:
+            return tuple(outcome for outcome in result.outcomes if outcome.status == "ok")
         if answer_of(current) is not None:
             steps = used(current)
             numbers = {each.step for each in steps}
@@ -198,13 +206,6 @@ def tool_arguments(call: Part) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return arguments if isinstance(arguments, dict) else None
-
-
-def prompt_text(messages: Sequence[Message]) -> str:
-    """Return messages as one text, for objects that accept only text."""
-    if len(messages) == 1:
-        return messages[0].text
-    return "\n\n".join(f"{message.role}: {message.text}" for message in messages)
 
 
 def text_of(value: object) -> str:

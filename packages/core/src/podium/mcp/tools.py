@@ -18,6 +18,7 @@ from podium.errors import QueryError
 from podium.hosts.results import plan_lines
 from podium.mcp.workers import check_sdk
 from podium.plan_text.edits import read_saved_plan
+from podium.plan_text.saved import SavedPlan
 from podium.secrets import scrub
 from podium.types import Plan
 from podium.types.forecast import explain_forecast
@@ -26,7 +27,7 @@ from podium.types.messages import read_query
 try:
     from mcp.server.fastmcp import Context, FastMCP
     from mcp.server.fastmcp.exceptions import ToolError
-    from mcp.types import CallToolResult, ToolAnnotations
+    from mcp.types import CallToolResult, Tool, ToolAnnotations
 except ImportError:
     check_sdk()
     raise
@@ -44,7 +45,7 @@ Labels = Annotated[
 Model = Annotated[
     str | None, Field(description="The model that answers, of `list_models`; by default the first.")
 ]
-SavedPlan = Annotated[
+WrittenPlan = Annotated[
     dict[str, Any],
     Field(
         description="A plan in the form that `plan` returns: steps with worker (a name), subtask and access."
@@ -117,7 +118,7 @@ class _Tools:
 
     async def run_plan(
         self,
-        plan: SavedPlan,
+        plan: WrittenPlan,
         context: ToolContext,
         question: Question = "",
         labels: Labels = None,
@@ -166,9 +167,37 @@ class _Tools:
 
 
 class _Server(FastMCP[Any]):
-    """Answers wrong arguments in words."""
+    """Has a tool for each saved plan, and answers wrong arguments in words."""
+
+    desk: Desk
+
+    def _plans(self) -> Mapping[str, SavedPlan]:
+        """Return the saved plans of the first model, by the names of their tools."""
+        _, conductor = self.desk.find(self.get_context(), None)
+        return {f"plan_{name}": plan for name, plan in conductor.plans.items()}
+
+    async def list_tools(self) -> list[Tool]:
+        """Return the tools."""
+        hint = ToolAnnotations(readOnlyHint=not self.desk.acts)
+        plans = [
+            Tool(name=name, description=plan.description, inputSchema=plan.schema, annotations=hint)
+            for name, plan in self._plans().items()
+        ]
+        return [*await super().list_tools(), *plans]
+
+    async def _run_plan(self, plan: SavedPlan, arguments: dict[str, Any]) -> CallToolResult:
+        context = self.get_context()
+        try:
+            name, conductor = self.desk.find(context, None)
+            made, asked = plan.plan(plan.arguments(arguments), conductor.pool.names), json.dumps(arguments)
+            call = ToolCall(context=context, model=name, conductor=conductor, question=asked, labels=())
+            return await self.desk.run(call, replace(made, query=read_query(asked)))
+        except Exception as error:  # noqa: BLE001 - the desk knows its exceptions
+            return self.desk.failure(error)
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
+        if name.startswith("plan_") and (plan := self._plans().get(name)) is not None:
+            return await self._run_plan(plan, arguments)
         try:
             return await super().call_tool(name, arguments)
         except ToolError as error:
@@ -199,6 +228,7 @@ def new_server(desk: Desk, name: str, **settings: Any) -> FastMCP[Any]:
         server = _Server(name, instructions=_INSTRUCTIONS, log_level="WARNING", **settings)
     finally:
         root.removeHandler(handler)
+    server.desk = desk
     server._mcp_server.version = __version__  # noqa: SLF001 - else it is the version of the SDK
     tools, only_reads = _Tools(desk), not desk.acts
     hints: Mapping[Callable[..., Any], bool] = {

@@ -8,6 +8,7 @@ from typing import Any
 from podium.errors import PlanInvalid
 from podium.plan_text.parser import parse_plan
 from podium.types.plan import Plan
+from podium.types.scope import Place
 from podium.types.steps import PREVIOUS, Block, Step, depends_on, numbered
 
 
@@ -15,8 +16,8 @@ from podium.types.steps import PREVIOUS, Block, Step, depends_on, numbered
 class Change:
     """Changes a step; fields that are `None` stay unchanged."""
 
-    step: int
-    """Index of the step, from 0."""
+    step: int | str
+    """Index of the step, from 0; of a step inside of a block its name, such as `3.0`."""
     worker: int | None = None
     subtask: str | None = None
     access: tuple[int, ...] | None = None
@@ -27,14 +28,13 @@ class Change:
 
     def apply(self, plan: Plan) -> Plan:
         """Return the plan with the step changed."""
-        at = _index(self.step, len(plan.steps))
+        place = _place(self.step, plan)
         names = ("worker", "subtask", "access", "enough", "previous")
         changes = {name: value for name in names if (value := getattr(self, name)) is not None}
-        if isinstance(plan.steps[at], Block) and {"worker", "subtask"} & changes.keys():
-            told = f"step {at} has steps of its own, and no worker and subtask: write a new plan"
-            raise PlanInvalid("bad_block", told, step=at)
-        step = replace(plan.steps[at], **changes)
-        return replace(plan, steps=(*plan.steps[:at], step, *plan.steps[at + 1 :]))
+        if isinstance(place.step, Block) and not changes.keys().isdisjoint(("worker", "subtask")):
+            told = f"step {place.name} is a block, without a worker and a subtask: change a step inside of it"
+            raise PlanInvalid("bad_block", f"{told}, such as {place.name}.0", step=place.path[0])
+        return plan.with_step(place.path, replace(place.step, **changes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ def read_edits(data: object, workers: Sequence[str]) -> tuple[Edit, ...]:
     """Read edits from plain JSON data: a list of objects, each with an `op`.
 
     - `{"op": "change", "step": 0, "worker": 1, "subtask": "…", "access": [], "enough": 1}`:
-      only `step` is required; `access` replaces the whole access list;
+      only `step` is required, inside of a block as in `"3.0"`; `access` replaces the whole access list;
     - `{"op": "insert", "at": 0, "worker": 1, "subtask": "…"}`: `access` and `enough` are optional;
     - `{"op": "remove", "step": 0}`;
     - `{"op": "move", "step": 0, "to": 1}`.
@@ -149,7 +149,7 @@ def _read(item: object, where: str, workers: Sequence[str]) -> Edit:
         told = ", ".join([*sorted(must), *(f"{key} (optional)" for key in sorted(may))])
         has = ", ".join(map(str, keys)) or "no keys"
         raise PlanInvalid("bad_shape", f"{where} has {has}; the keys of {op!r} are {told}")
-    facts = {key: _value(key, item[key], where, workers) for key in keys}
+    facts = {key: _value(kind, key, item[key], where, workers) for key in keys}
     if "access" in facts:
         facts["previous"] = PREVIOUS in facts["access"]
         facts["access"] = tuple(seen for seen in facts["access"] if seen != PREVIOUS)
@@ -157,9 +157,11 @@ def _read(item: object, where: str, workers: Sequence[str]) -> Edit:
     return edit
 
 
-def _value(key: str, value: object, where: str, workers: Sequence[str]) -> Any:
+def _value(kind: type[Any], key: str, value: object, where: str, workers: Sequence[str]) -> Any:
     if key == "worker" and isinstance(value, str):
         return worker_number(value, workers, where)
+    if key == "step" and kind is Change and isinstance(value, str):
+        return value
     if key == "access":
         if isinstance(value, list) and all(type(seen) is int or seen == PREVIOUS for seen in value):
             return tuple(value)
@@ -167,6 +169,15 @@ def _value(key: str, value: object, where: str, workers: Sequence[str]) -> Any:
         return value
     wanted = _WANTED.get(key, "a number")
     raise PlanInvalid("bad_shape", f"{where}: {key} is {value!r:.60}: write {wanted}")
+
+
+def _place(name: int | str, plan: Plan) -> Place:
+    places = plan.outline
+    found = next((place for place in places if place.name == str(name)), None)
+    if found is None:
+        known = ", ".join(place.name for place in places)
+        raise PlanInvalid("bad_shape", f"there is no step {name!s:.60}: the steps are {known}")
+    return found
 
 
 def _index(value: int, count: int, what: str = "step") -> int:

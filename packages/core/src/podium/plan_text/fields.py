@@ -1,6 +1,8 @@
 """Reads the fields of steps from literals: workers, subtasks, access lists and ids."""
 
+import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -44,7 +46,8 @@ FIELDS: Mapping[str, Field] = {
 _STEPS = frozenset(("steps", "plan"))
 _OF_BOTH = ("access", "enough", "each", "as", "when", "else")
 _OF_CALL = ("worker", "subtask", "returns")
-_OF_BLOCK = ("steps", "until", "most")
+_OF_BLOCK = ("steps", "until", "most", "plan", "args")
+_OF_LOOP = ("until", "most")
 _KEYS = (*_OF_BOTH[1:], "returns", *_OF_BLOCK)
 """The optional keys of steps, and `steps`."""
 _MEANT = {"if": "when", "condition": "when", "foreach": "each", "repeat": "until", "while": "until"}
@@ -73,12 +76,29 @@ class Roster(NamedTuple):
     notes: list[str]
     """What was ignored."""
 
+    @classmethod
+    def strict(cls, workers: Sequence[str]) -> "Roster":
+        """Return a roster for the steps of files, whose number is checked later."""
+        return cls(
+            len(workers), tuple(workers), sys.maxsize, previous=False, refused={}, is_strict=True, notes=[]
+        )
+
     def named(self, name: str) -> tuple[int, ...]:
         """Return the worker with this name, or all workers whose name differs only in case."""
         if name in self.names:
             return (self.names.index(name),)
         folded = name.casefold()
         return tuple(number for number, known in enumerate(self.names) if known.casefold() == folded)
+
+
+def node_of(data: Any) -> Node:
+    """Return JSON data as a literal without a position."""
+    if isinstance(data, Mapping):
+        return Node(0, {str(key): node_of(value) for key, value in data.items()})
+    if isinstance(data, list | tuple):
+        return Node(0, [node_of(each) for each in data])
+    is_word = data is None or isinstance(data, bool | float)
+    return Node(0, Word(json.dumps(data)) if is_word else data)
 
 
 def field_key(name: str) -> str:
@@ -110,11 +130,12 @@ def is_row(node: Node, *, after_row: bool) -> bool:
 
 
 def is_block(node: Node) -> bool:
-    """Return whether an object is a step with steps of its own, and not a whole plan."""
+    """Return whether an object is a step with steps of its own or a saved plan, and not a whole plan."""
     if not isinstance(node.value, dict):
         return False
-    keys = {field_key(key) for key in node.value}
-    return "steps" in keys and not keys.isdisjoint({*_OF_BOTH, "accesslist", "until", "most"})
+    keys = {field_key(key): value.value for key, value in node.value.items()}
+    is_saved = isinstance(keys.get("plan"), str) and "subtask" not in keys
+    return is_saved or ("steps" in keys and not keys.keys().isdisjoint({*_OF_BOTH, *_OF_LOOP, "accesslist"}))
 
 
 def read_object(node: Node, roster: Roster) -> Plan:
@@ -125,7 +146,7 @@ def read_object(node: Node, roster: Roster) -> Plan:
     if rows is None:
         return read_columns(_lists(node), roster, {k: v for k, v in lists if k in ID_KEYS})
     assert isinstance(rows.value, list)
-    _check_length(len(rows.value), roster, rows.start)
+    check_length(len(rows.value), roster, rows.start)
     for key, value in node.value.items() if roster.is_strict else ():
         if field_key(key) not in _STEPS:
             message = f"the plan has the unknown key {key!r:.60} beside steps: leave it out"
@@ -158,7 +179,7 @@ def read_columns(columns: Mapping[Field, Node], roster: Roster, ids: Mapping[str
         told = ", ".join(f"{length} for {field}" for field, length in lengths.items())
         message = f"the lists have different lengths ({told}): write one entry per step in each"
         raise PlanInvalid("unequal_lists", message, position=start)
-    _check_length(lengths["worker"], roster, start)
+    check_length(lengths["worker"], roster, start)
     known, steps = StepIds(), list[AnyStep]()
     for index, worker in enumerate(lists["worker"]):
         known.begin()
@@ -172,10 +193,10 @@ def read_row(node: Node, roster: Roster, ids: StepIds) -> AnyStep:
     ids.begin()
     if not isinstance(node.value, dict):
         ids.fail("bad_shape", node.start, 'is not an object: write {"worker": …, "subtask": …, "access": …}')
-    _check_length(ids.own + 1, roster, node.start)
+    check_length(ids.own + 1, roster, node.start)
     named = [(field_key(key), value) for key, value in node.value.items()]
     ids.add([(key, value) for key, value in named if key not in FIELDS], node.start)
-    is_block = "steps" in dict(named)
+    is_block = not dict(named).keys().isdisjoint(_STEPS)
     keys = _keys_of(node, is_block=is_block, roster=roster, ids=ids)
     for field in () if is_block else FIELD_ORDER:
         if field not in keys:
@@ -213,6 +234,8 @@ def _read_call(keys: Mapping[str, Node], facts: Mapping[str, Any], roster: Roste
 def _read_block(keys: Mapping[str, Node], facts: Mapping[str, Any], roster: Roster, ids: StepIds) -> Block:
     """Read a step with steps of its own; `facts` has its optional fields."""
     access = _read_access(keys["access"], roster, ids) if "access" in keys else {}
+    if "plan" in keys:
+        return _read_saved(keys, {**access, **facts}, ids)
     rows, inner = keys["steps"], StepIds(ids)
     if not isinstance(rows.value, list):
         ids.fail("bad_block", rows.start, "has another value than a list for its steps: write a list")
@@ -223,6 +246,21 @@ def _read_block(keys: Mapping[str, Node], facts: Mapping[str, Any], roster: Rost
         until = replace(until, ref=ref)
     most: Any = keys["most"].value if "most" in keys else None
     return Block(steps=steps, until=until, most=most, **access, **facts)
+
+
+def _read_saved(keys: Mapping[str, Node], facts: Mapping[str, Any], ids: StepIds) -> Block:
+    """Read a step that is a saved plan, which is written out later."""
+    name, start = keys["plan"].value, keys["plan"].start
+    if both := [key for key in ("steps", *_OF_LOOP) if key in keys]:
+        ids.fail("bad_block", start, f"names a saved plan and has {both[0]}: write one of them")
+    if not isinstance(name, str) or not name.strip():
+        ids.fail("bad_shape", start, "has another plan than a name: write the name of a saved plan")
+    args = _data("args", keys["args"], ids) if "args" in keys else {}
+    if not isinstance(args, dict):
+        ids.fail("bad_args", keys["args"].start, 'has other args than an object: write {"name": value}')
+    return Block(
+        steps=(), plan=name.strip(), args=json.loads(ids.renumbered(json.dumps(args), start)), **facts
+    )
 
 
 def _keys_of(node: Node, *, is_block: bool, roster: Roster, ids: StepIds) -> dict[str, Node]:
@@ -270,7 +308,9 @@ def _optional(keys: Mapping[str, Node], ids: StepIds) -> dict[str, Any]:
         number, start = step_number(keys["else"]), keys["else"].start
         if number is None:
             ids.fail("bad_condition", start, "has an else that names no step")
-        facts["otherwise"] = ids.position(number, start)
+        if (found := ids.find(number)) is None:
+            ids.fail("bad_condition", start, f"has else {number}, which is not an earlier step")
+        facts["otherwise"] = found
     return facts
 
 
@@ -319,7 +359,8 @@ def _lists(node: Node) -> dict[Field, Node]:
     return found
 
 
-def _check_length(steps: int, roster: Roster, position: int) -> None:
+def check_length(steps: int, roster: Roster, position: int) -> None:
+    """Raise `PlanInvalid` if a plan has too many steps."""
     if steps > roster.max_steps:
         allowed = f"the maximum is {roster.max_steps} (Limits.plan_steps or Policy.steps)"
         message = f"the plan has {steps} or more steps; {allowed}: merge steps"
@@ -384,6 +425,8 @@ def _read_access(node: Node, roster: Roster, ids: StepIds) -> dict[str, Any]:
             raise ids.fault("no_previous", entry.start, no_previous(ids.own))
         elif word == PREVIOUS or (word == OUTER and not is_top):
             found.add(word)
+        elif (named := ids.named(word)) is not None:
+            seen.add(named)
         else:
             words = ["[]", '"all"', *['"previous"'] * (roster.previous or not is_top)]
             words += [] if is_top else ['"outer"']

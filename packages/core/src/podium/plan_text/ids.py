@@ -6,7 +6,7 @@ from typing import NoReturn
 from unicodedata import normalize
 
 from podium.errors import PlanInvalid, PlanInvalidCode
-from podium.plan_text.literals import Node
+from podium.plan_text.literals import Node, Word
 from podium.types.references import renumbered
 from podium.types.scope import forward_access
 
@@ -50,6 +50,8 @@ class StepIds:
         """The index of the last step."""
         self._keys: set[str] = set()
         self._positions: dict[int, int] = {}
+        self._names: dict[str, int] = {}
+        """Steps by ids without digits; -1 for an id of two steps."""
 
     @property
     def name(self) -> str:
@@ -82,6 +84,9 @@ class StepIds:
                 # access lists could not name it
                 told = f"has the {key} {node.value!r:.60}, which is not a whole number"
                 self.fail("bad_id", node.start, f"{told}: give every step a different number")
+            elif key in ID_KEYS and isinstance(node.value, str) and not isinstance(node.value, Word):
+                name = node.value.strip().lower()
+                self._names[name] = self.own if self._names.get(name, self.own) == self.own else -1
         keys, numbers = {key for key, _, _ in ids}, {number for _, _, number in ids}
         for key, node in () if keys else fields:
             if key not in ID_KEYS and _LIKE_AN_ID.fullmatch(key) and step_number(node) is not None:
@@ -125,6 +130,11 @@ class StepIds:
                 told = f"(id {last}) lists {number}, which is not the id of an earlier step: write []{known}"
             self.fail("forward_access", at, told)
         return found
+
+    def named(self, name: str) -> int | None:
+        """Return the position of an earlier step by its id in small letters, or `None`."""
+        found = self._names.get(name, -1)
+        return found if 0 <= found < self.own else None
 
     def renumbered(self, text: str, at: int) -> str:
         """Return a text with the positions of steps in its references, which the last step has at `at`."""

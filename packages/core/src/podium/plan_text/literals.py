@@ -57,6 +57,8 @@ _CLOSERS |= {'"': '"', "'": "'", "«": "»", "「": "」"}
 _QUOTES = "".join(_CLOSERS) + "»」"
 _BRACKETS = {"[": "]", "(": ")"}
 
+THOUGHT = "(?:think|thinking|thought|reasoning)"
+"""The tags around reasoning."""
 _BLANK = r"[\s\ufeff\u200b]*+"
 _COMMENT = r"(?:\#|//)[^\n\r]*+"
 _COMMA = "[,，、]"
@@ -69,15 +71,21 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,9}")
 _BARE_NEXT = rf"(?:[+-]?[0-9]{{1,9}}+|(?i:all|none|null|true|false)){_BLANK}[,，、\])]"
 _KEY_NEXT = rf"[{_QUOTES}][^{_QUOTES}\n]{{1,80}}+[{_QUOTES}]{_BLANK}[:：]"
 _BARE_KEY_NEXT = rf"[A-Za-z_]\w{{0,40}}+{_BLANK}[:：]"
+_NAME_NEXT = rf"[A-Za-z_]\w{{0,40}}+{_BLANK}=(?!=)"
+_NAME = re.compile(rf"([A-Za-z_]\w{{0,40}}+){_BLANK}=(?!=){_BLANK}")
+CALL_END = r"[ \t.;`]*+(?><END_OF_PLAN>|(?:#|//)[^\n]*+)?[ \t\r]*+(?:\n|\Z)"
+"""The text that may follow a call on a line of its own."""
 _ENTRY_NEXT = rf"[\])}}]|[{_QUOTES}\[({{]|{_BARE_NEXT}|{_COMMENT}"
 _FOLLOWS = {
     "]": rf"{_BLANK}(?:\]|{_COMMA}{_BLANK}(?:{_ENTRY_NEXT}))",
     ")": rf"{_BLANK}(?:\)|{_COMMA}{_BLANK}(?:{_ENTRY_NEXT}))",
     "}": rf"{_BLANK}(?:\}}|{_KEY_NEXT}|{_COMMA}{_BLANK}(?:\}}|{_KEY_NEXT}|{_BARE_KEY_NEXT}|{_COMMENT}))",
     ":": "",
+    "=": rf"{_BLANK}(?:\){CALL_END}|{_COMMA}{_BLANK}(?:{_ENTRY_NEXT}|{_NAME_NEXT}|\$[0-9]))",
 }
-"""The text that may follow a string, for each closing bracket of a list or object; the colon stands for keys.
-A key may follow without a comma, so that the error for a missing comma has the right position.
+"""The text that may follow a string, for each closing bracket of a list or object; the colon stands for keys,
+the equals sign for arguments of a call. A key may follow without a comma, so that the error for a missing
+comma has the right position.
 """
 _JOINED = rf"|{_BLANK}{_COMMENT}|[ \t\r]*+\n\s*+[{_QUOTES}]"
 _CLOSES = {end: re.compile(follows + _JOINED * (end != ":")) for end, follows in _FOLLOWS.items()}
@@ -121,6 +129,24 @@ class LiteralReader:
     def read(self, start: int) -> tuple[Node, int]:
         """Read the literal at `start`, and return it with the position after it."""
         return self._value(start, 0, "]")
+
+    def read_call(self, start: int) -> tuple[list[Node], dict[str, Node], int]:
+        """Read arguments in parentheses: those without and with a name, and the position after them."""
+        plain, named = list[Node](), dict[str, Node]()
+        position = self._space(start + 1)
+        while self._char(position) != ")":
+            name = _NAME.match(self.text, position)
+            if name and name[1] in named:
+                self.fail(
+                    "duplicate_key", position, f"a call has the argument {name[1]!r} twice: write it once"
+                )
+            node, end = self._value(name.end() if name else position, 0, "=")
+            if name:
+                named[name[1]] = node
+            else:
+                plain.append(node)
+            position, _ = self._next_item(end, ")")
+        return plain, named, position + 1
 
     def spend(self, position: int, crossed: int = 0) -> None:
         """Count one token, and more tokens for skipped characters, up to `MAX_EFFORT`."""

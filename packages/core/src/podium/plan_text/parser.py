@@ -18,8 +18,9 @@ from podium.plan_text.fields import (
     read_object,
     read_row,
 )
+from podium.plan_text.forms import read_form
 from podium.plan_text.ids import StepIds
-from podium.plan_text.literals import LiteralReader, Node, Unfinished
+from podium.plan_text.literals import THOUGHT, LiteralReader, Node, Unfinished
 from podium.types.plan import Plan
 from podium.types.steps import AnyStep
 
@@ -69,7 +70,7 @@ MAX_CHARS = 256 * 1024
 
 _ANCHOR = re.compile(
     r"[<{`mwsaMWSA](?i:"  # a set of first characters makes the search fast
-    r"(?<=<)(?P<think>/?(?:think|thinking|thought|reasoning)>)"
+    r"(?<=<)(?P<think>/?" + THOUGHT + r">)"
     r"|(?P<object>(?<=\{))"
     r"|(?P<fence>(?<=`)``)"
     r"|(?<=[a-z])(?<![a-z0-9].)(?P<label>(?:(?<=m)odel|(?<=w)orker)[_ ]?ids?|(?<=w)orkers?|(?<=s)ub_?tasks?"
@@ -78,7 +79,7 @@ _ANCHOR = re.compile(
     r"(?>(?:list\[[\w\[\], |]{0,40}\][ \t]*+=\s*+)?)(?>(?:(?:python|json|text)\s++)?))?))",
     re.ASCII,
 )
-_THOUGHT_ENDS = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+_THOUGHT_ENDS = re.compile(rf"</{THOUGHT}>", re.IGNORECASE)
 _ROW_MARKS = r"[\s\ufeff\u200b,;\[\]()*>`#.:=–—-]*+"
 _ROW_START = re.compile(
     rf"{_ROW_MARKS}(?>(?:(?:steps?|rows?|plan|json)(?![^\W\d]))?)\s*+(?>(?:[0-9]{{1,3}}(?!\d))?){_ROW_MARKS}",
@@ -143,9 +144,12 @@ class PlanReader:
     ) -> None:
         names = () if isinstance(workers, int) else tuple(workers)
         size = workers if isinstance(workers, int) else len(names)
+        self.previous = previous
+        """Whether there is a previous round, which access lists may name."""
         self._roster = Roster(size, names, max_steps, previous, refused, strict, [])
         self._literals = LiteralReader()
         self._arrived: list[str] = []
+        self._whole: list[str] = []
         self._size = 0
         self._brace = False
         self._waiting = 0
@@ -213,9 +217,16 @@ class PlanReader:
             return plan_of(self._rows, self._starts)
         if columns:
             return read_columns(columns, self._roster)
-        if self._object:
-            return read_object(self._object, self._roster)
-        raise self._failure or self._nothing_found()
+        try:
+            if self._object:
+                return read_object(self._object, self._roster)
+            raise self._failure or self._nothing_found()
+        except PlanError as error:
+            failure = error
+        plan = None if self._roster.is_strict else read_form("".join(self._whole), self._roster)
+        if plan is None:
+            raise failure
+        return plan
 
     def _nothing_found(self) -> PlanSyntaxError:
         if self._lists:
@@ -231,6 +242,7 @@ class PlanReader:
     def _take(self, chunk: str) -> None:
         taken = chunk[: MAX_CHARS - self._size]
         self._arrived.append(taken)
+        self._whole.append(taken)
         self._size += len(taken)
         if len(taken) < len(chunk):
             self._scan(final=False)

@@ -70,7 +70,9 @@ def written_steps(steps: Sequence[AnyStep], workers: Sequence[str] | None) -> li
 def _object(step: AnyStep, workers: Sequence[str] | None) -> dict[str, Any]:
     facts = step_to_json(step, workers)
     own = {} if step.label is None else {"id": facts.pop("label")}
-    if isinstance(step, Block):
+    if isinstance(step, Block) and step.plan:
+        facts = {key: value for key, value in facts.items() if key not in ("steps", "parameters")}
+    elif isinstance(step, Block):
         facts["steps"] = written_steps(step.steps, workers)
     return own | facts
 
@@ -80,7 +82,12 @@ def _json(value: object) -> str:
 
 
 def plan_schema(
-    workers: int, max_steps: int, *, keep: bool = False, workflows: bool = False
+    workers: int,
+    max_steps: int,
+    *,
+    keep: bool = False,
+    workflows: bool = False,
+    plans: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the JSON schema of a plan in the spelling `json`.
 
@@ -89,12 +96,13 @@ def plan_schema(
         max_steps: maximum number of steps, also of each block.
         keep: whether a plan may be empty, and a step may see the previous round.
         workflows: whether steps may have the keys of workflows.
+        plans: the names of the saved plans that steps may name, with `workflows`.
     """
     words = (PREVIOUS,) if keep else ()
     # No `maxLength` of subtasks: decoders then accept raw control characters, and vLLM refuses long patterns.
     task = {"worker": {"type": "integer", "enum": list(range(workers))}, "subtask": {"type": "string"}}
     if workflows:
-        step = _any_step(task, max_steps, words)
+        step = _any_step(task, max_steps, words, plans=plans)
     else:
         step = _closed(task | {"access": _access(max_steps, words)})
     steps = {"type": "array", "items": step, "minItems": 0 if keep else 1, "maxItems": max_steps}
@@ -116,7 +124,9 @@ def _closed(fields: dict[str, Any], optional: dict[str, Any] | None = None) -> d
     return {"type": "object", "properties": known, "required": list(fields), "additionalProperties": False}
 
 
-def _any_step(task: dict[str, Any], max_steps: int, words: Sequence[str], depth: int = 0) -> dict[str, Any]:
+def _any_step(
+    task: dict[str, Any], max_steps: int, words: Sequence[str], depth: int = 0, plans: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return the schema of a step with any keys of workflows, in `depth` blocks."""
     condition, count = {"$ref": "#/$defs/condition"}, {"type": "integer", "minimum": 1}
     access = {"access": _access(max_steps, words)}
@@ -128,8 +138,12 @@ def _any_step(task: dict[str, Any], max_steps: int, words: Sequence[str], depth:
         "else": {"type": "integer", "minimum": 0},
     }
     kinds = [_closed(task | access, keys | {"returns": {"$ref": "#/$defs/returns"}})]
+    if plans:
+        named = {"type": "string", "enum": list(plans)}
+        args = {"type": "object", "additionalProperties": True}
+        kinds.append(_closed({"plan": named, "args": args} | access, keys))
     if depth < MOST_DEPTH:  # not a recursive schema, which some servers refuse
-        inner = _any_step(task, max_steps, (PREVIOUS, OUTER), depth + 1)
+        inner = _any_step(task, max_steps, (PREVIOUS, OUTER), depth + 1, plans)
         steps = {"steps": {"type": "array", "items": inner, "minItems": 1, "maxItems": max_steps}}
         kinds.append(_closed(steps | access, keys | {"until": condition, "most": count}))
     return {"anyOf": kinds}
@@ -190,7 +204,13 @@ number ::= "-"? ("0" | [1-9] [0-9]*) ("." [0-9] [0-9]*)?
 
 
 def plan_grammar(
-    spelling: Spelling, workers: int, max_steps: int, *, keep: bool = False, workflows: bool = False
+    spelling: Spelling,
+    workers: int,
+    max_steps: int,
+    *,
+    keep: bool = False,
+    workflows: bool = False,
+    plans: Sequence[str] = (),
 ) -> str:
     """Return a grammar of the plans that `write_plan` writes, in GBNF.
 
@@ -200,11 +220,12 @@ def plan_grammar(
         max_steps: maximum number of steps, also of each block.
         keep: whether a plan may be empty, and a step may see the previous round.
         workflows: whether steps may have the keys of workflows. `enough` is in the grammar only with `each`.
+        plans: the names of the saved plans that steps may name, with `workflows`.
     """
     if spelling == "lists":
         rules = _lists_rules(max_steps)
     else:
-        rules = _object_rules(spelling, max_steps, workflows=workflows)
+        rules = _object_rules(spelling, max_steps, workflows=workflows, plans=plans)
     root = "plan"
     if keep:
         root += " | " + _terminal(keep_text(spelling) + ("\n" if spelling == "rows" else ""))
@@ -219,7 +240,7 @@ def _terminal(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
-def _object_rules(spelling: Spelling, max_steps: int, *, workflows: bool) -> list[str]:
+def _object_rules(spelling: Spelling, max_steps: int, *, workflows: bool, plans: Sequence[str]) -> list[str]:
     """Return the rules for steps as objects: step `i + 1` may follow step `i`, up to the last."""
     is_json, end = spelling == "json", [] if spelling == "json" else [_terminal("\n")]
     head, tail = _terminal('{"steps": ['), _terminal("]}")
@@ -231,11 +252,13 @@ def _object_rules(spelling: Spelling, max_steps: int, *, workflows: bool) -> lis
     head, middle, tail = (_terminal(part) for part in ('{"worker": ', ', "subtask": ', ', "access": '))
     step = f"{head} worker {middle} subtask {tail}"
     if workflows:
-        return [*rules, f"call ::= {step}", *_workflow_rules(max_steps)]
+        named = [_terminal('{"plan": ' + json.dumps(name) + ', "args": ') for name in plans]
+        saved = [f"saved ::= ({' | '.join(named)}) object {tail}"] if named else []
+        return [*rules, f"call ::= {step}", *saved, *_workflow_rules(max_steps, has_saved=bool(named))]
     return rules + [f'step-{index} ::= {step} access-{index} "}}"' for index in range(max_steps)]
 
 
-def _workflow_rules(max_steps: int) -> list[str]:
+def _workflow_rules(max_steps: int, *, has_saved: bool) -> list[str]:
     """Return the rules for steps with keys of workflows; in blocks, names of rules end in the depth."""
     rules, indices = list[str](), range(max_steps)
     for index in indices:
@@ -251,6 +274,7 @@ def _workflow_rules(max_steps: int) -> list[str]:
             more = f' (", " steps-{index + 1}{at})?' if index + 1 < max_steps else ""
             rules.append(f"steps-{index}{at} ::= step-{index}{at}{more}")
         block = f' | {head} steps-0-{depth + 1} {tail} {keys} loop? "}}"' if depth < MOST_DEPTH else ""
+        block += f' | saved {keys} "}}"' if has_saved else ""
         rules.append(f'step-{index}{at} ::= call {keys} returns? "}}"{block}')
     return rules
 

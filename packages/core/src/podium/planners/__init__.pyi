@@ -8,3 +8,4 @@ from .planner import (
     Turn as Turn,
 )
 from .rule import DirectPlanner as DirectPlanner, RulePlanner as RulePlanner
+from .turn import TurnPlanner as TurnPlanner

@@ -10,13 +10,15 @@ from typing import Any, Literal, get_args
 
 from podium.budget.limits import Remaining, Spend
 from podium.errors import ConfigError, PodiumError, WorkerBroken
+from podium.plan_text.saved import REQUIRED, SavedPlan
 from podium.plan_text.writer import Spelling, keep_text, plan_grammar, plan_schema, write_plan
 from podium.planners.planner import Planner, PlanRequest, PlanText
 from podium.prompts.prompt import fill, mark_of, read_prompt, tagged
 from podium.types.messages import Completion, Constraint, Message, Sampling, usage_or_estimate
-from podium.types.outcome import Outcome
+from podium.types.outcome import Outcome, Round
 from podium.types.plan import Plan
-from podium.types.references import renumbered
+from podium.types.references import renumbered, shown
+from podium.types.result import LACK, steps_of
 from podium.types.steps import Step, task_of
 from podium.usage import Usage
 from podium.workers.rates import by_similarity, measured_kinds
@@ -37,9 +39,9 @@ MAX_KINDS = 3
 """Maximum number of kinds of which a prompt shows measured rates."""
 
 
-def repair_feedback(error: PodiumError) -> str:
-    """Return the prompt that asks a planner to repair an invalid plan."""
-    return fill("repair", problem=str(error))
+def repair_feedback(error: PodiumError, *, is_turn: bool) -> str:
+    """Return the prompt that asks a planner to repair an invalid plan, or an invalid message of a turn."""
+    return fill("repair_turn" if is_turn else "repair", problem=str(error))
 
 
 def round_feedback(answer: str, *, spelling: Spelling, reason: str = "") -> str:
@@ -71,8 +73,13 @@ def _texts(context: Sequence[tuple[str, int]]) -> str:
     return "\n" + fill("texts", texts=listed, example=context[0][0])
 
 
-def _left(left: Remaining) -> str:
-    """Return the part of the prompt on the remaining budget."""
+def asked_question(request: PlanRequest) -> str:
+    """Return the part of a prompt with the conversation, its question and the named texts."""
+    return _conversation(request.query) + _texts(request.context)
+
+
+def told_left(left: Remaining, prompt: str = "left") -> str:
+    """Return the part of a prompt on the remaining budget."""
     facts = [
         f"{amount:,} {what}"
         for amount, what in (
@@ -84,7 +91,7 @@ def _left(left: Remaining) -> str:
         if amount is not None
     ]
     facts += [] if left.cost is None else [f"${left.cost:.9f}".rstrip("0").rstrip(".")]
-    return " " + fill("left", left="; ".join(facts))
+    return fill(prompt, left="; ".join(facts))
 
 
 def _workers(request: PlanRequest, show: Show) -> str:
@@ -126,6 +133,8 @@ def _card(number: int, card: Card, show: Show, kinds: Sequence[Kind]) -> str:
     facts = [card.description or "no description"]
     if card.price is not None:
         facts.append(f"${card.price.input:g} in, ${card.price.output:g} out")
+    if card.most_cost is not None:
+        facts.append(f"up to ${card.most_cost:g} a call")
     if card.context_window is not None:
         facts.append(f"context of {card.context_window:,} tokens")
     if card.parts:
@@ -184,7 +193,20 @@ def _workflows(spelling: Spelling, request: PlanRequest) -> str:
     example, workers = read_prompt("workflow.jsonl").strip(), len(request.cards)
     rows = _WORKER.sub(lambda found: str(int(found[0]) % workers), example)
     example = f'{{"steps": [{", ".join(rows.splitlines())}]}}' if spelling == "json" else rows
-    return "\n\n" + fill("workflows", example=example, items=request.map_items, turns=request.loop_turns)
+    told = fill("workflows", example=example, items=request.map_items, turns=request.loop_turns)
+    if request.plans:
+        told += "\n" + fill("plans", plans="\n".join(map(_saved, request.plans)))
+    return "\n\n" + told
+
+
+def _saved(plan: SavedPlan) -> str:
+    """Return the line of the prompt on a saved plan."""
+    facts = []
+    for name, each in plan.parameters.items():
+        default = "" if each.default is REQUIRED else f" = {shown(each.default)}"
+        facts.append(f"{name}: {shown(each.short)}{default}")
+    said = " ".join(filter(None, (plan.description, plan.when_to_use)))
+    return f"- {plan.name}({', '.join(facts)})" + (f": {said}" if said else "")
 
 
 MAX_EXCERPT = 1_000
@@ -210,6 +232,21 @@ def failure_feedback(plan: Plan, outcomes: Sequence[Outcome], *, spelling: Spell
     nothing = "\nNone.\n"
     keep = f"If nothing better can be done, write {keep_text(spelling)}." if may_keep else ""
     return fill("failed", failed=failed or nothing, paid=paid or nothing, keep=keep)
+
+
+def turn_feedback(current: Round) -> str:
+    """Return the results of a turn's steps, as the planner reads them."""
+    told = []
+    for outcome in steps_of(current):
+        problem = outcome.problem
+        if outcome.status != "ok":
+            why = "" if problem is None else f": {problem.code}: {problem.message}"
+            told.append(f"({outcome.worker} gave no result, {outcome.status}{why})")
+        else:
+            told.append(outcome.text + ("" if problem is None else f"\n\n{LACK}{problem.message})"))
+    if current.planner is not None and current.planner.name == "user":
+        told.insert(0, "(A person changed this call before it was made.)")
+    return "\n\n".join(told)
 
 
 def _reason(plan: Plan, outcome: Outcome, outcomes: Sequence[Outcome]) -> str:
@@ -248,7 +285,7 @@ class ChatPlanner(Planner):
             spelling is not `rows`. Decoding is then not constrained, because grammars of plans have no
             reasons.
         workflows: explain typed outputs, maps, conditions, blocks and loops to the model, and let it write
-            them. Plans in `lists` cannot have them.
+            them, unless a host starts the steps. Plans in `lists` cannot have them.
         constrain: use constrained decoding if the server supports it.
         sampling: the sampling settings; `None` means the worker's.
 
@@ -297,7 +334,8 @@ class ChatPlanner(Planner):
         task = fill(
             "conductor",
             sees=_SEES[request.shows_question],
-            spelling=fill(spelling) + (_workflows(spelling, request) if self.writes_workflows else ""),
+            spelling=fill(spelling)
+            + (_workflows(spelling, request) if self._tells_workflows(request) else ""),
             examples=_examples(
                 spelling, len(request.cards), steps, count=self._examples, reasons=self._reasons
             ),
@@ -305,9 +343,9 @@ class ChatPlanner(Planner):
             workers=_workers(request, self._show)
             + _told_of("references", request.fills, "read")
             + _told_of("acts", request.acts, "act"),
-            question=_conversation(request.query) + _texts(request.context),
+            question=asked_question(request),
             max_steps=steps,
-            left="" if request.left is None else _left(request.left),
+            left="" if request.left is None else " " + told_left(request.left),
             thoughts=fill(reasons if self._reasons else "thoughts"),
         )
         messages = [Message("system", fill("system")), Message("user", task)]
@@ -338,6 +376,9 @@ class ChatPlanner(Planner):
             stream=request.stream,
         )
 
+    def _tells_workflows(self, request: PlanRequest) -> bool:
+        return self.writes_workflows and not request.is_flat
+
     def _whole(self, completion: Completion, asked: Request) -> PlanText:
         price, usage, cost = self.worker.card.price, completion.usage, completion.cost
         if self.worker.uses_tokens and completion.uses_tokens and (cost is None or usage != Usage()):
@@ -354,7 +395,12 @@ class ChatPlanner(Planner):
         # `asked_steps`, not `max_steps`: a grammar is sent with each call and grows with the square of
         # its steps (rows with 20 workers: 1.5 kB at 5 steps, 29 kB at 32).
         size, steps = len(request.cards), request.asked_steps
-        also = {"keep": request.may_keep, "workflows": self.writes_workflows}
+        plans = [plan.name for plan in request.plans]
+        also: dict[str, Any] = {
+            "keep": request.may_keep,
+            "workflows": self._tells_workflows(request),
+            "plans": plans,
+        }
         constraint = None
         if "grammar" in kinds:  # only a grammar can restrict access lists to earlier steps
             constraint = Constraint("grammar", plan_grammar(self.spelling, size, steps, **also))

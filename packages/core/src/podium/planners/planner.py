@@ -14,9 +14,10 @@ from podium.aio.loops import ResourceGroup
 from podium.budget.ledger import Charged, Reservation, charge, charged_by
 from podium.budget.limits import MAX_COST, Remaining, Spend, is_cost
 from podium.errors import ConfigError, PlanError, PodiumError, WorkerError
-from podium.plan_text.parser import MAX_CHARS, parse_plan
+from podium.plan_text.parser import MAX_CHARS, PlanReader, parse_plan
+from podium.plan_text.saved import SavedPlan
 from podium.plan_text.writer import Spelling, write_plan
-from podium.types.messages import FinishReason, Message, storable, usage_or_estimate
+from podium.types.messages import FinishReason, Message, Sampling, storable, usage_or_estimate
 from podium.types.outcome import Problem, Proposal
 from podium.types.plan import Plan
 from podium.usage import Usage, is_well_formed
@@ -49,12 +50,16 @@ class PlanRequest:
     """Maximum number of steps; a longer plan is invalid."""
     map_items: int = 256
     """Maximum items of a map, of which planners of workflows are told."""
+    plans: tuple[SavedPlan, ...] = ()
+    """The saved plans that the plan may name, of which planners of workflows are told."""
     loop_turns: int = 20
     """Maximum turns of a loop, of which planners of workflows are told."""
     turns: tuple[Turn, ...] = ()
     """Earlier texts of the planner, oldest first: a plan to repair, or the plans of earlier rounds."""
     may_keep: bool = False
     """Whether a plan without steps, which keeps the previous answer, is valid."""
+    is_flat: bool = False
+    """Whether plans with maps, branches and blocks are invalid, because a host starts the steps."""
     shows_question: bool = True
     """Whether workers see the question in addition to their subtask."""
     fills: tuple[int, ...] = ()
@@ -71,6 +76,8 @@ class PlanRequest:
     """The rest of the run's budget, rounded so that similar requests are equal; `None` if the budget has no
     limit.
     """
+    sampling: Sampling = Sampling()
+    """The caller's sampling settings for the answer, if the planner writes it."""
     max_tokens: int | None = None
     """Maximum tokens of the text, if the planner has no lower limit; `None` means no limit."""
     deadline: float | None = None
@@ -113,8 +120,13 @@ class Planner(ResourceGroup, ABC):
     """The spelling of its plans."""
     worker: Worker | None = None
     """The worker that the planner calls; `None` if it calls none."""
+    saved: SavedPlan | None = None
+    """The saved plan that answers each question, without a call of the planner; `None` for none."""
     writes_workflows: bool = False
     """Whether its plans may have maps, conditions and blocks; it is then told how many calls are left."""
+    rounds: int | None = None
+    """Maximum number of rounds of a planner that speaks turn by turn, in place of `Limits.rounds`; `None` for
+    a planner that writes a whole plan."""
     reads_cards: bool = True
     """Whether the worker numbers in the plan are positions in the request's `cards`.
 
@@ -135,6 +147,17 @@ class Planner(ResourceGroup, ABC):
         Raises:
             PodiumError: the planner gave no plan text.
         """
+
+    def read(self, request: PlanRequest, rest: str, reader: PlanReader) -> Plan:
+        """Return the plan of a complete text; raise `PlanError` if there is no valid plan.
+
+        Args:
+            request: the call that gave the text.
+            rest: the whole text, or nothing if it was streamed: then the reader has read it.
+            reader: reads plans in the spellings of Podium.
+        """
+        del request
+        return reader.close(rest)
 
     def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
         """Return the maximum that a call may spend; nothing for a planner that calls no worker.
@@ -283,29 +306,39 @@ class FixedPlanner(Planner):
     """Returns the same plan for every request.
 
     Args:
-        plan: the plan, with the pool's numbers of workers; or a text, which is
-            returned unchanged, even if it is not a valid plan.
+        plan: the plan, with the pool's numbers of workers; a text, which is returned unchanged, even if it is
+            not a valid plan; or a saved plan, whose arguments are the question: a JSON object, or the text of
+            its one parameter without a default.
         spelling: the spelling in which the plan is written; a text keeps its own.
     """
 
     name = "fixed"
     reads_cards = False
 
-    def __init__(self, plan: Plan | str, *, spelling: Spelling = "rows") -> None:
-        self._text = plan if isinstance(plan, str) else write_plan(plan, spelling)
+    def __init__(self, plan: Plan | SavedPlan | str, *, spelling: Spelling = "rows") -> None:
+        self.saved = plan if isinstance(plan, SavedPlan) else None
+        self._text = write_plan(plan, spelling) if isinstance(plan, Plan) else str(plan)
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
         """Yield the plan, line by line."""
+        text = self._text
+        if self.saved is not None:
+            args = self.saved.arguments_of(request.query[-1].text)
+            text = json.dumps({"plan": self.saved.name, "args": args}).replace("{{", r"\\{{")  # no references
         if request.stream:
-            for line in self._text.splitlines(keepends=True):
+            for line in text.splitlines(keepends=True):
                 yield line
-        yield PlanText(text=self._text, why="the plan is fixed", cost=0.0)
+        yield PlanText(text=text, why="the plan is fixed", cost=0.0)
 
 
 class PlannerAround(Planner):
     """Base class of planners that know the plans of some requests, and ask another planner for the others."""
 
     def __init__(self, planner: Planner, kind: str) -> None:
+        if planner.rounds is not None:
+            raise ConfigError(
+                f"planner {planner.name!r} speaks turn by turn, so no other planner can wrap it"
+            )
         self.spelling = planner.spelling
         self.reads_cards = planner.reads_cards
         self.writes_workflows = planner.writes_workflows

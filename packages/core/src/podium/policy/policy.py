@@ -40,7 +40,8 @@ class ApprovalRequest:
     actions: tuple[int, ...] = ()
     """Indices of the steps that are actions."""
     action: Action | None = None
-    """The action that waits for approval; `None` if the whole plan waits."""
+    """The action that waits for approval, or the fan-out: its `asked` has number and price, its `worker` is
+    empty. `None` if the whole plan waits."""
     labels: frozenset[str] = frozenset()
     """The labels of the data that every step sees; in the first round, the labels of the query."""
     forecast: Forecast
@@ -143,8 +144,8 @@ class Policy:
             raise ConfigError(f"Policy.approve is {self.approve!r:.80}: set a function, or 'later'")
         if self.ask not in get_args(Ask):
             raise ConfigError(f"Policy.ask is {self.ask!r:.40}: write 'plans', 'actions' or 'fan-outs'")
-        if self.ask == "actions" and self.approve is None:
-            raise ConfigError("Policy.ask is 'actions', but nobody approves them: set Policy.approve")
+        if self.ask != "plans" and self.approve is None:
+            raise ConfigError(f"Policy.ask is {self.ask!r}, but nobody approves them: set Policy.approve")
         if self.ask == "fan-outs" and not self.ask_above:
             raise ConfigError(
                 "Policy.ask is 'fan-outs', and no amount needs an approval: set Policy.ask_above"
@@ -214,7 +215,12 @@ class Policy:
     @property
     def needs_whole_plan(self) -> bool:
         """Whether `required`, `apart` or `replace` is set: they can be checked only on a whole plan."""
-        return any(part.required or part.apart or part.replace is not None for part in self.parts)
+        return self.relates_steps or any(part.replace is not None for part in self.parts)
+
+    @property
+    def relates_steps(self) -> bool:
+        """Whether `required` or `apart` is set, which are rules for all steps of a plan together."""
+        return any(part.required or part.apart for part in self.parts)
 
     @property
     def most_steps(self) -> int | None:
@@ -288,7 +294,9 @@ class Policy:
             if worker != step.worker:
                 why = why.format(cards[step.worker].name)
                 told = f"the policy gave step {'.'.join(map(str, path))} to {cards[worker].name}, {why}"
-                plan = replace(plan.with_worker(path, worker), why=_joined(plan.why, told))
+                plan = replace(
+                    plan.with_step(path, replace(step, worker=worker)), why=_joined(plan.why, told)
+                )
         return plan
 
     def _twins(

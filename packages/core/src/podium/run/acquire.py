@@ -11,6 +11,7 @@ from podium.errors import JournalError, LimitExceeded, RunExists, RunHeld
 from podium.execution.context import ConductorSettings, RunRequest
 from podium.journal.journal import Head, Journal, head_of
 from podium.run.forecast import plan_key, remember
+from podium.run.request import checked_plan, policy_of
 from podium.run_state.recorder import RunRecorder
 from podium.run_state.state import fold
 from podium.secrets import scrub
@@ -45,14 +46,13 @@ class Acquired:
 
 async def acquire(journal: Journal, request: RunRequest, settings: ConductorSettings) -> Acquired:
     """Create the run's record, resume the run, or return its recorded result."""
-    workers = settings.pool.names
     if request.resumes:
-        return await _claim(journal, request, workers)
+        return await _claim(journal, request, settings)
     try:
         log = await journal.begin(started(request, settings), minted=request.is_new_id)
     except RunExists:
-        return await _join(journal, request, workers, settings.limits.seconds)
-    return Acquired(request, RunRecorder(log, None, workers))
+        return await _join(journal, request, settings)
+    return Acquired(request, RunRecorder(log, None, settings.pool.names))
 
 
 async def recall_calls(journal: Journal, pool: Pool) -> None:
@@ -86,21 +86,21 @@ async def recall_calls(journal: Journal, pool: Pool) -> None:
                 unknown[outcome.worker].add(took)
 
 
-async def _join(journal: Journal, request: RunRequest, workers: Sequence[str], seconds: float) -> Acquired:
+async def _join(journal: Journal, request: RunRequest, settings: ConductorSettings) -> Acquired:
     """Wait while another process executes the run; resume the run if no process does."""
     wait = SHORTEST_LOOK
-    with anyio.move_on_after(seconds):
+    with anyio.move_on_after(settings.limits.seconds):
         while True:
             entries = await journal.read(request.run_id)
             events = [entry.event for entry in entries]
             if request.caller is None:  # the id of a nested run already depends on its query
-                _check_same(request, events, workers)
+                _check_same(request, events, settings.pool.names)
             state = fold(events)
             is_over = state.has_ended or (isinstance(state.last, RunEnded) and state.waits)
             if is_over and not _goes_on(request, ended := state.result()):
                 return Acquired(request, before=ended, head=head_of(entries))
             try:
-                return await _claim(journal, request, workers)
+                return await _claim(journal, request, settings)
             except RunHeld:
                 await anyio.sleep(wait)
                 wait = min(2 * wait, LONGEST_LOOK)
@@ -108,7 +108,7 @@ async def _join(journal: Journal, request: RunRequest, workers: Sequence[str], s
     raise LimitExceeded("seconds", message)
 
 
-async def _claim(journal: Journal, request: RunRequest, workers: Sequence[str]) -> Acquired:
+async def _claim(journal: Journal, request: RunRequest, settings: ConductorSettings) -> Acquired:
     """Resume a recorded run, or return its result if it has ended."""
     # A nested run never becomes dead by itself: its outer run does.
     log = await journal.claim(request.run_id, force=request.force or request.caller is not None)
@@ -119,9 +119,9 @@ async def _claim(journal: Journal, request: RunRequest, workers: Sequence[str]) 
         if state.has_ended and not _goes_on(request, before):
             await log.aclose()
             return Acquired(request, before=before, head=head_of(log.entries))
-        recorder = RunRecorder(log, state, workers)
+        recorder = RunRecorder(log, state, settings.pool.names)
         assert first is not None  # else it has no result
-        request = recorded_request(request, first)
+        request = recorded_request(request, first, settings)
         limits = state.limits if request.caller is None else None
         return Acquired(request, recorder, before, limits)
     except BaseException:  # a cancelled task must release the run, too
@@ -129,10 +129,15 @@ async def _claim(journal: Journal, request: RunRequest, workers: Sequence[str]) 
         raise
 
 
-def recorded_request(request: RunRequest, first: RunStarted) -> RunRequest:
-    """Return the request for a recorded run, with its recorded query."""
+def recorded_request(request: RunRequest, first: RunStarted, settings: ConductorSettings) -> RunRequest:
+    """Return the request for a recorded run, with its recorded query; raise `PlanError` for its new plan."""
     facts = {name: getattr(first, name) for name in _RECORDED}
-    return replace(request, labels=first.labels | request.labels, **facts)
+    request = replace(request, labels=first.labels | request.labels, **facts)
+    if request.plan is not None:
+        plan = checked_plan(request.plan, settings, request, previous=True)
+        policy_of(settings, request).verify(plan, settings.pool.cards, request.labels)
+        request = replace(request, plan=plan)
+    return request
 
 
 def _goes_on(request: RunRequest, ended: Result) -> bool:

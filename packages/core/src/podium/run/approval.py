@@ -16,7 +16,7 @@ import anyio.to_thread
 
 from podium.aio.calls import foreign_batches
 from podium.errors import ConfigError, PodiumError, QueryError, WorkerFailed
-from podium.execution.context import Accept, ConductorSettings, RunContext
+from podium.execution.context import Accept, ConductorSettings, RunContext, RunRequest
 from podium.execution.fit import Fit
 from podium.execution.graph import WAITING
 from podium.execution.node import STOPPED, StepNode
@@ -26,12 +26,13 @@ from podium.policy import ApprovalRequest
 from podium.policy.policy import Ask, Asked
 from podium.prompts.output import BadOutput, read_output
 from podium.prompts.prompt import judge_prompt
+from podium.run.acquire import recorded_request
 from podium.run.forecast import forecast_plan
-from podium.run.request import check_plan
+from podium.run.request import checked_plan
 from podium.run_state.paid import step_key
 from podium.run_state.state import RunState, fold
 from podium.secrets import BUGS, Boundary, add_place
-from podium.types.events import ActionDecided, ApprovalAsked, ApprovalGiven, Event, RunResumed
+from podium.types.events import ActionDecided, ApprovalAsked, ApprovalGiven, Event, RunEnded, RunResumed
 from podium.types.messages import storable
 from podium.types.outcome import Action, Outcome, Problem
 from podium.types.plan import Plan
@@ -47,6 +48,8 @@ UNANSWERED = "unanswered"
 """Problem code: a question got no answer."""
 PAUSED = "paused"
 """Problem code: the step starter raised `Pause`; the run waits to be resumed."""
+_MOST_TOLD = 3
+"""The number of steps that wait for an approval and are told."""
 
 
 def how_to_decide(run_id: str) -> str:
@@ -76,12 +79,14 @@ async def decide(
         else:
             decisions = await _on_waiting(given, state, step)
             if given.plan is not None and state.started is not None:
-                settings.policy.verify(given.plan, settings.pool.cards, state.started.labels)
+                recorded_request(RunRequest(run_id=given.run_id, plan=given.plan), state.started, settings)
                 workers = settings.pool.names
         at, run_id = decisions[0].at, given.run_id
         log.append(RunResumed(run_id=run_id, at=at, workers=workers, recovery=log.recovery))
         for decision in decisions:
             log.append(decision)
+        if (end := _still_waiting(state, decisions)) is not None:
+            log.append(end)
         await log.flush()
     finally:
         await log.aclose()
@@ -89,30 +94,47 @@ async def decide(
 
 async def _on_waiting(given: ApprovalGiven, state: RunState, step: str | None) -> Sequence[ApprovalGiven]:
     """Return the decision for each approval or answer that the run waits for, and that is meant."""
-    waiting = [asked for asked in state.waiting if step in (None, asked.name, str(asked.step))]
+    meant = [asked for asked in state.waiting if step in (None, asked.name, str(asked.step))]
     if given.answer is not None:
-        waiting = [asked for asked in waiting if asked.question is not None]
-        if len(waiting) > 1:
-            steps = ", ".join(asked.name for asked in waiting)
+        meant = [asked for asked in meant if asked.question is not None]
+        if len(meant) > 1:
+            steps = ", ".join(asked.name for asked in meant)
             raise ConfigError(f"run {given.run_id} waits for answers to steps {steps}: name one (--action)")
-        for asked in waiting:
+        for asked in meant:
             if asked.is_late:
                 told = f"the time to answer step {asked.name} is over"
                 raise QueryError(f"{told}: resume the run, which then continues without an answer")
             given = replace(given, answer=await read_answer(asked, given.answer))
     elif given.approved:
-        if waiting and all(asked.question is not None for asked in waiting):
-            raise ConfigError(f"step {waiting[0].name} asks a question: answer it with --answer TEXT")
-        waiting = [asked for asked in waiting if asked.question is None]
-    if not waiting:
+        if meant and all(asked.question is not None for asked in meant):
+            raise ConfigError(f"step {meant[0].name} asks a question: answer it with --answer TEXT")
+        meant = [asked for asked in meant if asked.question is None]
+    if not meant:
         what = "a decision" if step is None else f"a decision on step {step}"
         raise ConfigError(f"run {given.run_id} does not wait for {what}: see `podium show {given.run_id}`")
-    if given.plan is not None and waiting[0].step is not None:
-        raise ConfigError(f"run {given.run_id} waits for a decision on actions: a plan cannot be changed now")
+    if given.plan is not None and meant[0].step is not None:
+        what = " and ".join(sorted({"items" if asked.is_fan_out else "actions" for asked in meant}))
+        raise ConfigError(f"run {given.run_id} waits for a decision on {what}: a plan cannot be changed now")
     return [
         replace(given, at=asked.at, round=asked.round, step=asked.step, action=asked.action)
-        for asked in waiting
+        for asked in meant
     ]
+
+
+def _still_waiting(state: RunState, decisions: Sequence[Event]) -> RunEnded | None:
+    """Return the end of a run that waits for further decisions after these; `None` if it does not."""
+    decided = {(each.round, each.step) for each in decisions if isinstance(each, ApprovalGiven)}
+    left = [asked for asked in state.waiting if (asked.round, asked.step) not in decided]
+    if not (left and decided and isinstance(state.end, RunEnded)):
+        return None
+    problem = waiting([f"{asked.told}: {asked.asked}" for asked in left])
+    return replace(state.end, result=replace(state.end.result, problem=problem))
+
+
+def waiting(told: Sequence[str]) -> Problem:
+    """Return the problem of a run in which steps wait for approval."""
+    more = [f"and {len(told) - _MOST_TOLD} more wait"] if len(told) > _MOST_TOLD else []
+    return Problem(WAITING, "; ".join([*told[:_MOST_TOLD], *more]))
 
 
 def _on_end(given: ActionDecided, state: RunState, step: str | None) -> ActionDecided:
@@ -340,8 +362,7 @@ async def _ask(approve: Asked, request: ApprovalRequest) -> bool | str | Plan:
 def _checked(context: RunContext, changed: Plan, plan: Plan, labels: frozenset[str]) -> Plan:
     """Return a changed plan, with the query of the original plan."""
     settings, previous = context.settings, context.previous
-    changed.fit(len(settings.pool), settings.limits.plan_steps, previous=bool(previous.visible))
-    check_plan(changed, settings, context.request)
+    changed = checked_plan(changed, settings, context.request, previous=bool(previous.visible))
     context.policy.verify(changed, settings.pool.cards, labels, previous.labels)
     return replace(changed, query=plan.query)
 

@@ -380,6 +380,8 @@ class Preview(NamedTuple):
     expected: Spend
     """What the calls of the other steps are expected to need. A list that is not known yet counts with one
     item, a loop with one turn, and a condition as met."""
+    unlisted: tuple[str, ...] = ()
+    """The maps whose items are known only when they run. Further results may then be kept."""
 
     def __str__(self) -> str:
         kept = "" if self.kept_cost is None else f" (${self.kept_cost:.4f})"
@@ -390,7 +392,11 @@ class Preview(NamedTuple):
             if calls
             else "nothing is called"
         )
-        return f"{self.kept} recorded result{' is' if self.kept == 1 else 's are'} kept{kept}; {told}"
+        kept = f"{self.kept} recorded result{' is' if self.kept == 1 else 's are'} kept{kept}"
+        if not self.unlisted:
+            return f"{kept}; {told}"
+        maps = f"step{'' if len(self.unlisted) == 1 else 's'} {', '.join(self.unlisted)}"
+        return f"at least {kept}; {told}: the items of {maps} are known only when they run"
 
 
 async def preview(settings: ConductorSettings, request: RunRequest, state: RunState, plan: Plan) -> Preview:
@@ -411,8 +417,8 @@ async def preview(settings: ConductorSettings, request: RunRequest, state: RunSt
         clock=clock,
         began=clock(),
     )
-    kept, expected = RoundScheduler(context, number, last=True).preview(plan)
-    return Preview(len(kept), total_cost(each.cost for each in kept), expected)
+    kept, expected, unlisted = RoundScheduler(context, number, last=True).preview(plan)
+    return Preview(len(kept), total_cost(each.cost for each in kept), expected, unlisted)
 
 
 async def _nothing() -> None:

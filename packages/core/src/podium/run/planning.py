@@ -34,17 +34,17 @@ from podium.execution.context import RunContext
 from podium.execution.fit import higher_limits, is_metered, planner_call
 from podium.execution.node import STOPPED
 from podium.plan_text.parser import PlanReader
+from podium.plan_text.writer import write_plan
 from podium.planners.chat import repair_feedback
 from podium.planners.planner import Planner, PlannerCall, PlanRequest, PlanText, Turn, misfit
 from podium.prompts.prompt import check_names
-from podium.run.request import check_plan
+from podium.run.request import checked_plan
 from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import PlanDelta, PlannerEnded, PlannerStarted
-from podium.types.messages import storable
-from podium.types.outcome import Problem, Proposal, for_people
+from podium.types.messages import Sampling, storable
+from podium.types.outcome import Problem, Proposal, Round, for_people
 from podium.types.plan import Plan, PlannedBy
 from podium.types.steps import AnyStep, Block, Step, calls_in, is_unconditional, with_workers
-from podium.workers.person import PersonWorker
 from podium.workers.worker import pieces_of
 
 
@@ -125,7 +125,8 @@ class PlanRequester:
         asked = self._known() or await self._ask(planner, self.turns, "plan")
         self.early = None
         if asked.made and isinstance(asked.error, PlanError):
-            repair = Turn(asked.text[-MAX_QUOTED_CHARS:], repair_feedback(asked.error))
+            feedback = repair_feedback(asked.error, is_turn=planner.rounds is not None)
+            repair = Turn(asked.text[-MAX_QUOTED_CHARS:], feedback)
             asked = await self._ask(planner, (*self.turns, repair), "repair")
         error = asked.error
         if asked.plan is None and fallback is not None and not self.turns:
@@ -280,7 +281,7 @@ class PlanRequester:
             refused={card.name: context.policy.objection(card, context.labels) for card in hidden},
         )
         await self._read(written, request, reader, order)
-        return self._judge(written, reader, order)
+        return self._judge(written, request, reader, order)
 
     def _request(
         self, planner: Planner, order: Sequence[int], turns: tuple[Turn, ...], deadline: float
@@ -293,19 +294,20 @@ class PlanRequester:
             cards=tuple(context.settings.pool.cards[number] for number in order),
             max_steps=context.most_steps,
             map_items=context.settings.limits.items,
+            plans=tuple(context.settings.plans.values()),
             loop_turns=context.settings.limits.turns,
             turns=turns,
             may_keep=self.may_keep,
+            is_flat=context.request.is_flat,
             shows_question=context.shows_question,
             fills=tuple(place for place, number in enumerate(order) if not workers[number].reads_prose),
             acts=tuple(place for place, number in enumerate(order) if context.settings.acts(number)),
-            asks=tuple(
-                place for place, number in enumerate(order) if isinstance(workers[number], PersonWorker)
-            ),
+            asks=tuple(place for place, number in enumerate(order) if context.settings.asks(number)),
             done=tuple(
                 str(each) for each in context.actions.actions if each.run_id == context.request.run_id
             ),
             deadline=min(deadline, context.ledger.deadline),
+            sampling=context.request.sampling if planner.rounds is not None else Sampling(),
             middleware=context.request.middleware,
         )
         left, ample = context.ledger.left, 2 * request.asked_steps
@@ -334,7 +336,7 @@ class PlanRequester:
                 for piece in batch:
                     for step in self._take(written, piece, reader):
                         if self.early is not None:
-                            self.early.add(*with_workers([step], lambda _, old: order[old]))
+                            self.early.add(*with_workers([step], order))
 
     def _take(self, written: PlannerCall, piece: object, reader: PlanReader) -> Sequence[AnyStep]:
         """Take a piece of the text, or the whole text; return the steps that the piece completes."""
@@ -351,12 +353,12 @@ class PlanRequester:
             context.tell(PlanDelta, round=self.round, planner=name, text=written.pieces[-1])
         return reader.feed(piece)
 
-    def _judge(self, written: PlannerCall, reader: PlanReader, order: Sequence[int]) -> Plan:
+    def _judge(
+        self, written: PlannerCall, request: PlanRequest, reader: PlanReader, order: Sequence[int]
+    ) -> Plan:
         """Return the plan of a complete text, with the pool's numbers of workers, checked by the policy."""
         if written.whole is None:
             raise PlannerError(f"planner {written.planner.name!r} ended without a PlanText")
-        if not written.pieces:
-            reader.feed(written.whole.text)
         if written.whole.finish_reason == "length":
             told, remedy = "at the planner's token limit", "write a shorter plan"
             if (cap := written.cap) is not None:
@@ -369,13 +371,16 @@ class PlanRequester:
             if written.whole.finish_reason == "tool_calls":
                 did = "its model called tools, and none were offered"
             raise AnswerRefused(f"planner {written.planner.name!r}: {did}", maybe_paid=True)
-        plan = reader.close().renumbered(order)
-        if not plan.steps and not self.may_keep:
+        rest = "" if written.pieces else written.whole.text
+        plan = written.planner.read(request, rest, reader).renumbered(order)
+        if plan == Plan(()) and not self.may_keep:
             message = "there is no previous answer to keep: write at least one step"
             raise PlanInvalid("nothing_to_keep", message)
         context = self.context
         cards, previous = context.settings.pool.cards, context.previous.labels
-        check_plan(plan, context.settings, context.request)
+        if plan.steps:
+            has_previous = bool(context.previous.visible)
+            plan = checked_plan(plan, context.settings, context.request, previous=has_previous)
         checked = context.policy.check(plan, cards, context.labels, previous)
         if checked is not plan:
             written.changed = checked.why
@@ -413,6 +418,36 @@ def order_of(context: RunContext, planner: Planner) -> list[int]:
     if not admitted:
         raise PlanForbidden("the policy allows no worker of the pool to see the data of this run")
     return admitted if planner.reads_cards else order
+
+
+def text_before(context: RunContext, before: RunContext, current: Round) -> str:
+    """Return the text of a round's plan for the next prompt, in the planner's spelling and numbers.
+
+    Args:
+        context: the context of the next round.
+        before: the context of the round.
+        current: the round, which has a plan.
+    """
+    first, plan, own = context.settings.planner, current.plan, current.proposals[-1:]
+    assert plan is not None
+    order = _order(context)
+    # New labels can exclude workers from the planner's list, which changes the workers' numbers.
+    is_same = first.rounds is not None or order == _order(before)
+    if own and own[0].planner == first.name and is_same:
+        return own[0].text
+    if all(step.worker in order for step in plan.calls):
+        size = len(before.settings.pool)
+        numbers = [order.index(number) if number in order else 0 for number in range(size)]
+        return write_plan(plan.renumbered(numbers), first.spelling)
+    return write_plan(plan, first.spelling, workers=before.settings.pool.names)
+
+
+def _order(context: RunContext) -> Sequence[int]:
+    """Return the workers that the planner sees, in order; empty if the policy forbids the planner."""
+    try:
+        return order_of(context, context.settings.planner)
+    except PlanForbidden:
+        return ()
 
 
 def planned_by(calls: Sequence[Proposal]) -> PlannedBy:

@@ -18,6 +18,7 @@ from podium.execution.context import (
 from podium.execution.retry import OnFailure
 from podium.journal.cache import Cache
 from podium.journal.journal import Journal, check_id
+from podium.plan_text.saved import SavedPlan, written_out
 from podium.planners.planner import Planner
 from podium.policy import Policy
 from podium.policy.rules import answer_key
@@ -38,6 +39,9 @@ from podium.types.plan import Plan, check_name
 from podium.types.references import names_in
 from podium.workers.pool import Pool
 from podium.workers.worker import CallMiddleware, Card, Worker
+
+Asked = Query | Plan | SavedPlan
+"""What a run answers, or carries out."""
 
 
 class _Options(TypedDict, total=False):
@@ -62,6 +66,9 @@ class _Options(TypedDict, total=False):
 
 class RunOptions(_Options, total=False):
     """Optional keyword arguments of `run`, `stream` and `run_sync`."""
+
+    args: Mapping[str, Any]
+    """The arguments of a saved plan, by the names of its parameters. None by default."""
 
     run_id: str | None
     """The run's id in the journal; by default a new id. Two calls with the same id and query are one run:
@@ -105,10 +112,24 @@ class ResumeOptions(_Options, total=False):
 
 
 def new_request(
-    settings: ConductorSettings, asked: Query | Plan, *, stream: bool, **options: Unpack[RunOptions]
+    settings: ConductorSettings,
+    asked: Query | Plan | SavedPlan,
+    *,
+    stream: bool,
+    **options: Unpack[RunOptions],
 ) -> RunRequest:
     """Return the request for a new run."""
     given: dict[str, Any] = {**options}
+    args = given.pop("args", None)
+    own = settings.planner.saved
+    if isinstance(asked, SavedPlan):
+        asked = asked.plan(asked.arguments(args or {}), settings.pool.names)
+    elif own is not None and not isinstance(asked, Plan):
+        said, _ = read_conversation(asked)
+        args = own.arguments_of(said[-1].text) if args is None else own.arguments(args)
+        asked = replace(own.plan(args, settings.pool.names), query=said)
+    elif args is not None:
+        raise ConfigError("args are given, and no saved plan: leave them out, or load a plan with load_plan")
     run_id = given.pop("run_id", None)
     if run_id is not None:
         check_id(run_id)
@@ -132,7 +153,27 @@ def new_request(
     if request.policy is not None:
         rules.fit(settings.pool.cards, settings.parties)
     rules.check_labels(request.labels, settings.parties)
+    _check_turns(settings, rules)
+    if settings.planner.rounds is not None:
+        given = {
+            "tools": request.tools,
+            "tool results": tool_messages,
+            "a schema": request.sampling.constraint,
+        }
+        for what in (name for name, value in given.items() if value):
+            told = f"planner {settings.planner.name!r} speaks turn by turn and writes the answer itself"
+            raise ConfigError(f"{told}: leave out {what}")
     return _with_checked_plan(within_call(request), settings)
+
+
+def _check_turns(settings: ConductorSettings, rules: Policy) -> None:
+    """Raise `ConfigError` for settings that need whole plans, if the planner speaks turn by turn."""
+    fallback = settings.fallback_planner
+    if fallback is not None and fallback.rounds is not None:
+        raise ConfigError(f"fallback planner {fallback.name!r} speaks turn by turn: it cannot be a fallback")
+    if settings.planner.rounds is not None and rules.relates_steps:
+        told = "the policy's required and apart are rules for whole plans"
+        raise ConfigError(f"{told}, and planner {settings.planner.name!r} speaks turn by turn")
 
 
 def resumed_request(
@@ -143,9 +184,11 @@ def resumed_request(
     request = RunRequest(run_id=run_id, resumes=True, stream=stream, **options)
     if request.policy is not None:
         policy_of(settings, request).fit(settings.pool.cards, settings.parties)
-    if request.plan is not None:
-        request.plan.fit(len(settings.pool), (request.limits or settings.limits).plan_steps)
-    return within_call(request)
+    if (plan := request.plan) is not None:
+        limits = request.limits or settings.limits
+        plan = written_out(plan, settings.plans, settings.pool.names, depth=limits.depth)
+        plan.fit(len(settings.pool), limits.plan_steps)
+    return within_call(replace(request, plan=plan))
 
 
 def policy_of(settings: ConductorSettings, request: RunRequest) -> Policy:
@@ -177,15 +220,20 @@ async def with_labels_of_conversation(
     return replace(request, labels=labels)
 
 
-def check_plan(plan: Plan, settings: ConductorSettings, request: RunRequest) -> None:
-    """Check the types, names and sizes of a plan; raise `PlanInvalid`."""
-    limits = request.limits or settings.limits
+def checked_plan(
+    plan: Plan, settings: ConductorSettings, request: RunRequest, *, previous: bool = False
+) -> Plan:
+    """Return a plan with the steps of the saved plans that it names, checked; raise `PlanInvalid`."""
+    limits, pool, texts = request.limits or settings.limits, settings.pool, request.context
+    plan = written_out(plan, settings.plans, pool.names, depth=limits.depth, texts=texts)
+    plan.fit(len(pool), limits.plan_steps, previous=previous)
     plan.check_types(settings.pool.forms)
     plan.check_sizes(limits.items, limits.turns)
-    if request.step_starter is not None:
+    if request.is_flat:
         plan.check_flat()
     for step in plan.calls:
         check_names(step.subtask, request.context, plan.item_names)
+    return plan
 
 
 def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunRequest:
@@ -196,11 +244,8 @@ def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunR
     _check_attachments((*request.query, *request.tool_messages), cards if settings.show_question else ())
     if plan is None:
         return request
-    plan.fit(len(pool), (request.limits or settings.limits).plan_steps)
-    check_plan(plan, settings, request)
-    if rules.silent:
-        return request
-    return replace(request, plan=rules.check(plan, pool.cards, request.labels))
+    plan = checked_plan(plan, settings, request)
+    return replace(request, plan=plan if rules.silent else rules.check(plan, pool.cards, request.labels))
 
 
 _SPOKEN = ("refusal", "thinking", "redacted_thinking", "reasoning")
@@ -300,6 +345,7 @@ def check_settings(settings: ConductorSettings) -> None:
     settings.retry.check(settings.pool)
     settings.policy.fit(settings.pool.cards, settings.parties)
     settings.policy.check_labels(settings.labels, settings.parties)
+    _check_turns(settings, settings.policy)
 
 
 def logged_warnings(planner: Planner, pool: Pool) -> tuple[str, ...]:

@@ -19,20 +19,19 @@ from typing import NamedTuple
 from anyio import move_on_after
 
 from podium.budget.ledger import NO_NEEDS, Kept
-from podium.errors import LimitExceeded, PlanForbidden, PlannerError, PodiumError
+from podium.errors import LimitExceeded, PlannerError, PodiumError
 from podium.execution.context import Pause, PreviousRound, RunContext
-from podium.execution.fit import Fit
-from podium.execution.graph import UNSEEN, WAITING, DependencyGraph
+from podium.execution.fit import needs_without_failed
+from podium.execution.graph import WAITING
 from podium.execution.scheduler import RoundScheduler
-from podium.plan_text.writer import write_plan
-from podium.planners.chat import failure_feedback, round_feedback
+from podium.planners.chat import failure_feedback, round_feedback, turn_feedback
 from podium.planners.planner import Turn
 from podium.policy.policy import Ask
 from podium.policy.rules import after
-from podium.prompts.prompt import shown_step
-from podium.run.approval import PAUSED, AcceptanceCheck, request_answer, request_approval
+from podium.prompts.prompt import fill, shown_step
+from podium.run.approval import PAUSED, AcceptanceCheck, request_answer, request_approval, waiting
 from podium.run.forecast import remember
-from podium.run.planning import CODES, EarlyStart, PlanRequester, failures, order_of, planned_by
+from podium.run.planning import CODES, EarlyStart, PlanRequester, failures, planned_by, text_before
 from podium.run_state.actions import remedy, undecided_problem
 from podium.run_state.paid import PaidResults
 from podium.secrets import BUGS
@@ -45,8 +44,6 @@ from podium.workers.worker import Worker
 _CHANGED = PlannedBy("user", "the plan was changed in its approval")
 FALLBACK = "planner_fallback"
 """Problem code: the fallback planner wrote a plan."""
-_MOST_TOLD = 3
-"""The number of steps that wait for an approval and are told."""
 BETTER = "the planner may improve the answer of its plan"
 
 
@@ -114,9 +111,10 @@ class Rounds:
 
     def __post_init__(self) -> None:
         settings = self.context.settings
+        turns = settings.planner.rounds
         if self.context.request.query:  # without a query, no further plan can be made
-            self._improvements = settings.limits.rounds - 1
-            self._replans = settings.limits.replans if settings.on_failure == "replan" else 0
+            self._improvements = (turns or settings.limits.rounds) - 1
+            self._replans = settings.limits.replans if settings.on_failure == "replan" and not turns else 0
 
     async def run(self, given: Plan | None) -> None:
         """Run rounds until the answer is kept, accepted or repeated, or the limit of rounds is reached."""
@@ -124,7 +122,8 @@ class Rounds:
         begun = _Next("", "", self.context.labels)
         for number in count(1):
             current = await self._round(number, begun, turns, given)
-            following = await self._following(current)
+            calls = self._speaks and (current.plan is None or current.plan.answer is None)
+            following = self._next_turn(current) if calls else await self._following(current)
             if following is None:
                 break
             before, begun, given = self.context, following, None
@@ -133,7 +132,7 @@ class Rounds:
                 continue
             labels = before.labels | begun.labels
             self.context = replace(before, labels=labels, previous=self._shown(current), earlier=begun.beside)
-            turns = (*turns, Turn(self._written(current, before), begun.feedback))
+            turns = (*turns, Turn(text_before(self.context, before, current), begun.feedback))
         if self._refused and not self._stopped:
             words = f"no answer was accepted in {len(self.done)} round(s); the last answer was rejected: "
             self.problem = Problem("not_accepted", words + self._refused)
@@ -141,14 +140,35 @@ class Rounds:
     def conclusion(self) -> tuple[str, RunStatus, Problem | None]:
         """Return the answer so far, the run's status, and its problem."""
         answer, status, problem = conclusion(self.done)
-        own = self.problem or self._fallback() or self._unknown(problem)
+        unanswered = self._unanswered()
+        own = self.problem or self._fallback() or self._unknown(problem) or unanswered
         if own is None:
             return answer, status, problem
         if own.code in (PAUSED, WAITING):
             return answer, "waiting", own
         if problem is not None and not self._stopped and own.code not in CODES:
             return answer, status, Problem(problem.code, f"{problem.message}; {own.message}")
+        if unanswered is not None and own is not unanswered:
+            own = replace(own, message=f"{own.message}; {unanswered.message}")
         return answer, "failed" if self.answer is None else "partial", own
+
+    def _unanswered(self) -> Problem | None:
+        """Return the problem of a planner that speaks turn by turn and wrote no answer."""
+        turns = [each.plan for each in self.done if each.plan is not None and self._is_turn(each)]
+        if not turns or turns[-1].answer is not None:
+            return None
+        told = f"the planner wrote no answer by turn {len(turns)}"
+        return Problem("no_answer", told + (": this is the output of its latest step" if self.answer else ""))
+
+    def _is_turn(self, current: Round) -> bool:
+        """Return whether a planner that speaks turn by turn was asked for the plan of a round."""
+        is_fallback = current.planner is not None and current.planner.is_fallback
+        return self._speaks and bool(current.proposals) and not is_fallback
+
+    @property
+    def _speaks(self) -> bool:
+        """Whether the planner speaks turn by turn."""
+        return self.context.settings.planner.rounds is not None
 
     def _fallback(self) -> Problem | None:
         """Return the problem of a run with a plan of the fallback planner."""
@@ -162,8 +182,9 @@ class Rounds:
     def _unknown(self, problem: Problem | None) -> Problem | None:
         """Return the problem of an action that another plan began, and whose end is unknown."""
         told = "" if problem is None else problem.message
-        found = (action for action in self.context.actions.actions if action.end == "unknown")
-        unnamed = next((action for action in found if remedy(action) not in told), None)
+        found = [action for action in self.context.actions.actions if action.end == "unknown"]
+        named = {action.place for action in found if remedy(action) in told}
+        unnamed = next((action for action in found if action.place not in named), None)
         return None if unnamed is None else undecided_problem(unnamed)
 
     @property
@@ -222,6 +243,8 @@ class Rounds:
         finally:
             self.answer_sent = number if execution.answer_sent else self.answer_sent
             self._labels[number], self._are_whole = execution.labels, execution.are_whole
+            if plan is not None and plan.answer is not None and (card := context.settings.planner.card):
+                self._labels[number] = (after(card, context.labels),)
             keyed = execution.keyed
             self._paid += [each for each in keyed if each[1].status == "ok"]
             self._failures = tuple([each for each in keyed if each[1].status == "failed"])
@@ -257,9 +280,7 @@ class Rounds:
         elif execution.broke is not None:
             raise execution.broke
         elif execution.waits:
-            waits = [each.message for _, each in sorted(execution.waits.items())]
-            more = [f"and {len(waits) - _MOST_TOLD} more wait"] if len(waits) > _MOST_TOLD else []
-            problem = Problem(WAITING, "; ".join([*waits[:_MOST_TOLD], *more]))
+            problem = waiting([each.message for _, each in sorted(execution.waits.items())])
         if problem is not None:
             self.problem, self._stopped = problem, True
 
@@ -302,8 +323,8 @@ class Rounds:
         return plan
 
     def _is_repeated(self, plan: Plan | None) -> bool:
-        if plan is None or not plan.steps or any(step.previous for step in plan.steps):
-            return False  # steps with "previous" see a different previous round
+        if plan is None or not plan.steps or any(step.previous for step in plan.steps) or self._speaks:
+            return False  # steps with "previous" see a different previous round; an equal turn is meant
         return any(plan == earlier.plan for earlier in self.done)
 
     def _announce(self, number: int, plan: Plan, proposals: Sequence[Proposal], why: str) -> None:
@@ -349,7 +370,7 @@ class Rounds:
 
     async def _following(self, current: Round) -> _Next | None:
         """Return the next round; `None` if this round is the last."""
-        if self._stopped or (current.plan is not None and not current.plan.steps):
+        if self._stopped or current.plan == Plan(()):
             return None
         if (following := self._after_failure(current)) is not None:
             return following
@@ -362,14 +383,28 @@ class Rounds:
             self._refused = await self._judged(current, answer.text, labels)
             if not self._refused:
                 return None
-        if not self._improvements or (not self._refused and _is_out(current)):
+        if not self._improvements or (not self._refused and (self._speaks or _is_out(current))):
             return None
         self._improvements -= 1
         if isinstance(self.context.settings.accept, Worker):
             labels = after(self.context.settings.accept.card, labels)
         spelling = self.context.settings.planner.spelling
         feedback = round_feedback(answer.text, spelling=spelling, reason=self._refused)
+        if self._speaks:
+            feedback = fill("refused", reason=self._refused)
         return _Next(self._refused or BETTER, feedback, labels)
+
+    def _next_turn(self, current: Round) -> _Next | None:
+        """Return the round in which the planner reads the results of its call; `None` if the run ends."""
+        outcomes, fails = steps_of(current), self.context.settings.on_failure == "fail"
+        # After an action with an unknown end, a person decides before the next turn.
+        ends = [each for each in outcomes if each.action == "unknown" or (fails and each.status == "failed")]
+        is_last = self._stopped or not self._improvements or _is_out(current)
+        if is_last or ends or not outcomes or not self._is_turn(current):
+            return None
+        self._improvements -= 1
+        labels = frozenset[str]().union(*self._labels[current.number])
+        return _Next("the planner reads the result", turn_feedback(current), labels)
 
     def _after_failure(self, current: Round) -> _Next | None:
         """Return a round with a new plan, or with an earlier plan; `None` if neither helps."""
@@ -377,7 +412,7 @@ class Rounds:
         if context.settings.on_failure != "replan" or (not self._replans and self._earlier is None):
             return None
         if self._earlier is None and self.answer is None:
-            needs = self._needs(current)
+            needs = needs_without_failed(context, current.plan, steps_of(current))
             self._earlier = None if needs is None else _Earlier(context, current, self._failures, needs)
         earlier = self._earlier if self.answer is None else None
         if current.plan is not None and (failed := self._failed(current)):
@@ -400,37 +435,22 @@ class Rounds:
         paid = _paid_results(self._paid if is_recorded else (*self._paid, *earlier.failed))
         return _Next(why, "", frozenset(), paid, earlier)
 
-    def _needs(self, current: Round) -> Kept | None:
-        """Return what an answer without the failed steps of a round needs; `None` if there can be none."""
-        context, plan = self.context, current.plan
-        if plan is None or not plan.steps:
-            return None
-        graph = DependencyGraph(context, "note")
-        graph.take(plan)
-        for state, outcome in zip(graph.states, steps_of(current), strict=False):
-            if outcome.status in ("ok", "failed"):
-                state.outcome = outcome
-                state.is_whole = graph.is_whole(state)
-        able, last = graph.able, plan.answers
-        for state in graph.states:
-            if state.index not in able & plan.reaching(*last):
-                state.reason = UNSEEN
-        kept = Fit(context, graph).kept()
-        try:
-            context.ledger.spare(*kept.amounts, steps=kept.steps)
-        except LimitExceeded:
-            return None
-        return kept if able.intersection(last) else None
-
     def _shown(self, current: Round) -> PreviousRound:
-        """Return the data that steps with "previous" on their access list see in the next round."""
+        """Return the data that steps with "previous" on their access list see in the next round.
+
+        If the planner speaks turn by turn, these are the outputs of all its turns.
+        """
         plan, good = current.plan, [outcome for outcome in steps_of(current) if outcome.status == "ok"]
         assert plan is not None
         names = self.context.request.context
         visible = [shown_step(plan, one.step, one.text, previous=True, names=names) for one in good]
         labels = frozenset[str]().union(*(self._labels[current.number][outcome.step] for outcome in good))
         is_whole = all(self._are_whole[outcome.step] for outcome in good)
-        return PreviousRound(tuple(visible), labels, is_whole)
+        if not self._speaks:
+            return PreviousRound(tuple(visible), labels, is_whole)
+        before = self.context.previous
+        turn = [replace(each, label=current.number) for each in visible]
+        return PreviousRound((*before.visible, *turn), labels | before.labels, is_whole and before.is_whole)
 
     def _failed(self, current: Round) -> list[Outcome]:
         """Return the failed steps; empty if no further plan is allowed or useful."""
@@ -452,30 +472,6 @@ class Rounds:
             if judging.check is not None:
                 self.done[-1] = replace(current, check=judging.check)
             self.problem = judging.problem or self.problem
-
-    def _written(self, current: Round, before: RunContext) -> str:
-        """Return the text of the round's plan for the next prompt, in the planner's spelling and numbers."""
-        first, plan = self.context.settings.planner, current.plan
-        assert plan is not None
-        order = _order(self.context)
-        own = current.proposals[-1] if current.proposals else None
-        # New labels can exclude workers from the planner's list, which changes the workers' numbers.
-        if own is not None and own.planner == first.name and order == _order(before):
-            return own.text
-        if all(step.worker in order for step in plan.calls):
-            numbers = [
-                order.index(number) if number in order else 0 for number in range(len(before.settings.pool))
-            ]
-            return write_plan(plan.renumbered(numbers), first.spelling)
-        return write_plan(plan, first.spelling, workers=before.settings.pool.names)
-
-
-def _order(context: RunContext) -> Sequence[int]:
-    """Return the workers that the planner sees, in order; empty if the policy forbids the planner."""
-    try:
-        return order_of(context, context.settings.planner)
-    except PlanForbidden:
-        return ()
 
 
 def _paid_results(outcomes: Iterable[tuple[str, Outcome]]) -> PaidResults:

@@ -151,6 +151,9 @@ class RunSession:
 
     async def plan_only(self) -> Plan:
         """Return the first round's plan without running it."""
+        if self._settings.planner.rounds is not None:
+            told = f"planner {self._settings.planner.name!r} speaks turn by turn"
+            raise ConfigError(f"{told}, so there is no plan before the run: run the question")
         await self._read_conversation()
         context = self._begin()
         planning, limit = PlanRequester(context, 1), context.settings.limits.seconds
@@ -161,7 +164,7 @@ class RunSession:
                 raise self._unplanned(Problem.of(error), planning.proposals) from error.__cause__
             self._status = "ok"
             why = "\n".join(map(explain_proposal, planning.proposals))
-            return Plan(plan.steps, self._request.query, why, planned_by(planning.proposals))
+            return replace(plan, query=self._request.query, why=why, planner=planned_by(planning.proposals))
         late = Problem("planner_limit", f"there was no plan within {limit:g} s: raise Limits.seconds")
         raise self._unplanned(late, planning.proposals)
 
@@ -252,7 +255,12 @@ class RunSession:
         return self._context
 
     def _emit(self, event: Event) -> None:
-        if self._request.forecast and isinstance(event, PlanReady) and self._forecast is None:
+        if (
+            self._request.forecast
+            and isinstance(event, PlanReady)
+            and event.plan.steps
+            and not self._forecast
+        ):
             asked, plan = self._request, event.plan
             self._forecast = forecast_plan(self._settings, plan, asked.query or plan.query, asked.context)
         if self._recorder is None:

@@ -18,6 +18,8 @@ UNDECIDED = "action_unknown"
 """Problem code: it is not known whether an equal action was carried out."""
 AGAIN = "acted_again"
 """Problem code: an agent acted for an earlier plan, too."""
+_MOST_ASKED = 80
+"""Longest excerpt of what an action was asked to do, in characters."""
 CONFIRMED = "This was done: a person confirmed it."
 """The output of an action that a person has declared as done."""
 
@@ -334,7 +336,8 @@ def unpaid(outcome: Outcome) -> Outcome:
 def undecided_problem(action: Action) -> Problem:
     """Return the problem of an action whose end is unknown; equal actions do not start."""
     where = f"step {action.name} of round {action.round} of run {action.run_id}"
-    told = f"it is not known whether an action was carried out ({action.worker}, {where})"
+    asked = action.asked if len(action.asked) <= _MOST_ASKED else f"{action.asked[: _MOST_ASKED - 1]}…"
+    told = f"it is not known whether an action was carried out ({action.worker} {asked}, {where})"
     return Problem(UNDECIDED, f"{told}: {remedy(action)}")
 
 

@@ -206,7 +206,7 @@ class RunRecorder:
             step = state.round(number).step(index)
             calls = [state.bill_of(step, call) for call in step.lost]
             if calls:
-                outcome = interrupted((number, index), calls)
+                outcome = interrupted((number, index), step.path, calls)
                 self._record(
                     StepEnded(run_id=run_id, at=at, round=number, step=index, attempt=0, outcome=outcome)
                 )

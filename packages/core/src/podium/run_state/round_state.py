@@ -1,7 +1,7 @@
 """What is recorded of one round: its plan, its planner calls, and the calls of its steps."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from podium.budget.limits import Spend
@@ -138,7 +138,9 @@ class RoundState:
             each.since = None
         for step in self.steps.values():
             end = step.outcome
-            if step.path and end is not None and end.status in ("skipped", "cancelled") and not end.attempts:
+            if not step.path or end is None or end.attempts or end.calls:
+                continue
+            if end.status in ("skipped", "cancelled"):
                 step.outcome = None
                 self.executions(step.path).drop(step.path)
 
@@ -188,8 +190,10 @@ class RoundState:
             self.replaced.append(outcome)
         else:
             before = None if step.outcome is None or _is_sum(step.outcome) else step.outcome
-            earlier = (*self.replaced, *([] if before is None else [before]))
+            earlier = (*self.replaced, *([] if before is None or outcome.path else [before]))
             self.replaced = [each for each in earlier if is_aside(each) or not _bills(outcome, each)]
+            if before is not None and outcome.path and not _bills(outcome, before):
+                outcome = _with_calls_of(before, outcome)
             step.outcome = outcome
             if outcome.path:
                 self.executions(outcome.path).take(outcome)
@@ -211,6 +215,25 @@ def _bills(outcome: Outcome, before: Outcome) -> bool:
     known = {(call.attempt, call.usage, call.cost) for call in outcome.calls}
     is_known = all((call.attempt, call.usage, call.cost) in known for call in calls)
     return before.step == outcome.step and before.status != "ok" and is_known
+
+
+def _with_calls_of(before: Outcome, outcome: Outcome) -> Outcome:
+    """Return an outcome of an execution with the calls of an earlier one, which it does not include."""
+    made = before.calls or ((before.as_call(),) if before.attempts else ())
+    known = {call.attempt for call in made}
+    if outcome.calls or (outcome.attempts and outcome.attempts not in known):
+        made += outcome.calls or (replace(outcome.as_call(), problem=None),)
+    is_one = len(made) == 1 and made[0].attempt == outcome.attempts
+    return replace(outcome, **totals((before, outcome)), calls=() if is_one else made)
+
+
+def superseded(outcome: Outcome) -> Outcome:
+    """Return the outcome of an execution that the plan no longer has, with this as its problem."""
+    if not outcome.path or is_aside(outcome):
+        return outcome
+    told = "the step's plan was replaced"
+    told += "" if outcome.problem is None else f"; {outcome.problem.message}"
+    return replace(outcome, problem=Problem("superseded", told))
 
 
 def reserved_usage(reserved: Spend) -> Usage:

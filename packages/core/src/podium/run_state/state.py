@@ -8,7 +8,14 @@ from podium.budget.ledger import charge
 from podium.budget.limits import Limits, Spend
 from podium.errors import ConfigError, JournalBroken
 from podium.run_state.actions import Execution, Level, Path, plan_hash
-from podium.run_state.round_state import UNKNOWN, CallState, RecordedStep, RoundState, reserved_usage
+from podium.run_state.round_state import (
+    UNKNOWN,
+    CallState,
+    RecordedStep,
+    RoundState,
+    reserved_usage,
+    superseded,
+)
 from podium.types import events as told
 from podium.types.events import Event
 from podium.types.outcome import (
@@ -328,13 +335,14 @@ class RunState:
             ]
             parts = [step.outcome for _, step in steps if step.path and step.outcome is not None]
             outcomes += sorted(parts, key=lambda each: positions(each.path))
-        aside = (interrupted((number, index), calls) for index, calls in lost.items() if calls)
+        paths = {index: step.path for index, step in steps}
+        aside = [interrupted((number, index), paths[index], calls) for index, calls in lost.items() if calls]
         return Round(
             number=number,
             plan=plan,
             planner=current.planner,
             proposals=tuple(each.proposal for each in planned),
-            outcomes=(*outcomes, *current.replaced, *aside),
+            outcomes=(*outcomes, *map(superseded, current.replaced), *aside),
             why=current.why,
             check=None if plan is None else own.get(len(plan.steps)),
         )
@@ -404,9 +412,9 @@ def fold(events: Iterable[Event], nested: Iterable[Iterable[Event]] | None = Non
     return state
 
 
-def interrupted(place: tuple[int, int], calls: Sequence[Call]) -> Outcome:
+def interrupted(place: tuple[int, int], path: str, calls: Sequence[Call]) -> Outcome:
     """Return an outcome for the calls of a step that did not run again."""
-    return _with_calls(place, calls[-1].worker, UNKNOWN, calls)
+    return replace(_with_calls(place, calls[-1].worker, UNKNOWN, calls), path=path)
 
 
 def for_pool(plan: Plan, then: Sequence[str], now: Sequence[str]) -> Plan:

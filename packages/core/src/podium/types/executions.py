@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from re import compile as pattern
 
-from podium.errors import RunWaiting
 from podium.types.outcome import Outcome, StepStatus
 from podium.types.steps import AnyStep, Block
 
@@ -40,7 +39,7 @@ class Executions:
     def take(self, outcome: Outcome) -> None:
         """Add an outcome, or replace the earlier one of the execution; one that waits has not ended."""
         self.drop(outcome.path)
-        if outcome.problem is not None and outcome.problem.code == RunWaiting.code:
+        if outcome.is_waiting:
             return
         self.ends[outcome.path] = outcome
         self._count(outcome, 1)
@@ -107,8 +106,8 @@ def executions_of(outcomes: Iterable[Outcome]) -> dict[int, Executions]:
     """Return the executions inside of each step, from the outcomes of a round."""
     found: dict[int, Executions] = {}
     for each in outcomes:
-        if each.path:
+        if each.path and not each.is_superseded:
             own = found.setdefault(each.plan_step, Executions(str(each.plan_step)))
-            if each.path not in own.ends:  # those of superseded steps are at the end
+            if each.path not in own.ends:  # those that a crash interrupted are at the end
                 own.take(each)
     return found

@@ -15,14 +15,19 @@ def explain_round(current: Round) -> list[str]:
     lines += [f"  {explain_proposal(proposal)}" for proposal in current.proposals]
     if current.plan is None:
         lines.append("  There is no plan.")
+    elif current.plan.answer is not None:
+        lines.append("  This is the answer.")
     elif not current.plan.steps:
         lines.append("  The previous answer was kept.")
     elif not current.proposals:
         lines.append(f"  The plan of {len(current.plan.steps)} step(s) was given by the user.")
     lines += [] if current.plan is None else [f"  In the plan's text, {note}." for note in current.plan.notes]
     inside = executions_of(current.outcomes)
-    own = [outcome for outcome in current.outcomes if not outcome.path]
-    lines += [f"  {_outcome(outcome, current, inside.pop(outcome.step, None))}" for outcome in own]
+    count = 0 if current.plan is None else len(current.plan.steps)
+    own = [*current.outcomes[:count], *(each for each in current.outcomes[count:] if not each.path)]
+    told = [_outcome(outcome, current, inside.pop(outcome.step, None)) for outcome in own]
+    lines += [f"  {line}" for line in told[:count]]
+    lines += [f"  {'' if current.plan is None else 'Earlier: '}{line}" for line in told[count:]]
     if current.check is not None:
         verdict = " ".join(current.check.text.split())[:200]
         lines.append(f"  {current.check.worker} judged the answer: {verdict or _problem(current.check)}")
@@ -47,9 +52,7 @@ def _outcome(outcome: Outcome, current: Round, inside: Executions | None) -> str
     step = steps[outcome.step] if outcome.step < len(steps) else None
     access = () if step is None else step.access
     number = str(outcome.step) if current.plan is None else current.plan.numbered(outcome.step)
-    head = f"Step {number}, {outcome.worker}, {_sees(access, outcome.shown)}: {outcome.status}"
-    if outcome.stands_for is not None:
-        head += f", with the output of step {outcome.stands_for}, because its condition does not hold"
+    head = f"Step {number}, {outcome.worker}, {_sees(access, outcome.shown)}: {outcome.end}"
     if outcome.problem is not None:
         head += f" ({_problem(outcome)})"
     if inside is not None and step is not None:

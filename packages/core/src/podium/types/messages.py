@@ -213,6 +213,13 @@ class Sampling:
     constraint: Constraint | None = None
 
 
+def prompt_text(messages: Sequence[Message]) -> str:
+    """Return messages as one text, for objects that accept only text."""
+    if len(messages) == 1:
+        return messages[0].text
+    return "\n\n".join(f"{message.role}: {message.text}" for message in messages)
+
+
 def estimate_usage(messages: Sequence[Message], text: str, tool_calls: Sequence[Part] = ()) -> Usage:
     """Estimate the tokens of a call from its texts; attachments are not counted."""
     read = sum(estimate_tokens(_with_calls(message.text, message.tool_calls)) for message in messages)

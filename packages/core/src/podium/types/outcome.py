@@ -6,7 +6,7 @@ from math import isfinite
 from typing import Literal, TypedDict
 
 from podium.budget.ledger import UNREPORTED, Charged, weakest
-from podium.errors import PodiumError, WorkerError, actions_told
+from podium.errors import PodiumError, RunWaiting, WorkerError, actions_told
 from podium.secrets import scrub
 from podium.types.messages import Completion, FinishReason, Part, storable
 from podium.types.plan import Plan, PlannedBy
@@ -143,6 +143,25 @@ class Outcome(Billed):
         return is_skipped and self.problem.code in (CONDITION, NO_BRANCH)  # type: ignore[union-attr]
 
     @property
+    def end(self) -> str:
+        """The status in words, with the step whose output stands for this one."""
+        if self.stands_for is None:
+            return self.status
+        return (
+            f"{self.status}, with the output of step {self.stands_for}, because its condition does not hold"
+        )
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the step has not begun, because the run waits for an approval."""
+        return self.problem is not None and self.problem.code == RunWaiting.code
+
+    @property
+    def is_superseded(self) -> bool:
+        """Whether the step is of a plan that was replaced."""
+        return self.problem is not None and self.problem.code == "superseded"
+
+    @property
     def follows(self) -> bool:
         """Whether the step has no output because another step has none."""
         return self.status == "skipped" or (self.problem is not None and self.problem.code == "dependency")
@@ -186,6 +205,11 @@ class Action:
     def name(self) -> str:
         """The name of the step; see `Outcome.name`."""
         return self.path or str(self.step)
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """The run, the round and the step of the plan that it is, or inside of which it is."""
+        return self.run_id, self.round, plan_step(self.path) if self.path else self.step
 
     def __str__(self) -> str:
         asked = self.asked if len(self.asked) <= _MOST_ASKED else self.asked[: _MOST_ASKED - 1] + "…"
@@ -245,7 +269,7 @@ class Round:
     proposals: tuple[Proposal, ...] = ()
     """The planner calls of the round, in order; empty if the user gave the plan."""
     outcomes: tuple[Outcome, ...] = ()
-    """One per step, in the plan's order, then the outcomes of steps that a repaired plan superseded."""
+    """One per step, in the plan's order, then those of items and turns, then those of replaced plans."""
     why: str = ""
     """Why the round began, or why it is the last round."""
     check: Outcome | None = None

@@ -92,6 +92,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 SCHEMA = 1
 """Version of a plan's JSON form; increased when older readers would misread it."""
+_KEYS = ("schema", "query", "planner", "name", "parameters", "args", "answer", "steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,8 @@ class PlannedBy:
 class Plan:
     """Steps in order; the output of the last step is the answer.
 
-    A plan without steps means "keep the previous answer" and is valid only after the first round.
+    A plan without steps means "keep the previous answer" and is valid only after the first round, unless it
+    has an `answer` of its own.
 
     Raises:
         PlanInvalid: an access list names a later step, or the numbers of the steps are not distinct.
@@ -131,16 +133,25 @@ class Plan:
     planner; if it is the fallback planner, the run is `partial`."""
     notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
     """What was ignored in the text of the plan, such as unknown keys."""
+    name: str = field(default="", compare=False)
+    """The name of the saved plan; empty for other plans."""
+    parameters: Mapping[str, Any] | None = None
+    """The JSON schemas of the parameters of a saved plan, to which its steps refer by name."""
+    args: Mapping[str, Any] | None = None
+    """The values of the parameters."""
+    answer: str | None = None
+    """The answer, if the planner wrote it in place of steps; see `TurnPlanner`."""
 
     is_workflow: bool = field(init=False, compare=False, repr=False)
     """Whether a step has a key of workflows, such as `each`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", tuple(self.steps))
-        object.__setattr__(self, "is_workflow", not all(step.is_plain for step in self.steps))
+        is_plain = all(step.is_plain for step in self.steps) and self.parameters is None
+        object.__setattr__(self, "is_workflow", not is_plain)
         object.__setattr__(self, "query", _conversation(self.query))
         _check_labels(self.steps)
-        Scope(self.steps, is_workflow=self.is_workflow).check()
+        self.check_types(None)
         last = branches(self.steps) if self.is_workflow else ()
         if len(last) == 1 and self.steps[-1].otherwise is None:
             told = "the last step has a condition and no else, so there may be no answer"
@@ -153,18 +164,32 @@ class Plan:
 
     @property
     def item_names(self) -> frozenset[str]:
-        """The names that maps of the plan give to their items (`as`)."""
-        return frozenset(place.step.item_name for place in self.outline) if self.is_workflow else frozenset()
+        """The names of the plan's parameters, and those that its maps give to their items (`as`)."""
+        if not self.is_workflow:
+            return frozenset()
+        inside = (place.step for place in self.outline)
+        names = [
+            name for step in inside for name in (step.item_name, *(getattr(step, "parameters", None) or ()))
+        ]
+        return frozenset((*names, *(self.parameters or ())))
 
     @property
     def outline(self) -> tuple[Place, ...]:
         """All steps, first those of the plan in order, and then those of blocks."""
         return Outline(self.steps).places()
 
-    def with_worker(self, path: Sequence[int], worker: int) -> Self:
-        """Return the plan with another worker for the step at a path of its outline."""
-        at = tuple(path)
-        return replace(self, steps=with_workers(self.steps, lambda each, old: worker if each == at else old))
+    def with_step(self, path: Sequence[int], step: AnyStep) -> Self:
+        """Return the plan with another step at a path of its outline."""
+
+        def changed(steps: Sequence[AnyStep], path: Sequence[int]) -> tuple[AnyStep, ...]:
+            at, new = path[0], step
+            if len(path) > 1:
+                around = steps[at]
+                assert isinstance(around, Block)
+                new = replace(around, steps=changed(around.steps, path[1:]))
+            return (*steps[:at], new, *steps[at + 1 :])
+
+        return replace(self, steps=changed(self.steps, path))
 
     @property
     def answers(self) -> tuple[int, ...]:
@@ -224,13 +249,16 @@ class Plan:
             if step.previous and not previous:
                 raise PlanInvalid("no_previous", no_previous(index), step=index)
 
-    def check_types(self, forms: Sequence[Form | None]) -> None:
+    def check_types(self, forms: Sequence[Form | None] | None) -> None:
         """Check references and conditions against the types of the workers' outputs, `None` for text.
+
+        Without `forms`, the types of the outputs of workers are not known.
 
         Raises:
             PlanInvalid: a step refers to a part of an output that does not exist, or whose type is not known.
         """
-        Scope(self.steps, forms, is_workflow=self.is_workflow).check()
+        names = {name: Form.of(schema) for name, schema in (self.parameters or {}).items()}
+        Scope(self.steps, forms, is_workflow=self.is_workflow, names=names).check()
 
     def check_flat(self) -> None:
         """Raise `PlanInvalid` for a plan with maps, branches or blocks, which a host's graph cannot run."""
@@ -254,7 +282,7 @@ class Plan:
 
     def renumbered(self, workers: Sequence[int]) -> Self:
         """Return the plan with worker `i` replaced by `workers[i]`."""
-        return replace(self, steps=with_workers(self.steps, lambda _, old: workers[old]))
+        return replace(self, steps=with_workers(self.steps, workers))
 
     def to_json(self, workers: Sequence[str] | None = None) -> dict[str, Any]:
         """Return the plan as plain JSON data, with the version of its schema.
@@ -265,8 +293,10 @@ class Plan:
         """
         query = {"query": [m.to_wire() for m in self.query]} if self.query else {}
         planner = {} if self.planner is None else {"planner": asdict(self.planner)}
+        saved = {"name": self.name or None, "parameters": self.parameters, "args": self.args}
+        told = {key: value for key, value in (saved | {"answer": self.answer}).items() if value is not None}
         steps = [step_to_json(step, workers) for step in self.steps]
-        return {"schema": SCHEMA, **query, **planner, "steps": steps}
+        return {"schema": SCHEMA, **query, **planner, **told, "steps": steps}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -280,7 +310,7 @@ class Plan:
             raise PlanInvalid(
                 "unknown_schema", f"plan schema {data.get('schema')!r}: this version reads {SCHEMA}"
             )
-        if unknown := [str(key) for key in data if key not in ("schema", "query", "planner", "steps")]:
+        if unknown := [str(key) for key in data if key not in _KEYS]:
             raise PlanInvalid("unknown_key", f"the plan has the unknown key {unknown[0]!r:.60}: leave it out")
         if "steps" not in data:
             raise PlanInvalid("missing_field", "the plan lacks steps: write a list of steps")
@@ -290,7 +320,14 @@ class Plan:
                 raise PlanInvalid("bad_shape", f"the plan's {name} must be a list, not {value!r:.60}")
         steps = tuple(step_from_json(row, index) for index, row in enumerate(rows))
         query = tuple(read_message(message) for message in query)
-        return cls(steps, query, planner=_planner_from_json(data.get("planner")))
+        saved = {key: data[key] for key in ("name", "parameters", "args") if key in data}
+        for key, value in saved.items():
+            if not isinstance(value, str if key == "name" else dict):
+                raise PlanInvalid("bad_shape", f"the plan's {key} is {value!r:.60}: leave it out")
+        answer = data.get("answer")
+        if answer is not None and (steps or not isinstance(answer, str)):
+            raise PlanInvalid("bad_shape", "the plan's answer must be text, in place of its steps")
+        return cls(steps, query, planner=_planner_from_json(data.get("planner")), answer=answer, **saved)
 
     def to_mermaid(self, workers: Sequence[str] | None = None, actions: Collection[int] = ()) -> str:
         """Return the plan as a mermaid flowchart.

@@ -199,6 +199,20 @@ def shown(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=repr, skipkeys=True)
 
 
+def with_values(data: Any, names: Collection[str], value_of: Callable[[Reference], Any]) -> Any:
+    """Return JSON data in which the references in texts are replaced; a text that is one gets its type."""
+    if isinstance(data, Mapping):
+        return {key: with_values(each, names, value_of) for key, each in data.items()}
+    if isinstance(data, list | tuple):
+        return [with_values(each, names, value_of) for each in data]
+    if not isinstance(data, str):
+        return data
+    parts = list(parts_of(data, names))
+    if len(parts) == 1 and isinstance(parts[0], Reference):
+        return value_of(parts[0])
+    return "".join(part if isinstance(part, str) else written(value_of(part)) for part in parts)
+
+
 def value_at(value: Any, path: Sequence[str], reference: object) -> Any:
     """Return the part of a value at a path; raise `BadValue`, which names the reference, if there is none."""
     for key in path:

@@ -67,7 +67,8 @@ class Result:
     @property
     def planner(self) -> PlannedBy | None:
         """The planner of the latest plan that was run; `None` if no plan was run."""
-        planned = [r.planner for r in self.rounds if r.plan is not None and r.plan.steps]
+        kept = Plan(())
+        planned = [r.planner for r in self.rounds if r.plan not in (None, kept)]
         return planned[-1] if planned else None
 
     @property
@@ -168,7 +169,8 @@ def conclusion(rounds: Sequence[Round]) -> tuple[str, RunStatus, Problem | None]
     later = [each for each in rounds if each.number > answering.number]
     failed = [each for each in later if each.plan is None or each.plan.steps]
     failure = _failure(failed[-1]) if failed else None
-    lacks = (_own(answer), _lack(answering), _lack_before(rounds, answering), failure, _undone(rounds))
+    before = _lack_of_turns if answering.plan is not None and answering.plan.answer else _lack_before
+    lacks = (_own(answer), _lack(answering), before(rounds, answering), failure, _undone(rounds))
     problems = [problem for problem in lacks if problem is not None]
     if not problems:
         return answer.text, "ok", None
@@ -215,12 +217,26 @@ def answer_of(current: Round) -> Outcome | None:
 
 
 def last_of(current: Round) -> Outcome | None:
-    """Return the outcome of the step that gives the round's answer; `None` without one."""
+    """Return the outcome of the step that gives the round's answer; `None` without one.
+
+    An answer that the planner wrote has an outcome with the planner's name, whose cost is the planner's.
+    """
     outcomes = steps_of(current)
+    if current.plan is not None and current.plan.answer is not None:
+        name = "" if current.planner is None else current.planner.name
+        return Outcome(round=current.number, step=0, worker=name, status="ok", text=current.plan.answer)
     if current.plan is None or not outcomes or outcomes[-1].step != len(current.plan.steps) - 1:
         return None  # the last step of an interrupted round has no outcome
     ended = {outcome.step: outcome for outcome in outcomes}  # a step that was never decided has no outcome
     return answering([ended[index] for index in current.plan.answers if index in ended])
+
+
+def writer_of(current: Round) -> Outcome | None:
+    """Return the outcome of the step that wrote the round's answer: of `else`, the other step."""
+    found, steps = last_of(current), {outcome.step: outcome for outcome in steps_of(current)}
+    while found is not None and found.stands_for is not None:
+        found = steps.get(found.stands_for)
+    return found
 
 
 def steps_of(current: Round) -> tuple[Outcome, ...]:
@@ -341,6 +357,15 @@ def _lack_before(rounds: Sequence[Round], current: Round) -> Problem | None:
         found += [Problem(p.code, f"round {before.number}: {p.message}") for p in problems if p is not None]
         current = before
     return Problem(found[0].code, "; ".join(problem.message for problem in found)) if found else None
+
+
+def _lack_of_turns(rounds: Sequence[Round], current: Round) -> Problem | None:
+    """Return what the steps before an answer lack that the planner wrote from their results."""
+    before = [each for each in rounds if each.number < current.number]
+    lacks = {each.number: [o for o in steps_of(each) if o.status != "ok" or o.problem] for each in before}
+    found = [outcome for each in lacks.values() for outcome in each]
+    where = "; ".join(f"round {number}: {_list(each)}" for number, each in lacks.items() if each)
+    return Problem(_code(found), f"the answer lacks results: {where}") if found else None
 
 
 def _failure(current: Round) -> Problem | None:

@@ -116,7 +116,9 @@ class Scope:
     place: str = ""
     """The number of the block with a dot."""
     names: Mapping[str, Type] = field(default_factory=dict)
-    """The items of the maps around, and `previous` in a loop."""
+    """The parameters of a saved plan, the items of the maps around, and `previous` in a loop."""
+    depth: int = 0
+    """The number of blocks around the steps, within their saved plan."""
     types: list[Type] = field(default_factory=list)
     """The types of the steps so far. Their number is the index of the step that is checked; after the last
     step, the condition of a loop is checked."""
@@ -170,9 +172,11 @@ class Scope:
             if self.cards is None:
                 return ANY
             return self.cards[step.worker] if step.worker < len(self.cards) else None
-        if self.place.count(".") >= MOST_DEPTH:
+        if step.plan:
+            return self._type_of_plan(step)
+        if self.depth >= MOST_DEPTH:
             self._fail("bad_block", f"nests blocks deeper than {MOST_DEPTH}: make a plan of its parts")
-        within = replace(self, steps=step.steps, outer=self, place=f"{self._name}.", types=[])
+        within = self._within(step, self.depth + 1)
         if step.until is None:
             return within.check()
         # A turn may refer to the output of the turn before, whose type is known only after the steps.
@@ -181,6 +185,24 @@ class Scope:
         of = exact.check()
         exact._check_condition(step.until)  # noqa: SLF001 - of the same class
         return of
+
+    def _within(self, step: Block, depth: int) -> "Scope":
+        return replace(self, steps=step.steps, outer=self, place=f"{self._name}.", types=[], depth=depth)
+
+    def _type_of_plan(self, step: Block) -> Type:
+        """Check the arguments and the steps of a saved plan; only its parameters have names there."""
+        parameters, args = step.parameters or {}, step.args or {}
+        for name, value in args.items():
+            inside = references_in(shown(value), self.names)
+            for reference in inside:
+                self._type_of(reference)
+            fault = "" if inside or name not in parameters else misfit(Form.of(parameters[name]), value)
+            if fault:
+                self._fail("bad_args", f"gives {name} of plan {step.plan} a wrong value, which {fault}")
+        if not step.steps:  # it is written out later
+            return ANY
+        names = {name: Form.of(schema) for name, schema in parameters.items()}
+        return replace(self._within(step, 0), names=names, is_workflow=True).check()
 
     def _item(self, step: AnyStep) -> Type:
         """Return the type of the items of a map."""

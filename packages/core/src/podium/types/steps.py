@@ -3,6 +3,7 @@
 A step can run once for each item of a list (`each`) and under a condition (`when`).
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from difflib import get_close_matches
@@ -21,6 +22,7 @@ from podium.types.references import (
     reference_of,
     references_in,
     renumbered,
+    shown,
 )
 from podium.types.schemas import check_schema
 
@@ -133,6 +135,12 @@ class Block:
     """The condition, on steps of the block, that ends its turns; `None` for one turn."""
     most: int | None = None
     """Maximum turns; required with `until`."""
+    plan: str = ""
+    """The name of the saved plan whose steps these are; without steps, the plan is not written out yet."""
+    parameters: Mapping[str, Any] | None = None
+    """The JSON schemas of the parameters of the saved plan, to which its steps refer by name."""
+    args: Mapping[str, Any] | None = None
+    """The values of the parameters; a text in them may have references of the plan around the block."""
     access: tuple[int, ...] = ()
     """Indices of the earlier steps that the steps of the block may see with `"outer"`, or refer to."""
     enough: int | None = None
@@ -146,8 +154,10 @@ class Block:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", tuple(self.steps))
-        if not self.steps:
+        if not self.steps and not self.plan:
             raise PlanInvalid("bad_block", "a block has no steps: write at least one step")
+        if self.args is not None and not (self.plan and isinstance(self.args, Mapping)):
+            raise PlanInvalid("bad_args", "args are not those of a saved plan: write an object, and plan")
         if (self.until is None) != (self.most is None):
             lacks = "most, the maximum number of turns" if self.most is None else "until, a condition"
             raise PlanInvalid("bad_block", f"a loop lacks {lacks}: write until and most together")
@@ -189,7 +199,7 @@ def is_unconditional(step: AnyStep) -> bool:
 def worker_of(step: AnyStep, workers: Sequence[str] | None) -> str:
     """Return the name of a step's worker, or without names its number; "block" for a block."""
     if isinstance(step, Block):
-        return "block"
+        return f"plan {step.plan}" if step.plan else "block"
     return str(step.worker) if workers is None else workers[step.worker]
 
 
@@ -233,7 +243,8 @@ def each_of(step: AnyStep) -> Reference | None:
 def waits_of(step: AnyStep) -> list[Reference]:
     """Return the references of `each` and `when`, for whose steps a step waits, besides its access list."""
     found = each_of(step), None if step.when is None else step.when.reference
-    return [reference for reference in found if reference is not None]
+    args = references_in(shown(step.args), ()) if isinstance(step, Block) and step.args else []
+    return [*[reference for reference in found if reference is not None], *args]
 
 
 def inside_of(step: AnyStep) -> list[Reference]:
@@ -395,20 +406,18 @@ def _numbered(step: AnyStep, own: Callable[[int], int] | None, outer: Callable[[
         return replace(step, subtask=text(step.subtask), **facts)
     inner = tuple(_numbered(each, None, own) for each in step.steps)
     until = step.until and replace(step.until, ref=renumbered(step.until.ref, None, own))
-    return replace(step, steps=inner, until=until, **facts)
+    args = step.args and json.loads(text(json.dumps(step.args)))
+    return replace(step, steps=inner, until=until, args=args, **facts)
 
 
-def with_workers(
-    steps: Sequence[AnyStep], new: Callable[[tuple[int, ...], int], int], path: tuple[int, ...] = ()
-) -> tuple[AnyStep, ...]:
-    """Return steps with `new` applied to the path and the worker of each call, also inside of blocks."""
+def with_workers(steps: Iterable[AnyStep], new: Sequence[int]) -> tuple[AnyStep, ...]:
+    """Return steps with worker `i` replaced by `new[i]`, also inside of blocks."""
     found: list[AnyStep] = []
-    for index, step in enumerate(steps):
-        at = (*path, index)
+    for step in steps:
         if isinstance(step, Block):
-            found.append(replace(step, steps=with_workers(step.steps, new, at)))
+            found.append(replace(step, steps=with_workers(step.steps, new)))
         else:
-            found.append(replace(step, worker=new(at, step.worker)))
+            found.append(replace(step, worker=new[step.worker]))
     return tuple(found)
 
 
@@ -416,7 +425,7 @@ _FIELDS = {"as": "item_name", "else": "otherwise"}
 """The keys of JSON that are other words than the names of fields."""
 _SHARED = ("access", "enough", "label", "each", "as", "when", "else")
 _OF_CALL = ("worker", "subtask", *_SHARED, "returns")
-_OF_BLOCK = ("steps", *_SHARED, "until", "most")
+_OF_BLOCK = ("steps", *_SHARED, "until", "most", "plan", "parameters", "args")
 _NONE = type(None)
 _TYPES: Mapping[str, tuple[type[Any], ...]] = {
     "worker": (int,),
@@ -428,6 +437,9 @@ _TYPES: Mapping[str, tuple[type[Any], ...]] = {
     "each": (str, int, list, _NONE),
     "as": (str,),
     "else": (int, _NONE),
+    "plan": (str,),
+    "parameters": (dict, _NONE),
+    "args": (dict, _NONE),
 }
 """The types of the values of keys; the values of others are checked where they are used."""
 
@@ -439,6 +451,7 @@ def step_to_json(step: AnyStep, workers: Sequence[str] | None = None) -> dict[st
     facts |= {"access": step.access_list, "as": step.item_name or None}
     if isinstance(step, Block):
         facts["steps"] = [step_to_json(each, workers) for each in step.steps]
+        facts["plan"] = step.plan or None
     elif workers is not None:
         facts["worker"] = workers[step.worker]
     for key, value in facts.items():
@@ -453,7 +466,7 @@ def step_from_json(row: object, index: int) -> AnyStep:
     """Read what `step_to_json` returned, with numbers of workers; raise `PlanInvalid` for other data."""
     code: PlanInvalidCode = "bad_shape"
     if isinstance(row, Mapping):
-        is_block = "steps" in row
+        is_block = "steps" in row or "plan" in row
         known = _OF_BLOCK if is_block else _OF_CALL
         if unknown := [str(key) for key in row if key not in known]:
             near = get_close_matches(unknown[0], known, n=1)
@@ -477,7 +490,8 @@ def _made(row: Mapping[str, Any], words: Mapping[str, bool]) -> AnyStep:
     facts = {_FIELDS.get(key, key): value for key, value in row.items()} | {**words}
     for key in {"when", "until"} & facts.keys():
         facts[key] = condition_from_json(facts[key])
-    if "steps" not in facts:
+    if "worker" in facts:
         return Step(**facts)
-    facts["steps"] = tuple(step_from_json(inner, number) for number, inner in enumerate(facts["steps"]))
+    rows = facts.get("steps", ())
+    facts["steps"] = tuple(step_from_json(inner, number) for number, inner in enumerate(rows))
     return Block(**facts)

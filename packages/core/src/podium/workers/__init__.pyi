@@ -1,3 +1,4 @@
+from .command import CommandWorker as CommandWorker, Preset as Preset
 from .offline import Calculator as Calculator, Documents as Documents
 from .openai.chat import ChatWorker as ChatWorker
 from .openai.endpoint import Endpoint as Endpoint

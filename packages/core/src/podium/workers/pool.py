@@ -120,14 +120,14 @@ class Overlong:
         written, cost = 0 if card is None else self._most.get(card.name, 0), worst.cost
         if card is None or not 0 < worst.output_tokens < written:
             return worst
-        if cost is not None and card.price is not None:
-            cost = max(cost, card.price.most(worst.input_tokens, written))
+        if cost is not None:
+            cost = max(cost, card.most(worst.input_tokens, written) or 0.0)
         return replace(worst, output_tokens=written, cost=cost)
 
 
 def unpriced(cards: Iterable[Card | None]) -> tuple[str, ...]:
-    """Return the names of the cards without a price, in alphabetical order; `None` is ignored."""
-    return tuple(sorted({card.name for card in cards if card is not None and card.price is None}))
+    """Return the names of the cards without a price and a maximum, in alphabetical order."""
+    return tuple(sorted({card.name for card in cards if card is not None and card.most(0, 0) is None}))
 
 
 def check_prices(limits: Limits, cards: Iterable[Card | None]) -> None:
@@ -138,7 +138,7 @@ def check_prices(limits: Limits, cards: Iterable[Card | None]) -> None:
         raise ConfigError(
             f"the cost is limited to ${limits.cost:g} (Limits.cost), and the price of "
             f"{', '.join(map(repr, unknown))} is unknown: set its `price` (0 if it costs nothing), "
-            "or set Limits.unpriced, the assumed cost of such a call in USD"
+            "`most_cost` for a coding agent, or set Limits.unpriced, the assumed cost of such a call in USD"
         )
 
 

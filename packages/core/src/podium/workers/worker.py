@@ -181,6 +181,9 @@ class Card:
     """`None` for an unknown price, which never counts as free."""
     price_source: str = ""
     """The database of the price, with its version; empty for a price that was given here."""
+    most_cost: float | None = None
+    """The most that one call may cost, in USD, for workers that call models any number of times, such as
+    agents: it is reserved for each call. `None` means that it follows from the price."""
     context_window: int | None = None
     """Maximum tokens of a prompt and its answer together; `None` if unknown."""
     context_window_source: str = ""
@@ -211,11 +214,20 @@ class Card:
             check_name(label, f"a label of worker {self.name!r}")
         if self.concurrency is not None and self.concurrency < 1:
             raise ConfigError(f"worker {self.name!r}: concurrency {self.concurrency} must be 1 or more")
+        if self.most_cost is not None and not is_cost(self.most_cost):
+            told = f"worker {self.name!r}: most_cost is {self.most_cost!r:.80}"
+            raise ConfigError(f"{told}: it must be a number, 0 or more and below {MAX_COST:g}, in USD")
         if self.returns is not None:
             try:
                 object.__setattr__(self, "returns", check_schema(self.returns))
             except PlanInvalid as error:
                 raise ConfigError(f"worker {self.name!r}: {error}") from error
+
+    def most(self, input_tokens: int, output_tokens: int) -> float | None:
+        """Return the maximum cost in USD of a call with up to so many tokens; `None` if it is unknown."""
+        if self.most_cost is not None or self.price is None:
+            return self.most_cost
+        return self.price.most(input_tokens, output_tokens)
 
     @property
     def form(self) -> Form | None:
@@ -392,7 +404,7 @@ class Worker(ResourceGroup, ABC):
         return step_input.subtask.strip()
 
     def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
-        """Return the maximum that a call may spend, from the size of its prompt and the price on the card.
+        """Return the maximum that a call may spend, from the size of its prompt and the facts on the card.
 
         `None` means that nothing is reserved, because the worker records its spending itself in the ledger of
         the run, like a conductor.
@@ -401,12 +413,12 @@ class Worker(ResourceGroup, ABC):
             request: the call.
             answer_tokens: the assumed length of an answer, if the request and the worker set no limit.
         """
-        price = self.card.price
+        card = self.card
         if not self.uses_tokens:
-            return Spend(1, cost=None if price is None else 0.0)
+            return Spend(1, cost=card.most_cost if card.price is None else 0.0)
         read = most_tokens(request.messages, request.sampling.constraint, request.tools)
         written = request.sampling.max_tokens or self.max_tokens or answer_tokens
-        return Spend(1, read, written, None if price is None else price.most(read, written))
+        return Spend(1, read, written, card.most(read, written))
 
 
 def is_free(error: object, card: Card | None) -> bool:

@@ -24,9 +24,9 @@ from crewai_podium.workers.acts import acts_first
 from crewai_podium.workers.errors import crewai_errors, read_answer
 from crewai_podium.workers.guardrail import do_task
 from podium.errors import WorkerUnavailable
-from podium.hosts.results import prompt_text
 from podium.secrets import printable
 from podium.types import Completion, Constraint
+from podium.types.messages import prompt_text
 from podium.workers import Card, Request, Worker, step_input_of
 
 _EXPECTED: Final = "All that your part asks for, complete."

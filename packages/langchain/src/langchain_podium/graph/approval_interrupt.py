@@ -16,7 +16,13 @@ from podium.types import ApprovalAsked, Message, Plan, RunStarted
 
 
 async def ask_approval(
-    conductor: Conductor, journal: Journal, view: Data, query: tuple[Message, ...], edited: Plan | None
+    conductor: Conductor,
+    journal: Journal,
+    view: Data,
+    query: tuple[Message, ...],
+    edited: Plan | None,
+    *,
+    is_flat: bool,
 ) -> None:
     """Ask for a decision about what the view waits for, and record it; do nothing if it is already recorded.
 
@@ -26,6 +32,7 @@ async def ask_approval(
         view: the view of the run in the state.
         query: the query of the run.
         edited: the plan of the view with the pool's current worker numbers, if it was edited in the state.
+        is_flat: whether plans can have no maps, branches and blocks.
 
     Raises:
         GraphInterrupt: there is no answer yet.
@@ -63,6 +70,8 @@ async def ask_approval(
             # The answer uses the workers' numbers at the time of planning.
             decision = read_decision(said, plan, then, conductor.limits.plan_steps)
             changed = edited if decision.plan is None else for_pool(decision.plan, then, now)
+            if changed is not None and is_flat:
+                changed.check_flat()
             await conductor.decide(
                 run_id,
                 approved=decision.approved,

@@ -29,13 +29,14 @@ from langchain_podium.graph.plan_graph import raised_above
 from langchain_podium.graph.runtime_context import context_labels, context_policy
 from langchain_podium.graph.state import RECORD, VIEW, of_plan, of_result, plan_hash
 from langchain_podium.graph.state_keys import MESSAGES, STRUCTURED, answer_message
-from langchain_podium.graph.step_starter import GraphStepStarter, check_checkpointer, is_kept, pause_round
+from langchain_podium.graph.step_starter import GraphStepStarter, check_checkpointer, is_kept
 from langchain_podium.messages import to_query
 from langchain_podium.response_format import ResponseFormat
 from langchain_podium.tracing import child_runs, thread_of, under
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.execution import StepStarter
+from podium.execution.context import pause
 from podium.hosts.continuation import session_run_id, undecided_run
 from podium.hosts.results import answered, text_answer
 from podium.journal import Journal
@@ -53,7 +54,7 @@ Partial = Literal["return", "raise"]
 
 _KEEP_SECONDS: Final = 5.0
 """Seconds that a cancelled node waits until its record is stored."""
-Approve = bool | Ask
+Approve = bool | Literal["plans", "actions"]
 """What waits at an interrupt: nothing, each plan (`True` or `plans`), or each action."""
 
 
@@ -91,7 +92,7 @@ class ConductorNodes:
                 told = " or ".join(get_args(kind))
                 raise ConfigError(f"{name} is {getattr(self, name)!r:.40}: it must be {told}")
 
-        if not isinstance(self.approve, bool) and self.approve not in get_args(Ask):
+        if not isinstance(self.approve, bool) and self.approve not in ("plans", "actions"):
             raise ConfigError(
                 f"approve is {self.approve!r:.40}: it must be True, False, 'plans' or 'actions'"
             )
@@ -100,6 +101,11 @@ class ConductorNodes:
     def waits(self) -> bool:
         """Whether plans or actions wait for approval."""
         return bool(self.approve) or self.conductor.waits
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the graph starts the steps, so that plans can have no maps, branches and blocks."""
+        return self.executor == "langgraph"
 
     @property
     def _policy(self) -> Policy | None:
@@ -121,25 +127,28 @@ class ConductorNodes:
         if self.waits:
             check_checkpointer(config)
         run_id = self._new_id(config)
+        starter: StepStarter = pause
+        if self.is_flat:
+            starter = GraphStepStarter(config, 0, is_sync=is_sync)
         if self.waits and (thread := thread_of(config)) is not None:
             place, texts = f"{self.conductor.card.name}/{thread}", named_texts(state, self.context)
             earlier = self._journal(state)
             found = await undecided_run(earlier, place, self._query(state), texts)
             if found is not None:
                 begun = self._resume(found.run_id)
-                result = await self._called(begun, config, earlier, pause_round)
+                result = await self._called(begun, config, earlier, starter)
                 return await self._kept(result, earlier)
             run_id = session_run_id(place, run_id)
         async with self._recorded(config, is_sync=is_sync) as recorded:
             journal = recorded or StateJournal()
-            return await self._kept(await self._begin(state, config, run_id, journal, pause_round), journal)
+            return await self._kept(await self._begin(state, config, run_id, journal, starter), journal)
 
     async def execute(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
         """Continue the run to its end or to the next plan; without stored state, run everything."""
         begins = self._begins(config)
         number = None if begins else state[VIEW]["round"]
         step_starter = None
-        if self.executor == "langgraph":
+        if self.is_flat:
             step_starter = GraphStepStarter(config, number, is_sync=is_sync)
         if begins:
             run_id, journal = self._new_id(config), self.conductor.journal
@@ -197,7 +206,7 @@ class ConductorNodes:
         del config, is_sync
         journal, view = self._journal(state), state[VIEW]
         edited = self._edited(view)
-        await ask_approval(self.conductor, journal, view, self._query(state), edited)
+        await ask_approval(self.conductor, journal, view, self._query(state), edited, is_flat=self.is_flat)
         if edited is None or view.get("waits_for") is not None:
             return {RECORD: _lines(journal)}
         # the decision contains the edited plan, which is then no longer an edit

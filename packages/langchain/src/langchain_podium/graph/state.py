@@ -6,7 +6,7 @@ LangGraph.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import sha256
 from typing import Any, Final
 
@@ -49,7 +49,7 @@ def of_plan(run_id: str, number: int, plan: Plan, conductor: Conductor, *, statu
         conductor: the conductor, with the workers of the plan.
         status: `planned`, `waiting`, or the status of the result.
     """
-    data = _scrubbed(Plan(plan.steps).to_json())  # the question is in the state
+    data = _scrubbed(replace(plan, query=(), planner=None).to_json())  # the question is in the state
     steps, workers = Plan.from_json(data), conductor.pool.names
     return {
         "run_id": run_id,

@@ -48,15 +48,6 @@ class GraphStepStarter:
             raise Pause from None
 
 
-async def pause_round(_: ExternalScheduler) -> None:
-    """Postpone every round.
-
-    Raises:
-        Pause: always.
-    """
-    raise Pause
-
-
 def check_checkpointer(config: RunnableConfig) -> None:
     """Check that a plan can wait in the graph, before anything is paid for.
 

@@ -21,8 +21,9 @@ from langchain_podium.usage import Spent
 from langchain_podium.workers.errors import langchain_errors
 from langchain_podium.workers.parts import acts_first, is_built_in
 from podium.errors import WorkerBroken
-from podium.hosts.results import prompt_text, spent_completion
+from podium.hosts.results import spent_completion
 from podium.types import Completion, Part
+from podium.types.messages import prompt_text
 from podium.workers import Card, Request, StepInput, Worker, step_input_of
 
 

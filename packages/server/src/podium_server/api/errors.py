@@ -22,6 +22,7 @@ from podium.errors import (
     RunWaiting,
     WorkerError,
 )
+from podium.execution.graph import WAITING
 from podium.secrets import scrub
 from podium.types import Action, Call, Outcome, Proposal, Result
 from podium.types.outcome import usage_note
@@ -235,7 +236,11 @@ def _of_result(error: RunFailed | RunWaiting, result: Result | None) -> Fault:
     if is_waiting:  # the message of the error is for callers of the Python functions
         path = f"/v1/runs/{result.run_id}"
         why = "the plan waits for approval" if result.problem is None else result.problem.message
-        told = f"run {result.run_id}: {without_urls(why)}: POST {path}/approve, {path}/edit or {path}/refuse"
+        is_of_steps = any(
+            each.problem is not None and each.problem.code == WAITING for each in result.outcomes
+        )
+        edit = "" if is_of_steps else f", {path}/edit"
+        told = f"run {result.run_id}: {without_urls(why)}: POST {path}/approve{edit} or {path}/refuse"
         if "waits for an answer" in why:
             told = f"run {result.run_id}: {without_urls(why)}: POST {path}/decide"
         fault = replace(fault, message=scrub(told))

@@ -28,7 +28,7 @@ def least_cost(conductor: Conductor, tokens: int, first: Literal["planner", "wor
     planner = conductor.planner.card if first == "planner" else None
     read = tokens + (_PLANNER_TOKENS if planner is not None else 0)
     cards = conductor.pool.cards if planner is None else [planner]
-    costs = [0.0 if card.price is None else card.price.most(read, _ANSWER_TOKENS) for card in cards]
+    costs = [card.most(read, _ANSWER_TOKENS) or 0.0 for card in cards]
     return ceil(min(costs) * BILLION)
 
 
@@ -44,6 +44,6 @@ def usual_cost(conductor: Conductor, tokens: int) -> int:
     limits, planner = conductor.limits, conductor.planner.card
     cards: list[Card] = [*conductor.pool.cards, *([] if planner is None else [planner])]
     read = tokens + _PROMPT_TOKENS + limits.answer_tokens
-    unknown = limits.unpriced or 0.0
-    costs = [unknown if card.price is None else card.price.most(read, limits.answer_tokens) for card in cards]
-    return ceil(_CALLS * sum(costs) * BILLION)
+    costs = [card.most(read, limits.answer_tokens) for card in cards]
+    known = [(limits.unpriced or 0.0) if cost is None else cost for cost in costs]
+    return ceil(_CALLS * sum(known) * BILLION)

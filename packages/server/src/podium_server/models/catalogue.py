@@ -14,6 +14,7 @@ from podium.conductor import Conductor
 from podium.config import Config, Variant
 from podium.errors import ConfigError
 from podium.journal import Journal
+from podium.plan_text import SavedPlan
 from podium_server.models.presets import DESCRIPTIONS, EFFORTS, LIMITS, cheap_workers, strongest_worker
 from podium_server.models.served_model import ModelUnknown, ServedModel
 from podium_server.settings import ModelSection, ModelsTable
@@ -71,6 +72,8 @@ class Catalogue:
 def make_catalogue(config: Config, journal: Journal | None) -> Catalogue:
     """Return the models of `[models]`; without this table, the conductor of the file, `mini` and `ultra`.
 
+    Each saved plan is a model, too: `plan/NAME`, whose questions are the arguments.
+
     Args:
         config: the config.
         journal: records the runs; `None` records nothing.
@@ -79,7 +82,8 @@ def make_catalogue(config: Config, journal: Journal | None) -> Catalogue:
         ConfigError: a model names a worker that does not exist, or see `Config.conductor`.
     """
     maker = _Maker(config, journal)
-    return Catalogue([maker.make(name, section) for name, section in model_sections(config).items()])
+    models = [maker.make(name, section) for name, section in model_sections(config).items()]
+    return Catalogue([*models, *map(maker.of_plan, config.plans.values())])
 
 
 def model_sections(config: Config) -> Mapping[str, ModelSection]:
@@ -109,7 +113,7 @@ class _Maker:
         efforts = EFFORTS[section.preset] if section.preset else {}
         return ServedModel(
             name=name,
-            version=section.version or self._hash(section),
+            version=section.version or self._version(section),
             conductor=conductor,
             is_worker=is_worker,
             aliases=tuple(section.aliases),
@@ -118,6 +122,23 @@ class _Maker:
             efforts=section.efforts or efforts,
             created=self._created,
             codex_instructions=self._instructions(name, section),
+        )
+
+    def of_plan(self, plan: SavedPlan) -> ServedModel:
+        """Return the model of a saved plan."""
+        name = f"plan/{plan.name}"
+        facts = [self._tables, plan.steps, plan.schema]
+        return ServedModel(
+            name=name,
+            version=_hash(facts),
+            conductor=self._build(ModelSection(), Variant(name=name, plan=plan, journal=self._journal)),
+            is_worker=False,
+            aliases=(),
+            description=plan.description,
+            show="steps",
+            efforts={},
+            created=self._created,
+            codex_instructions=None,
         )
 
     def _instructions(self, name: str, section: ModelSection) -> str | None:
@@ -143,7 +164,8 @@ class _Maker:
         direct = section.direct
         if section.preset == "mini":
             workers = workers or cheap_workers(self._config)
-            direct = (strongest_worker(self._config, workers) or True) if direct is None else direct
+            if direct is None and (self._config.is_hosted or self._config.planner().rounds is None):
+                direct = strongest_worker(self._config, workers) or True
         known = workers or self._config.worker_names
         if isinstance(direct, str) and direct not in known:
             told = f"names {direct!r}; the workers of the model are {', '.join(known)}"
@@ -181,11 +203,15 @@ class _Maker:
     def _refusal(self, name: str, key: str, told: str) -> ConfigError:
         return ConfigError(f"{self._config.path}: {key!r} in [models.{name}] {told}")
 
-    def _hash(self, section: ModelSection) -> str:
+    def _version(self, section: ModelSection) -> str:
         """Return the version of a model: a hash of the configuration without the other models."""
         facts = [
             self._tables,
             section.model_dump(mode="json", exclude={"aliases", "description", "show", "codex_instructions"}),
         ]
-        text = json.dumps(facts, sort_keys=True, default=str)
-        return sha256(text.encode()).hexdigest()[:8]
+        return _hash(facts)
+
+
+def _hash(facts: Sequence[object]) -> str:
+    text = json.dumps(facts, sort_keys=True, default=str)
+    return sha256(text.encode()).hexdigest()[:8]

@@ -63,7 +63,9 @@ class Progress:
                 self._streamed.add(event.step)
                 return self._output(event, event.text)
             case StepEnded() if event.step in self._answers and event.outcome.status == "ok":
-                return ""  # its output is the answer, which the client has begun to read
+                # its output is the answer, which the client has begun to read
+                is_other = event.outcome.stands_for is not None
+                return self._line(f"Step {event.step}: {event.outcome.end}.") if is_other else ""
             case _ if line := self._line_of(event):
                 return self._whole(event) + self._line(line)
         return ""
@@ -96,23 +98,24 @@ class Progress:
             case ApprovalAsked():
                 told = event.told[0].upper() + event.told[1:]
                 return f"{told}{': ' if event.asked else ''}{event.asked}."
-            case StepStarted() | AttemptFailed() | StepEnded() if line := _of_step(event):
+            case StepStarted() | AttemptFailed() | StepEnded() if line := self._of_step(event):
                 return f"Step {self._maps.name(event)}: {line}."
         return ""
 
-
-def _of_step(event: StepStarted | AttemptFailed | StepEnded) -> str:
-    """Return the text about a step; empty for its first call."""
-    match event:
-        case StepStarted():
-            return f"call {event.attempt}, of {event.worker}" if event.attempt > 1 else ""
-        case AttemptFailed():
-            why = "" if event.call.problem is None else f" ({event.call.problem.code})"
-            return f"a call of {event.call.worker} failed{why}{_charge(event.call)}"
-        case StepEnded(outcome=outcome):
-            why = f" ({outcome.problem.code})" if outcome.problem is not None else ""
-            by = f"{outcome.worker}, {outcome.usage.total_tokens:,} tokens, {outcome.seconds:.1f} s"
-            return f"{outcome.status}{why} ({by}){_charge(outcome)}"
+    def _of_step(self, event: StepStarted | AttemptFailed | StepEnded) -> str:
+        """Return the text about a step; empty for its first call."""
+        match event:
+            case StepStarted():
+                return f"call {event.attempt}, of {event.worker}" if event.attempt > 1 else ""
+            case AttemptFailed():
+                why = "" if event.call.problem is None else f" ({event.call.problem.code})"
+                return f"a call of {event.call.worker} failed{why}{_charge(event.call)}"
+            case StepEnded(outcome=outcome):
+                why = f" ({outcome.problem.code})" if outcome.problem is not None else ""
+                if outcome.stands_for is not None:
+                    return outcome.end
+                by = f"{outcome.worker}, {self._maps.tokens(outcome):,} tokens, {outcome.seconds:.1f} s"
+                return f"{outcome.status}{why} ({by}){_charge(outcome)}"
 
 
 def _charge(call: Call | Outcome) -> str:

@@ -181,17 +181,17 @@ def _format(constraint: Constraint) -> Part:
 
 
 def _named_schema(constraint: Constraint) -> dict[str, Any]:
-    return {"name": "answer", "schema": constraint.value, "strict": _is_strict(constraint.value)}
+    return {"name": "answer", "schema": constraint.value, "strict": is_strict(constraint.value)}
 
 
 _ANY_OBJECT = {"type": "object"}
 """The JSON schema of any object, for which APIs have a mode of their own."""
 
 
-def _is_strict(schema: object) -> bool:
+def is_strict(schema: object) -> bool:
     """Return whether OpenAI's strict mode accepts a schema: all objects are closed and whole."""
     if isinstance(schema, list):
-        return all(map(_is_strict, schema))
+        return all(map(is_strict, schema))
     if not isinstance(schema, dict):
         return True
     if isinstance(properties := schema.get("properties"), dict):
@@ -199,8 +199,8 @@ def _is_strict(schema: object) -> bool:
         is_whole = isinstance(required, list) and set(map(str, required)) == set(properties)
         if schema.get("additionalProperties") is not False or not is_whole:
             return False
-        return all(map(_is_strict, properties.values())) and _is_strict(schema.get("$defs", {}))
-    return schema.get("type") != "object" and all(map(_is_strict, schema.values()))
+        return all(map(is_strict, properties.values())) and is_strict(schema.get("$defs", {}))
+    return schema.get("type") != "object" and all(map(is_strict, schema.values()))
 
 
 Api = Literal["chat", "responses"]

@@ -101,12 +101,12 @@ class RunActions:
                     raise
 
     async def approve(self, exchange: Exchange, caller: Caller) -> None:
-        """Approve the plan that waits, or actions that wait, and continue the run; see `edit`."""
+        """Approve what waits; continue the run when nothing waits any more; see `edit`."""
         body = read_body(await exchange.body(), Decision)
         await self._decide(exchange, caller, body, approved=True, action=body.action)
 
     async def refuse(self, exchange: Exchange, caller: Caller) -> None:
-        """Refuse the plan that waits, or actions that wait, and continue the run; see `edit`."""
+        """Refuse what waits; continue the run when nothing waits any more; see `edit`."""
         body = read_body(await exchange.body(), Decision)
         await self._decide(exchange, caller, body, approved=False, action=body.action)
 
@@ -247,13 +247,13 @@ class RunActions:
         body: Decision | EditedPlan,
         *,
         approved: bool,
-        action: int | None = None,
+        action: int | str | None = None,
         plan: PlanBody | None = None,
     ) -> None:
         row = await self._find(exchange, caller, "approve")
         events = await self._events(row)
-        waits = any(action in (None, asked.step) for asked in fold(events).waiting)
-        if not waits or row.state == "running":
+        names = [name for asked in fold(events).waiting for name in (None, asked.name, str(asked.step))]
+        if (None if action is None else str(action)) not in names or row.state == "running":
             what = "an approval" if action is None else f"an approval of step {action}"
             raise NotWaiting(f"run {row.run_id} does not wait for {what}: its status is {row.state}")
         request, conductor = await self._continuing(row)
@@ -267,7 +267,9 @@ class RunActions:
             why=body.why,
             journal=self._journal,
         )
-        await self._continue(row, caller, request, await self._events(row))
+        events = await self._events(row)
+        if not fold(events).waiting:
+            await self._continue(row, caller, request, events)
         await self._accepted(exchange, row.run_id)
 
     async def _continuing(self, row: RunRow) -> tuple[JobRequest, Conductor]:
@@ -363,5 +365,8 @@ def _plan(
     if recorded is not None:
         plan.fit(len(recorded), len(plan.calls), previous=True)
         plan = for_pool(plan, recorded, names)
-    plan.fit(len(names), conductor.limits.plan_steps, previous=recorded is not None)
+    limits = conductor.limits
+    plan.fit(len(names), limits.plan_steps, previous=recorded is not None)
+    plan.check_types(conductor.pool.forms)
+    plan.check_sizes(limits.items, limits.turns)
     return plan.to_json()

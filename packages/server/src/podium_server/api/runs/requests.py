@@ -137,12 +137,17 @@ class ReplayedRun(Body):
 Why = Annotated[str, Field(max_length=10_000)]
 
 
+StepName = Annotated[int, Field(ge=0, lt=2**31)] | Annotated[str, Field(max_length=1000)]
+"""The number of a step, or its name inside of maps and blocks, as in `2[17]`."""
+
+
 class Decision(Body):
     """The body of `POST /v1/runs/{run_id}/approve` and `refuse`."""
 
     why: Why = ""
     action: Annotated[
-        int | None, Field(ge=0, lt=2**31, description="The action of this step; null for all that waits.")
+        StepName | None,
+        Field(description="What waits at this `step` or `path`; null for all that waits."),
     ] = None
 
 
@@ -157,7 +162,7 @@ class ActionEnd(Body):
     """The body of `POST /v1/runs/{run_id}/decide`."""
 
     why: Why = ""
-    action: Annotated[int, Field(ge=0, lt=2**31, description="The step of the action.")]
+    action: Annotated[StepName, Field(description="The `step` or the `path` of the action.")]
     round: Annotated[
         int | None, Field(ge=1, lt=2**31, description="Its round; null for the only one with an open end.")
     ] = None

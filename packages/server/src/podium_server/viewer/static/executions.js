@@ -6,8 +6,9 @@ import { count, usd } from "./format.js";
 // What a step, or an execution inside of it, is in the plan of its round.
 export const partOf = (round, step) => placeOf(round.plan, nameOf(step));
 
-// The status; a map or a block is at work while the run is, once a part of it has begun.
+// The status; a map or a block is at work while the run is, once a part of it has begun. What waits has not ended.
 export function statusOf(run, step) {
+  if (step.outcome?.problem?.code === "waiting") return step.approval?.state === "asked" ? "waiting" : "pending";
   const isBegun = step.outcome === null && step.children.length > 0;
   return isBegun && step.status === "pending" && run.status === "running" ? "running" : step.status;
 }

@@ -1,5 +1,6 @@
 // What a run has spent, beside its limits.
 
+import { statusOf } from "./executions.js";
 import { costOf, nameOf, stepsOf, tokensOf } from "./fold.js";
 import { count, elapsed, seconds, usd } from "./format.js";
 import { html } from "./vendor/htm-preact.js";
@@ -9,7 +10,7 @@ export function Gauges({ run }) {
   const used = tokensOf(run);
   const all = run.rounds.flatMap((round) => round.steps);
   const begun = run.rounds.flatMap((round) => stepsOf(round).filter((step) => step.attempts.length).map((step) => `${round.number}.${nameOf(step).replace(/\[[^\]]*\]|\([^)]*\)/g, "")}`));
-  const skipped = all.filter((step) => step.status === "skipped").length;
+  const skipped = all.filter((step) => statusOf(run, step) === "skipped").length;
   return html`<div class="gauges">
     <${Gauge} name="cost" value=${run.cost ?? costOf(run)} most=${limits.cost} write=${usd} />
     <${Gauge} name="calls" value=${run.calls} most=${limits.calls} write=${count} />

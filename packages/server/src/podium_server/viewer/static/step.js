@@ -59,7 +59,7 @@ function Parts({ run, round, step, isMap }) {
   const { children } = step;
   const rows = useMemo(() => inOrder(children).slice(0, MOST_ROWS), [children, children.length]);
   const more = children.length - rows.length;
-  return html`<h3>${isMap ? "Items" : "Steps"} <span class="dim">${countsOf(round, step)}</span></h3>
+  return html`<h3>${isMap ? "Items" : partOf(round, step).step?.until ? "Loop" : "Steps"} <span class="dim">${countsOf(round, step)}</span></h3>
     ${rows.length === 0 && html`<p class="dim">None has begun.</p>`}
     <ul class="parts">${rows.map((each) => html`<li key=${each.name}>
       <a href=${stepHref(run.id, round.number, each.name)}><b>${each.name}</b> <${Badge} status=${statusOf(run, each)} /></a>

@@ -1,0 +1,391 @@
+"""Plans in the forms of other planners: tasks with dependencies, tool calls, numbered calls."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from podium.errors import PlanError, PlanInvalid, PlanSyntaxError
+from podium.plan_text import PlanReader, parse_plan
+from podium.types import Plan, Step
+from podium.types.references import compact, is_object
+from tests.core.plan_text.test_parser_properties import plans
+
+WORKERS = ["search", "math", "writer"]
+
+
+def item(**fields: Any) -> dict[str, Any]:
+    """Return a task; an underscore at the end of a key is left out."""
+    return {key.rstrip("_"): value for key, value in fields.items()}
+
+
+FIND = item(id="find", agent="search", task="Find it.", depends_on=[])
+ADD = item(id="add", agent="Math", task="Add {{find}}.", depends_on=["find"])
+TELL = item(id="tell", agent="writer", task="Tell it.", depends_on=["find", "add"])
+PLAN = Plan((Step(0, "Find it."), Step(1, "Add {{0}}.", (0,)), Step(2, "Tell it.", (0, 1))))
+TITLED = [
+    item(title="Find", description="Find it.", assignee="search"),
+    item(title="Add up", description="Add {{Find}}.", assignee="math", dependsOn=["Find"]),
+    item(title="Tell", description="Tell it.", assignee="writer", dependsOn=["find", "ADD UP"]),
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(json.dumps({key: [FIND, ADD, TELL]}) for key in ("steps", "tasks", "plan", "todo")),
+        json.dumps([FIND, ADD, TELL], indent=2),
+        f"Here it is:\n```json\n{json.dumps([FIND, ADD, TELL])}\n```\nThe last task answers.",
+        "".join(json.dumps(task) + "\n" for task in (FIND, ADD, TELL)),
+        json.dumps([TELL, ADD, FIND]),
+        json.dumps({"goal": "g", "plan": {"steps": [ADD, TELL, FIND]}}),
+        json.dumps(TITLED),
+        json.dumps({"tasks": TITLED[::-1]}),
+        f"<think>{json.dumps([FIND])}</think>{json.dumps([FIND, ADD, TELL])}",
+        f"{json.dumps([FIND])}</think>{json.dumps([FIND, ADD, TELL])}",
+        json.dumps([FIND, ADD, TELL]) + "\nOnce more:\n" + json.dumps([FIND, ADD, TELL]),
+        json.dumps(
+            [{**FIND, "depends_on": None}, {**ADD, "depends_on": "find"}, {**TELL, "depends_on": "all"}]
+        ),
+        json.dumps(
+            [
+                item(worker="search", subtask="Find it.", depends_on=[]),
+                item(worker=1, subtask="Add {{0}}."),
+                item(worker="writer", subtask="Tell it.", depends_on=[0, 1]),
+            ]
+        ),
+        """Thought: [search] first, {then} the rest.
+1. search("Find it.")
+Thought: now math
+2. math("Add $1.")
+3. writer("Tell it.", ["$1", "${2}"])
+4. join()<END_OF_PLAN>
+""",
+        "1. search('Find it.')\n2) math(text=\"Add ${1}.\")  # add\n3. writer('Tell it.', $1, $2)\n",
+        '3. writer("Tell it.", ["$1", "$2"])\n2. math("Add $1.")\n1. search("Find it.")\n',
+    ],
+)
+def test_every_form_gives_the_same_plan(text: str) -> None:
+    """Steps are sorted by what they depend on; a text in pieces gives its steps at its end."""
+    assert parse_plan(text, workers=WORKERS) == PLAN
+    reader = PlanReader(workers=WORKERS)
+    assert not [step for char in text for step in reader.feed(char)]
+    assert reader.close() == PLAN
+
+
+@pytest.mark.parametrize(
+    ("calls", "subtask"),
+    [
+        ([item(name="search", arguments={"query": "Egg."})], "Egg."),
+        ([item(name="search", arguments={"query": "Egg.", "most": 3})], '{"query":"Egg.","most":3}'),
+        ([item(name="search", arguments={"most": 3})], '{"most":3}'),
+        ([item(name="search", arguments={"query": '{"a": 1}'})], '{"query":"{\\"a\\": 1}"}'),
+        ([item(name="search", arguments={})], "{}"),
+        ([item(name="search", arguments=None)], "{}"),
+        ([item(tool="search", input="Egg.")], "Egg."),
+        (
+            [item(id="call_1", type="function", function=item(name="search", arguments='{"q": "Egg."}'))],
+            "Egg.",
+        ),
+        ([item(type="tool_use", id="toolu_1", name="search", input={"q": "Egg."})], "Egg."),
+    ],
+)
+def test_tool_calls(calls: list[dict[str, Any]], subtask: str) -> None:
+    """The subtask of a tool call is its only text, or its arguments as JSON."""
+    for text in (json.dumps(calls), json.dumps({"role": "assistant", "content": None, "tool_calls": calls})):
+        assert parse_plan(text, workers=WORKERS) == Plan((Step(0, subtask),))
+
+
+def test_tool_calls_see_the_outputs_they_refer_to() -> None:
+    """Calls without dependencies have the references in their arguments as access lists."""
+    calls = [
+        item(name="search", arguments={"q": "Egg."}),
+        item(name="math", arguments={"a": "{{0}}", "b": 2}),
+    ]
+    plan = parse_plan(json.dumps(calls), workers=WORKERS)
+    assert plan.steps[1] == Step(1, '{"a":"{{0}}","b":2}', (0,))
+
+
+def test_numbers_stay_the_ids_of_steps() -> None:
+    """Numbers of tasks and calls are labels, also with keys of workflows."""
+    tasks = [
+        item(id="task_7", agent="search", task="Find.", returns={"names": ["string"]}),
+        item(id="task_3", agent="math", each="{{7.names}}", task="Count {{item}}.", depends_on=[]),
+    ]
+    plan = parse_plan(json.dumps(tasks), workers=WORKERS)
+    assert [step.label for step in plan.steps] == [7, 3]
+    assert plan.steps[1].each == "{{0.names}}"
+    assert [step.label for step in parse_plan('4. search("a")\n9. math("$4")', workers=WORKERS).steps] == [
+        4,
+        9,
+    ]
+
+
+def test_notes_tell_the_form() -> None:
+    """Notes have the form, the places of steps with names, and what the answer does not use."""
+    assert parse_plan(json.dumps([TELL, ADD, FIND]), workers=WORKERS).notes == (
+        "the steps are objects with agent, task, depends_on",
+        "'find' is step 0, 'add' is step 1, 'tell' is step 2",
+    )
+    calls = [item(name="search", arguments={"q": "a"}), item(name="search", arguments={"q": "b"})]
+    assert parse_plan(json.dumps(calls), workers=WORKERS).notes == (
+        "the steps are objects with name, arguments",
+        "the answer does not use the output of 0",
+    )
+    assert parse_plan('1. search("It costs $9 or $1,000.")', workers=WORKERS).notes == (
+        "the steps are numbered calls",
+        "step 0 has $9, which is not the number of a call and stays text",
+    )
+    odd = parse_plan(json.dumps([{**FIND, "priority": "high"}]), workers=WORKERS)
+    assert "step 0 has the unknown key 'priority', which was ignored" in odd.notes
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "told", "at"),
+    [
+        (
+            [{**FIND, "depends_on": ["tell"]}, ADD, TELL],
+            "forward_access",
+            "'find' depends on 'tell'",
+            '{"id": "find"',
+        ),
+        ([{**FIND, "depends_on": ["find"]}], "forward_access", "'find' depends on 'find'", '{"id"'),
+        (
+            [FIND, {**ADD, "depends_on": ["fin"]}],
+            "bad_access",
+            "'fin', which is not a step: write 'find', 'add'",
+            '"fin"',
+        ),
+        ([FIND, {**ADD, "depends_on": [0]}], "bad_access", "depends on 0, which is not a step", "0]"),
+        ([FIND, {**ADD, "depends_on": [{}]}], "bad_access", "depends on '…'", "{}]"),
+        (
+            [FIND, {**ADD, "depends_on": []}],
+            "bad_reference",
+            "refers to 'find', and does not depend",
+            '"Add {{',
+        ),
+        (
+            [FIND, {**ADD, "task": "{{0}}"}],
+            "bad_reference",
+            "refers to {{0}}, which is not a step",
+            '"{{0}}"',
+        ),
+        (
+            [FIND, {**FIND, "agent": "math"}],
+            "bad_id",
+            "has the id 'find' of step 0",
+            '{"id": "find", "agent": "math"',
+        ),
+        ([{**FIND, "id": 1, "step": 2}], "bad_id", "has two ids, 1 and 2", '{"id"'),
+        (
+            [
+                item(agent="search", task="a"),
+                item(agent="math", task="b"),
+                item(agent="math", task="c", requires=[1]),
+            ],
+            "bad_id",
+            "have no ids, and none depends on step 0",
+            '{"agent": "search"',
+        ),
+        ([FIND, {**ADD, "when": {"ref": "{{0.a}}", "is": 1}}], "bad_id", "write numbers as ids", '{"ref"'),
+        ([{**FIND, "agent": "cook"}], "unknown_worker", "names worker 'cook'", '"cook"'),
+        (
+            [item(id="a", task="t"), FIND],
+            "missing_field",
+            "has no worker: write it under 'agent'",
+            '{"id": "a"',
+        ),
+        (
+            [item(id="a", agent="math"), FIND],
+            "missing_field",
+            "has no subtask: write it under 'task'",
+            '{"id": "a"',
+        ),
+        ([{**FIND, "description": "More."}], "duplicate_field", "another key for its subtask", '"More."'),
+        ([FIND, "then stop"], "bad_shape", "is not a step", '"then'),
+        ([{**FIND, "task": 3}], "bad_subtask", "is not text", "3, "),
+        ([{**FIND, "task": " "}], "empty_subtask", "is empty", '" "'),
+        (
+            [{**TELL, "depends_on": ["find"]}, ADD, FIND],
+            "bad_access",
+            "no step uses the output of 'add'",
+            '{"id": "add"',
+        ),
+        ([item(name="search", arguments='{"q": ')], "bad_subtask", "arguments that are not JSON", '"{\\"q'),
+        ([item(name="search", arguments=[1])], "bad_subtask", "arguments without names", "[1]"),
+        ('{"tasks": [' + json.dumps(FIND) + ", ", "truncated", "the text ends inside the plan", ""),
+        ('[{"id": "a", "agent": "search", "ta', "truncated", "the text ends inside the plan", ""),
+        ('[{"id": "a", "agent": "search" "task": "t"}]', "bad_value", "expected ','", '"task"'),
+        (json.dumps([FIND]) + json.dumps([ADD]), "two_plans", "in several lists or forms", ""),
+        ({"phases": [{"tasks": [FIND]}, {"tasks": [ADD]}]}, "two_plans", "in several lists", ""),
+        (json.dumps([FIND]) + '\n1. search("a")', "two_plans", "in several lists or forms", ""),
+        (
+            '1. search("a")\n2. search("b")\n3. join()',
+            "missing_field",
+            "call 2 does not use the output of 1",
+            "3. join",
+        ),
+        (
+            '1. search("a $2")\n2. search("b $1")',
+            "forward_access",
+            "1 depends on 2 depends on 1",
+            "1. search",
+        ),
+        ('1. search("a")\n1. search("b")', "bad_id", "has the id 1 of step 0", '1. search("b")'),
+        ('1. search("a", 3)', "bad_subtask", 'write each with its name, as in query="…"', '"a"'),
+        ('1. search("a", most=3)', "bad_subtask", "write each with its name", '"a"'),
+        ("1. search(eggs)", "bad_subtask", "texts in quotes", "eggs"),
+        ("1. search(two eggs)", "bad_value", "write each text in one pair of quotes", "eggs)"),
+        ('1. search(q="a", q="b")', "duplicate_key", "has the argument 'q' twice", 'q="b"'),
+        ('1. search("a)\n2. search("b")', "bad_value", "call 1 has other text on its line", "1. search"),
+        ('1. search("a', "truncated", "call 1 has no end", ""),
+        ('1. join()\n2. search("a")', "bad_value", "call 2 is after join()", "2. search"),
+        ('1. cook("a")\n2. join()', "unknown_worker", "names worker 'cook'", "1. cook"),
+    ],
+)
+def test_errors_have_a_position_and_a_remedy(text: Any, code: str, told: str, at: str) -> None:
+    """What is unclear is an error at its place."""
+    text = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
+    with pytest.raises(PlanError) as caught:
+        parse_plan(text, workers=WORKERS)
+    error = caught.value
+    assert isinstance(error, PlanSyntaxError | PlanInvalid)
+    assert error.code == code
+    assert told in str(error)
+    assert error.position == (text.index(at) if at else len(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(item(name="search", arguments={"query": "a"})),
+        json.dumps(
+            [item(type="function", function=item(name="search", description="Finds.", parameters={}))]
+        ),
+        json.dumps({"workers": [item(name="search", description="Finds.")]}),
+        '1. cook("a")\n2. serve("b")',
+        '1. Search (see above)\n2. "math(1)"',
+        '{"model": "search", "input": "a"}',
+    ],
+)
+def test_other_texts_are_no_plans(text: str) -> None:
+    """A single call, descriptions of tools and lists in prose are not read."""
+    with pytest.raises(PlanSyntaxError) as caught:
+        parse_plan(text, workers=WORKERS)
+    assert caught.value.code == "no_plan"
+
+
+def test_a_plan_in_a_spelling_comes_first() -> None:
+    """Beside a plan in one of the three spellings, also an invalid one, nothing else is read."""
+    tasks = json.dumps([FIND])
+    for row, code in (
+        ('{"worker": 0, "subtask": "a", "access": []}', ""),
+        ('{"worker": 9, "subtask": "a", "access": []}', "unknown_worker"),
+    ):
+        for text in (f"{tasks}\n{row}\n", f'{{"steps": [{row}]}}\n{tasks}'):
+            if not code:
+                assert parse_plan(text, workers=WORKERS) == Plan((Step(0, "a"),))
+                continue
+            with pytest.raises(PlanInvalid) as caught:
+                parse_plan(text, workers=WORKERS)
+            assert caught.value.code == code
+
+
+def test_files_have_only_the_spellings() -> None:
+    """A strict reader does not guess."""
+    with pytest.raises(PlanError):
+        parse_plan(json.dumps([FIND]), workers=WORKERS, strict=True)
+
+
+def test_refused_workers_are_told() -> None:
+    """A call of a worker that may not work here has the reason."""
+    reader = PlanReader(workers=["math"], refused={"search": "it is outside"})
+    with pytest.raises(PlanInvalid, match="may not work here: it is outside"):
+        reader.close('1. search("a")')
+
+
+@st.composite
+def joined(draw: st.DrawFn) -> Plan:
+    """Plans of the forms: without the round before and `enough`, and the last step uses all."""
+    steps = [Step(step.worker, step.subtask.replace("$", "€"), step.access) for step in draw(plans()).steps]
+    if not steps:
+        return Plan((Step(0, "a"),))
+    used = {seen for step in steps for seen in step.access}
+    steps[-1] = Step(
+        steps[-1].worker, steps[-1].subtask, tuple({*range(len(steps) - 1)} - used | {*steps[-1].access})
+    )
+    return Plan(tuple(steps))
+
+
+@given(st.data(), joined())
+def test_tasks_in_any_order(data: st.DataObject, plan: Plan) -> None:
+    """Tasks with names, numbers or titles give the plan, whatever their order."""
+    size = len(plan.steps)
+    name = st.text("abcxyz_ é", min_size=1, max_size=8).map("t {}".format).map(str.strip)
+    ids: Any = st.lists(name, min_size=size, max_size=size, unique_by=str.casefold) | st.lists(
+        st.integers(0, 99), min_size=size, max_size=size, unique=True
+    )
+    own, keys = (
+        data.draw(ids),
+        data.draw(st.sampled_from(["id agent task depends_on", "title assignee description dependsOn"])),
+    )
+    named, agent, task, deps = keys.split()
+    rows = [
+        {
+            named: own[at],
+            agent: WORKERS[step.worker],
+            task: step.subtask,
+            deps: [own[seen] for seen in step.access],
+        }
+        for at, step in enumerate(plan.steps)
+    ]
+    assert parse_plan(json.dumps(rows, ensure_ascii=False), workers=WORKERS) == plan
+    shuffled = data.draw(st.permutations(range(size)))
+    found = parse_plan(json.dumps([rows[at] for at in shuffled]), workers=WORKERS)
+    order = sorted(
+        range(size), key=lambda at: [step.subtask for step in found.steps].index(plan.steps[at].subtask)
+    )
+    if len({step.subtask for step in plan.steps}) == size:
+        for place, at in enumerate(order):
+            assert {order[seen] for seen in found.steps[place].access} == {*plan.steps[at].access}
+    assert found.steps[-1].subtask == plan.steps[-1].subtask
+
+
+@given(plan=joined(), has_context=st.booleans())
+def test_numbered_calls_are_read_back(*, plan: Plan, has_context: bool) -> None:
+    """Calls with references in their text, or in a list after it, give the plan."""
+    lines, steps = list[str](), list[Step]()
+    for at, step in enumerate(plan.steps):
+        seen = [f"${each + 1}" for each in step.access]
+        text = step.subtask if has_context else " ".join([step.subtask, *seen])
+        context = f", {json.dumps(seen)}" if has_context and seen else ""
+        lines.append(f"{at + 1}. {WORKERS[step.worker]}({json.dumps(text)}{context})")
+        told = "".join(f" {{{{{each}}}}}" for each in step.access if not has_context)
+        steps.append(Step(step.worker, step.subtask + told, step.access))
+    text = "\n".join([*lines, f"{len(lines) + 1}. join()"])
+    assert parse_plan(text, workers=WORKERS) == Plan(tuple(steps))
+
+
+@given(plan=joined(), is_text=st.booleans())
+def test_tool_calls_are_read_back(*, plan: Plan, is_text: bool) -> None:
+    """Calls with one text and with more arguments give their texts and JSON."""
+    calls, steps = list[Any](), list[Step]()
+    for at, step in enumerate(plan.steps):
+        arguments = {"text": step.subtask} | ({"most": at} if at % 2 else {})
+        subtask = compact(arguments) if at % 2 or is_object(step.subtask) else step.subtask
+        written = json.dumps(arguments) if is_text else arguments
+        calls.append(item(function=item(name=WORKERS[step.worker], arguments=written)))
+        steps.append(Step(step.worker, subtask))
+    assert parse_plan(json.dumps(calls), workers=WORKERS).steps == tuple(steps)
+
+
+def test_long_texts_take_little_time() -> None:
+    """Many tasks, references and unfinished calls are refused, or read, within the limits of any text."""
+    for piece in (
+        '[{"agent": "',
+        '1. search("a $1 {{a}}',
+        '{"id": "a", "agent": "search", "task": "{{a}}"}, ',
+    ):
+        with pytest.raises(PlanError):
+            parse_plan(piece * (200_000 // len(piece)), workers=WORKERS)

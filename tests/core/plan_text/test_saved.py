@@ -1,0 +1,315 @@
+"""Saved plans: parameters, arguments, plans in plans, files and their errors."""
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from podium import (
+    ChatPlanner,
+    Conductor,
+    FunctionWorker,
+    Limits,
+    Plan,
+    ScriptedWorker,
+    load_plan,
+    parse_plan,
+)
+from podium.config import load_config
+from podium.config.plans import plan_to_toml
+from podium.errors import ConfigError, PlanInvalid, PlannerError
+from podium.journal import SqlJournal
+from podium.plan_text import Parameter, SavedPlan
+from podium.planners import FixedPlanner
+from podium.policy import Policy, Rule
+from podium.types import Event, Result, StepEnded
+from podium.workers import FREE, Card, StepInput
+
+WORKERS = ["lister", "echo"]
+LIST = {"worker": "lister", "subtask": "List.", "access": [], "returns": {"files": ["string"]}}
+REVIEW = SavedPlan(
+    name="review",
+    description="Reviews files.",
+    parameters={
+        "repo": Parameter(),
+        "files": Parameter(["string"], ["x", "y"]),
+        "mode": Parameter("fast|deep", "fast"),
+    },
+    steps=(
+        {"worker": "echo", "subtask": "See {{item}} of {{repo}}.", "access": [], "each": "{{files}}"},
+        {
+            "worker": "echo",
+            "subtask": "Deeper: {{0}}",
+            "access": [0],
+            "when": {"ref": "{{mode}}", "is": "deep"},
+        },
+        {"worker": "echo", "subtask": "Sum {{0}}", "access": [0, 1]},
+    ),
+)
+SUM = '<Sum ["<See x of R.>","<See y of R.>"]>'
+
+
+def conductor(planner: Any = "unused", plans: Any = (REVIEW,), **options: Any) -> Conductor:
+    """Return a conductor of two functions."""
+
+    def lister(_: StepInput) -> dict[str, list[str]]:
+        return {"files": ["a", "b"]}
+
+    def echo(step: StepInput) -> str:
+        return f"<{step.subtask}>"
+
+    workers = [FunctionWorker(each, price=FREE) for each in (lister, echo)]
+    planner = FixedPlanner(planner) if isinstance(planner, str) else planner
+    return Conductor(planner, workers, plans=plans, **options)
+
+
+def use(**args: Any) -> dict[str, Any]:
+    """Return a step that names the saved plan."""
+    return {"plan": "review", "args": args, "access": []}
+
+
+def run(*steps: Mapping[str, Any], **options: Any) -> Result:
+    """Run a plan of these steps."""
+    return conductor(**options).run_sync(
+        parse_plan(json.dumps({"steps": steps}), workers=WORKERS, strict=True)
+    )
+
+
+def test_a_saved_plan_is_run_with_arguments() -> None:
+    """Its steps are those of the run; a text of an argument has no references."""
+    result = conductor().run_sync(REVIEW, args={"repo": "R {{0}}", "mode": "deep"})
+    assert result.status == "ok"
+    assert [each.status for each in result.outcomes[:3]] == ["ok", "ok", "ok"]
+    assert result.outcomes[3].text == "<See x of R {{0}}.>"
+    plan = result.plans[0]
+    assert (plan.name, plan.args) == ("review", {"repo": "R {{0}}", "files": ["x", "y"], "mode": "deep"})
+    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        ({}, 'needs a value for repo ("string")'),
+        ({"repo": 3}, 'wrong value for repo: the argument 3 does not fit {"type": "string"}'),
+        ({"rep": "R"}, "has no parameter 'rep': did you mean 'repo'?"),
+        ({"repo": "R", "mode": "slow"}, 'the argument "slow" does not fit'),
+    ],
+)
+def test_bad_arguments_are_refused_before_anything_is_paid(args: dict[str, Any], told: str) -> None:
+    """With the name and the remedy; also of a step of a plan."""
+    with pytest.raises(PlanInvalid, match="plan review") as error:
+        conductor().run_sync(REVIEW, args=args)
+    assert told in str(error.value)
+    assert error.value.code == "bad_args"
+    with pytest.raises(PlanInvalid) as error:
+        run(use(**args))
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("steps", "answer"),
+    [
+        pytest.param([use(repo="R")], SUM, id="alone"),
+        pytest.param(
+            [LIST, use(repo="R", files="{{0.files}}")],
+            SUM.replace("x", "a").replace("y", "b"),
+            id="a reference",
+        ),
+        pytest.param(
+            [LIST, {"worker": "echo", "subtask": "Go.", "access": []}, use(repo="of {{1}}", files=["x"])],
+            '<Sum ["<See x of of <Go.>.>"]>',
+            id="a reference within a text",
+        ),
+        pytest.param(
+            [LIST, use(repo="{{item}}", files=["x"]) | {"each": "{{0.files}}"}],
+            '["<Sum [\\"<See x of a.>\\"]>","<Sum [\\"<See x of b.>\\"]>"]',
+            id="for each item",
+        ),
+        pytest.param(
+            [LIST, {"steps": [use(repo="{{outer.0.files.1}}", files=["x"])], "access": []}],
+            '<Sum ["<See x of b.>"]>',
+            id="in a block",
+        ),
+    ],
+)
+def test_a_plan_names_saved_plans(steps: list[dict[str, Any]], answer: str) -> None:
+    """As if they were written out."""
+    result = run(*steps)
+    assert (result.status, result.answer) == ("ok", answer)
+
+
+def test_values_are_checked_when_they_are_known() -> None:
+    """A reference may lead to a value of another type; the step fails, and nothing else is called."""
+    result = run(LIST, use(repo="{{0.files}}"))
+    assert result.status == "failed"
+    problem = result.outcomes[1].problem
+    assert problem is not None
+    assert problem.code == "bad_args"
+    assert len([each for each in result.outcomes if each.attempts]) == 1
+
+
+OUTER = SavedPlan(name="outer", steps=(use(repo="R"),))
+CIRCLE = SavedPlan(name="circle", steps=({"plan": "circle", "args": {}, "access": []},))
+NAMING = SavedPlan(name="naming", steps=({"worker": "echo", "subtask": "{{doc}}", "access": []},))
+STRANGE = SavedPlan(name="strange", steps=({"worker": "ghost", "subtask": "Boo.", "access": []},))
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "told"),
+    [
+        ("reviews", "unknown_plan", "there is no saved plan 'reviews': did you mean 'review'?"),
+        ("outer", "bad_block", "plan review is nested 3 deep, and Limits.depth allows 2"),
+        ("circle", "bad_block", "Limits.depth allows 2"),
+        ("naming", "bad_reference", "{{doc}}, neither a parameter of it nor a text of the run"),
+        ("strange", "unknown_worker", "ghost"),
+    ],
+)
+def test_what_a_plan_cannot_name(name: str, code: str, told: str) -> None:
+    """Refused before anything is paid; a planner is asked again, with the reason."""
+    plans = [REVIEW, OUTER, CIRCLE, NAMING, STRANGE]
+    first = {"worker": "echo", "subtask": "Go.", "access": []}
+    text = json.dumps({"steps": [first, {"plan": name, "args": {}, "access": []}]})
+    with pytest.raises(PlanInvalid) as error:
+        conductor(plans=plans).run_sync(parse_plan(text, workers=WORKERS))
+    assert error.value.code == code
+    assert told in str(error.value)
+    with pytest.raises(PlannerError) as unplanned:
+        conductor(text, plans=plans).run_sync("Go?")
+    assert told in str(unplanned.value)
+
+
+def test_texts_of_the_run_and_deeper_plans() -> None:
+    """A saved plan may name the texts of the run, and a higher limit allows deeper plans."""
+    deep = Limits(depth=3)
+    result = run(LIST, {"plan": "outer", "args": {}, "access": []}, plans=[REVIEW, OUTER], limits=deep)
+    assert result.answer == SUM
+    named = conductor(plans=[NAMING]).run_sync(NAMING, context={"doc": "the text"})
+    assert named.status == "ok"
+
+
+def test_labels_and_actions_of_a_saved_plan_count() -> None:
+    """A policy sees its steps."""
+    policy = Policy(labels=["secret"], rules=[Rule("secret", only=["lister"])])
+    with pytest.raises(Exception, match="echo"):
+        conductor(policy=policy).run_sync(REVIEW, args={"repo": "R"}, labels=["secret"])
+    acting = FunctionWorker(lambda step: step.subtask, card=Card(name="echo", price=FREE), acts=True)
+    of = Conductor(FixedPlanner("unused"), [acting], plans=[REVIEW])
+    result = of.run_sync(REVIEW, args={"repo": "R", "files": ["x", "x"]})
+    assert len({each.asked for each in result.actions}) == 2
+
+
+def test_a_planner_names_saved_plans() -> None:
+    """It is told of them in their short form."""
+    boss = ScriptedWorker("boss", json.dumps(use(repo="R")) + "\n")
+    result = conductor(ChatPlanner(boss, workflows=True)).run_sync("Review R.")
+    assert (result.status, result.answer) == ("ok", SUM)
+    told = boss.requests[0].messages[-1].text
+    assert '- review(repo: "string", files: ["string"] = ["x", "y"], mode: "fast|deep" = "fast"): Rev' in told
+
+
+@pytest.mark.parametrize("question", ["R", '{"repo": "R"}'])
+def test_a_question_is_the_arguments(question: str) -> None:
+    """A JSON object, or the value of the one parameter without a default."""
+    of = conductor(FixedPlanner(REVIEW), plans=())
+    assert of.run_sync(question).answer == SUM
+    assert of.run_sync("unused", args={"repo": "R"}).answer == SUM
+    with pytest.raises(PlanInvalid, match="needs a value for repo"):
+        of.run_sync("{}")
+
+
+def test_args_need_a_saved_plan() -> None:
+    """Else they would be ignored."""
+    with pytest.raises(ConfigError, match="args are given, and no saved plan"):
+        conductor().run_sync("Why?", args={"repo": "R"})
+
+
+def test_a_changed_saved_plan_keeps_what_is_equal(tmp_path: Path) -> None:
+    """Results are found by content, as for each plan."""
+    journal = SqlJournal(tmp_path / "runs.db")
+    first = conductor(journal=journal).run_sync(REVIEW, args={"repo": "R"})
+    changed = SavedPlan(
+        name="review",
+        parameters=REVIEW.parameters,
+        steps=(*REVIEW.steps[:2], REVIEW.steps[2] | {"subtask": "Total {{0}}"}),
+    )
+    of = conductor(journal=journal, plans=[changed])
+    plan = changed.plan({"repo": "R", "files": ["x", "y", "z"], "mode": "fast"}, WORKERS)
+
+    async def told() -> str:
+        return str(await of.preview(first.run_id, plan))
+
+    assert "2 recorded results are kept" in anyio.run(told)
+    ended: list[str] = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, StepEnded) and event.outcome.attempts and not event.outcome.reused:
+            ended.append(event.outcome.name)
+
+    anyio.run(partial(of.resume, first.run_id, plan=plan, on_event=listen))
+    assert ended == ["0[2]", "2"]
+
+
+def test_a_plan_is_written_and_read(tmp_path: Path) -> None:
+    """As easily written by hand."""
+    path = tmp_path / "review.toml"
+    lines = REVIEW.steps[0] | {"subtask": 'Two\nlines of {{repo}} "quoted" \\ {{item}}'}
+    block = {"steps": [{"worker": "echo", "subtask": "In.", "access": []}], "access": []}
+    plan = SavedPlan(name="review", parameters=REVIEW.parameters, steps=(lines, block), when_to_use="Often.")
+    path.write_text(plan_to_toml(plan), encoding="utf-8")
+    assert load_plan(path) == plan
+
+
+HEAD = (
+    'name = "review"\n[parameters.repo]\n[[steps]]\nworker = "echo"\nsubtask = "See {{repo}}."\naccess = []\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "told"),
+    [
+        (HEAD + '[[steps]]\nworker = "echo"\nsubtask = "x"\naccess = [3]\n', 7, "step 1 lists step 3"),
+        (HEAD.replace("subtask", "subtsk"), 3, "did you mean 'subtask'?"),
+        (HEAD + '[parameters.n]\ntype = "integer"\ndefault = "x"\n', 7, "wrong value for n: the default"),
+        (HEAD + "[parameters.item]\n", 7, "the parameter 'item'"),
+        (HEAD + '[parameters.n]\ntype = ["a", "b"]\n', 7, "a list has one entry"),
+        (HEAD.replace("review", "a plan"), 1, "the name of the plan is 'a plan'"),
+        (HEAD + "nam = 1\n", 3, "the unknown key 'nam'"),
+        ('name = "x"\n', 1, "steps"),
+    ],
+)
+def test_errors_of_files_have_their_line(tmp_path: Path, text: str, line: int, told: str) -> None:
+    """And the remedy."""
+    path = tmp_path / "review.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as error:
+        load_plan(path)
+    assert f"{path}:{line}: " in str(error.value)
+    assert told in str(error.value)
+
+
+CONFIG = '[workers.calc]\ntype = "calculator"\n[planner]\ntype = "rule"\n[plans]\n'
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ('other = "review.toml"\n', ":6: other is the file review.toml, whose name is 'review'"),
+        ('gone = "gone.toml"\n', "gone.toml cannot be read: the file does not exist"),
+        ('one = "one.toml"\ntwo = "two.toml"\n', "one uses two uses one"),
+    ],
+)
+def test_plans_of_a_config(tmp_path: Path, lines: str, told: str) -> None:
+    """They are read with the config; they may not use each other in a circle."""
+    (tmp_path / "review.toml").write_text(HEAD, encoding="utf-8")
+    for name, other in (("one", "two"), ("two", "one")):
+        steps = f'name = "{name}"\n[[steps]]\nplan = "{other}"\naccess = []\n'
+        (tmp_path / f"{name}.toml").write_text(steps, encoding="utf-8")
+    path = tmp_path / "podium.toml"
+    path.write_text(CONFIG + lines, encoding="utf-8")
+    with pytest.raises(ConfigError) as error:
+        load_config(path)
+    assert told in str(error.value).replace("two uses one uses two", "one uses two uses one")

@@ -1,0 +1,499 @@
+"""A planner that speaks turn by turn with tool calls, against a scripted server of that format."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from servers.chat_server import Call, ChatServer, Reply, says
+
+from podium import Card, ChatWorker, Conductor, Endpoint, FunctionWorker, Limits, Price, RulePlanner, Sampling
+from podium.errors import ConfigError, PlannerError, WorkerTimeout, WorkerUnavailable
+from podium.execution import Retry
+from podium.hosts import ToolWorker
+from podium.journal import MemoryJournal, SqlJournal
+from podium.planners import CachedPlanner, TurnPlanner
+from podium.policy import ApprovalRequest, Policy, Rule
+from podium.replay import replay
+from podium.types import AnswerDelta, Constraint, Event, Plan, Result, StepStarted
+from podium.workers import FREE, ScriptedWorker, StepInput, Worker
+
+pytestmark = pytest.mark.anyio
+ONCE = Retry(attempts=1)
+Said = str | tuple[str, str, object]
+"""A message of the model: its text, or its text, the name of a tool and the arguments."""
+
+
+def calls(name: str, request: object, said: str = "") -> Said:
+    """Return a message with a tool call."""
+    return said, name, {"request": request}
+
+
+class Orchestrator:
+    """A server whose model says its messages in turn, by the number of its messages in the conversation.
+
+    `mended` has the number of a message that repairs the one before, which is in no later conversation.
+    """
+
+    def __init__(self, *messages: Said, native: bool = True, mended: int = 99) -> None:
+        self.messages = messages
+        self.mended = mended
+        self.native = native
+        self.server = ChatServer(self._reply)
+
+    def _reply(self, call: Call) -> Reply:
+        number = sum(each["role"] == "assistant" for each in call.body["messages"])
+        asks_again = "cannot be carried out" in call.body["messages"][-1]["content"]
+        said = self.messages[number + (number >= self.mended and not asks_again)]
+        if isinstance(said, str):
+            return says(call, said)
+        text, name, arguments = said
+        if not self.native:
+            told = json.dumps({"name": name, "arguments": arguments})
+            return says(call, f"<think>\nHm.\n</think>\n\n{text}<tool_call>\n{told}\n</tool_call>")
+        function = {"name": name, "arguments": json.dumps(arguments)}
+        tool_call = {"id": "chatcmpl-tool-1", "type": "function", "function": function}
+        return says(call, text, finish_reason="tool_calls", tool_calls=[tool_call])
+
+    def planner(self, *, price: Price = FREE, labels: Sequence[str] = (), **options: Any) -> TurnPlanner:
+        """Return the planner."""
+        endpoint = Endpoint(self.server.url, api_key="key")
+        card = Card(name="boss", price=price, labels=frozenset(labels))
+        options.setdefault("native", self.native)
+        return TurnPlanner(ChatWorker("orchestrator", endpoint=endpoint, card=card), **options)
+
+    def conversation(self, number: int) -> list[dict[str, Any]]:
+        """Return the messages of a request, after the question."""
+        messages: list[dict[str, Any]] = self.server.calls[number].body["messages"]
+        return messages[2:]
+
+
+class Shop:
+    """A tool that refunds orders."""
+
+    def __init__(self, *raising: Exception | None) -> None:
+        self.refunds: list[int] = []
+        self._raising = list(raising)
+
+    async def _refund(self, arguments: dict[str, Any]) -> str:
+        self.refunds.append(arguments["order"])
+        if self._raising and (error := self._raising.pop(0)) is not None:
+            raise error
+        return f"refunded {arguments['order']}"
+
+    @property
+    def worker(self) -> ToolWorker:
+        """The tool as a worker."""
+        form = {"properties": {"order": {"type": "integer"}}, "required": ["order"]}
+        return ToolWorker(form, self._refund, card=Card(name="shop.refund", price=FREE))
+
+
+def expert(name: str = "expert", *replies: str | Exception, **facts: Any) -> ScriptedWorker:
+    """Return a model that says this in turn, or else how many outputs it saw."""
+    left = list(replies)
+
+    def reply(request: Any) -> str | Exception:
+        return left.pop(0) if left else f"{name} {len(request.step_input.visible)}"
+
+    return ScriptedWorker(Card(name=name, price=FREE, **facts), reply)
+
+
+def texts(result: Result) -> list[str]:
+    """Return the outputs of the steps."""
+    return [outcome.text for outcome in result.outcomes]
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_conversation_of_twenty_turns(*, native: bool, stream: bool) -> None:
+    """Each turn is a round with a plan of one step that sees the turns before; the last message answers."""
+    turns = [calls("expert", f"Part {number}?", "Let me ask. ") for number in range(19)]
+    boss, events = Orchestrator(*turns, "It is so.", native=native), list[Event]()
+    async with boss.server:
+        conductor = Conductor(boss.planner(), [expert(description="Knows all.")])
+        if stream:
+            events = [event async for event in conductor.stream("What?")]
+            result: Result = events[-1].result  # type: ignore[union-attr]
+        else:
+            result = await conductor.run("What?")
+    assert (result.answer, result.status, result.problem) == ("It is so.", "ok", None)
+    assert [event.text for event in events if isinstance(event, AnswerDelta)] == ["It is so."] * stream
+    assert len(result.rounds) == len(result.proposals) == len(boss.server.calls) == 20
+    assert texts(result) == [f"expert {number}" for number in range(19)]
+    assert [call.subtask for plan in result.plans for call in plan.calls] == [f"Part {n}?" for n in range(19)]
+    assert result.planner is not None
+    assert result.planner.name == "boss"
+    assert result.usage.output_tokens >= 20 * 7
+    said = boss.conversation(-1)
+    assert len(said) == 2 * 19
+    body = boss.server.calls[-1].body
+    if native:
+        assert [tool["function"]["name"] for tool in body["tools"]] == ["expert"]
+        assert body["tools"][0]["function"]["description"] == "Knows all."
+        assert json.loads(said[-2]["tool_calls"][0]["function"]["arguments"]) == {"request": "Part 18?"}
+        assert said[-1]["tool_call_id"] == said[-2]["tool_calls"][0]["id"]
+        assert [each["content"] for each in said[-2:]] == ["Let me ask.", "expert 18"]
+    else:
+        assert "tools" not in body
+        assert '<tools>\n{"type": "function", "function": {"name": "expert"' in body["messages"][0]["content"]
+        call = '{"name": "expert", "arguments": {"request": "Part 18?"}}'
+        assert said[-2]["content"] == f"Let me ask.\n<tool_call>\n{call}\n</tool_call>"
+        assert said[-1] == {"role": "user", "content": "<tool_response>\nexpert 18\n</tool_response>"}
+
+
+async def test_an_answer_without_a_call() -> None:
+    """One message is enough; the description of the run says so, and it has the caller's sampling."""
+    boss = Orchestrator("<think>Easy.</think>\n\nFour.", native=False)
+    async with boss.server:
+        conductor = Conductor(boss.planner(), [expert()])
+        result = await conductor.run("2 + 2?", sampling=Sampling(seed=3), forecast=True)
+    assert boss.server.calls[0].body["seed"] == 3
+    assert (result.answer, result.status, result.outcomes) == ("Four.", "ok", ())
+    assert "This is the answer." in result.explain()
+
+
+WRONG = {
+    "json": '<tool_call>{"name": "expert", "arguments": {</tool_call>',
+    "name": '<tool_call>{"name": "expart", "arguments": {"request": "Well?"}}</tool_call>',
+    "empty": '<tool_call>{"name": "expert", "arguments": {}, "x": 1}</tool_call>'.replace("{}", '""'),
+    "form": "<tool_call>[]</tool_call>",
+    "thoughts": "<think>Well",
+    "silence": "<think>Well</think>\n",
+}
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+async def test_an_invalid_message_is_repaired_once(wrong: str, *, native: bool) -> None:
+    """The conversation goes on without it; a second invalid message ends the run."""
+    right = '<tool_call>{"name": "expert", "arguments": {"request": "Well?"}}</tool_call>'
+    boss = Orchestrator(right, wrong, right, "Yes.", mended=2)
+    async with boss.server:
+        result = await Conductor(boss.planner(native=native), [expert()]).run("What?")
+        assert [call.role for call in result.proposals] == ["plan", "plan", "repair", "plan"]
+        assert len(boss.conversation(-1)) == 4
+        boss.messages = (right, wrong, wrong)
+        failed = await Conductor(boss.planner(native=native), [expert()]).run("What?")
+        assert (failed.status, failed.answer) == ("partial", "expert 0")
+        assert failed.problem is not None
+        assert failed.problem.code == "planner_unusable"
+        assert "the planner wrote no answer by turn 1" in failed.problem.message
+        boss.messages, boss.mended = (wrong, wrong), 1
+        with pytest.raises(PlannerError):
+            await Conductor(boss.planner(native=native), [expert()]).run("What?")
+
+
+async def test_any_text_is_sent_back_in_its_place() -> None:
+    """An output cannot close its tags, and half a character breaks no request."""
+    boss = Orchestrator(("", "expert", {"request": "\ud800"}), "Done.", native=False)
+    async with boss.server:
+        worker = expert("expert", "a </tool_response> b")
+        result = await Conductor(boss.planner(), [worker]).run("What?", forecast=True)
+    assert (result.status, result.plans[0].calls[0].subtask) == ("ok", "\N{REPLACEMENT CHARACTER}")
+    said = [message["content"] for message in boss.conversation(-1)]
+    assert said[0].count("\N{REPLACEMENT CHARACTER}") == 1
+    assert said[1] == "<tool_response>\na <\\/tool_response> b\n</tool_response>"
+
+
+async def test_only_the_first_call_of_a_message_is_made() -> None:
+    """The model is shown the message without the others."""
+    one, two = (
+        f'<tool_call>{{"name": "expert", "arguments": {{"request": "{n}"}}}}</tool_call>' for n in "12"
+    )
+    boss = Orchestrator(f"{one}\n{two}", two, "Done.", native=False)
+    async with boss.server:
+        result = await Conductor(boss.planner(), [expert()]).run("What?")
+    assert texts(result) == ["expert 0", "expert 1"]
+    assert "1 further tool call(s) were left out" in result.explain()
+    assert two not in json.dumps(boss.conversation(1))
+
+
+async def test_what_failed_is_told_and_is_in_the_status() -> None:
+    """The planner reads why a step gave no result, or that it is cut; the answer is then partial."""
+    boss = Orchestrator(calls("expert", "A"), calls("expert", "B"), calls("expert", "C"), "So-so.")
+    async with boss.server:
+        replies = ("fine", WorkerUnavailable("overloaded", status=503), "good")
+        result = await Conductor(boss.planner(), [expert("expert", *replies)], retry=ONCE).run("What?")
+        told = boss.conversation(-1)[3]["content"]
+        assert told.startswith("(expert gave no result, failed: worker_unavailable: overloaded")
+        assert (result.status, result.answer) == ("partial", "So-so.")
+        assert result.problem is not None
+        assert result.problem.message.startswith("the answer lacks results: round 2: step 0 (expert): over")
+        boss.messages = (calls("expert", "A"), "Never said.")
+        failing = expert("expert", WorkerUnavailable("overloaded", status=503))
+        ended = await Conductor(boss.planner(), [failing], retry=ONCE, on_failure="fail").run("What?")
+        assert (ended.status, ended.answer, len(ended.rounds)) == ("failed", "", 1)
+
+
+LIMITS = {
+    "rounds": ({}, {"rounds": 4}, 4, "the planner wrote no answer by turn 4"),
+    "calls": ({"calls": 6}, {}, 3, "calls"),
+    "steps": ({"steps": 3}, {}, 4, "Limits.steps"),
+    "cost": ({"cost": 0.03}, {}, None, "Limits.cost"),
+}
+
+
+@pytest.mark.parametrize(("limits", "own", "turns", "told"), LIMITS.values(), ids=LIMITS)
+async def test_limits(limits: dict[str, Any], own: dict[str, int], turns: int | None, told: str) -> None:
+    """At a limit the latest output is the answer, and the problem says so; `Limits.rounds` plays no part."""
+    boss = Orchestrator(*[calls("expert", f"Part {number}?") for number in range(60)])
+    async with boss.server:
+        planner = boss.planner(price=Price(input=10, output=10), **own)
+        result = await Conductor(planner, [expert()], limits=Limits(rounds=1, **limits)).run("What?")
+    assert (result.status, result.answer) == ("partial", texts(result)[-1] or texts(result)[-2])
+    assert result.problem is not None
+    assert told in result.problem.message
+    assert "this is the output of its latest step" in result.problem.message
+    assert turns is None or len(boss.server.calls) == turns
+    assert result.cost is not None
+    assert result.cost <= 0.03 or "cost" not in limits
+    if "rounds" in own:
+        assert "your last message" in boss.conversation(-1)[-1]["content"]
+        assert "your last message" not in boss.conversation(-2)[-1]["content"]
+
+
+async def test_the_last_call_may_be_the_answer() -> None:
+    """After the first turn, a call of the planner needs no room for a step; the planner is told."""
+    boss = Orchestrator(calls("expert", "A"), "Done.")
+    async with boss.server:
+        result = await Conductor(boss.planner(), [expert()], limits=Limits(calls=3, steps=1)).run("What?")
+    assert (result.status, result.answer) == ("ok", "Done.")
+    assert "About this much is left: 0 step(s); 0 call(s)" in boss.conversation(-1)[-1]["content"]
+
+
+async def test_labels() -> None:
+    """The planner is held to the labels of what it reads; its calls and its answer have them, too."""
+    secret, other = expert("vault", labels=frozenset({"secret"})), expert("web", labels=frozenset({"open"}))
+    boss = Orchestrator(calls("vault", "Open."), calls("web", "Tell it."), "Done.", mended=2)
+    never = Policy(rules=[Rule("secret", never=["boss"])])
+    async with boss.server:
+        barred = await Conductor(boss.planner(), [secret, other], policy=never).run("What?")
+        assert len(boss.server.calls) == 1
+        assert (barred.status, barred.answer, barred.labels) == ("partial", "vault 0", {"vault", "secret"})
+        assert barred.problem is not None
+        assert barred.problem.code == "planner_refused"
+        boss.messages = (calls("vault", "Open."), calls("web", "Tell it."), calls("vault", "Again."), "Done.")
+        inside = Policy(rules=[Rule("secret", never=["open"])])
+        held = await Conductor(boss.planner(), [secret, other], policy=inside).run("What?")
+        assert [call.role for call in held.proposals] == ["plan", "plan", "repair", "plan"]
+        assert [tool["function"]["name"] for tool in boss.server.calls[2].body["tools"]] == ["vault"]
+        assert other.requests == []
+        assert (held.status, held.answer, held.labels) == ("ok", "Done.", {"boss", "vault", "secret"})
+
+
+async def test_equal_calls_act_once_each() -> None:
+    """All turns are one plan: the k-th equal call is the k-th action, also after a resume and in a replay."""
+    order = {"order": 7}
+    turns = [("", "shop_refund", order), calls("shop_refund", json.dumps(order)), calls("expert", "Well?")]
+    boss, shop, journal = Orchestrator(*turns, "Done."), Shop(), MemoryJournal()
+    failing = expert("expert", WorkerTimeout("late"))
+    async with boss.server:
+        planner = boss.planner(rounds=3)
+        conductor = Conductor(planner, [shop.worker, failing], journal=journal, retry=ONCE)
+        first = await conductor.run("Refund it twice.", run_id="one")
+        assert (first.status, shop.refunds, len(boss.server.calls)) == ("partial", [7, 7], 3)
+        assert [action.end for action in first.actions] == ["done", "done"]
+        assert boss.conversation(-1)[1]["content"] == "refunded 7"
+        more = Conductor(boss.planner(rounds=4), [shop.worker, failing], journal=journal, retry=ONCE)
+        second = await more.resume("one")
+        assert (second.status, second.answer, second.problem) == ("ok", "Done.", None)
+        assert (shop.refunds, len(boss.server.calls)) == ([7, 7], 4)
+        assert [len(outcome.calls) for outcome in second.outcomes] == [0, 0, 2]
+        again = await replay(more, [entry.event for entry in await journal.read("one")])
+        assert (again.status, again.answer, shop.refunds) == ("ok", "Done.", [7, 7])
+        assert len(boss.server.calls) == 4
+
+
+async def test_a_person_decides_on_an_unknown_end() -> None:
+    """The conversation waits for the decision, and goes on with it."""
+    turns = [("", "shop_refund", {"order": 7}), ("", "shop_refund", {"order": 7})]
+    boss, shop, journal = (
+        Orchestrator(*turns, "Done."),
+        Shop(WorkerTimeout("late", maybe_paid=True)),
+        MemoryJournal(),
+    )
+    async with boss.server:
+        conductor = Conductor(boss.planner(), [shop.worker], journal=journal, retry=ONCE)
+        first = await conductor.run("Refund it twice.", run_id="one")
+        assert (first.status, shop.refunds, len(boss.server.calls)) == ("failed", [7], 1)
+        assert first.problem is not None
+        assert "it is not known whether the action was carried out" in first.problem.message
+        await conductor.decide("one", done=True, action=0)
+        second = await conductor.resume("one")
+    assert (second.status, second.answer, shop.refunds) == ("ok", "Done.", [7, 7])
+    assert boss.conversation(1)[1]["content"] == "This was done: a person confirmed it."
+
+
+async def test_each_turn_waits_for_an_approval() -> None:
+    """The run waits before each call, and goes on with no message twice."""
+    boss, journal = Orchestrator(calls("expert", "A"), calls("expert", "B"), "Done."), MemoryJournal()
+    async with boss.server:
+        later = Policy(approve="later")
+        conductor = Conductor(boss.planner(), [expert()], policy=later, journal=journal)
+        result = await conductor.run("What?", run_id="one")
+        for turn in (1, 2):
+            assert (result.status, len(boss.server.calls)) == ("waiting", turn)
+            await conductor.decide("one", approved=True)
+            result = await conductor.resume("one")
+    assert (result.status, result.answer, len(boss.server.calls)) == ("ok", "Done.", 3)
+    assert texts(result) == ["expert 0", "expert 1"]
+
+
+async def test_each_turn_is_approved() -> None:
+    """A person sees each call before it is made, may change it, and refuses one; the answer needs none."""
+    asked: list[ApprovalRequest] = []
+
+    def approve(request: ApprovalRequest) -> bool | str | Plan:
+        asked.append(request)
+        if len(asked) == 2:
+            return Plan((request.plan.calls[0].__class__(0, "Rather this."),))
+        return "no more" if request.plan.calls[0].subtask == "Bad" else True
+
+    boss = Orchestrator(calls("expert", "A"), calls("expert", "B"), "Done.")
+    async with boss.server:
+        conductor = Conductor(boss.planner(), [expert()], policy=Policy(approve=approve))
+        result = await conductor.run("What?")
+        assert (result.status, result.answer) == ("ok", "Done.")
+        assert [(one.round, one.plan.calls[0].subtask, one.plan.calls[0].previous) for one in asked] == [
+            (1, "A", False),
+            (2, "B", True),
+        ]
+        assert boss.conversation(-1)[-1]["content"].startswith(
+            "(A person changed this call before it was made.)"
+        )
+        boss.messages = (calls("expert", "A"), calls("expert", "Bad"))
+        asked.append(asked[0])
+        refused = await conductor.run("What?")
+    assert (refused.status, refused.answer) == ("partial", "expert 0")
+    assert refused.problem is not None
+    assert refused.problem.message.startswith("the plan of round 2 was refused: no more")
+
+
+async def test_an_answer_that_is_not_accepted() -> None:
+    """The planner is told why, and goes on."""
+    boss = Orchestrator(calls("expert", "A"), "Bad.", calls("expert", "B"), "Good.")
+
+    def accept(question: str, answer: str) -> bool | str:
+        return answer == "Good." or "too short"
+
+    async with boss.server:
+        result = await Conductor(boss.planner(), [expert()], accept=accept).run("What?")
+        assert (result.status, result.answer, len(result.rounds)) == ("ok", "Good.", 4)
+        assert "because:\ntoo short" in boss.conversation(2)[-1]["content"]
+        last = await Conductor(boss.planner(rounds=2), [expert()], accept=accept).run("What?")
+        assert (last.status, last.answer) == ("partial", "Bad.")
+
+
+async def test_a_cancelled_run_goes_on() -> None:
+    """A cancel in a step, and its resume, ask for no message twice."""
+    boss, journal = Orchestrator(*[calls("expert", f"{n}?") for n in range(9)], "Done."), MemoryJournal()
+    worker = expert()
+    async with boss.server:
+        conductor = Conductor(boss.planner(), [worker], journal=journal)
+        with anyio.CancelScope() as scope:
+
+            def stop(event: Event) -> None:
+                if isinstance(event, StepStarted) and event.round == 5:
+                    scope.cancel()
+
+            await conductor.run("What?", run_id="one", on_event=stop)
+        assert len(boss.server.calls) == 5
+        result = await conductor.resume("one")
+    assert (result.status, result.answer) == ("ok", "Done.")
+    assert texts(result) == [f"expert {number}" for number in range(9)]
+    assert len(boss.server.calls) == 10
+    assert len(worker.requests) in (9, 10)
+
+
+async def test_a_fallback_plan_is_a_whole_plan() -> None:
+    """Its answer is the answer, and partial; the turns of another planner do not follow."""
+    boss = Orchestrator("<think>", "<think>")
+    async with boss.server:
+        conductor = Conductor(boss.planner(), [expert()], fallback_planner=RulePlanner())
+        result = await conductor.run("What?")
+    assert (result.status, result.answer, len(result.rounds)) == ("partial", "expert 0", 1)
+
+
+async def test_what_needs_whole_plans_is_refused() -> None:
+    """A setting that cannot work with turns is an error before the run."""
+    boss, pool = Orchestrator("Hi."), [expert("a"), expert("b")]
+    async with boss.server:
+        planner = boss.planner()
+        for policy in (Policy(required=["a"]), Policy(apart=[("a", "b")])):
+            with pytest.raises(ConfigError, match="whole plans"):
+                Conductor(planner, pool, policy=policy)
+            with pytest.raises(ConfigError, match="whole plans"):
+                await Conductor(planner, pool).run("What?", policy=policy)
+        with pytest.raises(ConfigError, match="fallback"):
+            Conductor(RulePlanner(), pool, fallback_planner=planner)
+        with pytest.raises(ConfigError, match="wrap"):
+            CachedPlanner(planner)
+        with pytest.raises(ConfigError, match="no plan before the run"):
+            await Conductor(planner, pool).plan("What?")
+        tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
+        with pytest.raises(ConfigError, match="leave out tools"):
+            await Conductor(planner, pool).run("What?", tools=[tool])
+        schema = Sampling(constraint=Constraint("json", {"type": "object"}))
+        with pytest.raises(ConfigError, match="leave out a schema"):
+            await Conductor(planner, pool).run("What?", sampling=schema)
+        with pytest.raises(ConfigError, match="rounds is 1"):
+            boss.planner(rounds=1)
+    assert boss.server.calls == []
+
+
+DIES = """
+import os, sys
+from pathlib import Path
+
+import anyio
+
+from podium import ChatWorker, Conductor, Endpoint, FunctionWorker
+from podium.journal import SqlJournal
+from podium.planners import TurnPlanner
+
+url, place, said = sys.argv[1:]
+
+
+def act(step):
+    with open(said, "a") as file:
+        file.write(step.subtask + "\\n")
+    if step.subtask == "4":
+        os.kill(os.getpid(), 9)
+    return f"did {step.subtask}"
+
+
+async def main():
+    planner = TurnPlanner(ChatWorker("boss", endpoint=Endpoint(url, api_key="key")))
+    async with SqlJournal(Path(place)) as journal:
+        await Conductor(planner, [FunctionWorker(act)], journal=journal).run("Count.", run_id="one")
+
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.long
+async def test_a_killed_process(tmp_path: Path) -> None:
+    """What was answered before the kill is not asked for again."""
+    boss, done = Orchestrator(*[calls("act", str(n)) for n in range(8)], "Done."), tmp_path / "done"
+
+    def act(step: StepInput) -> str:
+        """Acts."""
+        with done.open("a") as file:
+            file.write(step.subtask + "\n")
+        return f"did {step.subtask}"
+
+    async with boss.server:
+        command = [sys.executable, "-c", DIES, boss.server.url, str(tmp_path / "runs.db"), str(done)]
+        ended = await anyio.to_thread.run_sync(lambda: subprocess.run(command, check=False))
+        assert (ended.returncode, len(boss.server.calls)) == (-9, 5)
+        async with SqlJournal(tmp_path / "runs.db") as journal:
+            worker: list[Worker] = [FunctionWorker(act)]
+            result = await Conductor(boss.planner(), worker, journal=journal).resume("one")
+    assert (result.status, result.answer) == ("ok", "Done.")
+    assert len(boss.server.calls) == 9
+    assert done.read_text().split() == [*"01234", *"4567"]

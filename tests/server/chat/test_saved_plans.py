@@ -1,0 +1,76 @@
+"""Saved plans as models and as tools of MCP."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from server.chat.test_completions import team
+from servers.chat_server import ChatServer
+from servers.mcp_client import connect, http_of
+from servers.podium_server import Served
+
+REVIEW = """
+name = "review"
+description = "Reviews a text."
+
+[parameters.text]
+[parameters.style]
+type = "short|long"
+default = "short"
+
+[[steps]]
+worker = "two"
+subtask = "A {{style}} review of {{text}}"
+access = []
+"""
+
+
+@pytest.fixture
+def reviews(serve: Callable[..., Served], upstream: ChatServer, tmp_path: Path) -> Served:
+    """Serve a config with a saved plan."""
+    (tmp_path / "review.toml").write_text(REVIEW, encoding="utf-8")
+    upstream.reply = team
+    return serve(models='[plans]\nreview = "review.toml"')
+
+
+def ask(served: Served, text: str) -> Any:
+    """Ask the model of the saved plan."""
+    messages: Any = [{"role": "user", "content": text}]
+    return served.client().chat.completions.create(model="plan/review", messages=messages)
+
+
+@pytest.mark.parametrize(
+    ("question", "subtask"),
+    [("a page", "A short review of a page"), ('{"text": "it", "style": "long"}', "A long review of it")],
+)
+def test_a_saved_plan_is_a_model(reviews: Served, upstream: ChatServer, question: str, subtask: str) -> None:
+    """Its questions are the arguments, and no planner is called."""
+    assert ask(reviews, question).choices[0].message.content == "the answer"
+    assert [call.body["model"] for call in upstream.calls] == ["two"]
+    assert subtask in str(upstream.calls[0].body["messages"])
+    models = {model.id.partition("-20")[0] for model in reviews.client().models.list()}
+    assert any(name.startswith("plan/review") for name in models)
+
+
+def test_bad_arguments_are_errors_of_the_request(reviews: Served, upstream: ChatServer) -> None:
+    """With the name and the remedy; nothing is called."""
+    with pytest.raises(openai.BadRequestError, match="no parameter 'txt': did you mean 'text'"):
+        ask(reviews, '{"txt": "it"}')
+    assert upstream.calls == []
+
+
+@pytest.mark.anyio
+async def test_a_saved_plan_is_a_tool(reviews: Served, upstream: ChatServer) -> None:
+    """The schema of its input has the parameters."""
+    async with connect(http_of(f"{reviews.root}/mcp")) as client:
+        (tool,) = [each for each in (await client.session.list_tools()).tools if each.name == "plan_review"]
+        assert tool.description == "Reviews a text."
+        assert tool.inputSchema["required"] == ["text"]
+        answer = await client.call("plan_review", text="it")
+        assert answer["content"][0]["text"] == "the answer"
+        wrong = await client.call("plan_review", text="it", style="odd")
+        assert wrong["isError"]
+        assert "wrong value for style" in wrong["content"][0]["text"]
+    assert len(upstream.calls) == 1
