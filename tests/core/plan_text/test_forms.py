@@ -116,9 +116,9 @@ def test_numbers_stay_the_ids_of_steps() -> None:
     plan = parse_plan(json.dumps(tasks), workers=WORKERS)
     assert [step.label for step in plan.steps] == [7, 3]
     assert plan.steps[1].each == "{{0.names}}"
-    assert [step.label for step in parse_plan('4. search("a")\n9. math("$4")', workers=WORKERS).steps] == [
-        4,
-        9,
+    assert [step.label for step in parse_plan('0. search("a")\n1. math("$0")', workers=WORKERS).steps] == [
+        0,
+        1,
     ]
 
 
@@ -232,6 +232,10 @@ def test_notes_tell_the_form() -> None:
             "1 depends on 2 depends on 1",
             "1. search",
         ),
+        ('1. search("a")\n3. math("b")', "bad_value", "calls are missing or cannot be read", "1. search"),
+        ('1. search ("a")\n2. math("b")', "bad_value", "calls are missing", "2. math"),
+        ('1. search("a")\n3. join()', "bad_value", "calls are missing", "1. search"),
+        ('1. search("a")\n2. math("b", $1, $3)', "bad_access", "refers to $3", '"b"'),
         ('1. search("a")\n1. search("b")', "bad_id", "has the id 1 of step 0", '1. search("b")'),
         ('1. search("a", 3)', "bad_subtask", 'write each with its name, as in query="…"', '"a"'),
         ('1. search("a", most=3)', "bad_subtask", "write each with its name", '"a"'),
@@ -267,6 +271,7 @@ def test_errors_have_a_position_and_a_remedy(text: Any, code: str, told: str, at
         '1. cook("a")\n2. serve("b")',
         '1. Search (see above)\n2. "math(1)"',
         '{"model": "search", "input": "a"}',
+        'I would ask {"agent": "search", "task": "a"} for it.',
     ],
 )
 def test_other_texts_are_no_plans(text: str) -> None:

@@ -36,6 +36,7 @@ _ANCHOR = re.compile(
 )
 _THOUGHT_ENDS = re.compile(rf"</{THOUGHT}>", re.IGNORECASE)
 _LIKE_A_TASK = re.compile(r"[\"“](?:agent|assignee|tasks?|depends_?on|arguments)[\"”]\s*+:", re.IGNORECASE)
+_ROW_START = re.compile(r"[\W\d_]*+(?>(?:steps?|tasks?|plan|json)[\W\d_]*+)?", re.IGNORECASE)
 _NEXT_CALL = re.compile(r"\n[ \t>*-]*+[0-9]{1,6}[.)][ \t]++[^\s()]{1,80}\(")
 _CALL_END = re.compile(CALL_END)
 _DOLLAR = re.compile(r"\$(?:\{([0-9]{1,6})\}|([0-9]{1,6})(?![0-9]|[.,][0-9]))")
@@ -92,6 +93,7 @@ class _Finder:
         self.join: int | None = None
         """The position of `join()`, which ends numbered calls."""
         self._calls, self._are_calls = list[_Call](), False
+        self._ends = set[int]()
         self._lists, self._objects = dict[str, list[list[Node]]](), list[Node]()
         self._is_native = self._is_like = False
         self._bad_call: PlanSyntaxError | None = None
@@ -116,6 +118,14 @@ class _Finder:
             raise self._bad_call
         if self._bad_object and (lists or self._objects or self._is_like):
             raise self._bad_object
+        numbers = {call.number for call in self._calls} | self._ends
+        if self._are_calls and max(numbers) - min(1, *numbers) >= len(numbers):
+            message = (
+                "calls are missing or cannot be read: write each on its own line, and number them from 1"
+            )
+            raise PlanSyntaxError(
+                "bad_value", message, position=self._calls[0].start if self._calls else self.join or 0
+            )
         if self._are_calls + len(lists) + bool(self._objects) > 1:
             message = "the steps are in several lists or forms: write all steps in one list"
             raise PlanSyntaxError("two_plans", message, position=len(self._text))
@@ -139,7 +149,7 @@ class _Finder:
                 raise
             error, reached = failure, failure.position
         else:
-            self._take(node, self._text[start:end])
+            self._take(node, start, end)
             return end
         if anchor["number"]:
             self._bad_call = self._bad_call or error
@@ -162,17 +172,21 @@ class _Finder:
             raise PlanSyntaxError("bad_value", message, position=anchor.start("number"))
         if is_join:
             self.join = anchor.start("number")
+            self._ends.add(int(anchor["number"]))
         else:
             self._calls.append(_Call(anchor.start("number"), int(anchor["number"]), name, plain, named))
         return end
 
-    def _take(self, node: Node, text: str) -> None:
+    def _take(self, node: Node, start: int, end: int) -> None:
         """Take the objects of a literal; a list that is written again counts once."""
         items = node.value if isinstance(node.value, list) else [node]
         if lists := list(_lists_in(node)):
-            self._lists[text] = lists
+            self._lists[self._text[start:end]] = lists
         elif _is_task(node, may_be_call=False):
+            line = self._text.rfind("\n", 0, start) + 1
+            is_start = _ROW_START.fullmatch(self._text[line:start].rpartition("}")[2]) is not None
             self._objects.append(node)
+            self._is_native |= not is_start  # a step in the middle of a sentence is not read
         else:
             objects = [item for item in items if isinstance(item.value, dict)]
             self._is_native |= any(plan_object(item) or is_row(item, after_row=False) for item in objects)
@@ -273,6 +287,8 @@ def _task_of_call(call: _Call, place: int, numbers: set[int], roster: Roster) ->
 
     def refer(found: re.Match[str]) -> str:
         number = int(found[1] or found[2])
+        if number not in numbers and found[0] in context:
+            fail("bad_access", place, first.start, f"refers to {found[0]}, which is not the number of a call")
         if number not in numbers:
             roster.notes.append(
                 f"step {place} has {found[0]}, which is not the number of a call and stays text"
