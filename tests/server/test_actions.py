@@ -275,6 +275,26 @@ def test_approvals_of_actions(
     assert "not this one" in run["problem"]["message"]
 
 
+def test_a_question_of_a_step(serve: Serve, upstream: ChatServer, http: Http) -> None:
+    """The run waits for its answer, which a person gives; an answer that does not fit is refused."""
+    ann = '[workers.ann]\ntype = "person"\nchoices = ["yes", "no"]\n'
+    client = http(serve(models=ann))
+    upstream.reply = planning(rows({"worker": "ann", "subtask": "May I?"}, WRITE))
+    error = chat(client).json()["error"]
+    assert error["code"] == "waiting"
+    assert error["message"].endswith(
+        f"step 0 waits for an answer: May I?: POST /v1/runs/{error['run_id']}/decide"
+    )
+    path = f"/runs/{error['run_id']}"
+    (asked,) = client.get(path).json()["waits_for"]["actions"]
+    assert (asked["asked"], asked["question"]["choices"]) == ("May I?", ["yes", "no"])
+    for body, status in (({"answer": "perhaps"}, 400), ({"answer": "yes", "done": True}, 400)):
+        assert client.post(f"{path}/decide", json={"action": 0, **body}).status_code == status
+    assert client.post(f"{path}/decide", json={"action": 0, "answer": "yes"}).status_code == 202
+    run = done(client, error["run_id"])
+    assert (run["status"], run["rounds"][0]["steps"][0]["text"]) == ("ok", "yes")
+
+
 def test_a_refused_action(serve: Serve, upstream: ChatServer, http: Http, orders: Shop) -> None:
     """A run that has ended waits for nothing."""
     client = http(serve(models=orders.patient + LATER))

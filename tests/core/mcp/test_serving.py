@@ -22,7 +22,7 @@ from podium.mcp import McpServer, StreamableHttp, make_server
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.types import Plan, Step
-from podium.workers import FREE, StepInput
+from podium.workers import FREE, PersonWorker, StepInput
 
 pytestmark = pytest.mark.anyio
 CONFIG = '[workers.calculator]\ntype = "calculator"\n[planner]\ntype = "rule"\n[journal]\npath = "runs.db"\n'
@@ -218,6 +218,22 @@ async def test_the_user_of_the_client_approves_actions(tmp_path: Path) -> None:
         "podium.run_plan": True,
         "podium.list_models": False,
     }
+
+
+async def test_the_user_of_the_client_answers_the_question_of_a_step(tmp_path: Path) -> None:
+    """An answer that does not fit is asked for again, with the reason."""
+    asked, answers = list[str](), iter(["perhaps", "yes"])
+
+    def user(message: str) -> dict[str, object]:
+        asked.append(message)
+        return {"action": "accept", "content": {"answer": next(answers)}}
+
+    plan, ann = FixedPlanner(plan_of((0, "May I?", ()))), PersonWorker("ann", choices=["yes", "no"])
+    with served(Conductor(plan, [ann], journal=SqlJournal(tmp_path / "runs.db"))) as url:
+        async with connect(http_of(url), user=user) as client:
+            assert (await client.call("ask", question="q"))["content"][0]["text"] == "yes"
+    assert asked[0] == "step 0 asks: May I?\nthe answer is one of: yes, no"
+    assert asked[1].startswith("the answer to step 0 is 'perhaps': write one of 'yes', 'no'\nstep 0 asks")
 
 
 async def test_items_of_a_map_are_counted_and_asked_for(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from podium.errors import ConfigError, JournalBroken
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
-from podium.workers import Request
+from podium.workers import PersonWorker, Request
 
 __all__ = ["postgres_server", "postgres_url"]
 
@@ -123,6 +123,25 @@ async def test_an_interrupt_in_a_step_goes_on_in_another_process(open_saver: Ope
     assert state["messages"][-1].content == "D(B(A()),told yes)"
     assert sorted(calls.names) == ["A", "B", "C", "C", "D"]
     assert planner.asked == 1
+
+
+@EXECUTORS
+async def test_a_question_of_a_step_waits_at_an_interrupt(executor: Executor, calls: Calls) -> None:
+    """`Command(resume=...)` answers it; an answer that does not fit is asked for again, with the reason."""
+    workers = [*calls.workers("AB"), PersonWorker("C", choices=["yes", "no"]), calls.worker("D")]
+    conductor = Conductor(FixedPlanner(DIAMOND), workers)
+    with pytest.raises(ConfigError, match="no checkpointer"):
+        await around(conductor, executor=executor).ainvoke(ASKED, CONFIG)
+    graph = around(conductor, executor=executor, checkpointer=InMemorySaver())
+    (asked,) = (await graph.ainvoke(ASKED, CONFIG))["__interrupt__"]
+    assert (asked.value["approve"], asked.value["step"], asked.value["worker"]) == ("question", 2, "C")
+    assert asked.value["question"] == "right\n\nStep 0: begin\nA()"
+    assert asked.value["choices"] == ("yes", "no")
+    (asked,) = (await graph.ainvoke(Command(resume="perhaps"), CONFIG))["__interrupt__"]
+    assert "write one of 'yes', 'no'" in asked.value["problem"]
+    state = await graph.ainvoke(Command(resume="yes"), CONFIG)
+    assert state["messages"][-1].content == "D(B(A()),yes)"
+    assert sorted(calls.names) == list("ABD")
 
 
 @pytest.mark.long

@@ -116,6 +116,38 @@ def test_actions_that_wait(
 
 
 @pytest.mark.long
+def test_questions_that_wait(
+    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, faults: list[str]
+) -> None:
+    """A text, a choice, and an answer that does not fit, whose reason is shown."""
+    upstream.reply = team
+    served = serve(models='[workers.ann]\ntype = "person"\n')
+    client = http(served)
+    asking = [
+        {"worker": "ann", "subtask": "Why?", "access": [], "returns": {"type": "integer"}},
+        {"worker": "ann", "subtask": "Now?", "access": [], "returns": {"enum": ["yes", "no"]}},
+        {"worker": "two", "subtask": "Write the answer.", "access": [0, 1]},
+    ]
+    run_id = start(client, plan={"steps": asking})
+    ended(client, run_id)
+    page.goto(f"{served.root}/#/runs/{run_id}")
+    first, second = (page.get_by_label(f"Question of step {step}") for step in (0, 1))
+    expect(first.locator("pre")).to_have_text("Why?")
+    first.get_by_label("Answer").fill("because")
+    first.get_by_role("button", name="Answer", exact=True).click()
+    expect(first.get_by_role("alert")).to_contain_text("'because' is not of type 'integer'")
+    faults.clear()
+    first.get_by_label("Answer").fill("42")
+    first.get_by_role("button", name="Answer", exact=True).click()
+    expect(first).to_have_count(0)
+    second.get_by_label("yes").check()
+    second.get_by_role("button", name="Answer", exact=True).click()
+    expect(page.locator(".head .badge")).to_have_text("ok")
+    steps = ended(client, run_id)["rounds"][0]["steps"]
+    assert [step["text"] for step in steps[:2]] == ["42", '"yes"']
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("choice", ["It was done", "It was not done"])
 def test_an_action_whose_end_is_unknown(
     serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, choice: str

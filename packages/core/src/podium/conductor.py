@@ -218,6 +218,11 @@ class Conductor(Worker):
         return any(worker.acts for worker in self.pool)
 
     @property
+    def waits(self) -> bool:
+        """Whether runs may wait in their journal for the approval or the answer of a person."""
+        return self.policy.waits or self.pool.waits_for is not None
+
+    @property
     def unpriced(self) -> tuple[str, ...]:
         """Names of the workers and planners of unknown price, without those of nested conductors."""
         return unpriced(self._cards())
@@ -387,11 +392,12 @@ class Conductor(Worker):
         action: int | str | None = None,
         round: int | None = None,  # noqa: A002 - the word of plans and events
         done: bool | None = None,
+        answer: str | None = None,
         by: str = "",
         why: str = "",
         journal: Journal | None = None,
     ) -> None:
-        """Record a decision: on a plan or an action that waits, or on the end of an action.
+        """Record a decision: on a plan or an action that waits, on the end of an action, or on a question.
 
         Call `resume` to continue the run.
 
@@ -399,32 +405,35 @@ class Conductor(Worker):
             run_id: the run's id.
             approved: whether the waiting plan, or the waiting actions, may run.
             plan: the changed plan; `None` changes nothing.
-            action: the step of the action or of the fan-out, from 0; inside of maps and blocks its name, such
-                as `2[17]` (see `Outcome.path`). `None` means the plan, or all actions and fan-outs that wait.
+            action: the step of the action, the fan-out or the question, from 0; inside of maps and blocks
+                its name, such as `2[17]` (see `Outcome.path`). `None` means the plan, all actions and
+                fan-outs that wait, or the only question.
             round: the round of an action with `done`, from 1; `None` means the only round in which the end
                 of the step's action is open.
             done: whether an action was carried out whose end is unknown, or which has failed, instead of
                 `approved`. With `False`, `resume` carries it out.
+            answer: the answer to a question (`PersonWorker`) instead; `approved=False` gives none.
             by: the person or program that decided.
             why: the reason.
             journal: the journal of the run; `None` means the conductor's journal.
 
         Raises:
             ConfigError: the conductor has no journal, the run does not wait for such a decision, or not
-                exactly one of `approved` and `done` is given.
+                exactly one of `approved`, `done` and `answer` is given.
+            QueryError: the answer is late, or is none of the choices, or does not fit its type.
             RunUnknown: the journal has no run with this id.
             RunHeld: another process executes the run.
             PlanError: the changed plan is invalid, or the policy does not allow it.
         """
         journal = journal_of(self._settings, journal)
-        if (approved is None) == (done is None) or (done is not None and action is None):
-            raise ConfigError("decide either `approved`, or `done` together with `action`")
+        if [approved, done, answer].count(None) != 2 or (done is not None and action is None):
+            raise ConfigError("decide either `approved`, or `done` together with `action`, or `answer`")
         if plan is not None:  # the run checks again that a previous round exists
             plan = self._written_out(plan)
             plan.fit(len(self.pool), self.limits.plan_steps, previous=True)
         facts: dict[str, Any] = {"run_id": run_id, "at": 0.0, "by": by, "why": why}
         given: ApprovalGiven | ActionDecided = (
-            ApprovalGiven(**facts, round=0, approved=bool(approved), plan=plan)
+            ApprovalGiven(**facts, round=0, approved=approved is not False, plan=plan, answer=answer)
             if done is None
             else ActionDecided(**facts, round=round or 0, step=0, done=done)
         )

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -27,15 +28,18 @@ from podium.errors import (
     ListenerFailed,
     PlannerError,
     PodiumError,
+    QueryError,
 )
 from podium.policy import ApprovalRequest
-from podium.run.approval import REFUSED
+from podium.run.approval import REFUSED, question_lines, read_answer
 from podium.run.rounds import FALLBACK
 from podium.run_state.state import UNFINISHED
+from podium.types.events import ApprovalAsked
 from podium.types.forecast import explain_forecast, within
 from podium.types.outcome import Outcome, StepStatus
 from podium.types.plan import Plan
 from podium.types.result import STALE, Result, missing, steps_of, writer_of
+from podium.workers.person import PersonWorker
 
 if TYPE_CHECKING:
     from podium.cli.drawing import View
@@ -45,7 +49,7 @@ _ENDS = {
     "ok": "answered",
     "partial": "partial answer",
     "failed": "no answer",
-    "waiting": "waiting for approval",
+    "waiting": "waiting for a person",
 }
 
 
@@ -188,6 +192,24 @@ async def verdict_on_step(screen: Screen, name: str, asked: str, *, is_fan_out: 
     return said in ("y", "yes") or "refused at the terminal"
 
 
+async def answer_to(screen: Screen, asked: ApprovalAsked) -> str:
+    """Ask the person at the terminal the question of a step until the answer is valid."""
+    screen.note("\n".join(question_lines(asked)))
+    while said := await screen.ask("Answer: "):
+        try:
+            return await read_answer(asked, said)
+        except QueryError as error:
+            screen.note(f"podium: {error}")
+    raise QueryError("the input ended before the answer")
+
+
+def answer_command(asked: ApprovalAsked, config: Path | None) -> str:
+    """Return the command that answers the question of a step."""
+    return command(
+        f"decide {quote(short_id(asked.run_id))} --answer TEXT --action {quote(asked.name)}", config
+    )
+
+
 async def verdict_on(screen: Screen, shown: Plan, conductor: Conductor) -> Literal[True] | str | Plan:
     """Ask the person at the terminal whether a plan may run; a text refuses it, a plan replaces it."""
     from podium.cli.drawing import plan_table  # noqa: PLC0415 - rich is slow to import
@@ -242,6 +264,21 @@ class Answering:
 
             self.view = drawing.View(self.screen, self.state)
 
+    def ask_persons(self, conductor: Conductor) -> None:
+        """Let the persons in the pool answer at the terminal, if there is one."""
+        if not (self.screen.interactive and self.screen.can_ask):
+            return
+        turn = anyio.Lock()
+
+        async def ask(asked: ApprovalAsked) -> str:
+            async with turn:
+                with nullcontext() if self.view is None else self.view.aside():
+                    return await answer_to(self.screen, asked)
+
+        for worker in conductor.pool:
+            if isinstance(worker, PersonWorker):
+                worker.ask = ask
+
     def carry_out(self, job: Job) -> None:
         """Run the job, show its result, and exit with its exit code."""
         try:
@@ -283,7 +320,8 @@ class Answering:
             for line in filter(None, [status_line(result), charge_line(result), problem_line(result)]):
                 self.screen.note(f"podium: {line}")
         if self.is_recorded:
-            self.screen.note(f"podium: run {result.run_id}{_hint(result, self.config)}")
+            waiting = () if root is None else root.state.waiting
+            self.screen.note(f"podium: run {result.run_id}{_hint(result, waiting, self.config)}")
 
 
 def show_answer(screen: Screen, result: Result) -> None:
@@ -296,7 +334,7 @@ def show_answer(screen: Screen, result: Result) -> None:
         screen.result(result.answer)
 
 
-def _hint(result: Result, config: Path | None) -> str:
+def _hint(result: Result, waiting: Sequence[ApprovalAsked], config: Path | None) -> str:
     """Return the commands that help with a run that has no complete answer."""
     code, told = ("", "") if result.problem is None else (result.problem.code, result.problem.message)
     short = quote(short_id(result.run_id))
@@ -322,7 +360,10 @@ def _hint(result: Result, config: Path | None) -> str:
         case "waiting":
             see, approve = command(f"show {short}", config), command(f"decide {short} approve", config)
             refuse = command(f"decide {short} refuse --why TEXT", config)
-            return f": see it with `{see}`, then `{approve}` or `{refuse}`"
+            how = f"`{approve}` or `{refuse}`"
+            if waiting and waiting[0].question is not None:
+                how = f"`{answer_command(waiting[0], config)}`"
+            return f": see it with `{see}`, then {how}"
         case _:
             refused = [each for each in outcomes if each.problem is not None and each.problem.code == REFUSED]
             what = "make these steps again" if code == STALE else "retry the failed steps"

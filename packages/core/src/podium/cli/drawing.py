@@ -166,7 +166,8 @@ def _approval(current: RoundState, asked: Sequence[ApprovalAsked]) -> str:
         return f"step {asked[0].name}{more}"
     if event is None or isinstance(event, ApprovalAsked):
         return ""
-    said = ("approved" if event.approved else "refused") + ("" if event.plan is None else " with changes")
+    done = "approved" if event.answer is None else "answered"
+    said = (done if event.approved else "refused") + ("" if event.plan is None else " with changes")
     return said + (f" by {event.by}" if event.by else "") + (f": {event.why}" if event.why else "")
 
 

@@ -82,9 +82,10 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
             again = partial(replays.replay, conductor, recorded.events, plan=new_plan)
             answering.carry_out(lambda listen: again(on_event=listen))
             return
+        answering.ask_persons(conductor)
         if approver is not None:
             approver.conductor, approver.view = conductor, answering.view
-            for asked in state.waiting:
+            for asked in (each for each in state.waiting if each.question is None):
                 anyio.run(_decide_at_the_terminal, screen, recorded, asked, new_plan)
                 new_plan = None
         if isinstance(state.end, RunEnded) and state.end.result.status == "ok":
@@ -112,12 +113,15 @@ def _differences(own: Limits, config: Limits) -> str:
 def decide(  # noqa: PLR0913 - one parameter for each argument and option
     run: arguments.Run,
     verdict: Annotated[
-        Verdict,
+        Verdict | None,
         typer.Argument(
             help="`approve` or `refuse` what waits; `done` or `not-done` for the end of an action."
         ),
-    ],
+    ] = None,
     *,
+    answer: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Answer the question of a step, instead of a verdict.")
+    ] = None,
     action: Annotated[
         str | None,
         typer.Option(metavar="STEP", help="The step: its number, or a name as in '2[17]'. Default: all."),
@@ -138,11 +142,14 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
 ) -> None:
     """Approve or refuse what a run waits for.
 
-    Or say whether an action happened. A run does not carry out an action whose end is unknown again. `done`
-    takes it as carried out; after `not-done`, `podium resume` carries it out.
+    Or answer the question of a step, or say whether an action happened. A run does not carry out an action
+    whose end is unknown again. `done` takes it as carried out; after `not-done`, `podium resume` carries it
+    out.
     """
     with reporting() as screen:
         change = PlanChange(file=plan, edit=edit, step=step, subtask=subtask, worker=worker)
+        if (verdict is None) == (answer is None):
+            raise ConfigError("give a verdict, such as `approve`, or --answer TEXT")
         if verdict == "refuse" and not why:
             raise ConfigError("a refusal needs a reason: add --why TEXT")
         if verdict in ("done", "not-done") and action is None:
@@ -151,16 +158,16 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
             told = "only an approved plan can be changed: leave out the options that change the plan"
             raise ConfigError(told)
         recorded = _find(config, run, Variant())
-        facts = (
-            {"approved": verdict == "approve", "plan": recorded.changed(change)}
-            if verdict in ("approve", "refuse")
-            else {"done": verdict == "done", "round": round_}
-        )
+        facts: dict[str, Any] = {"answer": answer}
+        if verdict in ("approve", "refuse"):
+            facts = {"approved": verdict == "approve", "plan": recorded.changed(change)}
+        elif verdict is not None:
+            facts = {"done": verdict == "done", "round": round_}
         decided = partial(recorded.conductor.decide, recorded.run_id, action=action, by=by, why=why, **facts)
         anyio.run(decided)
         resume = command(f"resume {quote(short_id(recorded.run_id))}", config)
-        what = "" if action is None else f", step {action}"
-        screen.note(f"podium: recorded {verdict} for run {recorded.run_id}{what}; continue with `{resume}`")
+        what = f"run {recorded.run_id}" + ("" if action is None else f", step {action}")
+        screen.note(f"podium: recorded {verdict or 'the answer'} for {what}; continue with `{resume}`")
 
 
 async def _decide_at_the_terminal(

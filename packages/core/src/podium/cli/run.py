@@ -82,6 +82,7 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
             if_recorded="the run had ended: this is its recorded result, and nothing was called",
         )
         screen.warn(conductor.warnings)
+        answering.ask_persons(conductor)
         if approver is not None:
             approver.conductor, approver.view = conductor, answering.view
         asked = _asked(conductor, plan, arg or [], question, file or [])

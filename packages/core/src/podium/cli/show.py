@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import chain
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +12,15 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from podium import replay
-from podium.cli.answer import charge_line, output_of, problem_line, result_json, status_line, step_outputs
+from podium.cli.answer import (
+    answer_command,
+    charge_line,
+    output_of,
+    problem_line,
+    result_json,
+    status_line,
+    step_outputs,
+)
 from podium.cli.arguments import AsJson, ConfigPath, Run, exclude, find_run, local_time, look, short_id
 from podium.cli.drawing import draw_run, plain_table
 from podium.cli.live import LiveState
@@ -20,8 +29,9 @@ from podium.config.add_ons import load_part
 from podium.config.load import find_journal
 from podium.errors import ConfigError
 from podium.journal import Entry, Journal, RunRow
+from podium.run.approval import question_lines
 from podium.run_state import fold
-from podium.types.events import RunStarted
+from podium.types.events import ApprovalAsked, RunStarted
 from podium.types.forecast import compare, explain_forecast
 from podium.types.outcome import ACTION_ENDS, Outcome
 from podium.types.result import Result
@@ -77,13 +87,14 @@ def show(  # noqa: PLR0913 - one parameter for each argument and option
         elif step is not None:
             _show_step(screen, find_journal(config), run, step)
         else:
-            _show(screen, find_journal(config), run, as_json=as_json, events=events, outputs=outputs)
+            _show(screen, config, run, as_json=as_json, events=events, outputs=outputs)
 
 
 def _show(
-    screen: Screen, journal: Journal, typed: str, *, as_json: bool, events: bool, outputs: bool
+    screen: Screen, config: Path | None, typed: str, *, as_json: bool, events: bool, outputs: bool
 ) -> None:
-    """Show a run: its question, plans, steps, calls, cost and answer."""
+    """Show a run: its question, plans, steps, calls, cost and answer, and the questions of its steps."""
+    journal = find_journal(config)
     row, entries, result = look(journal, lambda: _read(journal, typed))
     if events:
         for entry in entries:
@@ -112,11 +123,22 @@ def _show(
     screen.result(f"\n{status_line(result)}")
     for line in filter(None, [charge_line(result), problem_line(result)]):
         screen.result(line)
+    for line in _questions(fold(entry.event for entry in own).waiting, config):
+        screen.result(line)
     _show_unknown(screen, result)
     if result.forecast is not None and result.rounds:
         outcomes = result.rounds[0].outcomes
         began = any(outcome.started is not None for outcome in outcomes)
         screen.result(compare(result.forecast, outcomes) if began else explain_forecast(result.forecast))
+
+
+def _questions(waiting: Sequence[ApprovalAsked], config: Path | None) -> list[str]:
+    """Return the questions that wait, each with the command that answers it."""
+    lines = list[str]()
+    for asked in waiting:
+        if asked.question is not None:
+            lines += ["", *question_lines(asked), f"answer it with `{answer_command(asked, config)}`"]
+    return lines
 
 
 def _show_unknown(screen: Screen, result: Result) -> None:

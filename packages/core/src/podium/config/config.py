@@ -21,6 +21,7 @@ from podium.config.sections import (
     FixedPlannerSection,
     HostedSection,
     McpSection,
+    PersonSection,
     PlainSection,
     RulePlannerSection,
     Sections,
@@ -42,6 +43,7 @@ from podium.workers.command import CommandWorker
 from podium.workers.offline import Calculator, Documents
 from podium.workers.openai.chat import ChatWorker
 from podium.workers.openai.endpoint import Endpoint
+from podium.workers.person import PersonWorker
 from podium.workers.pool import Pool
 from podium.workers.rates import put_on_cards, read_measured
 from podium.workers.simple import Gather, Join, Vote
@@ -274,6 +276,11 @@ class Config:
                     return Documents(folder, name=name, description=said, labels=section.labels)
                 case PlainSection():
                     return _PLAIN[section.type](name, labels=section.labels)
+                case PersonSection():
+                    card = Card(name=name, description=section.description, labels=frozenset(section.labels))
+                    return PersonWorker(
+                        card, choices=section.choices, deadline=section.deadline, otherwise=section.otherwise
+                    )
 
     def has_mcp_server(self, name: str) -> bool:
         """Return whether `[workers.NAME]` is an MCP server, whose tools are the workers."""

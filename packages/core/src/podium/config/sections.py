@@ -30,6 +30,7 @@ from podium.workers.command import Preset
 from podium.workers.openai.chat import Api
 from podium.workers.openai.endpoint import Endpoint
 from podium.workers.openai.providers import DEFAULT_PROVIDER, Timeouts
+from podium.workers.person import PERSON
 from podium.workers.worker import Worker
 
 Fallback = Literal["rule"]
@@ -116,6 +117,20 @@ class DocumentsSection(WorkerTable):
     """Folder of the documents, relative to `podium.toml`."""
     description: str | None = None
     """Shown to the planner; default: a description that names the folder."""
+
+
+class PersonSection(WorkerTable):
+    """`[workers.NAME]` of type `person`: a person, for whose answers the run waits."""
+
+    type: Literal["person"]
+    description: str = PERSON
+    """Shown to the planner."""
+    choices: Names = ()
+    """The possible answers; default: any text."""
+    deadline: Seconds | None = None
+    """Seconds from a question until `otherwise` stands for the answer; default: no limit."""
+    otherwise: str | None = None
+    """Answer after the deadline; without it the step then fails."""
 
 
 class McpSection(RemoteTable):
@@ -416,7 +431,7 @@ def _type_of(table: object) -> object:
     return table.get("type", "chat") if isinstance(table, Mapping) else "chat"
 
 
-SingleSection = ChatSection | PlainSection | DocumentsSection | A2aSection | CommandSection
+SingleSection = ChatSection | PlainSection | DocumentsSection | A2aSection | CommandSection | PersonSection
 """The tables of one worker."""
 WorkerSection = Annotated[
     Annotated[ChatSection, Tag("chat")]
@@ -427,7 +442,8 @@ WorkerSection = Annotated[
     | Annotated[DocumentsSection, Tag("documents")]
     | Annotated[McpSection, Tag("mcp")]
     | Annotated[A2aSection, Tag("a2a")]
-    | Annotated[CommandSection, Tag("command")],
+    | Annotated[CommandSection, Tag("command")]
+    | Annotated[PersonSection, Tag("person")],
     Discriminator(_type_of),
 ]
 PlannerSection = Annotated[

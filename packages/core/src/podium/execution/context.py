@@ -27,6 +27,7 @@ from podium.types.outcome import Action, Outcome
 from podium.types.plan import Plan
 from podium.types.steps import AnyStep, Step, calls_in
 from podium.usage import Usage
+from podium.workers.person import PersonWorker
 from podium.workers.pool import Overlong, Pool
 from podium.workers.worker import Caller, CallMiddleware, Card, StepInput, VisibleStep, Worker
 
@@ -174,6 +175,10 @@ class ConductorSettings:
     def acts(self, number: int) -> bool:
         """Return whether a step of this worker is an action, as far as the workers know it now."""
         return any(worker.acts for worker in self._called[number])
+
+    def asks(self, number: int) -> bool:
+        """Return whether a worker is a person."""
+        return isinstance(self.pool.workers[number], PersonWorker)
 
     def actions_of(self, plan: Plan) -> tuple[int, ...]:
         """Return the indices of the steps of a plan that are actions, or blocks with actions."""

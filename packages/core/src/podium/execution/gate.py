@@ -14,7 +14,7 @@ from podium.execution.graph import DependencyGraph
 from podium.execution.node import Batch, StepNode
 from podium.execution.reuse import Approver
 from podium.run_state.actions import hash_of
-from podium.types.events import FanOut
+from podium.types.events import ApprovalGiven, FanOut
 from podium.types.outcome import Action, Problem, total_cost
 from podium.types.references import written
 from podium.types.scope import source_of
@@ -135,7 +135,8 @@ class Gate:
             key=key,
         )
         decided = context.paid_results.approvals.get((self._round, batch.node.index, key))
-        if not over and (decided is None or decided.approved):
+        is_refused = isinstance(decided, ApprovalGiven) and not decided.approved
+        if not over and not is_refused:
             return None
         plan = self._graph.plan
         assert plan is not None

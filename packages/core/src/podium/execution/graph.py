@@ -34,7 +34,7 @@ ENOUGH = Problem("enough", "the steps that depend on this step have enough other
 ABORTED = Problem("aborted", "another step failed, and on_failure is fail")
 
 WAITING = "waiting"
-"""Problem code: a plan or an action waits for approval."""
+"""Problem code: a plan or an action waits for approval, or a question for an answer."""
 
 Verdict = Literal["wait", "start", "skip", "end", "stand", "abort"]
 
@@ -110,6 +110,7 @@ class DependencyGraph:
         following = max([1, *(other.following for other in self._superseded if other.index == index)])
         state = StepNode(index, step, following, frame=frame, number=number, **place)
         state.acts = not state.expands and settings.acts(state.call.worker)
+        state.asks = not state.expands and settings.asks(state.call.worker)
         if state.parent is not None:
             state.reach = state.parent.node.reach
         if state.origin is not None:
@@ -282,7 +283,8 @@ class DependencyGraph:
         if state.unmet is not None:
             return "end"
         if self.plan is None:
-            return "wait" if state.acts or state.expands or state.step.when is not None else None
+            is_plain = not (state.acts or state.asks or state.expands or state.step.when is not None)
+            return None if is_plain else "wait"
         if not self.plan.is_workflow:
             return None
         try:

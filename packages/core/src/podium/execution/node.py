@@ -115,6 +115,8 @@ class StepNode:
     """The subtask before values were filled in; empty if there are none."""
     acts: bool = False
     """Whether the step is an action."""
+    asks: bool = False
+    """Whether a person is asked."""
     frame: Frame = field(default_factory=lambda: Frame(()))
     """The plan, or the turn of a block, whose step it is."""
     number: int = 0

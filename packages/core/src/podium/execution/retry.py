@@ -29,6 +29,7 @@ from podium.errors import (
     WorkerTimeout,
     WorkerUnavailable,
 )
+from podium.workers.person import PersonWorker
 from podium.workers.pool import Pool
 
 OnFailure = Literal["note", "skip", "replan", "fail"]
@@ -134,7 +135,9 @@ class Retry:
         listed = [pool.names.index(name) for name in self.fallbacks.get(pool.names[number], ())]
         shared = self.fallback_labels & pool.cards[number].labels
         alike = [other for other, card in enumerate(pool.cards) if card.labels & shared and other != number]
-        return list(dict.fromkeys(listed + alike))
+        persons = [other for other, worker in enumerate(pool) if isinstance(worker, PersonWorker)]
+        found = [] if number in persons else dict.fromkeys(listed + alike)
+        return [other for other in found if other not in persons]
 
     def wait_after(self, error: PodiumError, failures: int, seed: str, left: float) -> tuple[float, str]:
         """Return the seconds until a retry, infinite for none, and why, if the error is not the reason."""

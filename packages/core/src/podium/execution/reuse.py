@@ -29,6 +29,8 @@ from podium.types.result import STALE
 from podium.types.steps import Step, step_to_json, worker_of
 from podium.workers.worker import StepInput, VisibleStep
 
+Answerer = Callable[[Action, Plan, Step], Awaitable[str | Problem]]
+"""Asks the question of a step of a plan, and returns the answer, or why there is none."""
 Approver = Callable[[Action, Plan, frozenset[str]], Awaitable[Problem | None]]
 """Returns why an action of a plan is not carried out; `None` if it is approved. The labels are those of the
 data that its worker sees."""
@@ -308,13 +310,26 @@ class PaidSteps:
         except PodiumError:  # a fallback may accept the input
             asked = shown.subtask
         state.key = action_key(worker.card.name, asked)
-        state.action = Action(
-            run_id=context.request.run_id,
+        state.action = self._place(state, asked)
+        return state.action
+
+    def question(self, state: StepNode) -> Action:
+        """Return the question of a step for a person; raise `PodiumError` if the person may not see it."""
+        context, worker = self.context, self.context.settings.pool.workers[state.call.worker]
+        context.policy.guard(worker.card, state.labels)
+        if not state.key:
+            self._set_keys(state, state.visible or ())
+        step = replace(state.call, returns=None)  # people are shown the type of the answer apart
+        shown = context.input_of(worker, step, state.visible or (), state.template)
+        return self._place(state, worker.asked(shown))
+
+    def _place(self, state: StepNode, asked: str) -> Action:
+        return Action(
+            run_id=self.context.request.run_id,
             round=self.number,
             step=state.index,
             path=state.path,
-            worker=worker.card.name,
+            worker=self.context.settings.pool.names[state.call.worker],
             asked=asked,
             key=state.key,
         )
-        return state.action

@@ -10,7 +10,7 @@ import anyio
 
 from podium.aio.sync import interrupt_of
 from podium.budget.limits import Spend
-from podium.errors import ConfigError, WorkerActs
+from podium.errors import ConfigError, PodiumError, WorkerActs
 from podium.execution.context import NO_OUTCOMES, HostExit, Pause, RunContext, StepStarter
 from podium.execution.fit import Fit
 from podium.execution.gate import Gate
@@ -22,7 +22,7 @@ from podium.execution.graph import (
 )
 from podium.execution.node import STOPPED, Batch, StepNode
 from podium.execution.progress import Progress
-from podium.execution.reuse import Approver, PaidSteps
+from podium.execution.reuse import Answerer, Approver, PaidSteps
 from podium.execution.slots import Slots
 from podium.execution.step import StepRunner
 from podium.policy.policy import Ask
@@ -44,7 +44,7 @@ class RoundScheduler:
     plan: Plan
     """The complete plan, if a host starts its steps."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a round needs
         self,
         context: RunContext,
         number: int,
@@ -53,6 +53,7 @@ class RoundScheduler:
         may_replan: bool = False,
         paid: PaidResults | None = None,
         approve: Mapping[Ask, Approver] = NO_APPROVERS,
+        answer: Answerer | None = None,
     ) -> None:
         self.run_id = context.request.run_id
         self.round = number
@@ -69,9 +70,10 @@ class RoundScheduler:
         self._paid = PaidSteps(context, number, self._graph, paid, has_exact_keys=has_exact_keys)
         self._steps = Progress(context, self._graph, self._fit, self._paid)
         self._approve = approve.get("actions")
+        self._answer = answer
         self._answering: StepNode | None = None
         self.waits: dict[int, Problem] = {}
-        """For the index of each action that waits for a person: why it has not started."""
+        """For the index of each action or question that waits for a person: why it has not started."""
         self._askings: dict[tuple[str, str], anyio.Lock] = {}
         """For equal actions of the items of maps: the lock of the one that is carried out."""
         self.answer_sent = False
@@ -332,6 +334,9 @@ class RoundScheduler:
 
     async def _carry_out(self, state: StepNode) -> None:
         """Run a step; equal actions of the items of a map one after the other, so that one is carried out."""
+        if state.asks:
+            await self._ask_person(state)
+            return
         if state.action is None or not (group := group_of(state.path)):
             await self._run_approved(state)
             return
@@ -342,6 +347,24 @@ class RoundScheduler:
                 self._steps.end(state, known)
                 return
             await self._run_approved(state)
+
+    async def _ask_person(self, state: StepNode) -> None:
+        """End a step with the answer of a person. A step whose question waits has no outcome."""
+        assert self._graph.plan is not None
+        assert self._answer is not None
+        said: str | Problem = STOPPED
+        with anyio.CancelScope() as state.scope:
+            try:
+                said = await self._answer(self._paid.question(state), self._graph.plan, state.call)
+            except PodiumError as error:
+                said = Problem.of(error)
+        state.scope, never_ran = None, self._paid.never_ran
+        if isinstance(said, str):
+            self._steps.end(state, replace(never_ran(state, None, "ok"), text=said))
+        elif said.code == WAITING:
+            self.waits[state.index] = said
+        else:
+            self._steps.end(state, never_ran(state, state.reason or said, None if state.reason else "failed"))
 
     async def _run_approved(self, state: StepNode) -> None:
         """Run a step; an action only if it is approved. A step whose action waits has no outcome."""

@@ -358,7 +358,7 @@ class RecordedRun:
         """Return the query and the options, with the id of a run of the session."""
         asked, options, conductor = self._asked, self._options, self._conductor
         journal = options.get("journal") or conductor.journal
-        waits = conductor.policy.waits or (options.get("policy") or Policy()).waits
+        waits = conductor.waits or (options.get("policy") or Policy()).waits
         is_named = waits or not options.get("run_id")
         if self._session is None or journal is None or not is_named or isinstance(asked, Plan):
             return asked, options

@@ -14,12 +14,12 @@ from pydantic import BaseModel, Field
 
 from podium.aio.sync import events_of
 from podium.conductor import Conductor
-from podium.errors import ConfigError, PodiumError, RunWaiting
+from podium.errors import ConfigError, PodiumError, QueryError, RunWaiting
 from podium.hosts import result_metadata
 from podium.hosts.maps import Maps
 from podium.hosts.results import plan_lines
 from podium.mcp.tools import Desk, ToolCall, ToolContext, new_server, tool_answer, tool_failure
-from podium.run.approval import how_to_decide
+from podium.run.approval import how_to_decide, question_lines
 from podium.types import Plan, Result
 from podium.types.events import ApprovalAsked, Event, PlanReady, StepEnded, StepStarted
 from podium.types.steps import step_at, worker_of
@@ -73,22 +73,34 @@ class _ConductorDesk(Desk):
         client = context.session.client_params
         asked = call.question if plan is None else plan
         result = await progress.of(lambda listen: conductor.run(asked, labels=call.labels, on_event=listen))
-        run_id = result.run_id
+        run_id, problem = result.run_id, ""
         while result.status == "waiting":
             if client is None or client.capabilities.elicitation is None:
                 lack = "this client cannot ask its user (it has no elicitation)"
                 told = f"the plan waits for approval, and {lack}: {how_to_decide(run_id)}"
                 return tool_failure(RunWaiting.code, told, result_metadata(result))
-            decided = await context.elicit(_question(progress.waiting, conductor.pool.names), Decision)
+            question = next((each for each in progress.waiting if each.question is not None), None)
+            told = _question(progress.waiting, conductor.pool.names)
+            if question is not None:
+                told = "\n".join(filter(None, [problem, *question_lines(question)]))
+            decided = await context.elicit(told, Decision if question is None else Answer)
             if decided.action == "cancel":
-                told = f"nobody decided on the plan of run {run_id}: {how_to_decide(run_id)}"
+                told = f"nobody decided on what run {run_id} waits for: {how_to_decide(run_id)}"
                 return tool_failure(RunWaiting.code, told, {"run_id": run_id})
             given = decided.data if decided.action == "accept" else Decision(approve=False)
-            await conductor.decide(run_id, approved=given.approve, by=_USER, why=given.why)
+            step, problem = None if question is None else question.name, ""
+            facts: dict[str, Any] = {"answer": given.answer} if isinstance(given, Answer) else {}
+            if isinstance(given, Decision):
+                facts = {"approved": given.approve, "why": given.why}
+            try:
+                await conductor.decide(run_id, **facts, action=step, by=_USER)
+            except QueryError as error:
+                problem = str(error)
+                continue
             result = await progress.of(lambda listen: conductor.resume(run_id, on_event=listen))
-        metadata, problem = result_metadata(result), result.problem
-        if problem is not None and result.status != "partial":
-            return tool_failure(problem.code, f"run {run_id}: {problem.message}", metadata)
+        metadata, failed = result_metadata(result), result.problem
+        if failed is not None and result.status != "partial":
+            return tool_failure(failed.code, f"run {run_id}: {failed.message}", metadata)
         return tool_answer({**metadata, "answer": result.answer})
 
     def failure(self, error: Exception) -> "CallToolResult":
@@ -102,6 +114,12 @@ class Decision(BaseModel):
 
     approve: bool = Field(description="Whether the plan may run.")
     why: str = Field(default="", description="The reason, if the plan may not run.")
+
+
+class Answer(BaseModel):
+    """The form in which the user of a client answers the question of a step."""
+
+    answer: str
 
 
 def _question(waiting: Sequence[ApprovalAsked], workers: Sequence[str]) -> str:
@@ -159,7 +177,7 @@ class _Progress:
                 return f"planned {len(plan.steps)} steps"
             case ApprovalAsked():
                 self.waiting.append(event)
-                return f"{'the plan' if event.step is None else f'step {event.name}'} waits for approval"
+                return event.told
             case StepStarted() | StepEnded() if self._maps.is_in_map(event):
                 pass
             case StepStarted(worker=worker, subtask=subtask):

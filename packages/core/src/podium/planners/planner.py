@@ -68,6 +68,8 @@ class PlanRequest:
     """
     acts: tuple[int, ...] = ()
     """Indices in `cards` of the workers whose steps are actions."""
+    asks: tuple[int, ...] = ()
+    """Indices in `cards` of the persons."""
     done: tuple[str, ...] = ()
     """The actions of earlier plans, each in words, with its end."""
     left: Remaining | None = None

@@ -140,8 +140,9 @@ class Match(NamedTuple):
 
 
 def _passive(request: PlanRequest) -> Workers:
-    """Return the workers that do not act: a question alone orders no action."""
-    return {number: card for number, card in enumerate(request.cards) if number not in request.acts}
+    """Return the workers that neither act nor are persons: a question alone orders no action."""
+    others = {*request.acts, *request.asks}
+    return {number: card for number, card in enumerate(request.cards) if number not in others}
 
 
 def best_fit(part: str, workers: Workers, *, back: bool = False) -> Match | None:
@@ -244,7 +245,7 @@ class RulePlanner(Planner):
 
     A question is split at list items, at ends of sentences, and at an "and" before a question or an order.
     Each part goes to the worker whose card fits it best; arithmetic goes to a calculator. No part goes to a
-    worker that acts (`Worker.acts`).
+    worker that acts (`Worker.acts`), and no person.
     The step of a part sees no other step. There is one exception: if a part refers to the part before it
     ("multiply that by 3"), its step sees the step of that part. A question with one part becomes one step. In
     languages other than English only sentences and list items are split.

@@ -96,7 +96,7 @@ async def _join(journal: Journal, request: RunRequest, settings: ConductorSettin
             if request.caller is None:  # the id of a nested run already depends on its query
                 _check_same(request, events, settings.pool.names)
             state = fold(events)
-            is_over = state.has_ended or (isinstance(state.last, RunEnded) and state.waiting)
+            is_over = state.has_ended or (isinstance(state.last, RunEnded) and state.waits)
             if is_over and not _goes_on(request, ended := state.result()):
                 return Acquired(request, before=ended, head=head_of(entries))
             try:

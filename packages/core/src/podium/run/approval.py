@@ -1,17 +1,21 @@
 """Asks for the approval of a plan or an action, and judges answers."""
 
+import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
+from math import inf
+from time import time
 
 import anyio
 import anyio.to_thread
 
 from podium.aio.calls import foreign_batches
-from podium.errors import ConfigError, PodiumError, WorkerFailed
+from podium.errors import ConfigError, PodiumError, QueryError, WorkerFailed
 from podium.execution.context import Accept, ConductorSettings, RunContext, RunRequest
 from podium.execution.fit import Fit
 from podium.execution.graph import WAITING
@@ -20,6 +24,7 @@ from podium.execution.step import StepRunner
 from podium.journal.journal import Journal
 from podium.policy import ApprovalRequest
 from podium.policy.policy import Ask, Asked
+from podium.prompts.output import BadOutput, read_output
 from podium.prompts.prompt import judge_prompt
 from podium.run.acquire import recorded_request
 from podium.run.forecast import forecast_plan
@@ -33,11 +38,14 @@ from podium.types.outcome import Action, Outcome, Problem
 from podium.types.plan import Plan
 from podium.types.references import literal
 from podium.types.steps import Step
+from podium.workers.person import PersonWorker
 from podium.workers.pool import Pool
 from podium.workers.worker import StepInput, Worker
 
 REFUSED = "refused"
 """Problem code: the plan was refused."""
+UNANSWERED = "unanswered"
+"""Problem code: a question got no answer."""
 PAUSED = "paused"
 """Problem code: the step starter raised `Pause`; the run waits to be resumed."""
 _MOST_TOLD = 3
@@ -46,7 +54,8 @@ _MOST_TOLD = 3
 
 def how_to_decide(run_id: str) -> str:
     """Return how a user decides on what a run waits for, in words."""
-    told = f"decide with `podium decide {run_id} approve` (or `refuse`) or `Conductor.decide`"
+    told = f"decide with `podium decide {run_id} approve` (or `refuse`, or `--answer TEXT`)"
+    told += " or `Conductor.decide`"
     return f"{told}, then continue with `podium resume {run_id}` or `Conductor.resume`"
 
 
@@ -68,7 +77,7 @@ async def decide(
         if isinstance(given, ActionDecided):
             decisions: Sequence[Event] = [_on_end(given, state, step)]
         else:
-            decisions = _on_waiting(given, state, step)
+            decisions = await _on_waiting(given, state, step)
             if given.plan is not None and state.started is not None:
                 recorded_request(RunRequest(run_id=given.run_id, plan=given.plan), state.started, settings)
                 workers = settings.pool.names
@@ -83,9 +92,23 @@ async def decide(
         await log.aclose()
 
 
-def _on_waiting(given: ApprovalGiven, state: RunState, step: str | None) -> Sequence[ApprovalGiven]:
-    """Return the decision for each approval that the run waits for, and that is meant."""
+async def _on_waiting(given: ApprovalGiven, state: RunState, step: str | None) -> Sequence[ApprovalGiven]:
+    """Return the decision for each approval or answer that the run waits for, and that is meant."""
     meant = [asked for asked in state.waiting if step in (None, asked.name, str(asked.step))]
+    if given.answer is not None:
+        meant = [asked for asked in meant if asked.question is not None]
+        if len(meant) > 1:
+            steps = ", ".join(asked.name for asked in meant)
+            raise ConfigError(f"run {given.run_id} waits for answers to steps {steps}: name one (--action)")
+        for asked in meant:
+            if asked.is_late:
+                told = f"the time to answer step {asked.name} is over"
+                raise QueryError(f"{told}: resume the run, which then continues without an answer")
+            given = replace(given, answer=await read_answer(asked, given.answer))
+    elif given.approved:
+        if meant and all(asked.question is not None for asked in meant):
+            raise ConfigError(f"step {meant[0].name} asks a question: answer it with --answer TEXT")
+        meant = [asked for asked in meant if asked.question is None]
     if not meant:
         what = "a decision" if step is None else f"a decision on step {step}"
         raise ConfigError(f"run {given.run_id} does not wait for {what}: see `podium show {given.run_id}`")
@@ -104,7 +127,7 @@ def _still_waiting(state: RunState, decisions: Sequence[Event]) -> RunEnded | No
     left = [asked for asked in state.waiting if (asked.round, asked.step) not in decided]
     if not (left and decided and isinstance(state.end, RunEnded)):
         return None
-    problem = waiting([f"step {asked.name} waits for approval: {asked.asked}" for asked in left])
+    problem = waiting([f"{asked.told}: {asked.asked}" for asked in left])
     return replace(state.end, result=replace(state.end.result, problem=problem))
 
 
@@ -159,7 +182,8 @@ async def request_approval(
             waits = f"step {action.name} waits for approval: {asked}"
         where |= {"step": action.step, "action": action.key}
         place = action.round, action.step, action.key
-        was_asked, decided = place in known.approvals, known.approvals.get(place)
+        latest = known.approvals.get(place)
+        was_asked, decided = latest is not None, latest if isinstance(latest, ApprovalGiven) else None
     kind = "plans" if action is None else kind
     asks = policy.approvers_of(kind)
     if not plan.steps or not (asks or was_asked or decided is not None):
@@ -226,6 +250,99 @@ async def _decide(
         elif verdict is not True:
             return given(approved=False, why=storable(verdict or ""))
     return given(approved=True, plan=None if current == plan else current)
+
+
+async def request_answer(context: RunContext, asked: Action, plan: Plan, step: Step) -> str | Problem:
+    """Return the answer to the question of a step, or why there is none."""
+    person = context.settings.pool.workers[step.worker]
+    assert isinstance(person, PersonWorker)
+    latest = context.paid_results.approvals.get((asked.round, asked.step, asked.key))
+    if not isinstance(latest, ApprovalGiven):
+        known = None if latest is None else latest.question
+        event = ApprovalAsked(
+            run_id=asked.run_id,
+            at=context.now(),
+            round=asked.round,
+            step=asked.step,
+            action=asked.key,
+            plan=plan,
+            path=asked.path,
+            asked=asked.asked,
+            question=known or person.question(step),
+        )
+        if context.emit is not None:
+            context.emit(event)
+        try:
+            answered = await _answered(context, person, event)
+        except QueryError as error:
+            return Problem("bad_output", str(error))
+        if answered is None:
+            return Problem(WAITING, f"{event.told}: {asked.asked}")
+        latest = replace(answered, at=context.now())
+        if context.emit is not None:
+            context.emit(latest)
+    if latest.answer is not None:
+        return latest.answer
+    who, why = f" by {latest.by}" if latest.by else "", f": {latest.why}" if latest.why else ""
+    return Problem(UNANSWERED, f"the question of step {asked.name} was not answered{who}{why}")
+
+
+async def _answered(context: RunContext, person: PersonWorker, asked: ApprovalAsked) -> ApprovalGiven | None:
+    """Return the answer within the process, or after the deadline; `None` means to wait."""
+    assert asked.question is not None
+    left = inf if asked.question.until is None else asked.question.until - time()
+    given = partial(
+        ApprovalGiven, run_id=asked.run_id, at=0.0, round=asked.round, step=asked.step, action=asked.action
+    )
+    if left > 0 and person.ask is None:
+        if context.request.caller is None:
+            return None
+        return given(approved=False, why="a nested run cannot wait for a person")
+    if left > 0 and person.ask is not None:
+        with anyio.move_on_after(left):
+            with Boundary(f"worker {person.card.name!r}", WorkerFailed):
+                said = await person.ask(asked)
+            return given(approved=True, answer=await read_answer(asked, said), by=person.card.name)
+    why = f"nobody answered within {person.deadline:g} s" if person.deadline else "nobody answered in time"
+    if person.otherwise is None:
+        return given(approved=False, why=why)
+    return given(approved=True, answer=await read_answer(asked, person.otherwise), why=why)
+
+
+def question_lines(asked: ApprovalAsked) -> list[str]:
+    """Return the question of a step, and what may be answered."""
+    question, lines = asked.question, [f"step {asked.name} asks: {asked.asked}"]
+    assert question is not None
+    if question.choices:
+        lines.append(f"the answer is one of: {', '.join(question.choices)}")
+    if question.returns is not None:
+        lines.append(f"the answer is JSON of the schema {json.dumps(question.returns)}")
+    if question.until is not None:
+        lines.append(
+            f"there is time until {datetime.fromtimestamp(question.until).astimezone():%Y-%m-%d %H:%M:%S %Z}"
+        )
+    return lines
+
+
+async def read_answer(asked: ApprovalAsked, said: str) -> str:
+    """Return an answer to the question of a step, as the output of the step.
+
+    Raises:
+        QueryError: the answer is empty, is none of the choices, or does not fit its type.
+    """
+    question = asked.question
+    assert question is not None
+    told = f"the answer to step {asked.name}"
+    if not (text := storable(said).strip()):
+        raise QueryError(f"{told} is empty: write a text")
+    if question.choices and text not in question.choices:
+        raise QueryError(f"{told} is {text!r:.80}: write one of {', '.join(map(repr, question.choices))}")
+    if question.returns is None:
+        return text
+    try:
+        return await read_output(text, question.returns, None)
+    except BadOutput as error:
+        raise QueryError(f"{told} {error}") from error
 
 
 async def _ask(approve: Asked, request: ApprovalRequest) -> bool | str | Plan:

@@ -302,6 +302,7 @@ class PlanRequester:
             shows_question=context.shows_question,
             fills=tuple(place for place, number in enumerate(order) if not workers[number].reads_prose),
             acts=tuple(place for place, number in enumerate(order) if context.settings.acts(number)),
+            asks=tuple(place for place, number in enumerate(order) if context.settings.asks(number)),
             done=tuple(
                 str(each) for each in context.actions.actions if each.run_id == context.request.run_id
             ),

@@ -29,7 +29,7 @@ from podium.planners.planner import Turn
 from podium.policy.policy import Ask
 from podium.policy.rules import after
 from podium.prompts.prompt import fill, shown_step
-from podium.run.approval import PAUSED, AcceptanceCheck, request_approval, waiting
+from podium.run.approval import PAUSED, AcceptanceCheck, request_answer, request_approval, waiting
 from podium.run.forecast import remember
 from podium.run.planning import CODES, EarlyStart, PlanRequester, failures, planned_by, text_before
 from podium.run_state.actions import remedy, undecided_problem
@@ -214,6 +214,7 @@ class Rounds:
                 for kind in ("actions", "fan-outs")
                 if approvals or policy.approvers_of(kind)
             },
+            answer=partial(request_answer, context),
         )
         proposals: list[Proposal] = []
         plan, refused = given, None

@@ -77,9 +77,13 @@ class RunSession:
 
     async def run(self) -> Result:
         """Execute the run, or return its recorded result if it has ended."""
-        if self._policy.waits and self._journal is None and self._request.caller is None:
-            told = "a policy that makes plans or actions wait for approval needs a journal: set journal"
-            raise ConfigError(told)
+        if self._journal is None and self._request.caller is None:
+            if self._policy.waits:
+                told = "a policy that makes plans or actions wait for approval needs a journal: set journal"
+                raise ConfigError(told)
+            if (person := self._settings.pool.waits_for) is not None:
+                told = f"worker {person!r} is a person, and there is no journal in which the run can wait"
+                raise ConfigError(f"{told}: set journal")
         with self._within_call():
             result = await self._run()
             self._tell_call(result)

@@ -12,7 +12,7 @@ from podium.run_state.actions import Execution, unpaid, without_cost
 from podium.run_state.round_state import UNKNOWN, RoundState, is_aside
 from podium.run_state.state import RunState, fold, for_pool
 from podium.secrets import scrub
-from podium.types.events import ApprovalGiven, Event, PlanReady, RunEnded, StepEnded
+from podium.types.events import ApprovalAsked, ApprovalGiven, Event, PlanReady, RunEnded, StepEnded
 from podium.types.messages import Message
 from podium.types.outcome import Call, Outcome, Proposal
 from podium.types.plan import Plan, PlannedBy
@@ -74,9 +74,9 @@ class PaidResults:
     """By round and step: calls that failed, or whose end was not recorded."""
     actions: list[Execution] = field(default_factory=list)
     """The recorded actions of the run and its nested runs."""
-    approvals: dict[tuple[int, int, str], ApprovalGiven | None] = field(default_factory=dict)
-    """The latest decision on each action that needed an approval, by round, step and `Action.key`; `None` if
-    nobody has decided."""
+    approvals: dict[tuple[int, int, str], ApprovalGiven | ApprovalAsked] = field(default_factory=dict)
+    """The latest decision on each action that needed an approval, and the answer to each question, by round,
+    step and `Action.key`; what was asked first if nobody has decided."""
     moved: dict[tuple[int, int], str] = field(default_factory=dict)
     """By round and step: the key of the outcome, if it was recorded for another conversation."""
     charged: set[tuple[int, int, int]] = field(default_factory=set)

@@ -58,8 +58,11 @@ class RunState:
     """Whether there is a plan that is newer than the last end of the run, pauses left out."""
     asked: dict[tuple[int, int | None], told.ApprovalAsked] = field(default_factory=dict)
     """The approvals that the run waits for, by round and step."""
-    approvals: dict[tuple[int, int, str], told.ApprovalGiven | None] = field(default_factory=dict)
-    """By round, step and `Action.key`: the latest decision on an action; `None` if nobody has decided."""
+    approvals: dict[tuple[int, int, str], told.ApprovalGiven | told.ApprovalAsked] = field(
+        default_factory=dict
+    )
+    """By round, step and `Action.key`: the latest decision on an action, or the answer to a question; what
+    was asked first if nobody has decided."""
     end: told.RunEnded | told.RunStopped | None = None
     """The end; `None` if the run has not ended, or was resumed."""
     last: Event | None = None
@@ -106,7 +109,7 @@ class RunState:
                 self.asked[event.round, event.step] = current.approval = event
                 current.is_asked |= event.step is None
                 if event.step is not None:
-                    self.approvals.setdefault((event.round, event.step, event.action), None)
+                    self.approvals.setdefault((event.round, event.step, event.action), event)
             case told.ApprovalGiven():
                 current = self.round(event.round)
                 current.approval = event
@@ -263,8 +266,13 @@ class RunState:
 
     @property
     def waiting(self) -> tuple[told.ApprovalAsked, ...]:
-        """The approvals that the run waits for: of its plan, or of actions; empty if it does not wait."""
+        """The approvals and answers that the run waits for; empty if it does not wait."""
         return tuple(self.asked.values())
+
+    @property
+    def waits(self) -> bool:
+        """Whether a person may still decide on what the run waits for."""
+        return any(not asked.is_late for asked in self.asked.values())
 
     @property
     def has_ended(self) -> bool:

@@ -101,8 +101,7 @@ class Log:
         _log(level, event, said, planner=event.planner, steps=steps)
 
     def _approval_asked(self, event: told.ApprovalAsked) -> None:
-        what = "the plan" if event.step is None else f"step {event.name}"
-        _log(INFO, event, f"round {event.round}: {what} waits for approval")
+        _log(INFO, event, f"round {event.round}: {event.told}")
 
     def _step_started(self, event: told.StepStarted) -> None:
         said = f"{self._step(event)}: attempt {event.attempt} goes to {event.worker}"

@@ -10,6 +10,7 @@ from .events import (
     PlannerEnded as PlannerEnded,
     PlannerStarted as PlannerStarted,
     PlanReady as PlanReady,
+    Question as Question,
     RoundStarted as RoundStarted,
     RunEnded as RunEnded,
     RunResumed as RunResumed,

@@ -6,6 +6,7 @@ An event has the ids of its run, round, step and attempt. A nested run has its o
 
 import re
 from dataclasses import dataclass, field, fields, is_dataclass
+from time import time
 from typing import Any, ClassVar, Literal
 
 from podium.budget.limits import Limits, Spend
@@ -157,35 +158,67 @@ class PlanReady(_OfRound):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a person may answer to the question of a step."""
+
+    choices: tuple[str, ...] = ()
+    """The possible answers; empty for any text."""
+    returns: dict[str, Any] | None = None
+    """The JSON schema of the answer; `None` for any text."""
+    until: float | None = None
+    """When the time to answer ends, in seconds of Unix time; `None` for never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalAsked(_OfRound):
-    """The run waits for an approval of its plan, of one action, or of a fan-out above `Policy.ask_above`."""
+    """The run waits for a person.
+
+    It waits for an approval of its plan, of one action, or of a fan-out above `Policy.ask_above`, or for an
+    answer to the question of a step.
+    """
 
     plan: Plan
     step: int | None = None
-    """The step of the action or the fan-out; `None` for the whole plan."""
+    """The step of the action, the fan-out or the question; `None` for the whole plan."""
     path: str = ""
     """The name of this step inside of maps and blocks; see `Outcome.path`."""
     is_fan_out: bool = False
     action: str = ""
-    """The key of the action, or of the items of the fan-out; empty for the whole plan."""
+    """The key of the action, the items of the fan-out, or the question; empty for the whole plan."""
     asked: str = ""
-    """The arguments of the action, or the number and the price of the items; empty for the whole plan."""
+    """The arguments of the action, the number and the price of the items, or the text of the question; empty
+    for the whole plan."""
+    question: Question | None = None
+    """What may be answered; `None` for an approval."""
 
     @property
     def name(self) -> str:
         """The name of the step."""
         return self.path or str(self.step)
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the time to answer is over."""
+        return self.question is not None and self.question.until is not None and self.question.until <= time()
+
+    @property
+    def told(self) -> str:
+        """What waits for what, in words."""
+        what = "the plan" if self.step is None else f"step {self.name}"
+        return f"{what} waits for {'approval' if self.question is None else 'an answer'}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalGiven(_OfRound):
-    """The plan, or one action, was approved or rejected."""
+    """The plan, or one action, was approved or rejected, or a question was answered or not."""
 
     step: int | None = None
-    """The step of the action; `None` for the whole plan."""
+    """The step of the action or the question; `None` for the whole plan."""
     action: str = ""
-    """The key of the action; empty for the whole plan."""
+    """The key of the action or the question; empty for the whole plan."""
     approved: bool
+    answer: str | None = None
+    """The answer to a question; `None` for an approval, and for a question that gets no answer."""
     plan: Plan | None = None
     """The changed plan; `None` if the plan was not changed, or was rejected."""
     by: str = ""

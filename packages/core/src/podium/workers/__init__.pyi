@@ -3,6 +3,7 @@ from .offline import Calculator as Calculator, Documents as Documents
 from .openai.chat import ChatWorker as ChatWorker
 from .openai.endpoint import Endpoint as Endpoint
 from .openai.providers import PROVIDERS as PROVIDERS, Provider as Provider, Timeouts as Timeouts
+from .person import PersonWorker as PersonWorker
 from .pool import Pool as Pool
 from .simple import Gather as Gather, Join as Join, ScriptedWorker as ScriptedWorker, Vote as Vote
 from .worker import (

@@ -18,6 +18,7 @@ from podium.types.forecast import Amounts
 from podium.types.plan import check_unlike
 from podium.types.schemas import Form
 from podium.usage import Usage
+from podium.workers.person import PersonWorker
 from podium.workers.worker import Card, Worker
 
 KEPT = 256
@@ -223,6 +224,12 @@ class Pool(ResourceGroup):
     def forms(self) -> tuple[Form | None, ...]:
         """The forms of the outputs of the workers; `None` for any text."""
         return tuple(card.form for card in self.cards)
+
+    @property
+    def waits_for(self) -> str | None:
+        """The name of a person for whose answers runs wait in their journal; `None` without one."""
+        persons = (worker for worker in self.workers if isinstance(worker, PersonWorker))
+        return next((person.card.name for person in persons if person.ask is None), None)
 
     def past(self, plan_key: str) -> list[Amounts]:
         """Return what the latest rounds with a plan spent."""

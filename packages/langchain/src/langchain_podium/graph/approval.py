@@ -77,6 +77,16 @@ def shown_action(view: Data, asked: ApprovalAsked, problem: str) -> Data:
     return {**told, "problem": problem, "takes": _TAKES_OF_ACTION} if problem else told
 
 
+def shown_question(view: Data, asked: ApprovalAsked, problem: str) -> Data:
+    """Return the data of an interrupt for the question of a step, as `shown_action`."""
+    assert asked.question is not None
+    worker = worker_of(step_at(asked.plan.steps, asked.name), view["workers"])
+    own: Data = {"approve": "question", "step": asked.step, "path": asked.path, "worker": worker}
+    own |= {"question": scrub(asked.asked), **asdict(asked.question)}
+    own |= {key: view[key] for key in _OF_RUN}
+    return {**own, "problem": problem} if problem else own
+
+
 def read_verdict(said: object) -> Decision:
     """Return the decision about an action in an answer.
 

@@ -1,17 +1,18 @@
 """Interrupt for the approval of a plan or an action until the decision is valid."""
 
+import json
 from dataclasses import replace
 
 from langgraph.types import interrupt
 
-from langchain_podium.graph.approval import read_decision, read_verdict, shown, shown_action
+from langchain_podium.graph.approval import read_decision, read_verdict, shown, shown_action, shown_question
 from langchain_podium.graph.graph_node import Data
 from podium.conductor import Conductor
-from podium.errors import PlanError
+from podium.errors import PlanError, QueryError
 from podium.journal import Journal
 from podium.run_state import fold
 from podium.run_state.state import for_pool
-from podium.types import Message, Plan, RunStarted
+from podium.types import ApprovalAsked, Message, Plan, RunStarted
 
 
 async def ask_approval(
@@ -44,6 +45,9 @@ async def ask_approval(
     texts = next((event.context for event in events if isinstance(event, RunStarted)), None)
     forecast = conductor.forecast(replace(for_pool(plan, then, now), query=query), context=texts)
     asked = next((each for each in fold(events).waiting if each.step == view.get("waits_for")), None)
+    if asked is not None and asked.question is not None:
+        await _ask_question(conductor, journal, view, asked)
+        return
     while asked is not None and asked.step is not None:
         said = interrupt(shown_action(view, asked, problem))
         try:
@@ -77,6 +81,22 @@ async def ask_approval(
                 journal=journal,
             )
         except PlanError as error:
+            problem = str(error)
+        else:
+            return
+
+
+async def _ask_question(conductor: Conductor, journal: Journal, view: Data, asked: ApprovalAsked) -> None:
+    """Ask the question of a step until the answer is valid; do nothing after its deadline."""
+    problem = ""
+    while not asked.is_late:
+        said = interrupt(shown_question(view, asked, problem))
+        answer = said if isinstance(said, str) else json.dumps(said)
+        try:
+            await conductor.decide(
+                asked.run_id, answer=answer, action=asked.name, by="interrupt", journal=journal
+            )
+        except QueryError as error:
             problem = str(error)
         else:
             return

@@ -100,7 +100,7 @@ class ConductorNodes:
     @property
     def waits(self) -> bool:
         """Whether plans or actions wait for approval."""
-        return bool(self.approve) or self.conductor.policy.waits
+        return bool(self.approve) or self.conductor.waits
 
     @property
     def is_flat(self) -> bool:

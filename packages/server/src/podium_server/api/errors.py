@@ -241,6 +241,8 @@ def _of_result(error: RunFailed | RunWaiting, result: Result | None) -> Fault:
         )
         edit = "" if is_of_steps else f", {path}/edit"
         told = f"run {result.run_id}: {without_urls(why)}: POST {path}/approve{edit} or {path}/refuse"
+        if "waits for an answer" in why:
+            told = f"run {result.run_id}: {without_urls(why)}: POST {path}/decide"
         fault = replace(fault, message=scrub(told))
     return _billed(fault, result.bills, None if result.problem is None else result.problem.retry_after)
 

@@ -96,8 +96,8 @@ class Progress:
             case RoundStarted() if event.round > 1:
                 return f"Round {event.round}{': ' if event.why else ''}{event.why}"
             case ApprovalAsked():
-                what = "The plan" if event.step is None else f"Step {event.name}"
-                return f"{what} waits for approval{': ' if event.asked else ''}{event.asked}."
+                told = event.told[0].upper() + event.told[1:]
+                return f"{told}{': ' if event.asked else ''}{event.asked}."
             case StepStarted() | AttemptFailed() | StepEnded() if line := self._of_step(event):
                 return f"Step {self._maps.name(event)}: {line}."
         return ""

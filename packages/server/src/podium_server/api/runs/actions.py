@@ -126,11 +126,14 @@ class RunActions:
     async def decide(self, exchange: Exchange, caller: Caller) -> None:
         """Say whether an action was carried out, and continue the run, or the run in which it is nested.
 
+        Or answer the question of a step (`answer`).
+
         Raises:
             RunUnknown: as above.
             RoleMissing: as above.
             RunHeld: a process executes the run.
-            NotWaiting: the step has no action whose end a person can decide.
+            NotWaiting: the step has no action whose end a person can decide, and asks no question.
+            QueryError: the answer does not fit the question.
             PodiumError: see `Jobs.begin`; the decision is then recorded, and the run can be resumed.
         """
         body = read_body(await exchange.body(), ActionEnd)
@@ -144,6 +147,7 @@ class RunActions:
                 action=body.action,
                 round=body.round,
                 done=body.done,
+                answer=body.answer,
                 by=_name(caller),
                 why=body.why,
                 journal=self._journal,

@@ -1,6 +1,7 @@
 """The JSON forms of runs."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
@@ -94,7 +95,7 @@ class RunDetail(RunSummary):
     problem: Problem | None
     waits_for: dict[str, Any] | None = Field(
         description="The round and the plan that wait for an approval; with `actions`, only these steps of "
-        "the plan wait, or items that they would start (`is_fan_out`)."
+        "the plan wait, or items that they would start (`is_fan_out`), or an answer to their `question`."
     )
     actions: list[Action] = Field(
         description="What the run and its nested runs have done, or begun. `end` is `done`, `failed`, or "
@@ -179,6 +180,7 @@ def _waiting(asked: Sequence[ApprovalAsked], workers: Sequence[str]) -> dict[str
             "is_fan_out": each.is_fan_out,
             "worker": worker_of(step_at(each.plan.steps, each.name), workers),
             "asked": each.asked,
+            "question": None if each.question is None else asdict(each.question),
         }
         for each in asked
         if each.step is not None

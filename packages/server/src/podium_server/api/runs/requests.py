@@ -1,9 +1,9 @@
 """The parameters and bodies of requests of the runs API."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from podium.errors import PlanInvalid
@@ -167,8 +167,17 @@ class ActionEnd(Body):
         int | None, Field(ge=1, lt=2**31, description="Its round; null for the only one with an open end.")
     ] = None
     done: Annotated[
-        bool, Field(description="Whether the action was carried out. If not, the run carries it out.")
-    ]
+        bool | None, Field(description="Whether the action was carried out. If not, the run carries it out.")
+    ] = None
+    answer: Annotated[
+        str | None, Field(max_length=1_000_000, description="Or the answer to the question of the step.")
+    ] = None
+
+    @model_validator(mode="after")
+    def _says_one(self) -> Self:
+        if (self.done is None) == (self.answer is None):
+            raise PydanticCustomError("refused", "{told}", {"told": "give either `done` or `answer`"})
+        return self
 
 
 class NoBody(Body):

@@ -90,7 +90,8 @@ const HANDLERS = {
   approval_asked(run, event) {
     if (isOfStep(event)) {
       const step = stepOf(run, event);
-      Object.assign(step, { approval: { state: "asked" }, asked: event.asked, acts: step.acts || !event.is_fan_out });
+      const acts = step.acts || !(event.is_fan_out || event.question);
+      Object.assign(step, { approval: { state: "asked" }, asked: event.asked, question: event.question ?? null, acts });
       return;
     }
     run.status = "waiting";
@@ -233,7 +234,7 @@ function executionAt(round, name, index) {
 
 const newStep = (index) => ({
   index, name: null, subtask: null, status: "pending", attempts: [], text: "", outcome: null, nested: [],
-  worker: null, started: null, writer: null, acts: false, asked: "", isBegun: false, approval: null, decided: null,
+  worker: null, started: null, writer: null, acts: false, asked: "", question: null, isBegun: false, approval: null, decided: null,
   parent: null, children: [], total: 0,
 });
 

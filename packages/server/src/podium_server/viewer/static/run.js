@@ -1,6 +1,6 @@
 // The page of one run.
 
-import { ActionApproval, Approval } from "./approval.js";
+import { ActionApproval, Approval, Question } from "./approval.js";
 import { judged, nameOf, planned, stepNamed, waiting } from "./fold.js";
 import { exactly, line, seconds, sentences, shortId, tokens, usd, visible } from "./format.js";
 import { Gauges } from "./gauges.js";
@@ -49,7 +49,11 @@ export function RunPage({ id, place, readsOnly }) {
       ${run.status === "waiting" && round?.approval?.state === "asked" && (readsOnly
         ? html`<p class="wait banner">The plan waits for an approval: <code>podium decide ${shortId(id)} approve</code> approves it, and <code>podium decide ${shortId(id)} refuse</code> refuses it.</p>`
         : html`<${Approval} run=${run} round=${round} key=${round.number} onDone=${again} />`)}
-      ${run.status === "waiting" && round && waiting(round).map((each) => (readsOnly
+      ${run.status === "waiting" && round && waiting(round).map((each) => (each.question
+        ? (readsOnly
+          ? html`<p class="wait banner">Step ${nameOf(each)} asks: <code>${line(each.asked)}</code> Answer with <code>podium decide ${shortId(id)} --answer TEXT --action ${each.index}</code>.</p>`
+          : html`<${Question} run=${run} step=${each} key=${`${round.number}.${each.index}`} onDone=${again} />`)
+        : readsOnly
         ? html`<p class="wait banner">Step ${nameOf(each)} waits for an approval: <code>podium decide ${shortId(id)} --action ${each.index} approve</code> or <code>refuse</code>. It is asked to do: <code>${line(each.asked)}</code></p>`
         : html`<${ActionApproval} run=${run} round=${round} step=${each} key=${`${round.number}.${each.index}`} onDone=${again} />`))}
       ${run.status !== "queued" && html`<h2>Answer</h2><${Answer} run=${run} />`}

@@ -1,0 +1,186 @@
+"""Persons as workers: their questions wait, and their answers are the outputs of the steps."""
+
+import json
+from collections.abc import Sequence
+
+import anyio
+import pytest
+
+from podium import Card, ChatPlanner, Conductor, Plan, Result, Retry, ScriptedWorker, Step
+from podium.errors import ConfigError, QueryError
+from podium.journal import MemoryJournal, export
+from podium.plan_text import parse_plan
+from podium.planners import FixedPlanner
+from podium.policy import Policy
+from podium.run_state import fold
+from podium.types import ApprovalAsked, ApprovalGiven
+from podium.workers import PersonWorker, Worker, step_input_of
+
+pytestmark = pytest.mark.anyio
+PLAN = Plan((Step(0, "Find a date."), Step(1, "Is the date good?", (0,)), Step(0, "Answer.", (0, 1))))
+
+
+def model() -> ScriptedWorker:
+    """Return a worker for the other steps."""
+    said = {"Find": "3 May", "Answer.": "We meet.", "Send.": "sent", "List.": '["a", "b"]'}
+    return ScriptedWorker("model", lambda asked: said[step_input_of(asked).subtask.split()[0]])
+
+
+def office(*persons: Worker, plan: Plan = PLAN, journal: MemoryJournal | None = None) -> Conductor:
+    """Return a conductor of a model and persons."""
+    return Conductor(FixedPlanner(plan), [model(), *persons], journal=journal, retry=Retry(attempts=1))
+
+
+def planned(*steps: dict[str, object]) -> Plan:
+    """Return a plan of JSON steps."""
+    return parse_plan(
+        json.dumps({"steps": [{"access": [], **step} for step in steps]}), workers=("model", "ann")
+    )
+
+
+async def waiting(journal: MemoryJournal) -> Sequence[ApprovalAsked]:
+    """Return what the run waits for."""
+    return fold(entry.event for entry in await journal.read("run")).waiting
+
+
+async def test_a_question_waits_in_the_journal() -> None:
+    """The answer is the output of the step, at no cost, and the audit has who answered and when."""
+    async with MemoryJournal() as journal:
+        conductor = office(PersonWorker("ann"), journal=journal)
+        result = await conductor.run("When?", run_id="run")
+        assert result.status == "waiting"
+        assert result.problem is not None
+        assert result.problem.message.startswith("step 1 waits for an answer: Is the date good?")
+        (asked,) = await waiting(journal)
+        assert asked.asked == "Is the date good?\n\nStep 0: Find a date.\n3 May"
+        with pytest.raises(ConfigError, match="step 1 asks a question"):
+            await conductor.decide("run", approved=True)
+        with pytest.raises(QueryError, match="is empty"):
+            await conductor.decide("run", answer=" ")
+        await conductor.decide("run", answer="Yes.", by="ann@office")
+        result = await conductor.resume("run")
+        assert (result.answer, result.status) == ("We meet.", "ok")
+        told = result.outcomes[1]
+        assert (told.text, told.worker, told.cost, told.attempts) == ("Yes.", "ann", 0.0, 0)
+        assert "Yes." in conductor.pool[0].requests[-1].messages[-1].text  # type: ignore[attr-defined]
+        assert await conductor.resume("run") == result
+        lines = [json.loads(line) async for line in export(journal, ["run"])]
+        (given,) = [line for line in lines if "approval_given" in json.dumps(line)]
+        assert "ann@office" in json.dumps(given)
+        assert given["at"] > 0
+
+
+async def test_other_steps_go_on_and_items_ask_for_themselves() -> None:
+    """Each item has its own question, and answers come in any order."""
+    plan = planned(
+        {"worker": "model", "subtask": "List.", "returns": ["string"]},
+        {"worker": "ann", "subtask": "Is {{item}} good?", "each": "{{0}}", "returns": "yes|no"},
+        {"worker": "model", "subtask": "Send.", "access": []},
+        {"worker": "model", "subtask": "Answer.", "access": [1, 2]},
+    )
+    async with MemoryJournal() as journal:
+        conductor = office(PersonWorker("ann"), plan=plan, journal=journal)
+        result = await conductor.run("What?", run_id="run")
+        assert (result.status, result.outcomes[2].text) == ("waiting", "sent")
+        assert [asked.name for asked in await waiting(journal)] == ["1[0]", "1[1]"]
+        with pytest.raises(ConfigError, match=r"steps 1\[0\], 1\[1\]"):
+            await conductor.decide("run", answer="yes")
+        with pytest.raises(QueryError, match="does not fit"):
+            await conductor.decide("run", answer="perhaps", action="1[1]")
+        await conductor.decide("run", answer="no", action="1[1]")
+        assert (await conductor.resume("run")).status == "waiting"
+        assert [asked.name for asked in await waiting(journal)] == ["1[0]"]
+        await conductor.decide("run", answer="yes", action="1[0]")
+        result = await conductor.resume("run")
+        assert (result.status, result.outcomes[1].text) == ("ok", '["yes","no"]')
+
+
+async def test_nobody_is_asked_before_the_plan_is_accepted() -> None:
+    """A question waits for the end of the plan, and for its approval."""
+    asked = list[str]()
+
+    async def ask(question: ApprovalAsked) -> str:
+        asked.append(question.asked)
+        return "yes"
+
+    planner = ScriptedWorker("planner", '{"worker": 1, "subtask": "Good?", "access": []}\n', piece=8)
+    pool = [model(), PersonWorker("ann", ask=ask)]
+    refused = Conductor(ChatPlanner(planner), pool, policy=Policy(approve=lambda _: "no"))
+    assert (await refused.run("What?")).status == "failed"
+    assert not asked
+    result = await Conductor(ChatPlanner(planner), pool).run("What?")
+    assert (result.answer, result.status, asked) == ("yes", "ok", ["Good?"])
+
+
+async def test_the_deadline_of_a_question() -> None:
+    """After it, `otherwise` stands for the answer, or the step fails; a late answer is refused."""
+    for otherwise, status in (("no", "ok"), (None, "partial")):
+        async with MemoryJournal() as journal:
+            ann = PersonWorker("ann", choices=("yes", "no"), deadline=0.01, otherwise=otherwise)
+            conductor = office(ann, journal=journal)
+            assert (await conductor.run("When?", run_id="run")).status == "waiting"
+            await anyio.sleep(0.02)
+            with pytest.raises(QueryError, match="the time to answer step 1 is over"):
+                await conductor.decide("run", answer="yes")
+            result = await conductor.run("When?", run_id="run")  # as `resume`
+            assert (result.status, result.outcomes[1].text) == (status, otherwise or "")
+            problem = result.outcomes[1].problem
+            assert otherwise or (problem is not None and problem.code == "unanswered")
+            assert not await waiting(journal)
+
+
+async def test_a_person_within_the_process() -> None:
+    """Choices hold there, too, and the answer is recorded once it is given."""
+
+    async def ask(question: ApprovalAsked) -> str:
+        assert question.question is not None
+        return question.question.choices[0] if "date" in question.asked else "perhaps"
+
+    ann = PersonWorker(Card(name="ann"), choices=["yes", "no"], ask=ask)
+    async with MemoryJournal() as journal:
+        assert (await office(ann, journal=journal).run("When?", run_id="run")).status == "ok"
+        events = [entry.event for entry in await journal.read("run")]
+        (given,) = [event for event in events if isinstance(event, ApprovalGiven)]
+        assert (given.answer, given.by) == ("yes", "ann")
+    result = await office(ann, plan=planned({"worker": "ann", "subtask": "Hm?"})).run("What?")
+    assert result.problem is not None
+    assert result.problem.code == "bad_output"
+
+
+async def test_a_refused_question_fails_its_step() -> None:
+    """The person does not answer, and says why."""
+    async with MemoryJournal() as journal:
+        conductor = office(PersonWorker("ann"), journal=journal)
+        await conductor.run("When?", run_id="run")
+        await conductor.decide("run", approved=False, why="ask Bob", by="ann")
+        result: Result = await conductor.resume("run")
+        assert result.status == "partial"
+        assert result.outcomes[1].problem is not None
+        assert result.outcomes[1].problem.message.endswith("was not answered by ann: ask Bob")
+
+
+async def test_a_person_needs_a_journal_or_a_way_to_ask() -> None:
+    """It is an error before anything is called; a nested run cannot wait; a person is no fallback."""
+    conductor = office(PersonWorker("ann"))
+    with pytest.raises(ConfigError, match="no journal"):
+        await conductor.run("When?")
+    assert not conductor.pool[0].requests  # type: ignore[attr-defined]
+    inner = Conductor(
+        FixedPlanner(planned({"worker": "ann", "subtask": "Hm?"})),
+        [model(), PersonWorker("ann")],
+        card=Card(name="inner"),
+    )
+    async with MemoryJournal() as journal:
+        outer = Conductor(FixedPlanner(Plan((Step(0, "Do it."),))), [inner], journal=journal)
+        result = await outer.run("What?")
+    assert result.problem is not None
+    assert "a nested run cannot wait for a person" in result.problem.message
+    broken = ScriptedWorker("broken", RuntimeError("no"))
+    retry = Retry(attempts=3, fallbacks={"broken": ["ann"]}, fallback_on={"worker_failed"})
+    pool = [broken, PersonWorker("ann")]
+    async with MemoryJournal() as journal:
+        alone = Conductor(FixedPlanner(Plan((Step(0, "Do it."),))), pool, retry=retry, journal=journal)
+        result = await alone.run("What?")
+    assert (result.status, result.outcomes[0].worker) == ("failed", "broken")
+    with pytest.raises(ConfigError, match="one of the choices"):
+        PersonWorker("ann", choices=["yes"], deadline=1.0, otherwise="no")
