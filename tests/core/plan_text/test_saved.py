@@ -21,7 +21,7 @@ from podium import (
 )
 from podium.config import load_config
 from podium.config.plans import plan_to_toml
-from podium.errors import ConfigError, PlanInvalid, PlannerError
+from podium.errors import ConfigError, PlanInvalid, PlannerError, RunExists
 from podium.journal import SqlJournal
 from podium.plan_text import Parameter, SavedPlan
 from podium.planners import FixedPlanner
@@ -225,6 +225,15 @@ def test_args_need_a_saved_plan() -> None:
     """Else they would be ignored."""
     with pytest.raises(ConfigError, match="args are given, and no saved plan"):
         conductor().run_sync("Why?", args={"repo": "R"})
+
+
+def test_a_run_with_other_arguments_is_another_run(tmp_path: Path) -> None:
+    """Its id is refused, as with another question."""
+    of = conductor(journal=SqlJournal(tmp_path / "runs.db"))
+    first = of.run_sync(REVIEW, args={"repo": "R"}, run_id="r")
+    assert of.run_sync(REVIEW, args={"repo": "R"}, run_id="r").answer == first.answer
+    with pytest.raises(RunExists, match="another query, context or plan"):
+        of.run_sync(REVIEW, args={"repo": "Q"}, run_id="r")
 
 
 def test_a_changed_saved_plan_keeps_what_is_equal(tmp_path: Path) -> None:

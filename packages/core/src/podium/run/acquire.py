@@ -154,6 +154,7 @@ def _check_same(request: RunRequest, events: Sequence[Event], workers: Sequence[
     same = first is not None and _asked(first) == _asked(request)
     if same and first is not None and request.plan is not None and plan is not None:
         same = plan_key(plan, first.workers) == plan_key(request.plan, workers)
+        same = same and scrub(json.dumps(plan.args)) == scrub(json.dumps(request.plan.args))
     if not same:
         told = f"the journal has a run {request.run_id} with another query, context or plan"
         raise RunExists(f"{told}: use another id")
