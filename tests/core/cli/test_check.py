@@ -196,3 +196,17 @@ def test_hosted_conductor_is_called_once(podium: Podium, config: Path, server: C
     config.write_text(head + '[hosted]\nendpoint = "loopback"\napi = "chat"\n')
     said = json.loads(podium("check", "--json").stdout)
     assert [(part["role"], part["ok"]) for part in said["parts"]] == [("conductor", True)]
+
+
+def test_what_acts_is_not_called_and_plans_are_checked(podium: Podium, config: Path) -> None:
+    """A saved plan that no run could carry out is an error."""
+    step = '[[steps]]\nworker = "ghost"\nsubtask = "Boo."\naccess = []\n'
+    (config.parent / "boo.toml").write_text(f'name = "boo"\n{step}', encoding="utf-8")
+    tables = '[workers.agent]\ntype = "command"\ncommand = ["touch", "called"]\n[plans]\nboo = "boo.toml"\n'
+    config.write_text(config.read_text() + tables)
+    result = podium("check", "--json")
+    parts = {part["name"]: part for part in json.loads(result.stdout)["parts"]}
+    assert result.exit_code == 1
+    assert "step 0 names worker 'ghost'" in parts["boo"]["error"]
+    assert "it was not called" in str(parts["agent"]["warnings"])
+    assert not (config.parent / "called").exists()

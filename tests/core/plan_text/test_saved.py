@@ -322,3 +322,16 @@ def test_plans_of_a_config(tmp_path: Path, lines: str, told: str) -> None:
     with pytest.raises(ConfigError) as error:
         load_config(path)
     assert told in str(error.value).replace("two uses one uses two", "one uses two uses one")
+
+
+def test_a_mistyped_parameter_is_refused() -> None:
+    """Else a worker would read the braces; a text of the run may have the name."""
+    typo = SavedPlan(
+        name="typo",
+        parameters={"repo": Parameter()},
+        steps=({"worker": "echo", "subtask": "See {{rpo}}.", "access": []},),
+    )
+    with pytest.raises(PlanInvalid, match=r"the plan has no parameter {{rpo}}: it has repo"):
+        conductor().run_sync(typo, args={"repo": "R"})
+    named = conductor().run_sync(typo, args={"repo": "R"}, context={"rpo": "the text"})
+    assert named.status == "ok"

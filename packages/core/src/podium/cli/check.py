@@ -19,6 +19,7 @@ from podium.config.source import in_toml
 from podium.errors import (
     ConfigError,
     PlanError,
+    PlanInvalid,
     PlannerError,
     PodiumError,
     WorkerError,
@@ -26,6 +27,7 @@ from podium.errors import (
     WorkerTimeout,
 )
 from podium.plan_text.parser import PlanReader
+from podium.plan_text.saved import written_out
 from podium.planners.chat import ChatPlanner
 from podium.planners.planner import Planner, PlanRequest, PlanText
 from podium.secrets import Boundary
@@ -33,7 +35,9 @@ from podium.types.messages import Message, read_query
 from podium.types.outcome import Problem, Proposal, for_people
 from podium.usage import Usage
 from podium.workers import FREE
+from podium.workers.command import CommandWorker
 from podium.workers.openai.chat import ChatWorker
+from podium.workers.person import PersonWorker
 from podium.workers.rates import MeasuredFile, put_on_cards, read_measured
 from podium.workers.worker import Card, Price, Request, StepInput, VisibleStep, Worker, complete
 
@@ -80,7 +84,9 @@ class Probe:
     """A part of a config, and the result of its test call."""
 
     name: str
-    role: Literal["worker", "planner", "conductor", "mcp server", "policy", "journal", "measured rates"]
+    role: Literal[
+        "worker", "planner", "conductor", "mcp server", "plan", "policy", "journal", "measured rates"
+    ]
     model: str | None = None
     """`None` if the part is not a model."""
     card: Card | None = None
@@ -208,7 +214,9 @@ def _parts(config: Config) -> list[Probe]:
     cards.extend(worker.card for worker in config.planner_workers())
     planner = _planner(config, tuple(cards), built)
     policy = _policy(config) if all(probe.error is None for probe in probes) else None
-    return [*probes, planner, *(probe for probe in (policy, measured, _journal(config)) if probe is not None)]
+    plans = _saved_plans(config, [card.name for card in cards])
+    others = (probe for probe in (policy, measured, _journal(config)) if probe is not None)
+    return [*probes, planner, *plans, *others]
 
 
 async def _call_all(probes: Sequence[Probe]) -> None:
@@ -226,8 +234,23 @@ def _worker(config: Config, name: str) -> Probe:
     if worker is not None:
         probe.card, probe.cards = worker.card, (worker.card,)
         probe.is_model(worker)
-        probe.call = partial(_ask_worker, probe, worker)
+        if isinstance(worker, PersonWorker) or (isinstance(worker, CommandWorker) and worker.acts):
+            probe.warnings += ("it was not called, because a call acts or asks a person",)
+        else:
+            probe.call = partial(_ask_worker, probe, worker)
     return probe
+
+
+def _saved_plans(config: Config, workers: Sequence[str]) -> list[Probe]:
+    """Return a probe for each saved plan, with the error of one that no run could carry out."""
+    probes = [Probe(name=name, role="plan") for name in config.plans]
+    for probe in probes:
+        try:
+            made = config.plans[probe.name].plan({}, workers)
+            written_out(made, config.plans, workers, depth=config.limits.depth)
+        except PlanInvalid as error:
+            probe.error = str(error)
+    return probes
 
 
 async def _ask_worker(probe: Probe, worker: Worker) -> Usage:

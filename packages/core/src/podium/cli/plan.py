@@ -113,6 +113,9 @@ class Saving:
             why = f"names nothing: write {{{{{unused[0]}}}}} in the question"
             raise ConfigError(f"--param {unused[0]} {'needs --save' if self.name is None else why}")
         found = {name: Parameter() for name in named} if self.name is not None else {}
+        if self.name is not None:
+            step = {"worker": "any", "subtask": "Any.", "access": []}
+            SavedPlan(name=self.name, parameters=found, steps=(step,))  # before the planner is paid
         for name, text in given.items():
             value = _data(text)
             found[name] = Parameter(_type_of(value), value)

@@ -137,7 +137,7 @@ def cap_of(spare: Remaining, own: Need, others: Sequence[Need]) -> int | None:
     needs = [own, *others]
     known = [need.usual for need in needs if need.usual is not None]
     priced = [need.price for need in needs if need.price is not None]
-    usual = sum(known) / len(known) if known else _USUAL
+    usual = max(sum(known) / len(known), 1) if known else _USUAL
     price = sum(priced) / len(priced) if priced else 0.0
     sizes = [usual if need.usual is None else max(need.usual, 1) for need in needs]
     numbers = [need.number for need in needs]

@@ -182,15 +182,20 @@ def named_texts(subtask: str, texts: Mapping[str, str]) -> tuple[tuple[str, str]
     return tuple((name, texts[name]) for name in (names_in(subtask) if texts else ()) if name in texts)
 
 
-def check_names(subtask: str, texts: Collection[str], items: Collection[str] = ()) -> None:
-    """Raise `PlanInvalid` if a subtask names a text that a run with texts does not have, and no item has."""
-    for name in names_in(subtask) if texts else ():
+def check_names(
+    subtask: str, texts: Collection[str], items: Collection[str] = (), *, is_saved: bool = False
+) -> None:
+    """Raise `PlanInvalid` if a subtask names something that is neither a text of the run nor in `items`.
+
+    Without texts, double braces around other names are literal, except in a saved plan.
+    """
+    for name in names_in(subtask) if texts or is_saved else ():
         if name not in texts and name not in items:
-            known = ", ".join(texts)
-            raise PlanInvalid(
-                "bad_reference",
-                f"the run has no text {{{{{name}}}}}: the texts are {known}; write \\{{{{ for literal braces",
-            )
+            told = f"the run has no text {{{{{name}}}}}: the texts are {', '.join(texts)}"
+            if is_saved:
+                known = ", ".join(filter(None, (*sorted(items), *texts)))
+                told = f"the plan has no parameter {{{{{name}}}}}: it has {known or 'none'}"
+            raise PlanInvalid("bad_reference", f"{told}; write \\{{{{ for literal braces")
 
 
 def _values_of(step: Step, visible: Sequence[VisibleStep]) -> dict[Reference, Any]:

@@ -280,7 +280,12 @@ class _Estimate(_Draws):
         def between(name: str) -> Interval:
             found = [getattr(each, name) for each in likely]
             known = None if None in found or not found else median(found)
-            return Interval(getattr(few, name), known, getattr(many, name))
+            low, high = getattr(few, name), getattr(many, name)
+            return (
+                Interval(low, None, high)
+                if known is None
+                else Interval(min(low, known), known, max(high, known))
+            )
 
         habits, names = sorted(self._habits.items()), self._pool.names
         guessed = (names[number] for number, habit in habits if habit.guessed)

@@ -232,7 +232,8 @@ def checked_plan(
     if request.is_flat:
         plan.check_flat()
     for step in plan.calls:
-        check_names(step.subtask, request.context, plan.item_names)
+        is_saved = plan.parameters is not None
+        check_names(step.subtask, request.context, plan.item_names, is_saved=is_saved)
     return plan
 
 
