@@ -157,7 +157,7 @@ class SavedPlan:
         required = [name for name, each in self.parameters.items() if each.default is REQUIRED]
         if len(required) > 1:
             raise self._invalid(f"needs values for {_listed(required)}: write a JSON object with them")
-        only = required or list(self.parameters)[:1] if len(self.parameters) == 1 else required
+        only = required or (list(self.parameters) if len(self.parameters) == 1 else [])
         return self.read_arguments(dict.fromkeys(only, question))
 
     def _check(self, name: str, value: Any, what: str) -> None:
@@ -226,13 +226,11 @@ def written_out(
             told = f"plan {block.plan} is nested {level} deep, and Limits.depth allows {depth}: raise it"
             raise PlanInvalid("bad_block", told)
         own = saved.plan(saved.arguments(block.args or {}, may_refer=True), workers)
-        known = {*texts, *own.item_names}
-        for call in own.calls:
-            if missing := [name for name in names_in(call.subtask) if name not in known]:
-                told = f"names {{{{{missing[0]}}}}}, neither a parameter of it nor a text of the run"
-                raise PlanInvalid("bad_reference", f"plan {saved.name} {told}")
+        _check_names(own, texts)
         return replace(own, steps=inner(own.steps, level))
 
+    if not any(isinstance(step, Block) for step in plan.steps):
+        return plan
     match plan.steps:
         case (Block(plan=str(name), steps=(), each=None, when=None, access=()) as only,) if (
             name and not references_in(shown(only.args))
@@ -241,6 +239,15 @@ def written_out(
             args = with_values(own.args, (), str)
             return replace(plan, steps=own.steps, name=name, parameters=own.parameters, args=args)
     return replace(plan, steps=inner(plan.steps, 1))
+
+
+def _check_names(plan: Plan, texts: Collection[str]) -> None:
+    """Raise `PlanInvalid` if a step names something that is neither a parameter nor a text of the run."""
+    known = {*texts, *plan.item_names}
+    for call in plan.calls:
+        if missing := [name for name in names_in(call.subtask) if name not in known]:
+            told = f"names {{{{{missing[0]}}}}}, neither a parameter of it nor a text of the run"
+            raise PlanInvalid("bad_reference", f"plan {plan.name} {told}")
 
 
 def _named(rows: Iterable[Any], key: str) -> Iterator[str]:

@@ -228,7 +228,7 @@ class CommandWorker(Worker):
         kept = ""
         try:
             report = await self._run(request, self._folder if tree is None else tree.folder, env)
-        except BaseException as error:
+        except BaseException as error:  # also of a cancelled call: what it changed is kept, and named
             with anyio.CancelScope(shield=True):
                 kept = "" if tree is None else await tree.leave()
             if kept and isinstance(error, WorkerError):
