@@ -28,8 +28,8 @@ Show = Literal["cards", "ordinals"]
 """How a prompt describes workers: with their cards, or only by their numbers."""
 
 _SEES = {
-    True: "Every worker is shown the user's question, the steps on its access list, and its subtask.",
-    False: "A worker is shown only the steps on its access list and its subtask, not the user's question.",
+    True: "A worker is shown the question, the steps on its access list, and its subtask.",
+    False: "A worker is shown only the steps on its access list and its subtask, not the question.",
 }
 
 
@@ -171,7 +171,7 @@ def _examples(spelling: Spelling, workers: int, max_steps: int, *, count: int, r
             shown.append(f"Question: {example['question']}\n{told}\n")
     if not shown:
         return ""
-    return "\n".join(["\nExamples, from other teams and other questions:\n", *shown, "Now your own.\n"])
+    return "\n".join(["\nExample plans, of other teams:\n", *shown, "Now your own.\n"])
 
 
 def _with_reasons(text: str, plan: Plan, needs: Sequence[str], spelling: Spelling) -> str:
@@ -263,7 +263,7 @@ def _excerpt(text: str) -> str:
     return text if len(text) <= MAX_EXCERPT else text[:MAX_EXCERPT] + "…"
 
 
-_EXAMPLES: Mapping[Spelling, int] = {"lists": MAX_EXAMPLES, "json": 2, "rows": 2}
+_EXAMPLES: Mapping[Spelling, int] = {"lists": MAX_EXAMPLES, "json": 1, "rows": 1}
 """Default number of examples. For `lists` it is the number with which the paper's conductors were trained."""
 
 
@@ -280,7 +280,7 @@ class ChatPlanner(Planner):
         show: whether the prompt describes workers by their cards (`cards`), or only by their numbers
             (`ordinals`), for conductors that were trained with numbers.
         examples: number of example plans in the prompt, from 0 to 4; `None` means 4 for
-            `lists`, as in the training of the paper's conductors, else 2.
+            `lists`, as in the training of the paper's conductors, else 1.
         reasons: ask for a line with the reason of each step before the step, or before the plan if its
             spelling is not `rows`. Decoding is then not constrained, because grammars of plans have no
             reasons.
