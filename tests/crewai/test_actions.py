@@ -195,7 +195,7 @@ async def test_a_guardrail_of_a_task_does_not_repeat_actions(run: str | None) ->
             planner=FixedPlanner(Plan((replace(REFUND, worker=1), Step(2, "Write.")))),
             workers=[as_worker(tool(shop.refund)), writer],
             journal=None if run is None else journal,
-            run=run,
+            run_id=run,
         )
         managed = Crew(
             agents=[agent()],
@@ -224,7 +224,7 @@ async def test_a_resumed_try_knows_the_actions_of_the_tries_before() -> None:
             workers=[as_worker(tool(shop.refund)), ScriptedWorker("writer", lambda request: next(answers))],
             retry=ONCE,
             journal=journal,
-            run="order",
+            run_id="order",
         )
         task = Task(
             description="Refund it.",

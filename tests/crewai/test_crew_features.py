@@ -131,12 +131,6 @@ async def test_a_conductor_inside_an_object_of_crewais_is_held_to_the_outer_limi
     assert ("Limits.calls" in result.explain()) is not bool(made)
 
 
-def test_names_of_runs_need_a_journal() -> None:
-    """Without one nothing would be found again."""
-    with pytest.raises(ConfigError, match="run='order' names runs in a journal"):
-        Scene(run="order")
-
-
 @pytest.mark.parametrize("verbose", [True, False])
 def test_a_verbose_crew_shows_its_plans(monkeypatch: pytest.MonkeyPatch, *, verbose: bool) -> None:
     """As a table, between what CrewAI prints itself; `on_event` hears of everything all the same."""

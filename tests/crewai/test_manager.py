@@ -25,7 +25,7 @@ from podium.journal import MemoryJournal
 from podium.planners import ChatPlanner, FixedPlanner
 from podium.policy import Policy
 from podium.types import Plan, Step
-from podium.workers import Calculator, Card, ChatWorker, Endpoint, Price, Worker
+from podium.workers import Calculator, Card, ChatWorker, Endpoint, Price, ScriptedWorker, Worker
 
 
 def test_a_task_is_planned_once_and_done_by_the_agents() -> None:
@@ -180,7 +180,7 @@ def test_an_answer_has_the_form_its_task_wants(kind: str) -> None:
 
 def test_tasks_in_the_same_words_keep_their_agents() -> None:
     """Also at a second kickoff, when CrewAI has forgotten whom each names; in a journal they are two runs."""
-    scene = Scene(journal=MemoryJournal(), run="order")
+    scene = Scene(journal=MemoryJournal(), run_id="order")
     tasks = [scene.task(agent=agent, async_execution=True) for agent in (scene.finder, scene.writer)]
     crew = scene.crew(*tasks, scene.task("Sum up."))
     for _ in range(2):
@@ -376,6 +376,15 @@ def test_a_crew_streams() -> None:
     assert stream.result.raw == '{"height": 330, "words": "of iron"}'
 
 
+def test_the_answer_of_a_worker_of_podiums_streams() -> None:
+    """Piece by piece, under the role of the manager."""
+    poet = ScriptedWorker("poet", "all of iron", piece=4)
+    scene = Scene(planner=FixedPlanner(Plan((Step(0, "find"), Step(2, "rhyme", (0,))))), workers=[poet])
+    stream = scene.crew(stream=True).kickoff()
+    told = [chunk.content for chunk in stream if chunk.agent_role == "Conductor"]
+    assert (told, stream.result.raw) == (["all ", "of i", "ron"], "all of iron")
+
+
 @pytest.mark.anyio
 async def test_a_run_that_was_broken_off_goes_on_at_the_next_kickoff() -> None:
     """What was paid for is not paid for again; nor is a task that was done."""
@@ -387,7 +396,7 @@ async def test_a_run_that_was_broken_off_goes_on_at_the_next_kickoff() -> None:
             leave.wait(20)
         return Scene.answer(shown, tools)
 
-    scene = Scene(say, journal=journal, run="order-17")
+    scene = Scene(say, journal=journal, run_id="order-17")
     kickoff = asyncio.create_task(scene.crew().akickoff())
     assert await asyncio.to_thread(reached.wait, 20)
     kickoff.cancel()
@@ -417,7 +426,7 @@ def test_a_run_that_failed_goes_on_at_the_next_kickoff(failing: str) -> None:
         return PLAN
 
     planner = ChatPlanner(as_worker(SpeakingLLM(model="planner", say=plan)))
-    scene = Scene(say, planner=planner, journal=MemoryJournal(), run="order-17", retry=Retry(attempts=1))
+    scene = Scene(say, planner=planner, journal=MemoryJournal(), run_id="order-17", retry=Retry(attempts=1))
     for _ in range(2):
         with pytest.raises(RunFailed if failing == "step" else PlannerError, match="is down"):
             scene.crew().kickoff()
@@ -540,8 +549,13 @@ def test_a_crew_whose_agents_share_an_llm_is_billed_once() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({}, "there is no planner"),
-        ({"planner": FixedPlanner("x"), "policy": Policy(approve="later")}, "cannot wait"),
+        ({}, r"give ConductorManager planner=.*, or conductor="),
+        (
+            {"planner": FixedPlanner("x"), "conductor": Conductor(FixedPlanner("x"), [Calculator()])},
+            "its own",
+        ),
+        ({"planner": 7}, "planner=7 cannot plan"),
+        ({"planner": FixedPlanner("x"), "run_id": "order"}, "run_id='order' names runs in a journal"),
     ],
 )
 def test_what_a_manager_cannot_do_is_said_at_once(options: dict[str, Any], told: str) -> None:
@@ -550,11 +564,8 @@ def test_what_a_manager_cannot_do_is_said_at_once(options: dict[str, Any], told:
         ConductorManager(**options)
 
 
-def test_what_a_task_cannot_have_is_said() -> None:
-    """Human input is an agent's; a card is for a role there is."""
-    scene = Scene()
-    with pytest.raises(ConfigError, match=r"policy=Policy\(approve"):
-        scene.crew(scene.task(human_input=True)).kickoff()
+def test_a_card_is_for_a_role_there_is() -> None:
+    """Else it would have no effect."""
     scene = Scene(cards={"Painter": Card(name="Painter")})
     with pytest.raises(ConfigError, match="'Painter', a role"):
         scene.crew().kickoff()
@@ -579,7 +590,7 @@ def test_a_crew_under_a_conductor_is_a_worker() -> None:
 
 def test_a_copied_task_is_not_paid_for_twice() -> None:
     """`kickoff_for_each` copies tasks, and a copy has lost the text before its inputs."""
-    scene = Scene(journal=MemoryJournal(), run="towers")
+    scene = Scene(journal=MemoryJournal(), run_id="towers")
     crew = scene.crew(scene.task("Describe the {what}."))
     crew.kickoff({"what": "tower"})
     paid = len(scene.sent)

@@ -1,13 +1,51 @@
-"""Runs of CrewAI's LLM that wait for a decision."""
+"""Runs that wait for a person: of CrewAI's LLM, and of a manager, which asks as CrewAI does."""
+
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from contracts.waiting_contract import QUESTION, check_waiting
 from crewai import Agent, Crew, Task
+from crewai.core.providers.human_input import SyncHumanInputProvider, reset_provider, set_provider
+from servers.crew_scene import Scene
 
-from crewai_podium import ConductorLLM
-from podium import Conductor
+from crewai_podium import ConductorLLM, ConductorManager
+from podium.conductor import Conductor
+from podium.errors import RunFailed, RunWaiting
+from podium.journal import MemoryJournal
+from podium.planners import FixedPlanner
+from podium.policy import Policy
+from podium.types import Plan, Step
+from podium.workers import Card, PersonWorker, StepInput
+from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
+
+
+class Person(SyncHumanInputProvider):
+    """A person who writes these texts, one after the other, and then nothing."""
+
+    def __init__(self, *said: str) -> None:
+        self.said = [*said]
+        self.asked: list[str] = []
+
+    async def handle_feedback_async(self, formatted_answer: Any, context: Any) -> Any:
+        """Note what is asked, and answer like CrewAI's own provider."""
+        self.asked.append(str(formatted_answer.output))
+        return await super().handle_feedback_async(formatted_answer, context)
+
+    async def _prompt_input_async(self, crew: Crew | None) -> str:  # type: ignore[override]
+        del crew
+        return self.said.pop(0) if self.said else ""
+
+
+@pytest.fixture
+def ask(request: pytest.FixtureRequest) -> Iterator[Person]:
+    """Put a person into the place of the terminal."""
+    person = Person(*request.param)
+    token = set_provider(person)
+    yield person
+    reset_provider(token)
 
 
 async def test_a_plan_may_wait_and_go_on_later() -> None:
@@ -28,3 +66,73 @@ async def test_an_agent_does_not_ask_again() -> None:
         return (await Crew(agents=[guide], tasks=[task]).akickoff()).raw
 
     await check_waiting(ask)
+
+
+@pytest.mark.parametrize("ask", [("Shorter.", "Shorter still.")], indirect=True)
+def test_a_task_is_done_again_with_a_persons_feedback(ask: Person) -> None:
+    """As often as there is some; the planner and the agents see the answers before, and what was said."""
+    scene = Scene()
+    crew = scene.crew(scene.task(human_input=True))
+    assert crew.kickoff().raw.startswith('{"height": 330')
+    assert ask.said == []
+    plans = [shown for shown in scene.sent if "You are the conductor" in shown]
+    assert [("Shorter." in shown, "Shorter still." in shown) for shown in plans] == [
+        (False, False),
+        (True, False),
+        (True, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ask", "answer", "times"),
+    [
+        (("yes",), "refunded", 1),
+        (("LGTM!",), "refunded", 1),
+        (("perhaps", "approve"), "refunded", 2),
+        (("no, too much",), "refused", 1),
+        ((), None, 1),
+    ],
+    indirect=["ask"],
+)
+def test_an_action_waits_for_a_person(ask: Person, answer: str | None, times: int) -> None:
+    """A text that is no decision is asked again; without an answer the run waits in its journal."""
+    done: list[str] = []
+
+    def refund(step_input: StepInput) -> str:
+        done.append(step_input.subtask)
+        return "refunded"
+
+    clerk = FunctionWorker(refund, card=Card(name="clerk"), acts=True)
+    scene = Scene(
+        planner=FixedPlanner(Plan((Step(2, "refund order 17"),))),
+        workers=[clerk],
+        policy=Policy(ask="actions", approve="later"),
+    )
+    crew = scene.crew()
+    if answer is None:
+        with pytest.raises(RunWaiting):
+            crew.kickoff()
+    elif answer == "refused":
+        with pytest.raises(RunFailed, match="too much"):
+            crew.kickoff()
+    else:
+        assert crew.kickoff().raw == answer
+    assert done == (["refund order 17"] if answer == "refunded" else [])
+    assert len(ask.asked) == times
+    assert "clerk: refund order 17" in ask.asked[0]
+
+
+@pytest.mark.parametrize("ask", [("green", "blue")], indirect=True)
+def test_a_step_asks_a_person(ask: Person) -> None:
+    """Until the answer is one of the choices; the kickoff that follows takes the recorded answer."""
+    person = PersonWorker("owner", choices=["red", "blue"])
+    planner = FixedPlanner(Plan((Step(0, "Which colour?"),)))
+    conductor = Conductor(planner, [person], journal=MemoryJournal())
+    scene = Scene(planner=planner)
+    for _ in range(2):
+        manager = ConductorManager(conductor=conductor, run_id="paint")
+        crew = Scene.crew_of(manager, [scene.finder, scene.writer], [scene.task()])
+        assert crew.kickoff().raw == "blue"
+    assert len(ask.asked) == 2
+    assert "Choices: red, blue" in ask.asked[0]
+    assert scene.sent == []

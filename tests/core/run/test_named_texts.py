@@ -113,7 +113,7 @@ async def test_planners_without_a_model_give_each_step_all_texts() -> None:
     """They cannot tell which step needs which."""
     clerk = ScriptedWorker("clerk", "900")
     for options in ({"planner": RulePlanner()}, {"planner": FixedPlanner(PLAN), "direct": True}):
-        conductor = Conductor(pool=[clerk], **options)  # type: ignore[arg-type]
+        conductor = Conductor(workers=[clerk], **options)  # type: ignore[arg-type]
         await conductor.run("What is the rent?", context=TEXTS)
         assert all(text in _prompts(clerk)[-1] for text in TEXTS.values())
 

@@ -61,7 +61,7 @@ class Conductor(Worker):
 
     Args:
         planner: writes the plans.
-        pool: the workers that run the steps.
+        workers: the workers that run the steps, or their pool.
         limits: limits of each run, such as its cost and duration.
         fallback_planner: writes the plan if `planner` returns no valid plan after its retries and one repair;
             the result is then `partial`. With `None`, the run fails with `PlannerError` in this case.
@@ -95,7 +95,7 @@ class Conductor(Worker):
     def __init__(  # noqa: PLR0913 - a settings object would have the same fields
         self,
         planner: Planner,
-        pool: Pool | Sequence[Worker],
+        workers: Pool | Sequence[Worker],
         *,
         limits: Limits | None = None,
         fallback_planner: Planner | None = None,
@@ -117,7 +117,7 @@ class Conductor(Worker):
             check_planner(fallback_planner)
         self.planner = planner
         self.takes_tools = planner.rounds is None
-        self.pool = pool if isinstance(pool, Pool) else Pool(pool)
+        self.pool = workers if isinstance(workers, Pool) else Pool(workers)
         self.limits = limits or Limits()
         self.journal = journal
         self.policy = policy or Policy()
@@ -189,7 +189,9 @@ class Conductor(Worker):
             "Share it, or create another with the same arguments"
         )
 
-    def bind(self, *, labels: Iterable[str] = (), policy: Policy | None = None) -> Self:
+    def bind(
+        self, *, labels: Iterable[str] = (), policy: Policy | None = None, workers: Sequence[Worker] = ()
+    ) -> Self:
         """Return a conductor with the same workers, connections and journal, for queries with these labels.
 
         Objects of a host often call a conductor without options: give them a bound conductor.
@@ -197,19 +199,24 @@ class Conductor(Worker):
         Args:
             labels: labels of each query, in addition to those of this conductor.
             policy: applies in addition to the policy of this conductor; `None` adds nothing.
+            workers: workers after those of this conductor.
 
         Raises:
-            ConfigError: the policy does not fit the pool, or does not declare a label.
+            ConfigError: the policy does not fit the pool, or does not declare a label; or see `Conductor`.
         """
-        if not labels and policy is None:
+        if not labels and policy is None and not workers:
             return self
         settings, bound = self._settings, object.__new__(type(self))
         bound.__dict__.update(self.__dict__)
         bound.policy = self.policy if policy is None else policy & self.policy
+        bound.pool = Pool([*self.pool, *workers], shares=self.pool) if workers else self.pool
         together = settings.labels | checked_labels(labels)
-        bound.card = replace(self.card, labels=self.card.labels | together)
-        bound._settings = replace(settings, policy=bound.policy, labels=together)
+        more = together.union(*(worker.card.labels for worker in workers))
+        bound.card = replace(self.card, labels=self.card.labels | more)
+        bound.is_interruptible = any(worker.is_interruptible for worker in bound.pool)
+        bound._settings = replace(settings, policy=bound.policy, labels=together, pool=bound.pool)
         check_settings(bound._settings)
+        bound._check_prices(self.limits)
         return bound
 
     @property
@@ -272,8 +279,7 @@ class Conductor(Worker):
     ) -> Result:
         """Answer a query, or run a plan.
 
-        If a worker fails, no error is raised: the result has the problem. Only bugs in the worker's code are
-        raised (`TypeError` and the others below).
+        If a worker fails, no error is raised: the result has the problem. Only bugs in its code are raised.
 
         Args:
             asked: a question, a conversation, a plan, or a saved plan. The question of a conversation is the
@@ -292,8 +298,7 @@ class Conductor(Worker):
             RunExists: the journal has another run with this id.
             JournalError: the run cannot be recorded; the error's `result` is set if the run has ended.
             ListenerFailed: `on_event` raised; the error's `result` is the run's result.
-            TypeError: or `AttributeError`, `NameError`, `ImportError`: a bug in the caller's own
-                worker, planner or callback.
+            TypeError: or `AttributeError`, `NameError`, `ImportError`: a bug in the caller's own code.
         """
         self._check_prices(options.get("limits"))
         request = new_request(self._settings, asked, stream=on_event is not None, **options)
@@ -307,9 +312,7 @@ class Conductor(Worker):
         return events_of(lambda emit: self.run(asked, on_event=emit, **options))
 
     def forecast(self, plan: Plan, *, context: Mapping[str, str] | None = None) -> Forecast:
-        """Return the expected calls, tokens, USD and seconds of a plan.
-
-        They are computed from the latest calls of the workers, or else from assumptions.
+        """Return the calls, tokens, USD and seconds of a plan that the latest calls, or assumptions, suggest.
 
         Args:
             plan: the plan.
@@ -338,11 +341,10 @@ class Conductor(Worker):
     ) -> Result:
         """Resume a recorded run after a crash, a cancellation, a failure or an approval.
 
-        Recorded results are reused and not paid for again. Steps that failed in the latest round run again,
-        each with up to `Retry.attempts` new calls. If the fallback planner wrote the plan with which the run
-        ended, the planner is asked again; if it fails again, this plan stays. The time limit `Limits.seconds`
-        starts again; earlier spending counts against all other limits. If the run ended `ok` or has no steps
-        left, its recorded result is returned and nothing is written.
+        Recorded results are not paid for again. Steps that failed in the latest round run again, each with
+        up to `Retry.attempts` new calls. If the fallback planner wrote the last plan, the planner is asked
+        again; if it fails again, this plan stays. `Limits.seconds` starts again; earlier spending counts
+        against all other limits. If no steps are left, the recorded result is returned.
 
         Args:
             run_id: the run's id.
@@ -350,8 +352,7 @@ class Conductor(Worker):
             options: see `podium.run.ResumeOptions`.
 
         Raises:
-            ConfigError: the conductor has no journal, or the pool lacks a worker of the plan, or a worker
-                has no price and `limits` set a cost.
+            ConfigError: there is no journal, or the pool lacks a worker of the plan, or a price is unknown.
             RunUnknown: the journal has no run with this id.
             RunHeld: another process executes the run.
             RunDead: the run was resumed too often after its process died.
@@ -370,8 +371,7 @@ class Conductor(Worker):
             journal: the journal; by default the conductor's journal.
 
         Raises:
-            ConfigError: the conductor has no journal, or the pool lacks a worker of the run.
-            RunUnknown: the journal has no run with this id.
+            ConfigError: see `resume`, also for `RunUnknown`.
             PlanError: the plan is invalid, or the policy does not allow it.
         """
         settings, request = self._settings, resumed_request(self._settings, run_id, stream=False, plan=plan)
@@ -413,8 +413,7 @@ class Conductor(Worker):
             done: whether an action was carried out whose end is unknown, or which has failed, instead of
                 `approved`. With `False`, `resume` carries it out.
             answer: the answer to a question (`PersonWorker`) instead; `approved=False` gives none.
-            by: the person or program that decided.
-            why: the reason.
+            by: the person or program that decided; `why`: the reason.
             journal: the journal of the run; `None` means the conductor's journal.
 
         Raises:

@@ -1,12 +1,21 @@
 """The event on CrewAI's bus for the end of a conductor's run."""
 
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
+from crewai import Task
+from crewai.agents.agent_builder.base_agent import BaseAgent
 from crewai.events.base_events import BaseEvent
 from crewai.events.event_bus import crewai_event_bus
+from crewai.events.event_listener import event_listener
+from crewai.events.types.llm_events import LLMCallType, LLMStreamChunkEvent
+from rich.table import Table
+from rich.text import Text
 
 from podium.hosts import result_metadata
-from podium.types import Result
+from podium.secrets import printable, scrub
+from podium.types import AnswerDelta, PlanReady, Result
+from podium.types.steps import task_of, worker_of
 
 MAX_RESULTS: Final = 64
 """Maximum number of results that a manager or an LLM keeps."""
@@ -33,3 +42,42 @@ def tell_result(source: object, result: Result) -> None:
         run_id=facts["run_id"], status=facts["status"], problem=facts["problem"], podium=facts
     )
     crewai_event_bus.emit(source, event)
+
+
+def tell_piece(manager: BaseAgent, task: Task, piece: AnswerDelta) -> None:
+    """Send a piece of an answer as the chunk of an LLM, which is what CrewAI streams."""
+    chunk = LLMStreamChunkEvent(
+        chunk=printable(scrub(piece.text)),
+        call_type=LLMCallType.LLM_CALL,
+        call_id=piece.run_id,
+        from_task=task,
+        from_agent=manager,
+    )
+    crewai_event_bus.emit(manager, chunk)
+
+
+def show_plan(event: PlanReady, workers: Sequence[str]) -> None:
+    """Print the plan of a round to the same console as CrewAI's agents.
+
+    Args:
+        event: the event with the plan.
+        workers: the names of the pool's workers.
+    """
+    table = Table(title=f"Plan of round {event.round}", title_justify="left", expand=True)
+    table.add_column("Step", justify="right", no_wrap=True)
+    table.add_column("Worker")
+    table.add_column("Sees steps")
+    table.add_column("Subtask", ratio=1)
+    labels = event.plan.labels
+    for path, step, *_ in sorted(event.plan.outline, key=lambda place: place.path):
+        sees, number = list(map(str, step.access_list)), ".".join(map(str, path))
+        if len(path) == 1:
+            words = [each for each in step.access_list if isinstance(each, str)]
+            sees, number = [*words, *(str(labels[seen]) for seen in step.access)], str(labels[path[0]])
+        table.add_row(*map(_text, (number, worker_of(step, workers), ", ".join(sees), task_of(step))))
+    event_listener.formatter.print(table)
+
+
+def _text(value: str) -> Text:
+    """Return a text without secrets and without characters that a terminal would execute."""
+    return Text("".join(letter if letter.isprintable() else " " for letter in scrub(value)))

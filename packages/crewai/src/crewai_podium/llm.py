@@ -1,33 +1,197 @@
-"""A conductor as a CrewAI LLM; each call is a run."""
+"""Convert CrewAI's messages to Podium's."""
 
+import json
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
+from functools import cache
 from threading import Lock
 from typing import Any, Final, Literal, TypeVar
 
+from crewai import Task
 from crewai.events.types.llm_events import LLMCallType
+from crewai.hooks import HookAborted
 from crewai.llms.base_llm import BaseLLM, llm_call_context
-from pydantic import BaseModel, PrivateAttr
-
-from crewai_podium.call import (
-    answer_text,
-    call_sampling,
-    estimate_tokens,
-    function_arguments,
-    new_call,
-    run_call,
-    stopped,
+from crewai.utilities.agent_utils import (
+    is_context_length_exceeded,
+    is_native_tool_calling_unsupported_error,
 )
+from pydantic import BaseModel, PrivateAttr, ValidationError
+
 from crewai_podium.events import MAX_RESULTS, tell_result
 from crewai_podium.usage import write_usage
 from podium.aio import run_sync
 from podium.conductor import Conductor
 from podium.errors import RunFailed, RunWaiting
-from podium.hosts import ChatAnswer, ConductorFace, ContinuationStore
-from podium.hosts.results import answered
+from podium.hosts import ChatAnswer, ChatCall, ConductorFace, ContinuationStore
+from podium.hosts.results import answered, run_failed, tool_arguments
 from podium.policy import Policy
+from podium.run import RunOptions
 from podium.secrets import printable, scrub, scrub_data
-from podium.types import Result
+from podium.types import Constraint, Message, Part, Result, Sampling, Tools
+from podium.types.messages import storable
+from podium.usage import estimate_tokens as count
+
+
+def from_crewai(messages: str | Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
+    """Return an LLM's messages as a conversation.
+
+    After a tool has run, CrewAI adds an instruction as a user message. It is not a new question, so it
+    becomes part of the tool's result.
+
+    Raises:
+        QueryError: a message is invalid.
+    """
+    if isinstance(messages, str):
+        return (Message("user", storable(messages)),)
+    found: list[Mapping[str, Any]] = []
+    for message in messages:
+        last = found[-1] if found else {}
+        if message["role"] == "user" and last.get("role") == "tool":
+            found[-1] = {**last, "content": f"{last['content']}\n\n{message['content']}"}
+        else:
+            found.append(message)
+    return tuple(Message.from_wire(message) for message in found)
+
+
+class RunStopped(HookAborted):
+    """Marks the error of a run: CrewAI must not ask again, because another run may act again."""
+
+
+@cache
+def _stopping(kind: Any) -> Any:
+    return type(kind.__name__, (kind, RunStopped), {"__module__": kind.__module__})
+
+
+def stopped(error: Exception) -> Exception:
+    """Return the error of a run as an error of the same class which CrewAI raises at once.
+
+    CrewAI repeats a task up to `max_retry_limit` times after other errors. After an error whose text mentions
+    the length of the context, it shortens the conversation and asks again; so the text does not mention it if
+    the run has acted.
+    """
+    kind: Any = type(error)
+    kind = _stopping(kind)
+    copy = kind.__new__(kind, *error.args)
+    copy.__dict__.update(vars(error))
+    again = is_context_length_exceeded(error) or is_native_tool_calling_unsupported_error(error)
+    if again and getattr(error, "actions", None):
+        copy.args = ("the run ended without a whole answer after it had acted: see `actions` and `result`",)
+    copy.reason, copy.source = str(copy), "podium"
+    stopped_run: Exception = copy
+    return stopped_run
+
+
+def new_call(
+    conductor: Conductor,
+    messages: str | Sequence[Mapping[str, Any]],
+    *,
+    tools: Sequence[Part],
+    sampling: Sampling,
+    store: ContinuationStore,
+    options: RunOptions,
+) -> ChatCall:
+    """Return the call for an LLM's messages.
+
+    Raises:
+        QueryError: the messages have no question.
+    """
+    return ChatCall(
+        conductor,
+        from_crewai(messages),
+        tools=Tools(tuple(tools)),
+        sampling=sampling,
+        store=store,
+        options=options,
+    )
+
+
+async def run_call(call: ChatCall, on_text: Callable[[str], None] | None) -> ChatAnswer:
+    """Run a call and return its answer.
+
+    Args:
+        call: the call.
+        on_text: gets each chunk of the answer as it is written; `None` disables streaming.
+
+    Raises:
+        RunFailed: see `ChatCall.answer` and `ChatCall.rest`.
+        PodiumError: see `Conductor.run`.
+    """
+    if on_text is None:
+        return await call.run()
+    async with aclosing(call.stream()) as items:
+        async for item in items:
+            if isinstance(item, ChatAnswer):
+                return item
+            on_text(item)
+    raise AssertionError("the last item is the answer")
+
+
+def call_sampling(llm: BaseLLM, response_model: type[BaseModel] | None) -> Sampling:
+    """Return the sampling from an LLM's settings and a call's response model."""
+    return Sampling(
+        temperature=llm.temperature,
+        top_p=llm.top_p,
+        seed=llm.seed,
+        max_tokens=None if llm.max_tokens is None else int(llm.max_tokens),
+        stop=tuple(llm.stop_sequences),
+        constraint=output_constraint(response_model),
+    )
+
+
+def output_model(task: Task) -> type[BaseModel] | None:
+    """Return the Pydantic model of a task's output; `None` for text."""
+    return task.output_pydantic or task.output_json or task.response_model
+
+
+def output_constraint(model: type[BaseModel] | None) -> Constraint | None:
+    """Return the constraint for a Pydantic model; `None` for text."""
+    return None if model is None else Constraint("json", model.model_json_schema())
+
+
+def read_output(answer: str, model: type[BaseModel]) -> BaseModel | str:
+    """Return an answer as an instance of a model, or the reason why it is not one."""
+    start, end = answer.find("{"), answer.rfind("}")
+    reason = "it contains no JSON object"
+    for text in (answer, answer[start : end + 1]):
+        try:
+            return model.model_validate_json(text)
+        except ValidationError as error:
+            reason = _first_reason(error)
+    return f"the answer is not a valid {model.__name__}: {reason}"
+
+
+def _first_reason(error: ValidationError) -> str:
+    first: Any = error.errors(include_url=False, include_context=False)[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}" if where else str(first["msg"])
+
+
+def answer_text(answer: str, response_model: type[BaseModel] | None) -> str:
+    """Return an answer; with a `response_model`, as the model's JSON if the answer contains it."""
+    read = answer if response_model is None else read_output(answer, response_model)
+    return read.model_dump_json() if isinstance(read, BaseModel) else answer
+
+
+def function_arguments(call: Part, result: Result) -> dict[str, Any]:
+    """Return the arguments of a tool call that CrewAI makes itself.
+
+    Raises:
+        RunFailed: the arguments are not a JSON object.
+    """
+    arguments = tool_arguments(call)
+    if arguments is None:
+        function = call["function"]
+        told = f"the arguments of {function['name']!r} are not a JSON object: {function['arguments']!r:.80}"
+        raise run_failed(told, result)
+    return arguments
+
+
+def estimate_tokens(messages: Any, *more: Any) -> int:
+    """Estimate the tokens of a conversation and of its schemas, as Podium estimates any text."""
+    text = messages if isinstance(messages, str) else json.dumps(messages, default=str, ensure_ascii=False)
+    return sum(map(count, (text, *(json.dumps(part, default=str) for part in more if part))))
+
 
 _UNKNOWN_WINDOW: Final = 128_000
 _OPTIONS: Final = (

@@ -27,22 +27,23 @@ from pydantic import (
 )
 
 from crewai_podium.cards import card_of
-from crewai_podium.events import MAX_RESULTS, tell_result
-from crewai_podium.outputs import output_constraint, output_model, read_answer
-from crewai_podium.plan_table import show_plan
-from crewai_podium.task_gaps import TaskGaps
-from crewai_podium.task_tries import TaskTries
-from crewai_podium.team import (
+from crewai_podium.events import MAX_RESULTS, show_plan, tell_piece, tell_result
+from crewai_podium.human import decide, review
+from crewai_podium.llm import output_constraint, output_model, read_output
+from crewai_podium.tasks import (
     NOT_RESTORED,
+    TaskGaps,
+    TaskTries,
+    agents_of,
     check_task,
     last_step_policy,
     number_of,
     task_facts,
     task_key,
     task_number,
-    team_of,
 )
 from crewai_podium.usage import UsageMeter, UsageTotal, write_usage
+from crewai_podium.workers.agent import AgentWorker
 from crewai_podium.workers.llm import LLMWorker
 from podium.aio import run_sync
 from podium.budget import Limits
@@ -52,15 +53,27 @@ from podium.execution import Accept, OnFailure, Retry
 from podium.hosts.chat import whole_answers
 from podium.hosts.results import answered, run_failed, text_answer
 from podium.hosts.workers import make_conductor
-from podium.journal import Journal
+from podium.journal import Journal, MemoryJournal
 from podium.planners import ChatPlanner, Planner
 from podium.policy import Policy
 from podium.policy.rules import AnswerLabels
 from podium.run import Listener
 from podium.secrets import printable
-from podium.types import Completion, Event, PlanReady, Result, RunEnded, Sampling
+from podium.types import (
+    AnswerDelta,
+    Completion,
+    Event,
+    Message,
+    Plan,
+    PlanReady,
+    Result,
+    RunEnded,
+    Sampling,
+    Step,
+)
+from podium.types.messages import storable
 from podium.usage import Usage
-from podium.workers import Card, Pool, Request, Worker
+from podium.workers import Card, PersonWorker, Pool, Request, Worker
 
 _CONTEXT: Final = "This is the context you are working with:"
 _OPTIONS: Final = (
@@ -78,37 +91,42 @@ _said: ContextVar[tuple[dict[str, str], ...]] = ContextVar("crewai_podium_said",
 
 
 class ConductorManager(BaseAgent):
-    """Manages a crew: `Crew(process=Process.hierarchical, manager_agent=ConductorManager(llm=...))`.
+    """Manages a crew: `Crew(process=Process.hierarchical, manager_agent=ConductorManager(planner=...))`.
 
     The planner writes one plan for each task. The steps of the plan go to the crew's agents, in parallel if
     they do not depend on each other. If a task names an agent, this agent executes the last step of every
-    plan for the task.
+    plan for the task. What waits for a person (a plan or an action with `Policy(approve="later")`, a
+    `PersonWorker`, a task with `human_input`) is asked with CrewAI's provider of human input, by default the
+    terminal. If nobody answers, the kickoff raises `RunWaiting`, and a later kickoff with the same `run_id`
+    asks again.
 
     Args:
-        llm: writes the plans: a CrewAI LLM, or its name. As in CrewAI, this LLM also converts an answer that
-            does not fit the output format of its task.
-        planner: a planner of Podium, used instead of `llm`.
+        conductor: a conductor, whose workers are joined by the crew's agents, instead of `planner` and the
+            other options of `Conductor`.
+        planner: writes the plans: a CrewAI LLM or its name, or a planner of Podium. `None` means `llm`.
+        llm: converts an answer that does not fit the output format of its task, as in CrewAI; `None` means
+            the planner's LLM.
         workers: workers in addition to the crew's agents.
         cards: cards of agents by role, instead of cards made from goal and backstory.
         acts: whether agents act (see `Worker.acts`), by role; by default, agents with tools, apps or MCP
             servers do.
         limits: the limits of one task; `None` means the defaults of `Limits`.
-        fallback_planner: writes the plan if the planner returns no valid plan; the run is then partial. An
-            LLM like `llm`, or a planner of Podium.
+        fallback_planner: writes the plan if the planner returns no valid plan; the run is then partial.
         accept: see `Conductor`, also for `policy`, `labels`, `retry`, `on_failure`, `journal` and
             `show_question`. Each task is a separate run.
-        run: prefix of run ids in the journal; a hash of the task and its context follows it. If the crew is
-            kicked off again with this prefix, only failed steps run again and are paid for. With `None`, each
-            kickoff makes new runs.
+        run_id: prefix of run ids in the journal; a hash of the task and its context follows it. If the crew
+            is kicked off again with this prefix, only failed steps run again and are paid for. With `None`,
+            each kickoff makes new runs.
         partial: whether an incomplete answer is the task's output, or raised as `RunFailed`.
         on_event: called with each event of the runs as it happens.
 
     Raises:
         TypeError: a manager does not accept an option.
-        ConfigError: both `llm` and `planner` are missing; the policy lets plans wait for approval, which a
-            crew cannot do; or `run` is set without `journal`. From a kickoff: the crew is trained or
-            checkpointed, a task asks for human input, or it names an agent that is not in the crew.
+        ConfigError: there is no planner; a conductor is given with its parts; or `run_id` is set without
+            `journal`. From a kickoff: the crew is trained or checkpointed, or a task names an agent that is
+            not in the crew.
         RunFailed: from a kickoff: a run has no answer; `result` is the run's result.
+        RunWaiting: from a kickoff: a person must decide, and cannot be asked.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -116,7 +134,8 @@ class ConductorManager(BaseAgent):
     role: str = "Conductor"
     goal: str = "Give each part of a task to the agent that is best at it."
     backstory: str = "Plans a task once, then has the crew execute the plan."
-    planner: Planner | None = None
+    conductor: Conductor | None = None
+    planner: Any = None
     workers: Sequence[Worker] = ()
     cards: Mapping[str, Card] = Field(default_factory=dict)
     acts: Mapping[str, bool] = Field(default_factory=dict)
@@ -129,7 +148,7 @@ class ConductorManager(BaseAgent):
     on_failure: OnFailure = "note"
     journal: Journal | None = None
     show_question: bool = True
-    run: str | None = None
+    run_id: str | None = None
     partial: Literal["return", "raise"] = "return"
     on_event: Listener | None = None
     function_calling_llm: Any = None
@@ -169,21 +188,40 @@ class ConductorManager(BaseAgent):
     def _check(self) -> Self:
         if isinstance(self.llm, str):
             self.llm = create_llm(self.llm)
-        if isinstance(self.fallback_planner, str):
-            self.fallback_planner = create_llm(self.fallback_planner)
-        if not isinstance(self.fallback_planner, Planner | BaseLLM | None):
-            told = f"fallback_planner={self.fallback_planner!r:.80} cannot plan"
-            raise ConfigError(
-                f"{told}: give an LLM, its name, or a planner such as ChatPlanner(as_worker(llm))"
-            )
-        if self.llm is None and self.planner is None:
-            raise ConfigError("there is no planner: give ConductorManager an llm, or a planner of Podium's")
-        if self.run is not None and self.journal is None:
-            raise ConfigError(f"run={self.run!r} names runs in a journal: give the manager a journal, too")
-        if self.policy is not None and self.policy.waits:
-            raise ConfigError("a crew cannot wait for approval: give Policy.approve a function that asks")
+        if self.conductor is None:
+            self._check_parts()
+        elif parts := sorted(self.model_fields_set & {"planner", "workers", *_OPTIONS}):
+            raise ConfigError(f"a conductor is given with {', '.join(parts)}: the conductor has its own")
+        if self.run_id is not None and self._journal is None:
+            raise ConfigError(f"run_id={self.run_id!r} names runs in a journal: give a journal, too")
         self._token_process = UsageTotal()
         return self
+
+    def _check_parts(self) -> None:
+        self.planner = self.llm if self.planner is None else self.planner
+        if self.planner is None:
+            raise ConfigError(
+                "there is no planner: give ConductorManager planner=... (a CrewAI LLM, its name, a planner "
+                "of Podium), or conductor=..."
+            )
+        for name in ("planner", "fallback_planner"):
+            given = getattr(self, name)
+            if isinstance(given, str):
+                setattr(self, name, create_llm(given))
+            elif not isinstance(given, Planner | BaseLLM | None):
+                told = f"{name}={given!r:.80} cannot plan"
+                raise ConfigError(
+                    f"{told}: give an LLM, its name, or a planner such as ChatPlanner(as_worker(llm))"
+                )
+        if isinstance(self.planner, BaseLLM) and self.llm is None:
+            self.llm = self.planner
+        waits = any(isinstance(worker, PersonWorker) for worker in self.workers)
+        if self.journal is None and (waits or (self.policy is not None and self.policy.waits)):
+            self.journal = MemoryJournal()
+
+    @property
+    def _journal(self) -> Journal | None:
+        return self.journal if self.conductor is None else self.conductor.journal
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Store each crew that is set on the manager."""
@@ -262,54 +300,93 @@ class ConductorManager(BaseAgent):
         self, task: Task, context: str | None, tools: Sequence[BaseTool] | None
     ) -> tuple[str | BaseModel, tuple[dict[str, str], ...]]:
         crew, model = self._crew_of(task), output_model(task)
-        check_task(crew, task)
-        query = task.prompt() + (f"\n\n{_CONTEXT}\n{context}" if context else "")
+        check_task(crew)
         conductor, policy = self._conductor(crew, task, tools)
-        on_event = self._listener(conductor) if self.verbose or crew.verbose else self.on_event
+        query = [Message("user", task.prompt() + (f"\n\n{_CONTEXT}\n{context}" if context else ""))]
+        result = await self._run(conductor, policy, crew, task, context, query)
+        answer = self._answer(result, model)
+        told = printable(text_answer(result))
+
+        async def again(feedback: str) -> str:
+            nonlocal answer, told
+            query.extend((Message("assistant", told), Message("user", storable(feedback))))
+            result = await self._run(conductor, policy, crew, task, context, query)
+            answer = self._answer(result, model)
+            told = printable(text_answer(result))
+            return told
+
+        if task.human_input:
+            await review(crew, self, told, again)
+        return answer, ({"role": "user", "content": query[0].text}, {"role": "assistant", "content": told})
+
+    async def _run(
+        self,
+        conductor: Conductor,
+        policy: Policy | None,
+        crew: Crew,
+        task: Task,
+        context: str | None,
+        query: Sequence[Message],
+    ) -> Result:
+        """Run a task, or continue its run, until its end."""
+        on_event = self._listener(conductor, crew, task)
         known = self._tries.setdefault(crew, {})
         number = task_number(crew, task)
         tries = known[number] = TaskTries.of(task, known.get(number))
         paid_results = await tries.actions(conductor)
-        middleware = self._middleware if on_event is not None else whole_answers(self._middleware)
         on_event = tries.listener(conductor, on_event)
-        run_id = None if self.run is None else f"{self.run}:{_hash(task_key(crew, task), query)}"
+        same: dict[str, Any] = {
+            "policy": policy,
+            "middleware": self._middleware if on_event is not None else whole_answers(self._middleware),
+            "on_event": on_event,
+            "paid_results": paid_results,
+        }
+        run_id = None
+        if self.run_id is not None:
+            run_id = f"{self.run_id}:{_hash(task_key(crew, task), *(each.text for each in query))}"
+        refresh = self.partial == "raise"
         if await self._is_unfinished(run_id):
             assert run_id is not None
-            result = await conductor.resume(
-                run_id,
-                policy=policy,
-                refresh=self.partial == "raise",
-                paid_results=paid_results,
-                middleware=middleware,
-                on_event=on_event,
-            )
+            result = await conductor.resume(run_id, refresh=refresh, **same)
         else:
             result = await conductor.run(
                 query,
                 run_id=run_id,
                 labels=self._gaps.labels(crew, task, context, again=bool(tries.run_ids)),
-                policy=policy,
-                sampling=Sampling(constraint=output_constraint(model)),
-                paid_results=paid_results,
-                middleware=middleware,
-                on_event=on_event,
+                sampling=Sampling(constraint=output_constraint(output_model(task))),
+                **same,
             )
+        while result.status == "waiting" and await decide(conductor, result, crew, self):
+            result = await conductor.resume(result.run_id, **same)
         tries.run_ids.append(result.run_id)
         result = self._gaps.mark(crew, task, context, result)
         for kept in self._results:
             kept.append(result)
         tell_result(self, result)
-        answer = self._answer(result, model)
-        told = printable(text_answer(result))
-        said = ({"role": "user", "content": query}, {"role": "assistant", "content": told})
-        return answer, said
+        return result
 
-    def _listener(self, conductor: Conductor) -> Listener:
-        """Return a listener that prints each plan, and passes each event to `on_event`."""
+    def _listener(self, conductor: Conductor, crew: Crew, task: Task) -> Listener | None:
+        """Return a listener that shows plans, streams what the crew's LLMs do not, and calls `on_event`."""
+        is_verbose = self.verbose or crew.verbose
+        # `Crew.stream` is false during a streamed kickoff; CrewAI sets it on the LLMs of the agents.
+        streams = any(getattr(agent.llm, "stream", False) for agent in crew.agents)
+        if not is_verbose and not streams:
+            return self.on_event
+        run_id, plans = "", dict[int | None, Plan]()
 
         def hear(event: Event) -> None:
+            nonlocal run_id
+            run_id = run_id or event.run_id  # events of nested runs have other ids
             if isinstance(event, PlanReady):
-                show_plan(event, conductor.pool.names)
+                if event.run_id == run_id:
+                    plans[event.round] = event.plan
+                if is_verbose:
+                    show_plan(event, conductor.pool.names)
+            elif streams and isinstance(event, AnswerDelta) and event.run_id == run_id:
+                step = None if event.step is None else plans[event.round].steps[event.step]
+                worker = conductor.pool[step.worker] if isinstance(step, Step) else None
+                if not isinstance(worker, AgentWorker):
+                    tell_piece(self, task, event)
             if self.on_event is not None:
                 self.on_event(event)
 
@@ -317,10 +394,10 @@ class ConductorManager(BaseAgent):
 
     async def _is_unfinished(self, run_id: str | None) -> bool:
         """Return whether a recorded run ended failed or partial, so that it must be resumed."""
-        if self.journal is None or run_id is None:
+        if self._journal is None or run_id is None:
             return False
         try:
-            last = (await self.journal.read(run_id))[-1].event
+            last = (await self._journal.read(run_id))[-1].event
         except RunUnknown:
             return False
         return isinstance(last, RunEnded) and last.result.status in ("failed", "partial")
@@ -334,15 +411,19 @@ class ConductorManager(BaseAgent):
         if facts.named is not None:
             self._named[str(crew.id), number] = number_of(crew, facts.named)
         named = self._named.get((str(crew.id), number), self._named.get((_COPIED, number)))
-        team = team_of(crew, facts, cards=self.cards, acts=self.acts, beside=self.workers, on_usage=on_usage)
-        conductor = make_conductor(
-            self.llm if self.planner is None else self.planner,
-            Pool(team, answers=self._answers),
-            {name: getattr(self, name) for name in _OPTIONS},
-            as_planner=self._planner,
-            face="ConductorManager",
-        )
-        return conductor, None if named is None else last_step_policy(named)
+        agents = agents_of(crew, facts, cards=self.cards, acts=self.acts, on_usage=on_usage)
+        before = 0
+        if self.conductor is not None:
+            conductor, before = self.conductor.bind(workers=agents), len(self.conductor.pool)
+        else:
+            conductor = make_conductor(
+                self.planner,
+                Pool([*agents, *self.workers], answers=self._answers),
+                {name: getattr(self, name) for name in _OPTIONS},
+                as_planner=self._planner,
+                face="ConductorManager",
+            )
+        return conductor, None if named is None else last_step_policy(before + named)
 
     def _planner(self, llm: BaseLLM) -> Planner:
         return ChatPlanner(LLMWorker(llm, card=card_of(llm), on_usage=self._usage_total.add))
@@ -379,7 +460,7 @@ class ConductorManager(BaseAgent):
         if model is None:
             return printable(text_answer(answered(result, partial=self.partial)))  # CrewAI prints it
         answer = printable(answered(result, partial="raise").answer)
-        read = read_answer(answer, model)
+        read = read_output(answer, model)
         if isinstance(read, BaseModel):
             return read
         if self.llm is None:

@@ -1,11 +1,7 @@
-"""A worker that runs a CrewAI agent.
-
-Each call is a separate task for a copy of the agent, because an agent does one task at a time. The copy is
-shown the request's messages, and has the agent's memory and knowledge.
-"""
+"""Find reasons why answers of CrewAI's agents are incomplete: failed tools, reached iteration limits."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final, Literal
@@ -14,20 +10,151 @@ from anyio import CancelScope, to_thread
 from crewai import Crew, Task
 from crewai.agents.agent_builder.base_agent import BaseAgent
 from crewai.agents.tools_handler import ToolsHandler
+from crewai.crews.crew_output import CrewOutput
+from crewai.lite_agent_output import LiteAgentOutput
 from crewai.llms.base_llm import BaseLLM
+from crewai.tasks.llm_guardrail import LLMGuardrail
 from crewai.tools.base_tool import BaseTool
+from crewai.utilities.guardrail import GuardrailResult, process_guardrail
 from crewai.utilities.pydantic_schema_utils import create_model_from_schema
 from pydantic import BaseModel
 
+from crewai_podium.cards import acts_first
 from crewai_podium.usage import OnUsage, UsageMeter, counted
-from crewai_podium.workers.acts import acts_first
 from crewai_podium.workers.errors import crewai_errors, read_answer
-from crewai_podium.workers.guardrail import do_task
 from podium.errors import WorkerUnavailable
+from podium.hosts import GuardrailTripped, text_of
 from podium.secrets import printable
 from podium.types import Completion, Constraint
-from podium.types.messages import prompt_text
+from podium.types.messages import prompt_text, storable
 from podium.workers import Card, Request, Worker, step_input_of
+
+_MAX_QUOTE: Final = 300
+
+
+class Shortfalls:
+    """Collects the reasons why an answer is incomplete, over one or more attempts of an agent at a task.
+
+    Args:
+        agent: the copy that does the task.
+    """
+
+    def __init__(self, agent: BaseAgent) -> None:
+        self._agent = agent
+        self._failures: list[Any] = []
+        self._messages: list[Mapping[str, Any]] = []
+
+    def note(self) -> None:
+        """Record the failed tools of the latest attempt, because CrewAI forgets them at the next attempt."""
+        self._failures += self._agent.last_tool_failures
+        self._messages += getattr(self._agent, "last_messages", ())
+
+    def told(self) -> str | None:
+        """Return why the latest answer is incomplete, as text; `None` if it is complete."""
+        failed = _failed_tools(self._failures, self._messages)
+        return "; ".join([*failed, *_forced(self._agent)]) or None
+
+
+def missing_from_crew(output: object, agents: Iterable[BaseAgent]) -> str:
+    """Return why a crew's output is incomplete, as text; empty if it is complete.
+
+    Args:
+        output: the return value of the kickoff.
+        agents: the copies that did the tasks.
+    """
+    tasks = output.tasks_output if isinstance(output, CrewOutput) else ()
+    failed = [line for task in tasks for line in _failed_tools(task.tool_failures, task.messages)]
+    return "; ".join([*failed, *(line for agent in agents for line in _forced(agent))])
+
+
+def _failed_tools(failures: Iterable[Any], messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a text for each tool whose last call failed; a later successful call cancels a failure."""
+    last = {message.get("name"): str(message.get("content")) for message in messages if _is_result(message)}
+    why: dict[str, str] = {}
+    for record in failures:
+        result = last.get(record.tool_name)
+        if result is None or record.failure.message in result:
+            why[record.tool_name] = storable(record.failure.message)[:_MAX_QUOTE]
+    return [f"its tool {name!r} failed: {reason}" for name, reason in why.items()]
+
+
+def _is_result(message: Mapping[str, Any]) -> bool:
+    return message.get("role") == "tool"
+
+
+def _forced(agent: BaseAgent) -> list[str]:
+    """Return a text if CrewAI demanded an answer from the agent because `max_iter` was reached."""
+    state = getattr(agent.agent_executor, "state", None)
+    if state is None or getattr(state, "iterations", 0) < agent.max_iter:
+        return []
+    return [f"agent {agent.role!r} reached max_iter={agent.max_iter} and answered with what it had"]
+
+
+_AGAIN: Final = (
+    "Your previous answer was not accepted: {error}\n\nYour previous answer:\n{answer}\n\n"
+    "Do the task again, so that the answer is accepted."
+)
+
+
+async def do_task(
+    agent: BaseAgent, task: Task, tools: list[BaseTool], meter: UsageMeter
+) -> tuple[Any, str | None]:
+    """Return the answer that the agent's guardrail accepts, and the missing parts of the answer.
+
+    If the guardrail refuses an answer, the agent answers again and is shown the reason, up to
+    `guardrail_max_retries` times. If the guardrail returns a value, this value replaces the answer.
+
+    Args:
+        agent: the copy that does the task.
+        task: the task.
+        tools: the agent's tools.
+        meter: counts the tokens of the agent's LLMs, including those of an LLM guardrail.
+
+    Raises:
+        GuardrailTripped: the guardrail refused the last answer, too.
+    """
+    guardrail: Any = getattr(agent, "guardrail", None)
+    short, context, tries = Shortfalls(agent), None, 0
+    while True:
+        answer = await agent.aexecute_task(task, context, tools)
+        short.note()
+        if guardrail is None or not isinstance(answer, str | BaseModel):
+            return answer, short.told()
+        finish = meter.finish_reason  # the answer's own: an LLM guardrail calls the LLM, too
+        checked = await _check(agent, guardrail, answer, meter, tries)
+        meter.finish_reason = finish
+        if checked.success:
+            return answer if checked.result is None else _accepted(checked.result), short.told()
+        most: int = agent.guardrail_max_retries  # type: ignore[attr-defined] # of every agent with a guardrail
+        if tries >= most:
+            told = f"the agent's guardrail refused the answer, after {most} retries: {checked.error}"
+            raise GuardrailTripped(told, maybe_paid=True)
+        tries, context = tries + 1, _AGAIN.format(error=checked.error, answer=text_of(answer))
+
+
+async def _check(
+    agent: BaseAgent, guardrail: Any, answer: object, meter: UsageMeter, tries: int
+) -> GuardrailResult:
+    """Call the guardrail in a thread, because it may call an LLM."""
+    output = LiteAgentOutput(
+        raw=text_of(answer),
+        pydantic=answer if isinstance(answer, BaseModel) else None,
+        agent_role=agent.role,
+        usage_metrics=meter.metrics.model_dump(),
+        messages=list(getattr(agent, "last_messages", ())),
+    )
+    llm: Any = agent.llm
+    check: Any = LLMGuardrail(guardrail, llm) if isinstance(guardrail, str) else guardrail
+    return await to_thread.run_sync(
+        lambda: process_guardrail(output, check, tries, event_source=agent, from_agent=agent),
+        abandon_on_cancel=True,
+    )
+
+
+def _accepted(result: object) -> object:
+    """Return the answer that a guardrail returned: a text, or the text of a whole output."""
+    return result.raw if isinstance(result, LiteAgentOutput) else result
+
 
 _EXPECTED: Final = "All that your part asks for, complete."
 _LLMS: Final = ("llm", "function_calling_llm")

@@ -9,10 +9,10 @@ from crewai import Crew
 from crewai.crews.crew_output import CrewOutput
 from crewai.llms.base_llm import BaseLLM
 
+from crewai_podium.cards import acts_first
 from crewai_podium.usage import UsageMeter, read_usage
-from crewai_podium.workers.acts import acts_first
+from crewai_podium.workers.agent import missing_from_crew
 from crewai_podium.workers.errors import crewai_errors, read_answer
-from crewai_podium.workers.shortfalls import missing_from_crew
 from podium.errors import ConfigError
 from podium.secrets import printable
 from podium.types import Completion

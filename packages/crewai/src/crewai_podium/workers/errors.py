@@ -8,7 +8,7 @@ from crewai.tasks.task_output import TaskOutput
 from crewai.utilities.agent_utils import extract_tool_call_info
 from pydantic import ValidationError
 
-from crewai_podium.call import RunStopped
+from crewai_podium.llm import RunStopped
 from crewai_podium.usage import UsageMeter
 from podium.errors import AnswerRefused, AnswerToolCalls, WorkerBroken, WorkerError, WorkerRefused
 from podium.hosts import GuardrailTripped, read_completion, text_of, tool_call, worker_errors

@@ -1,22 +1,31 @@
-"""Make workers from CrewAI objects."""
+"""A worker that calls a CrewAI tool."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
+from anyio import to_thread
 from crewai import Crew
 from crewai.agents.agent_builder.base_agent import BaseAgent
 from crewai.llms.base_llm import BaseLLM
 from crewai.tools.base_tool import BaseTool
 
-from crewai_podium.cards import card_of
-from crewai_podium.workers.acts import may_act
+from crewai_podium.cards import card_of, may_act
 from crewai_podium.workers.agent import AgentWorker
 from crewai_podium.workers.crew import CrewWorker
+from crewai_podium.workers.errors import read_error
 from crewai_podium.workers.llm import LLMWorker
-from crewai_podium.workers.tool import tool_worker
 from podium.errors import ConfigError
-from podium.hosts import CardMaker, CardOptions
+from podium.hosts import CardMaker, CardOptions, ToolWorker, text_of
 from podium.workers import Card, StepInput, Worker
+
+
+def tool_worker(tool: BaseTool, card: Card) -> ToolWorker:
+    """Return a worker that runs a tool in a thread. A cancel cannot stop the thread."""
+
+    async def call(arguments: dict[str, Any]) -> str:
+        return text_of(await to_thread.run_sync(lambda: tool.run(**arguments), abandon_on_cancel=True))
+
+    return ToolWorker(tool.args_schema.model_json_schema(), call, card=card, reader=read_error)
 
 
 def as_worker(

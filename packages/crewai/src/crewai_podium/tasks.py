@@ -1,26 +1,32 @@
 """Make the workers of a crew for one of its tasks, considering the task's agent and tools."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final, Self
+from weakref import WeakKeyDictionary
 
 from crewai import Crew, Task
 from crewai.agents.agent_builder.base_agent import BaseAgent
 from crewai.tools.agent_tools.base_agent_tools import BaseAgentTool
 from crewai.tools.base_tool import BaseTool
 
-from crewai_podium.cards import card_of, unique_names
+from crewai_podium.cards import card_of, may_act, unique_names
 from crewai_podium.usage import OnUsage
-from crewai_podium.workers.acts import may_act
 from crewai_podium.workers.agent import AgentWorker
+from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.policy import Policy
-from podium.types import Block, Plan
+from podium.run import Listener
+from podium.run_state import unbilled
+from podium.run_state.paid import PaidResults
+from podium.types import Block, Event, Plan, Problem, Result
+from podium.types.events import PIECES
 from podium.workers import Card, Worker
 
 NOT_RESTORED: Final = (
     "CrewAI restores a ConductorManager as a plain agent, without its planner and limits: give the manager a "
-    "journal and run=..., and kick the crew off again"
+    "journal and run_id=..., and kick the crew off again"
 )
 
 
@@ -50,16 +56,10 @@ def task_facts(tools: Sequence[BaseTool] | None) -> TaskFacts:
     return TaskFacts(named, tuple(own))
 
 
-def team_of(
-    crew: Crew,
-    facts: TaskFacts,
-    *,
-    cards: Mapping[str, Card],
-    acts: Mapping[str, bool],
-    beside: Sequence[Worker],
-    on_usage: OnUsage,
+def agents_of(
+    crew: Crew, facts: TaskFacts, *, cards: Mapping[str, Card], acts: Mapping[str, bool], on_usage: OnUsage
 ) -> list[Worker]:
-    """Return the crew's agents as workers, followed by the other workers.
+    """Return the crew's agents as workers.
 
     The tools of a task are added to the tools of the agent that the task names. If the task names no agent,
     they are added to the tools of all agents.
@@ -69,7 +69,6 @@ def team_of(
         facts: the agent and the tools of the task.
         cards: cards of agents by role, instead of cards derived from the agents.
         acts: whether agents act, by role, instead of what their tools say.
-        beside: other workers.
         on_usage: called with the tokens of each call of an agent.
 
     Raises:
@@ -92,7 +91,7 @@ def team_of(
         said = [acts[role] for role in _roles(agent) if role in acts]
         worker.acts = said[0] if said else any(map(may_act, [agent, *more]))
         workers.append(worker)
-    return [*workers, *beside]
+    return workers
 
 
 def number_of(crew: Crew, named: BaseAgent) -> int:
@@ -110,8 +109,8 @@ def number_of(crew: Crew, named: BaseAgent) -> int:
     return (same or alike)[0]
 
 
-def check_task(crew: Crew, task: Task) -> None:
-    """Check that a conductor supports the settings of a crew and a task.
+def check_task(crew: Crew) -> None:
+    """Check that a conductor supports the settings of a crew.
 
     Raises:
         ConfigError: it does not.
@@ -120,11 +119,6 @@ def check_task(crew: Crew, task: Task) -> None:
         raise ConfigError(
             "a ConductorManager cannot be trained: Crew.train() asks a human inside an agent's loop, and a "
             "conductor has no such loop; train the agents in a crew without it"
-        )
-    if task.human_input:
-        raise ConfigError(
-            "human_input asks inside an agent's loop, and a conductor has no such loop: give the manager "
-            "policy=Policy(approve=...) to approve the plan"
         )
     if crew.checkpoint:
         raise ConfigError(f"Crew.checkpoint is set, but {NOT_RESTORED}")
@@ -173,3 +167,119 @@ def _roles(agent: BaseAgent) -> tuple[str, ...]:
     """Return an agent's role, and the role before inputs were filled in."""
     before = agent._original_role  # noqa: SLF001 - no public attribute has it
     return (agent.role,) if before is None else (agent.role, before)
+
+
+_MAX_NAME: Final = 80
+
+
+class TaskGaps:
+    """Stores why the latest answer of a task is partial, and its labels, by crew and number of the task."""
+
+    def __init__(self) -> None:
+        self._problems: WeakKeyDictionary[Crew, dict[int, Problem]] = WeakKeyDictionary()
+        self._labels: WeakKeyDictionary[Crew, dict[int, frozenset[str]]] = WeakKeyDictionary()
+
+    def labels(self, crew: Crew, task: Task, context: str | None, *, again: bool) -> frozenset[str]:
+        """Return the labels of the outputs in the context of a task.
+
+        Args:
+            crew: the crew of the task.
+            task: the task.
+            context: the outputs of other tasks that the task is shown.
+            again: whether a guardrail has rejected the answer of the task; then the context has this answer.
+        """
+        known = self._labels.get(crew, {})
+        found = [
+            known.get(number, frozenset())
+            for number, other in enumerate(crew.tasks)
+            if (again if other is task else _is_shown(other, context))
+        ]
+        return frozenset().union(*found)
+
+    def mark(self, crew: Crew, task: Task, context: str | None, result: Result) -> Result:
+        """Return a task's result, as partial if its context has partial outputs of other tasks.
+
+        Args:
+            crew: the crew of the task.
+            task: the task.
+            context: the outputs of other tasks that the task was shown.
+            result: the result of the task's run.
+        """
+        known = self._problems.setdefault(crew, {})
+        found = [
+            Problem(problem.code, f"the output of task {_name(other)!r} is partial: {problem.message}")
+            for number, other in enumerate(crew.tasks)
+            if other is not task and (problem := known.get(number)) is not None and _is_shown(other, context)
+        ]
+        if found and result.status in ("ok", "partial"):
+            own = () if result.problem is None else (result.problem,)
+            words = "; ".join(problem.message for problem in (*own, *found))
+            result = replace(result, status="partial", problem=Problem((*own, *found)[0].code, words))
+        for number, other in enumerate(crew.tasks):
+            if other is task:
+                self._labels.setdefault(crew, {})[number] = result.labels
+            if other is task and result.status == "partial" and result.problem is not None:
+                known[number] = result.problem
+            elif other is task:
+                known.pop(number, None)
+        return result
+
+
+def _is_shown(task: Task, context: str | None) -> bool:
+    output = task.output
+    return bool(context and output is not None and output.raw and output.raw in context)
+
+
+def _name(task: Task) -> str:
+    name = " ".join((task.name or task.description).split())
+    return name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…"
+
+
+@dataclass
+class TaskTries:
+    """The runs of one execution of a task."""
+
+    began: datetime | None
+    """When CrewAI began to execute the task; a run after a guardrail does not change it."""
+    may_repeat: bool
+    """Whether a guardrail or a person may reject the answer."""
+    run_ids: list[str] = field(default_factory=list)
+    _heard: list[Event] = field(default_factory=list)
+    """The events of the runs, without a journal."""
+
+    @classmethod
+    def of(cls, task: Task, before: Self | None) -> Self:
+        """Return the runs of the current execution of a task.
+
+        Args:
+            task: the task.
+            before: its latest execution; `None` for none.
+        """
+        if before is not None and before.began == task.start_time:
+            return before
+        return cls(task.start_time, bool(task.guardrail or task.guardrails or task.human_input))
+
+    def listener(self, conductor: Conductor, on_event: Listener | None) -> Listener | None:
+        """Return a listener that stores what `actions` needs, and passes each event to `on_event`."""
+        if not self.may_repeat or not conductor.acts or conductor.journal is not None:
+            return on_event
+
+        def hear(event: Event) -> None:
+            if not isinstance(event, PIECES):
+                self._heard.append(event)
+            if on_event is not None:
+                on_event(event)
+
+        return hear
+
+    async def actions(self, conductor: Conductor) -> PaidResults | None:
+        """Return the actions of the earlier runs; `None` if there are none."""
+        events, journal = self._heard, conductor.journal
+        if journal is not None and self.may_repeat:
+            events = []
+            for run_id in self.run_ids:
+                events += [entry.event for entry in await journal.read(run_id)]
+                events += [event for run in await journal.nested(run_id) for event in run]
+        if not events:
+            return None
+        return PaidResults(self.run_ids[-1], actions=unbilled(events, conductor.pool.names).actions)

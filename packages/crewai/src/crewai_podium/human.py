@@ -1,0 +1,156 @@
+"""Asks the person at a crew with CrewAI's provider of human input: the terminal, or the user's own."""
+
+import json
+from collections.abc import Awaitable, Callable
+from time import time
+from typing import Any, Final
+
+import anyio
+from crewai import Crew
+from crewai.agents.agent_builder.base_agent import BaseAgent
+from crewai.agents.parser import AgentFinish
+from crewai.core.providers.human_input import get_provider
+from crewai.events.event_listener import event_listener
+from rich.text import Text
+
+from podium.conductor import Conductor
+from podium.errors import QueryError
+from podium.hosts.results import plan_lines
+from podium.run_state import fold
+from podium.secrets import printable, scrub
+from podium.types import ApprovalAsked, Result
+from podium.types.steps import step_at, worker_of
+
+_YES: Final = frozenset({"y", "yes", "ok", "approve", "approved", "lgtm"})
+_NO: Final = frozenset({"n", "no", "reject", "rejected", "refuse", "refused"})
+_HOW: Final = "Write `yes`, or `no` and the reason. Enter leaves the run waiting."
+Again = Callable[[str], Awaitable[str]]
+
+
+class _Said(Exception):
+    """What the person wrote."""
+
+
+class _Asking:
+    """What the provider needs of an agent's executor.
+
+    Args:
+        crew: the crew.
+        agent: the manager.
+        again: returns the answer to feedback; `None` ends the question with the text.
+    """
+
+    def __init__(self, crew: Crew, agent: BaseAgent, again: Again | None) -> None:
+        self.crew, self.agent, self.llm, self.task = crew, agent, agent.llm, None
+        self.messages: list[Any] = []
+        self.ask_for_human_input = True
+        self._again = again
+
+    def _is_training_mode(self) -> bool:
+        return False
+
+    def _format_feedback_message(self, feedback: str) -> dict[str, str]:
+        return {"role": "user", "content": feedback}
+
+    async def _ainvoke_loop(self) -> AgentFinish:
+        said = self.messages[-1]["content"]
+        if self._again is None:
+            raise _Said(said)
+        return _finish(await self._again(said))
+
+
+async def review(crew: Crew, agent: BaseAgent, answer: str, again: Again) -> None:
+    """Show an answer to the person, and call `again` with feedback until there is none.
+
+    Args:
+        crew: the crew of the task.
+        agent: the manager.
+        answer: the answer.
+        again: has the task done again with the person's feedback, and returns the new answer.
+    """
+    _show("The answer", answer)
+
+    async def shown(feedback: str) -> str:
+        new = await again(feedback)
+        _show("The answer", new)
+        return new
+
+    asking: Any = _Asking(crew, agent, shown)
+    await get_provider().handle_feedback_async(_finish(answer), asking)
+
+
+async def decide(conductor: Conductor, result: Result, crew: Crew, agent: BaseAgent) -> bool:
+    """Ask the person for all that a run waits for, and record the decisions.
+
+    Returns:
+        Whether the run can be resumed: not if the person wrote nothing, or there is nobody to ask.
+    """
+    assert conductor.journal is not None
+    entries = await conductor.journal.read(result.run_id)
+    for asked in fold(entry.event for entry in entries).waiting:
+        problem = ""
+        while not asked.is_late:
+            said = await _ask(_told(asked, conductor, problem), asked, crew, agent)
+            if not said.strip() and not asked.is_late:
+                return False
+            try:
+                if asked.is_late or await _record(conductor, asked, said):
+                    break
+            except QueryError as error:
+                problem = f"{error}\n"
+    return True
+
+
+async def _record(conductor: Conductor, asked: ApprovalAsked, said: str) -> bool:
+    """Record a decision; return whether the text is one."""
+    action = None if asked.step is None else asked.name
+    if asked.question is not None:
+        await conductor.decide(asked.run_id, answer=said, action=action, by="human_input")
+        return True
+    word, _, why = said.strip().partition(" ")
+    word = word.strip(".,!:").lower()
+    if word not in _YES | _NO:
+        return False
+    await conductor.decide(
+        asked.run_id, approved=word in _YES, action=action, by="human_input", why=scrub(why.strip())
+    )
+    return True
+
+
+async def _ask(told: str, asked: ApprovalAsked, crew: Crew, agent: BaseAgent) -> str:
+    """Return what the person writes: nothing at the deadline of the question, or without a terminal."""
+    _show("An approval" if asked.question is None else "A question", told)
+    until = None if asked.question is None else asked.question.until
+    asking: Any = _Asking(crew, agent, None)
+    with anyio.move_on_after(None if until is None else until - time()):
+        try:
+            await get_provider().handle_feedback_async(_finish(told), asking)
+        except _Said as said:
+            return str(said)
+        except EOFError:
+            pass
+    return ""
+
+
+def _told(asked: ApprovalAsked, conductor: Conductor, problem: str) -> str:
+    """Return what is asked, as text."""
+    names = conductor.pool.names
+    if asked.step is None:
+        lines = plan_lines(asked.plan, names)
+    else:
+        lines = [f"{worker_of(step_at(asked.plan.steps, asked.name), names)}: {asked.asked}"]
+    if asked.question is None:
+        lines.append(_HOW)
+    elif asked.question.choices:
+        lines.append(f"Choices: {', '.join(asked.question.choices)}")
+    elif asked.question.returns is not None:
+        lines.append(f"JSON that fits {json.dumps(asked.question.returns)}")
+    return problem + printable(scrub("\n".join(lines)))
+
+
+def _show(title: str, text: str) -> None:
+    event_listener.formatter.console.print(Text(f"\n{title}:\n{text}\n"))
+
+
+def _finish(text: str) -> AgentFinish:
+    return AgentFinish(thought="", output=text, text=text)
