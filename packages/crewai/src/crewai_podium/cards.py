@@ -18,15 +18,7 @@ _MAX_CHARS: Final = 300
 
 
 def card_of(thing: BaseAgent | Crew | BaseLLM | BaseTool, maker: CardMaker | None = None) -> Card:
-    """Return the card of a CrewAI object.
-
-    Args:
-        thing: the object.
-        maker: has the card options of `as_worker`; `None` derives the card from the object alone.
-
-    Raises:
-        ConfigError: the object has no name and none was given.
-    """
+    """Return the card of a CrewAI object."""
     maker = maker or CardMaker({})
     if isinstance(thing, BaseAgent):
         return maker.card(name=thing.role, description=_agent_description(thing))

@@ -57,12 +57,7 @@ def tell_piece(manager: BaseAgent, task: Task, piece: AnswerDelta) -> None:
 
 
 def show_plan(event: PlanReady, workers: Sequence[str]) -> None:
-    """Print the plan of a round to the same console as CrewAI's agents.
-
-    Args:
-        event: the event with the plan.
-        workers: the names of the pool's workers.
-    """
+    """Print the plan of a round to the same console as CrewAI's agents."""
     table = Table(title=f"Plan of round {event.round}", title_justify="left", expand=True)
     table.add_column("Step", justify="right", no_wrap=True)
     table.add_column("Worker")

@@ -32,13 +32,7 @@ class _Said(Exception):
 
 
 class _Asking:
-    """What the provider needs of an agent's executor.
-
-    Args:
-        crew: the crew.
-        agent: the manager.
-        again: returns the answer to feedback; `None` ends the question with the text.
-    """
+    """What the provider needs of an agent's executor."""
 
     def __init__(self, crew: Crew, agent: BaseAgent, again: Again | None) -> None:
         self.crew, self.agent, self.llm, self.task = crew, agent, agent.llm, None
@@ -60,14 +54,7 @@ class _Asking:
 
 
 async def review(crew: Crew, agent: BaseAgent, answer: str, again: Again) -> None:
-    """Show an answer to the person, and call `again` with feedback until there is none.
-
-    Args:
-        crew: the crew of the task.
-        agent: the manager.
-        answer: the answer.
-        again: has the task done again with the person's feedback, and returns the new answer.
-    """
+    """Show an answer to the person, and call `again` with feedback until there is none."""
     _show("The answer", answer)
 
     async def shown(feedback: str) -> str:

@@ -38,9 +38,6 @@ def from_crewai(messages: str | Sequence[Mapping[str, Any]]) -> tuple[Message, .
 
     After a tool has run, CrewAI adds an instruction as a user message. It is not a new question, so it
     becomes part of the tool's result.
-
-    Raises:
-        QueryError: a message is invalid.
     """
     if isinstance(messages, str):
         return (Message("user", storable(messages)),)
@@ -91,11 +88,7 @@ def new_call(
     store: ContinuationStore,
     options: RunOptions,
 ) -> ChatCall:
-    """Return the call for an LLM's messages.
-
-    Raises:
-        QueryError: the messages have no question.
-    """
+    """Return the call for an LLM's messages."""
     return ChatCall(
         conductor,
         from_crewai(messages),
@@ -107,16 +100,7 @@ def new_call(
 
 
 async def run_call(call: ChatCall, on_text: Callable[[str], None] | None) -> ChatAnswer:
-    """Run a call and return its answer.
-
-    Args:
-        call: the call.
-        on_text: gets each chunk of the answer as it is written; `None` disables streaming.
-
-    Raises:
-        RunFailed: see `ChatCall.answer` and `ChatCall.rest`.
-        PodiumError: see `Conductor.run`.
-    """
+    """Run a call and return its answer."""
     if on_text is None:
         return await call.run()
     async with aclosing(call.stream()) as items:
@@ -174,11 +158,7 @@ def answer_text(answer: str, response_model: type[BaseModel] | None) -> str:
 
 
 def function_arguments(call: Part, result: Result) -> dict[str, Any]:
-    """Return the arguments of a tool call that CrewAI makes itself.
-
-    Raises:
-        RunFailed: the arguments are not a JSON object.
-    """
+    """Return the arguments of a tool call that CrewAI makes itself."""
     arguments = tool_arguments(call)
     if arguments is None:
         function = call["function"]

@@ -453,9 +453,6 @@ class ConductorManager(BaseAgent):
         The text of a partial answer ends with the sentence that says so. A partial answer for `model` raises,
         because an object would look complete. CrewAI's converter has `llm` rewrite an answer that does not
         fit `model`.
-
-        Raises:
-            RunFailed: there is no output.
         """
         if model is None:
             return printable(text_answer(answered(result, partial=self.partial)))  # CrewAI prints it

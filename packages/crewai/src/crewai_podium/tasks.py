@@ -63,16 +63,6 @@ def agents_of(
 
     The tools of a task are added to the tools of the agent that the task names. If the task names no agent,
     they are added to the tools of all agents.
-
-    Args:
-        crew: the crew.
-        facts: the agent and the tools of the task.
-        cards: cards of agents by role, instead of cards derived from the agents.
-        acts: whether agents act, by role, instead of what their tools say.
-        on_usage: called with the tokens of each call of an agent.
-
-    Raises:
-        ConfigError: there is a card, or a value of `acts`, for a role that no agent has.
     """
     found = [_card(agent, cards) for agent in crew.agents]
     unknown = {*cards, *acts} - {role for agent in crew.agents for role in _roles(agent)}
@@ -95,11 +85,7 @@ def agents_of(
 
 
 def number_of(crew: Crew, named: BaseAgent) -> int:
-    """Return the number of a task's agent in a crew, or else of the first agent with the same role.
-
-    Raises:
-        ConfigError: the crew has no such agent.
-    """
+    """Return the number of a task's agent in a crew, or else of the first agent with the same role."""
     same = [at for at, agent in enumerate(crew.agents) if agent is named]
     alike = [at for at, agent in enumerate(crew.agents) if named.role in _roles(agent)]
     if not same and not alike:
@@ -110,11 +96,7 @@ def number_of(crew: Crew, named: BaseAgent) -> int:
 
 
 def check_task(crew: Crew) -> None:
-    """Check that a conductor supports the settings of a crew.
-
-    Raises:
-        ConfigError: it does not.
-    """
+    """Check that a conductor supports the settings of a crew."""
     if crew._train:  # noqa: SLF001 - no public attribute has it
         raise ConfigError(
             "a ConductorManager cannot be trained: Crew.train() asks a human inside an agent's loop, and a "
@@ -144,11 +126,7 @@ def _place(tasks: Sequence[Task], task: Task) -> int:
 
 
 def last_step_policy(number: int) -> Policy:
-    """Return a policy that gives the last step of every plan to one agent.
-
-    Args:
-        number: the number of the agent's worker in the pool, from 0.
-    """
+    """Return a policy that gives the last step of every plan to one agent."""
 
     def give(plan: Plan) -> Plan:
         last = plan.outline[plan.answers[-1]]
@@ -180,14 +158,7 @@ class TaskGaps:
         self._labels: WeakKeyDictionary[Crew, dict[int, frozenset[str]]] = WeakKeyDictionary()
 
     def labels(self, crew: Crew, task: Task, context: str | None, *, again: bool) -> frozenset[str]:
-        """Return the labels of the outputs in the context of a task.
-
-        Args:
-            crew: the crew of the task.
-            task: the task.
-            context: the outputs of other tasks that the task is shown.
-            again: whether a guardrail has rejected the answer of the task; then the context has this answer.
-        """
+        """Return the labels of the outputs in the context of a task."""
         known = self._labels.get(crew, {})
         found = [
             known.get(number, frozenset())
@@ -197,14 +168,7 @@ class TaskGaps:
         return frozenset().union(*found)
 
     def mark(self, crew: Crew, task: Task, context: str | None, result: Result) -> Result:
-        """Return a task's result, as partial if its context has partial outputs of other tasks.
-
-        Args:
-            crew: the crew of the task.
-            task: the task.
-            context: the outputs of other tasks that the task was shown.
-            result: the result of the task's run.
-        """
+        """Return a task's result, as partial if its context has partial outputs of other tasks."""
         known = self._problems.setdefault(crew, {})
         found = [
             Problem(problem.code, f"the output of task {_name(other)!r} is partial: {problem.message}")
@@ -249,12 +213,7 @@ class TaskTries:
 
     @classmethod
     def of(cls, task: Task, before: Self | None) -> Self:
-        """Return the runs of the current execution of a task.
-
-        Args:
-            task: the task.
-            before: its latest execution; `None` for none.
-        """
+        """Return the runs of the current execution of a task."""
         if before is not None and before.began == task.start_time:
             return before
         return cls(task.start_time, bool(task.guardrail or task.guardrails or task.human_input))

@@ -33,11 +33,7 @@ _MAX_QUOTE: Final = 300
 
 
 class Shortfalls:
-    """Collects the reasons why an answer is incomplete, over one or more attempts of an agent at a task.
-
-    Args:
-        agent: the copy that does the task.
-    """
+    """Collects the reasons why an answer is incomplete, over one or more attempts of an agent at a task."""
 
     def __init__(self, agent: BaseAgent) -> None:
         self._agent = agent
@@ -56,12 +52,7 @@ class Shortfalls:
 
 
 def missing_from_crew(output: object, agents: Iterable[BaseAgent]) -> str:
-    """Return why a crew's output is incomplete, as text; empty if it is complete.
-
-    Args:
-        output: the return value of the kickoff.
-        agents: the copies that did the tasks.
-    """
+    """Return why a crew's output is incomplete, as text; empty if it is complete."""
     tasks = output.tasks_output if isinstance(output, CrewOutput) else ()
     failed = [line for task in tasks for line in _failed_tools(task.tool_failures, task.messages)]
     return "; ".join([*failed, *(line for agent in agents for line in _forced(agent))])
@@ -103,15 +94,6 @@ async def do_task(
 
     If the guardrail refuses an answer, the agent answers again and is shown the reason, up to
     `guardrail_max_retries` times. If the guardrail returns a value, this value replaces the answer.
-
-    Args:
-        agent: the copy that does the task.
-        task: the task.
-        tools: the agent's tools.
-        meter: counts the tokens of the agent's LLMs, including those of an LLM guardrail.
-
-    Raises:
-        GuardrailTripped: the guardrail refused the last answer, too.
     """
     guardrail: Any = getattr(agent, "guardrail", None)
     short, context, tries = Shortfalls(agent), None, 0
@@ -167,13 +149,6 @@ class AgentWorker(Worker):
     An answer is partial if the last call of a tool failed, or the agent reached its `max_iter`. An answer
     that the agent's guardrail refuses is retried up to `guardrail_max_retries` times; then the step fails
     with `guardrail_tripped`.
-
-    Args:
-        agent: the agent that is copied.
-        card: the worker's card.
-        crew: the agent's crew; `None` for an agent without a crew.
-        tools: the agent's tools; `None` means its own.
-        on_usage: called with the tokens of each call, including failed calls.
     """
 
     def __init__(

@@ -22,17 +22,7 @@ from podium.workers import Card, Request, StepInput, Worker, step_input_of
 
 
 class CrewWorker(Worker):
-    """Kicks off a copy of a crew for each step.
-
-    Args:
-        crew: the crew that is copied.
-        card: the worker's card.
-        inputs: returns the inputs of the kickoff for a step; `None` puts the step's whole prompt into the
-            crew's only input. In the subtask that `inputs` gets, outputs replace references (`{{n}}`).
-
-    Raises:
-        ConfigError: `inputs` is `None` and the crew does not have exactly one input.
-    """
+    """Kicks off a copy of a crew for each step."""
 
     def __init__(
         self, crew: Crew, *, card: Card, inputs: Callable[[StepInput], Mapping[str, Any]] | None = None

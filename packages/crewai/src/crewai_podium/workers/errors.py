@@ -60,14 +60,7 @@ def crewai_errors(
     *,
     has_run: Callable[[], bool] = lambda: False,
 ) -> AbstractContextManager[None]:
-    """Translate every exception that CrewAI raises in the block, like `podium.hosts.worker_errors`.
-
-    Args:
-        worker: the name on the worker's card.
-        meter: has the tokens spent so far, and the latest finish reason.
-        usage: returns the tokens spent so far; `None` uses the meter.
-        has_run: see `podium.hosts.worker_errors`.
-    """
+    """Translate every exception that CrewAI raises in the block, like `podium.hosts.worker_errors`."""
 
     def read(error: BaseException) -> WorkerError | None:
         if (used := cut_answer_usage(error)) is not None:
@@ -88,18 +81,7 @@ def read_answer(
     written: str = "",
     usage: Usage | None = None,
 ) -> Completion:
-    """Return the answer of an LLM, an agent or a crew, checked like the answer of any chat model.
-
-    Args:
-        messages: the worker's messages.
-        answer: the return value of the LLM, agent or crew: a text, or requested tool calls.
-        meter: has the tokens of the LLMs and the latest finish reason.
-        written: the text that was streamed; it must be the beginning of the answer.
-        usage: the tokens spent; `None` uses the meter.
-
-    Raises:
-        WorkerError: see `podium.hosts.read_completion`.
-    """
+    """Return the answer of an LLM, an agent or a crew, checked like the answer of any chat model."""
     calls = tool_calls(answer)
     finish = meter.finish_reason and _FINISHES.get(meter.finish_reason.lower(), meter.finish_reason)
     return read_completion(

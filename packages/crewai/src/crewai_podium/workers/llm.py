@@ -29,11 +29,6 @@ class LLMWorker(Worker):
 
     A cancel closes the connection of a call. An LLM without `acall` is called in a thread, which a cancel
     cannot stop.
-
-    Args:
-        llm: the LLM that is copied.
-        card: the worker's card.
-        on_usage: called with the tokens of each call, including failed calls.
     """
 
     def __init__(self, llm: BaseLLM, *, card: Card, on_usage: OnUsage | None = None) -> None:
