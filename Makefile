@@ -35,7 +35,7 @@ serve: $(UV)
 # cleaned up by all processes; in memory if there is 1 GB, because SQLite waits for a disk at each commit.
 PARTS := core server langchain rest evals crewai llamaindex autogen
 PAGES_autogen := docs/agent-framework.md docs/autogen.md packages/autogen/README.md
-PAGES_crewai := docs/crew-tutorial.md docs/crewai.md packages/crewai/README.md
+PAGES_crewai := docs/crewai.md packages/crewai/README.md
 PAGES_evals := docs/calibrate.md docs/evidence.md docs/router.md docs/tasks.md packages/evals/README.md
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync)
 IN := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 2>/dev/null && echo --tmpdir=/dev/shm)

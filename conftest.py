@@ -111,7 +111,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         "inspect.md": inspect,
         "tasks.md": compiled,
         "crewai.md": crewai,
-        "crew-tutorial.md": crewai,
         "README.md": (*crewai, autogen),
     }
     for item in items:

@@ -39,7 +39,7 @@ class Briefing(Flow[Draft]):
             Agent(role="Researcher", goal="Find facts.", backstory="Reads all day.", llm=self.llm),
             Agent(role="Writer", goal="Write plainly.", backstory="Was an editor.", llm=self.llm),
         ]
-        manager = ConductorManager(llm=self.llm, limits=Limits(calls=12))
+        manager = ConductorManager(planner=self.llm, limits=Limits(calls=12))
         task = Task(description=f"Brief me on {self.state.topic}.", expected_output="Five sentences.")
         crew = Crew(agents=agents, tasks=[task], process=Process.hierarchical, manager_agent=manager)
         self.state.text = (await crew.akickoff()).raw

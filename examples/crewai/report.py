@@ -43,7 +43,7 @@ def report_crew(llm: LLM) -> Crew:
         agent=agents[-1],  # who has the last step, whatever is planned before it
         output_pydantic=Report,
     )
-    manager = ConductorManager(llm=llm, limits=Limits(calls=20, seconds=300))
+    manager = ConductorManager(planner=llm, limits=Limits(calls=20, seconds=300))
     return Crew(agents=agents, tasks=[task], process=Process.hierarchical, manager_agent=manager)
 
 

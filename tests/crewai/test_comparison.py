@@ -79,7 +79,7 @@ def kick(models: Models, *, conducted: bool) -> tuple[Any, Any]:
         ]
         manager: dict[str, Any] = {"manager_llm": llm}
         if conducted:
-            manager = {"manager_agent": ConductorManager(llm=llm)}
+            manager = {"manager_agent": ConductorManager(planner=llm)}
         task = Task(description="Report on the new product.", expected_output="A report.")
         crew = Crew(agents=agents, tasks=[task], process=Process.hierarchical, **manager)
         return crew.kickoff(), crew.manager_agent

@@ -29,8 +29,9 @@ from podium import (
     ScriptedWorker,
     Step,
 )
-from podium.errors import RunFailed
+from podium.errors import RunFailed, WorkerFailed
 from podium.execution import Retry
+from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.types import Completion
 from podium.usage import Usage
@@ -349,3 +350,19 @@ def test_a_conversation_may_end_in_any_message(role: str) -> None:
     sent = "\n".join(message.text for message in worker.requests[0].messages)
     assert "How high is the tower?" in sent
     assert "Observation: 330 m" in sent
+
+
+def test_the_same_call_continues_its_run() -> None:
+    """Also of another LLM with the same journal and `run_id`, as after the end of the process."""
+    journal = MemoryJournal()
+    said: list[Any] = [WorkerFailed("down", maybe_paid=False), "noon", "here"]
+    seeker = ScriptedWorker("seeker", "330 m")
+    writer = ScriptedWorker("writer", lambda _: said.pop(0))
+    plan = FixedPlanner(Plan((Step(0, "seek"), Step(1, "write", (0,)))))
+    conductor = Conductor(plan, [seeker, writer], retry=Retry(attempts=1), journal=journal)
+    with pytest.raises(RunFailed):
+        ConductorLLM(conductor, run_id="desk", partial="raise").call("When?")
+    assert [ConductorLLM(conductor, run_id="desk").call("When?") for _ in range(2)] == ["noon", "noon"]
+    assert (len(seeker.requests), len(writer.requests)) == (1, 2)
+    ConductorLLM(conductor, run_id="desk").call("Where?")
+    assert len(seeker.requests) == 2

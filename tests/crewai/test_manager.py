@@ -334,6 +334,28 @@ def test_an_agent_runs_its_tools_within_its_step() -> None:
     assert scene.llm.get_token_usage_summary().total_tokens == 0
 
 
+def test_an_llm_may_be_given_tools() -> None:
+    """It calls them within its step, in the pool of any conductor; an agent has its own."""
+
+    @tool("Ruler")
+    def ruler(what: str) -> str:
+        """Measures what it is told."""
+        return f"{what}: 330 m"
+
+    def say(shown: str, tools: Any) -> Any:
+        if "330 m" in shown:
+            return "It is 330 m high."
+        function = {"name": tools[0]["function"]["name"], "arguments": '{"what": "tower"}'}
+        return [{"id": "1", "type": "function", "function": function}]
+
+    model = as_worker(SpeakingLLM(model="speaking", say=say), name="model", tools=[ruler])
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "measure the tower"),))), [model])
+    assert conductor.run_sync("How high?").answer == "It is 330 m high."
+    assert model.acts
+    with pytest.raises(ConfigError, match="to the agent itself"):
+        as_worker(Scene().finder, tools=[ruler])
+
+
 def test_events_tell_the_step_of_each_agent() -> None:
     """CrewAI's own, under the role of the agent, the task named after the step."""
     scene, told = Scene(), list[tuple[str, str]]()

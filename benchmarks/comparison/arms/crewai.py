@@ -40,7 +40,7 @@ async def _answer(crew: Crew) -> str:
 
 
 async def _podium(job: Job, url: str) -> str:
-    crew = _hierarchical(job.steps, url, manager_agent=ConductorManager(llm=_llm(MANAGER, url)))
+    crew = _hierarchical(job.steps, url, manager_agent=ConductorManager(planner=_llm(MANAGER, url)))
     return await _answer(crew)
 
 

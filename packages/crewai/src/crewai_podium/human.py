@@ -78,10 +78,10 @@ async def decide(conductor: Conductor, result: Result, crew: Crew, agent: BaseAg
         problem = ""
         while not asked.is_late:
             said = await _ask(_told(asked, conductor, problem), asked, crew, agent)
-            if not said.strip() and not asked.is_late:
+            if said == "":
                 return False
             try:
-                if asked.is_late or await _record(conductor, asked, said):
+                if said is None or await _record(conductor, asked, said):
                     break
             except QueryError as error:
                 problem = f"{error}\n"
@@ -104,8 +104,8 @@ async def _record(conductor: Conductor, asked: ApprovalAsked, said: str) -> bool
     return True
 
 
-async def _ask(told: str, asked: ApprovalAsked, crew: Crew, agent: BaseAgent) -> str:
-    """Return what the person writes: nothing at the deadline of the question, or without a terminal."""
+async def _ask(told: str, asked: ApprovalAsked, crew: Crew, agent: BaseAgent) -> str | None:
+    """Return what the person writes; empty without a terminal, `None` at the deadline of the question."""
     _show("An approval" if asked.question is None else "A question", told)
     until = None if asked.question is None else asked.question.until
     asking: Any = _Asking(crew, agent, None)
@@ -113,10 +113,11 @@ async def _ask(told: str, asked: ApprovalAsked, crew: Crew, agent: BaseAgent) ->
         try:
             await get_provider().handle_feedback_async(_finish(told), asking)
         except _Said as said:
-            return str(said)
+            return str(said).strip()
         except EOFError:
             pass
-    return ""
+        return ""
+    return None
 
 
 def _told(asked: ApprovalAsked, conductor: Conductor, problem: str) -> str:

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from functools import cache
+from hashlib import sha256
 from threading import Lock
 from typing import Any, Final, Literal, TypeVar
 
@@ -77,26 +78,6 @@ def stopped(error: Exception) -> Exception:
     copy.reason, copy.source = str(copy), "podium"
     stopped_run: Exception = copy
     return stopped_run
-
-
-def new_call(
-    conductor: Conductor,
-    messages: str | Sequence[Mapping[str, Any]],
-    *,
-    tools: Sequence[Part],
-    sampling: Sampling,
-    store: ContinuationStore,
-    options: RunOptions,
-) -> ChatCall:
-    """Return the call for an LLM's messages."""
-    return ChatCall(
-        conductor,
-        from_crewai(messages),
-        tools=Tools(tuple(tools)),
-        sampling=sampling,
-        store=store,
-        options=options,
-    )
 
 
 async def run_call(call: ChatCall, on_text: Callable[[str], None] | None) -> ChatAnswer:
@@ -175,8 +156,8 @@ def estimate_tokens(messages: Any, *more: Any) -> int:
 
 _UNKNOWN_WINDOW: Final = 128_000
 _OPTIONS: Final = (
-    "context_window", "labels", "max_tokens", "model", "partial", "policy", "provider", "seed", "stop",
-    "stream", "temperature", "top_p",
+    "context_window", "labels", "max_tokens", "model", "partial", "policy", "provider", "run_id", "seed",
+    "stop", "stream", "temperature", "top_p",
 )  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -203,6 +184,8 @@ class ConductorLLM(BaseLLM):
         partial: whether an incomplete answer is returned, or raised as `RunFailed`.
         labels: labels of the conversations; see `Conductor`.
         policy: a policy in addition to the conductor's.
+        run_id: prefix of the run ids in the conductor's journal; a hash of the conversation follows it. The
+            same call, also in a new process, continues its run. With `None`, each call is a new run.
         options: `temperature`, `top_p`, `max_tokens`, `seed` and `stop`, for the worker of the plan's last
             step; `model` and `provider`, the names in events.
 
@@ -220,6 +203,7 @@ class ConductorLLM(BaseLLM):
     partial: Literal["return", "raise"] = "return"
     labels: Collection[str] = ()
     policy: Policy | None = None
+    run_id: str | None = None
 
     _results: deque[Result] = PrivateAttr(default_factory=lambda: deque(maxlen=MAX_RESULTS))
     _continuations: ContinuationStore = PrivateAttr(default_factory=ContinuationStore)
@@ -285,13 +269,18 @@ class ConductorLLM(BaseLLM):
         response_model: type[BaseModel] | None,
         source: dict[str, Any],
     ) -> ChatAnswer:
-        call = new_call(
+        conversation = from_crewai(messages if isinstance(messages, str) else self._format_messages(messages))
+        options: RunOptions = {"labels": self.labels, "policy": self.policy}
+        if self.run_id is not None:
+            texts = json.dumps([message.to_wire() for message in conversation])
+            options["run_id"] = f"{self.run_id}:{sha256(texts.encode()).hexdigest()[:16]}"
+        call = ChatCall(
             self.conductor,
-            messages if isinstance(messages, str) else self._format_messages(messages),
-            tools=tools,
+            conversation,
+            tools=Tools(tuple(tools)),
             sampling=call_sampling(self, response_model),
             store=self._continuations,
-            options={"labels": self.labels, "policy": self.policy},
+            options=options,
         )
 
         def on_text(text: str) -> None:

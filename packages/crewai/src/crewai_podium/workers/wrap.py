@@ -1,10 +1,10 @@
 """A worker that calls a CrewAI tool."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 from anyio import to_thread
-from crewai import Crew
+from crewai import Agent, Crew
 from crewai.agents.agent_builder.base_agent import BaseAgent
 from crewai.llms.base_llm import BaseLLM
 from crewai.tools.base_tool import BaseTool
@@ -32,6 +32,7 @@ def as_worker(
     thing: BaseAgent | Crew | BaseLLM | BaseTool | Worker,
     *,
     inputs: Callable[[StepInput], Mapping[str, Any]] | None = None,
+    tools: Sequence[BaseTool] = (),
     acts: bool | None = None,
     **options: Unpack[CardOptions],
 ) -> Worker:
@@ -45,6 +46,8 @@ def as_worker(
         thing: the object.
         inputs: returns a crew's inputs for a step; `None` puts the step's whole prompt into the crew's only
             input.
+        tools: tools that an LLM may call within its step: up to 25 turns (CrewAI's `max_iter`) of an agent of
+            CrewAI with this LLM.
         acts: whether a call may change something: see `Worker.acts`. By default (`None`), LLMs do not act,
             and tools do. Agents and crews do if a part of them does, or cannot be seen: a tool, an app, an
             MCP server, an agent of the user's own class.
@@ -62,7 +65,13 @@ def as_worker(
         return own
     if not isinstance(thing, BaseAgent | Crew | BaseLLM | BaseTool):
         raise ConfigError(f"{thing!r:.80} is not an agent, crew, LLM or tool of CrewAI")
-    worker = _worker(thing, card_of(thing, maker), inputs)
+    card = card_of(thing, maker)
+    if tools:
+        if not isinstance(thing, BaseLLM):
+            raise ConfigError(f"{thing!r:.80} is not an LLM: give its tools to the agent itself")
+        goal = card.description or "Do the task."
+        thing = Agent(role=card.name, goal=goal, backstory="Uses tools.", llm=thing, tools=[*tools])
+    worker = _worker(thing, card, inputs)
     worker.acts = may_act(thing) if acts is None else acts
     return worker
 
