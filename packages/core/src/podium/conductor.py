@@ -413,7 +413,8 @@ class Conductor(Worker):
             done: whether an action was carried out whose end is unknown, or which has failed, instead of
                 `approved`. With `False`, `resume` carries it out.
             answer: the answer to a question (`PersonWorker`) instead; `approved=False` gives none.
-            by: the person or program that decided; `why`: the reason.
+            by: the person or program that decided.
+            why: the reason.
             journal: the journal of the run; `None` means the conductor's journal.
 
         Raises:

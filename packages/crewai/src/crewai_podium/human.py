@@ -121,7 +121,7 @@ async def _ask(told: str, asked: ApprovalAsked, crew: Crew, agent: BaseAgent) ->
 
 
 def _told(asked: ApprovalAsked, conductor: Conductor, problem: str) -> str:
-    """Return what is asked, as text."""
+    """Return the text of a question or an approval."""
     names = conductor.pool.names
     if asked.step is None:
         lines = plan_lines(asked.plan, names)
