@@ -16,7 +16,7 @@ from podium.aio import run_sync
 from podium.errors import ConfigError, JournalError
 from podium.usage import Usage
 from podium_shadow import Budget, Candidate, MemoryPairs, Pair, ShadowRunner, Side, Spent, Tally
-from podium_shadow.pair import MOST_CHARS
+from podium_shadow.pairs import MOST_CHARS
 
 GOOD = Side(status="ok", answer="the primary's", seconds=0.1)
 
@@ -342,7 +342,7 @@ def test_a_journal_that_fails_is_told(caplog: pytest.LogCaptureFixture) -> None:
 def test_counts_are_kept_by_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each hour has a tally of its own, and none is lost when the next begins."""
     now = 3600.0 * 100
-    monkeypatch.setattr("podium_shadow.counters.time", lambda: now)
+    monkeypatch.setattr("podium_shadow.runner.time", lambda: now)
     pairs = MemoryPairs()
     with ShadowRunner(pairs, sample=0.0) as runner:
         for hour, requests in enumerate((2, 3, 1)):

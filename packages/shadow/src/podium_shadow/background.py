@@ -87,14 +87,7 @@ class _Threads(ThreadPoolExecutor):
 
 
 class Background:
-    """Runs tasks in its own thread, which starts with the first task.
-
-    Args:
-        name: the thread's name.
-        most: maximum number of concurrent tasks.
-        kept: entered for as long as the thread runs.
-        last: called at the end, and cancelled after `GRACE` seconds.
-    """
+    """Runs tasks in its own thread, which starts with the first task."""
 
     def __init__(self, name: str, most: int, kept: Kept, last: Callable[[], Awaitable[None]]) -> None:
         self._name = name
@@ -126,9 +119,6 @@ class Background:
 
     def close(self, seconds: float) -> bool:
         """Accept no more tasks, wait for the running ones, and end the thread.
-
-        Args:
-            seconds: seconds to wait for running tasks before they are cancelled.
 
         Returns:
             Whether all tasks have ended. Code that does not return, and cannot be cancelled, still runs in

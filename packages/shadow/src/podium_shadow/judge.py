@@ -19,7 +19,7 @@ from podium.secrets import Boundary
 from podium.types import Completion, Message, Sampling
 from podium.usage import Usage
 from podium.workers import Request, Worker, complete
-from podium_shadow.pair import Pair
+from podium_shadow.pairs import Pair
 from podium_shadow.statistics import Estimate, Share, paired_means, share
 
 Scorer = Callable[[str, str], float | Awaitable[float]]
@@ -80,12 +80,6 @@ class Judge:
 
     The order of the two answers is derived from the pair's id, so that a judge that prefers the first answer
     does not favour one side.
-
-    Args:
-        worker: the judge.
-        calls: maximum number of calls, of all reports together.
-        cache: stores verdicts for later reports, if the worker's answers may be reused; `None` judges each
-            pair again.
     """
 
     def __init__(self, worker: Worker, *, calls: int = 100, cache: Cache | None = None) -> None:
@@ -190,11 +184,7 @@ class _Bench:
 
 
 async def score(pairs: Sequence[Pair], scorer: Scorer, confidence: float, seed: int) -> Means:
-    """Score both answers of each pair.
-
-    Raises:
-        WorkerFailed: the scorer raised, or returned no number.
-    """
+    """Score both answers of each pair."""
     scores = [
         (await _score(scorer, pair, pair.primary.answer), await _score(scorer, pair, pair.candidate.answer))
         for pair in pairs

@@ -1,16 +1,13 @@
-"""Run a candidate in parallel to the primary (the production system), on a sample of its requests.
-
-Nothing here waits, raises in the caller, or touches the primary. The candidate runs in its own thread after
-the primary has answered, with limits on time, concurrency and budget.
-"""
+"""The budget of a shadow's candidates, and the spending so far."""
 
 import asyncio
+import logging
 import random
 import weakref
 from abc import ABC, abstractmethod
 from asyncio import CancelledError
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from math import inf
 from threading import Lock
@@ -21,14 +18,148 @@ from uuid import uuid4
 
 import anyio.to_thread
 
-from podium.errors import ConfigError
+from podium.errors import ConfigError, JournalError
 from podium.secrets import scrub
 from podium.types.messages import storable
 from podium_shadow.background import Background
-from podium_shadow.budget import Budget, Spending
-from podium_shadow.counters import LOGGER, Count, Counters
-from podium_shadow.pair import MOST_CHARS, Pair, Side, Spent, Tally
-from podium_shadow.pair_store import Pairs
+from podium_shadow.pairs import MOST_CHARS, Pair, Pairs, Side, Spent, Tally
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The limits of a shadow's candidates, per process.
+
+    While a candidate runs, it counts with the highest cost of a candidate so far. So the first candidates
+    that run at the same time may together exceed `cost`. `Limits.cost` of a conductor bounds each single
+    candidate.
+    """
+
+    runs: int | None = None
+    """Maximum number of started candidates; `None`, here and below, sets no limit."""
+    cost: float | None = None
+    """Maximum cost of all candidates, in USD."""
+    unpriced: float | None = None
+    """The cost in USD to assume for a candidate of unknown cost. With `None`, the first such candidate uses
+    up `cost`.
+    """
+    seconds: float | None = None
+    """Seconds after which the budget is renewed, such as 3600 for hourly; `None` never renews it."""
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.runs, int) and not isinstance(self.runs, bool)
+        if self.runs is not None and not (whole and self.runs > 0):
+            raise ConfigError(f"Budget.runs is {self.runs!r}: it must be a whole number, 1 or more")
+        for name, least in (("cost", "above 0"), ("unpriced", "0 or more"), ("seconds", "above 0")):
+            value = getattr(self, name)
+            if value is not None and not (0 < value < inf or (value == 0 and name == "unpriced")):
+                raise ConfigError(f"Budget.{name} is {value!r}: it must be a number, {least}")
+
+
+class Spending:
+    """The spending of a budget. Not thread-safe: its owner holds a lock."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._end: float | None = None
+        self._runs = 0
+        self._cost = 0.0
+        self._in_flight = 0
+        self._highest = 0.0
+
+    def take(self, now: float) -> bool:
+        """Return whether one more candidate may start, and count it if so."""
+        budget = self._budget
+        if budget.seconds is not None and (self._end is None or now >= self._end):
+            self._end, self._runs, self._cost = now + budget.seconds, 0, 0.0
+        if budget.runs is not None and self._runs >= budget.runs:
+            return False
+        if budget.cost is not None:
+            expected = self._cost + (self._in_flight + 1) * self._highest
+            if self._cost >= budget.cost or expected > budget.cost:
+                return False
+        self._runs += 1
+        self._in_flight += 1
+        return True
+
+    def give_back(self) -> None:
+        """Undo a `take` after which no candidate was started."""
+        self._runs -= 1
+        self._in_flight -= 1
+
+    def settle(self, cost: float | None) -> None:
+        """Count the cost of a candidate, in USD; `None` means unknown."""
+        self._in_flight -= 1
+        known = cost if cost is not None else self._budget.unpriced
+        self._cost += inf if known is None else known
+        if known is not None:
+            self._highest = max(self._highest, known)
+
+
+Count = Literal["seen", "sampled", "busy", "unfunded", "abandoned", "unread", "cut_off", "unrecorded"]
+
+LOGGER = logging.getLogger("podium")
+_HOUR = 3600.0
+
+
+class Counters:
+    """The counts of one shadow in this process. Thread-safe."""
+
+    def __init__(self, pairs: Pairs, shadow: str) -> None:
+        self.pairs = pairs
+        self._shadow = shadow
+        self._mark = uuid4().hex
+        self._lock = Lock()
+        self._full: list[Tally] = []
+        """Counts of past hours that are not stored yet."""
+        self._tally = self._kept = self._new(time())
+
+    @property
+    def tally(self) -> Tally:
+        """The counts of this hour."""
+        return self._tally
+
+    def count(self, *counts: Count) -> None:
+        """Add one to each count."""
+        now = time()
+        with self._lock:
+            fresh = self._new(now)
+            if fresh.tally_id != self._tally.tally_id:
+                self._full.append(self._tally)
+                self._tally = fresh
+            added = {name: getattr(self._tally, name) + 1 for name in counts}
+            self._tally = replace(self._tally, at=now, **added)
+
+    async def put(self, pair: Pair) -> None:
+        """Store a pair; if this fails, count and log the failure."""
+        try:
+            await self._keep(pair)
+        except (JournalError, TypeError, ValueError) as error:
+            self.count("unrecorded")
+            LOGGER.warning("shadow %s: a pair was not recorded: %s", self._shadow, error)
+
+    async def flush(self) -> None:
+        """Store the counts, if they have changed."""
+        if self._kept is self._tally:
+            return
+        try:
+            await self._keep(None)
+        except JournalError as error:
+            LOGGER.warning("shadow %s: its counts were not recorded: %s", self._shadow, error)
+
+    async def _keep(self, pair: Pair | None) -> None:
+        with self._lock:
+            full, tally = tuple(self._full), self._tally
+        for each in full:
+            await self.pairs.put(None, each)
+            with self._lock:
+                if each in self._full:
+                    self._full.remove(each)
+        await self.pairs.put(pair, tally)
+        self._kept = tally
+
+    def _new(self, now: float) -> Tally:
+        return Tally(tally_id=f"{self._mark}-{int(now // _HOUR)}", shadow=self._shadow, at=now)
+
 
 _MOST_PROBLEM = 1000
 """Maximum length of a stored error message, in characters."""
@@ -178,7 +309,7 @@ class ShadowRunner:
     async def _compare(self, told: Callable[[], tuple[str, Side]], candidate: Candidate) -> None:
         try:
             question, primary = told()
-        except Exception:  # noqa: BLE001 - an error in `told` must not end the thread
+        except Exception:
             LOGGER.warning("shadow %s: the primary's answer cannot be read", self.name, exc_info=True)
             self._give_back("unread")
             return

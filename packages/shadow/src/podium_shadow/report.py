@@ -6,8 +6,7 @@ from dataclasses import dataclass, fields
 
 from podium.errors import ConfigError
 from podium_shadow.judge import Judge, Judged, Means, Scorer, means, score
-from podium_shadow.pair import Pair, Side, Tally
-from podium_shadow.pair_store import MOST_PAIRS, Pairs
+from podium_shadow.pairs import MOST_PAIRS, Pair, Pairs, Side, Tally
 from podium_shadow.statistics import Estimate, Share, quantile, share
 
 
