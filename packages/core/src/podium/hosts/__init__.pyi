@@ -6,6 +6,12 @@ from .chat import (
 )
 from .continuation import ContinuationStore as ContinuationStore, RecordedRun as RecordedRun
 from .errors import GuardrailTripped as GuardrailTripped, worker_errors as worker_errors
+from .openai import (
+    BASE_URL as BASE_URL,
+    ConductorTransport as ConductorTransport,
+    HostCall as HostCall,
+    run_errors as run_errors,
+)
 from .results import (
     Partial as Partial,
     read_completion as read_completion,

@@ -210,6 +210,7 @@ class ChatCall:
         options: further options of the run, such as `middleware` or `labels`.
         on_event: called with each event as it happens, before `events` yields it.
         session: the host's id of the session or thread; see `RecordedRun`.
+        is_parallel: whether the answer may have several tool calls; otherwise it has only the first.
 
     With a journal and a run id, a run that was `failed` or `partial` in an earlier call is resumed:
     see `RecordedRun`.
@@ -233,8 +234,10 @@ class ChatCall:
         options: RunOptions | None = None,
         on_event: Listener | None = None,
         session: str | None = None,
+        is_parallel: bool = True,
     ) -> None:
         self.conductor = conductor
+        self._is_parallel = is_parallel
         self._session = session
         self._on_event = on_event
         self.query, self.tool_messages = read_conversation(messages)
@@ -329,6 +332,8 @@ class ChatCall:
             RunWaiting: the run waits for approval.
         """
         assert self._result is not None  # a run without a result raises
+        if not self._is_parallel:
+            self._result = replace(self._result, tool_calls=self._result.tool_calls[:1])
         is_structured = self._partial is not None and self._sampling.constraint is not None
         needs_call = self.tools.choice not in (None, "auto", "none") and not self._result.tool_calls
         strict = is_structured or needs_call  # an incomplete answer may have been offered no tools

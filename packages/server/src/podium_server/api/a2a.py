@@ -24,8 +24,8 @@ from starlette.types import ASGIApp
 
 from podium.a2a import ACTS_EXTENSION
 from podium.errors import QueryError
+from podium.hosts.completions import usage_form
 from podium.types import Message
-from podium_server.api.chat.response import usage_form
 from podium_server.api.endpoint import told_fault
 from podium_server.api.on_demand import part_of, read_message, tame_sdks
 from podium_server.http import Exchange, InFlight, Stopping

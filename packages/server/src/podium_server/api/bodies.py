@@ -5,23 +5,17 @@ from hashlib import sha256
 from typing import Any, TypeVar, get_origin
 from urllib.parse import parse_qs
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from podium.cli.screen import counted
 from podium.errors import QueryError
+from podium.hosts.body_errors import complaints_of
 from podium.types import Message
-from podium_server.api.body_errors import complaints_of
 from podium_server.http import BadRequest
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _MOST_TOLD = 3
 """Maximum number of errors in a message."""
-
-
-class Body(BaseModel):
-    """The body of a request. Types are not converted, and unknown fields are errors."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 def read_body(raw: bytes, model: type[_Model]) -> _Model:

@@ -14,10 +14,10 @@ from mcp.types import CallToolResult
 
 from podium.conductor import Conductor
 from podium.errors import RunWaiting
+from podium.hosts.completions import usage_form
 from podium.mcp.tools import Desk, ToolCall, ToolContext, new_server, tool_answer, tool_failure
 from podium.types import Message, Plan
 from podium.types.messages import read_query
-from podium_server.api.chat.response import usage_form
 from podium_server.api.endpoint import told_fault
 from podium_server.api.on_demand import part_of, read_message, tame_sdks
 from podium_server.http import Exchange

@@ -5,7 +5,8 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from podium_server.api.bodies import Body, read_body
+from podium.hosts.completions import Body
+from podium_server.api.bodies import read_body
 from podium_server.api.callers import COOKIE, check_origin, session_of
 from podium_server.http import BadRequest, Exchange
 from podium_server.keys import Access, Caller, KeyInvalid, Role, Session

@@ -1,6 +1,5 @@
 """Server-sent events, and the stream of an answer."""
 
-import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Protocol
@@ -32,17 +31,3 @@ async def frames(turn: Turn, form: StreamForm) -> AsyncGenerator[bytes, None]:
             if data := write(piece.text):
                 yield data
     yield form.end()
-
-
-def sse(data: object, *, event: str | None = None, number: int | None = None) -> bytes:
-    """Return a server-sent event.
-
-    Args:
-        data: JSON data.
-        event: its name; `None` for no name.
-        number: its id; `None` for no id.
-    """
-    lines = [] if event is None else [f"event: {event}"]
-    lines += [] if number is None else [f"id: {number}"]
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    return "\n".join([*lines, f"data: {text}\n\n"]).encode("utf-8", "replace")

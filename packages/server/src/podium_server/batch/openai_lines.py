@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from podium.hosts.completions import Body
 from podium.types import Message
-from podium_server.api.bodies import Body, read_body
+from podium_server.api.bodies import read_body
 from podium_server.api.chat.request import ChatRequest
 from podium_server.api.chat.response import whole_response
 from podium_server.api.responses.form import Response

@@ -8,9 +8,9 @@ from pydantic import Field
 
 from podium.hosts import RecordedRun
 from podium.hosts.chat import whole_answers
+from podium.hosts.completions import Body
 from podium.types import Message, Plan, Result, RunEnded
 from podium.types.messages import read_conversation
-from podium_server.api.bodies import Body
 from podium_server.api.runs.requests import Name, PlanBody
 from podium_server.batch.answer import Answer
 from podium_server.http import BadRequest

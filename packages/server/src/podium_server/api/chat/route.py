@@ -1,10 +1,11 @@
 """Answers requests of chat completions."""
 
+from podium.hosts.completions import sse
 from podium_server.api.bodies import fingerprint_of, read_body
 from podium_server.api.chat.request import ChatRequest
 from podium_server.api.chat.response import Chunks, whole_response
 from podium_server.api.endpoint import told_fault
-from podium_server.api.streams import frames, sse
+from podium_server.api.streams import frames
 from podium_server.http import Exchange
 from podium_server.keys import Caller
 from podium_server.models import ModelActs

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from podium.hosts import read_sampling, read_tools
+from podium.hosts.completions import Body
 from podium.types import Message, Sampling, Tools
-from podium_server.api.bodies import Body
 from podium_server.api.messages.blocks import Block, System
 from podium_server.api.messages.conversation import Turn, read_turns
 from podium_server.http import BadRequest

@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
+from podium.hosts.completions import sse
 from podium.hosts.results import run_failed, tool_arguments
 from podium.types import Part
 from podium.usage import Usage
-from podium_server.api.streams import sse
 from podium_server.turn import Turn
 
 _TEXT = {"type": "text", "citations": []}  # some clients refuse null

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
+from podium.hosts.completions import sse
 from podium_server.api.responses.writer import Event
-from podium_server.api.streams import sse
 
 END = b"data: [DONE]\n\n"
 """The end of a stream."""

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from podium.hosts import read_sampling, read_tools
+from podium.hosts.completions import Body
 from podium.types import Message, Sampling, Tools
-from podium_server.api.bodies import Body
 from podium_server.api.responses.tools import LEFT_OUT, OfferedTool, read_tools as offered_tools
 from podium_server.http import BadRequest
 from podium_server.settings import Effort

@@ -7,8 +7,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from podium.errors import PlanInvalid
+from podium.hosts.completions import Body
 from podium.types import Plan
-from podium_server.api.bodies import Body
 from podium_server.api.runs.forms import State
 from podium_server.settings import Effort, check_limits
 

@@ -1,0 +1,329 @@
+"""A conductor behind OpenAI's clients: each behaviour async and sync, whole and streamed."""
+
+import json
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import anyio
+import httpx2
+import openai
+import pytest
+from servers.capable import capable
+from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events
+
+from podium import Card, ChatWorker, Conductor, Endpoint, Plan, ScriptedWorker, Step
+from podium.errors import ConfigError, LimitExceeded, PodiumError, QueryError, RunFailed, WorkerRefused
+from podium.hosts import BASE_URL, ConductorTransport, HostCall, run_errors, tool_call
+from podium.journal import MemoryJournal
+from podium.planners import FixedPlanner
+from podium.policy import Policy
+from podium.types import Completion, Message, StepEnded
+from podium.usage import Usage
+from podium.workers import FREE, Request
+
+pytestmark = pytest.mark.anyio
+
+ASKED: Any = [{"role": "user", "content": "Is it warm in Bern?"}]
+WEATHER: Any = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+CALLS = tuple(tool_call(f"call-{city}", "weather", {"city": city}) for city in ("Bern", "Ulm"))
+FORM: Any = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
+WAYS = ["async", "sync", "async stream", "sync stream"]
+Ask = Callable[..., Any]
+
+
+def team(*workers: ScriptedWorker, **options: Any) -> Conductor:
+    """Return a conductor whose plan has each worker shown the one before."""
+    steps = [Step(at, f"task {at}", (at - 1,) if at else ()) for at in range(len(workers))]
+    return Conductor(FixedPlanner(Plan(tuple(steps))), list(workers), **options)
+
+
+def writer(text: str = "Yes, very.", **more: Any) -> ScriptedWorker:
+    """Return who answers, in pieces."""
+    return ScriptedWorker("writer", Completion(text, usage=Usage(30, 7), **more), piece=4)
+
+
+class Caller(ScriptedWorker):
+    """Asks for tools until their results are there, and then tells them."""
+
+    takes_tools = True
+
+    def __init__(self) -> None:
+        def reply(request: Request) -> Completion:
+            said = [message.text for message in request.tool_messages if message.role == "tool"]
+            return Completion(" ".join(said)) if said else Completion("", "tool_calls", tool_calls=CALLS)
+
+        super().__init__(Card(name="caller", price=FREE), reply)
+
+
+def clients(transport: ConductorTransport) -> tuple[openai.AsyncOpenAI, openai.OpenAI]:
+    """Return the async and the sync client."""
+    given: Any = {"base_url": BASE_URL, "api_key": "none", "max_retries": 0}
+    sync = openai.OpenAI(http_client=transport.client(), **given)
+    return openai.AsyncOpenAI(http_client=transport.async_client(), **given), sync
+
+
+@pytest.fixture(params=WAYS)
+def ask(request: pytest.FixtureRequest) -> Ask:
+    """Return a function that asks in one way, and returns the whole response."""
+
+    async def asking(conductor: Conductor | ConductorTransport, messages: Any = ASKED, **more: Any) -> Any:
+        transport = conductor if isinstance(conductor, ConductorTransport) else ConductorTransport(conductor)
+        client, sync = clients(transport)
+        given: Any = {"model": "mine", "messages": messages, **more}
+        streamed = {**given, "stream": True, "stream_options": {"include_usage": True}}
+        match request.param:
+            case "async":
+                return await client.chat.completions.create(**given)
+            case "sync":
+                return sync.chat.completions.create(**given)
+            case "async stream":
+                return joined([piece async for piece in await client.chat.completions.create(**streamed)])
+        return joined(list(sync.chat.completions.create(**streamed)))
+
+    return asking
+
+
+def joined(chunks: Sequence[Any]) -> Any:
+    """Return the chunks of a stream as one response."""
+    (*_, end, last), parts = chunks, [chunk for chunk in chunks if chunk.choices]
+    assert [part.choices[0].delta.role for part in parts] == ["assistant"] + [None] * (len(parts) - 1)
+    deltas = [part.choices[0].delta for part in parts]
+    calls = [call.model_dump(exclude={"index"}) for delta in deltas for call in delta.tool_calls or ()]
+    text = "".join(delta.content or "" for delta in deltas)
+    message = {"role": "assistant", "content": text, "tool_calls": calls or None}
+    choice = {"index": 0, "message": message, "finish_reason": end.choices[0].finish_reason}
+    body = {**last.model_dump(), "object": "chat.completion", "choices": [choice], "podium": end.podium}
+    return openai.types.chat.ChatCompletion.model_validate(body)
+
+
+async def test_the_answer_and_what_is_told_of_the_run(ask: Ask) -> None:
+    """Its text, why it ended, the tokens of all steps, and the run as plain JSON."""
+    looks = ScriptedWorker("looks", Completion("31 degrees", usage=Usage(20, 5, cached_tokens=4)))
+    last = writer()
+    answer = await ask(team(looks, last), temperature=0.5, max_tokens=9, stop="END")
+    assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("Yes, very.", "stop")
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens, answer.usage.total_tokens) == (
+        50,
+        12,
+        62,
+    )
+    assert (answer.usage.prompt_tokens_details.cached_tokens, answer.usage.estimated) == (4, False)
+    assert (answer.podium["status"], len(answer.podium["steps"])) == ("ok", 2)
+    assert (answer.id, answer.model) == (f"chatcmpl-{answer.podium['run_id']}", "mine")
+    assert json.loads(json.dumps(answer.podium)) == answer.podium
+    (first,), (second,) = looks.requests, last.requests
+    assert (first.sampling.temperature, first.sampling.max_tokens) == (None, None)
+    assert (second.sampling.temperature, second.sampling.max_tokens) == (0.5, 9)
+    assert second.sampling.stop == ("END",)
+
+
+async def test_a_piece_is_there_before_the_next_is_written() -> None:
+    """And workers have the context variables of the request, wherever its stream is read."""
+    read, asker, seen = anyio.Event(), ContextVar("asker", default=""), list[str]()
+
+    class Waits(ScriptedWorker):
+        async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+            seen.append(asker.get())
+            yield "Yes, "
+            await read.wait()
+            yield "very."
+            yield Completion("Yes, very.")
+
+    client, _ = clients(ConductorTransport(team(ScriptedWorker("looks", "31"), Waits("writer", ""))))
+    asker.set("Ada")
+    stream = await client.chat.completions.create(model="mine", messages=ASKED, stream=True)
+    asker.set("Grace")
+    said = ""
+    async for piece in stream:
+        said += piece.choices[0].delta.content or ""
+        if said == "Yes, ":
+            read.set()
+    assert (said, seen) == ("Yes, very.", ["Ada"])
+
+
+@pytest.mark.parametrize("library", ["httpx", "httpx2"])
+async def test_any_client_of_two_libraries(library: Any) -> None:
+    """Without OpenAI's client, and with the library that its later versions use."""
+    transport, body = ConductorTransport(team(writer())), {"model": "mine", "messages": ASKED}
+    with transport.client(library) as client:
+        answer = client.post(f"{BASE_URL}/chat/completions", json=body).json()
+    async with (
+        transport.async_client(library) as other,
+        other.stream("POST", f"{BASE_URL}/chat/completions", json={**body, "stream": True}) as response,
+    ):
+        lines = [line async for line in response.aiter_lines() if line]
+    assert answer["choices"][0]["message"]["content"] == "Yes, very."
+    assert (response.headers["content-type"], lines[-1]) == ("text/event-stream", "data: [DONE]")
+    assert isinstance(client, httpx2.Client) == (library == "httpx2")
+
+
+@pytest.mark.parametrize("journalled", [False, True])
+@pytest.mark.parametrize("parallel", [False, True])
+async def test_tool_calls_are_continued(ask: Ask, *, journalled: bool, parallel: bool) -> None:
+    """The next request pays for the last step alone, with a journal also in another process."""
+    looks, caller = ScriptedWorker("looks", "facts"), Caller()
+    conductor = team(looks, caller, journal=MemoryJournal() if journalled else None)
+    transport = ConductorTransport(conductor)
+    more: Any = {"tools": [WEATHER], "parallel_tool_calls": parallel}
+    first = await ask(transport, **more)
+    message = first.choices[0].message
+    calls = [call.model_dump() for call in message.tool_calls]
+    assert (first.choices[0].finish_reason, calls) == ("tool_calls", list(CALLS[: 2 if parallel else 1]))
+    results = [{"role": "tool", "tool_call_id": call["id"], "content": "31"} for call in calls]
+    after = [*ASKED, {"role": "assistant", "tool_calls": calls}, *results]
+    answer = await ask(ConductorTransport(conductor) if journalled else transport, after, **more)
+    assert answer.choices[0].message.content == " ".join(["31"] * len(calls))
+    assert (len(looks.requests), len(caller.requests)) == (1, 2)
+
+
+async def test_a_host_can_carry_what_continues_tool_calls(ask: Ask) -> None:
+    """In its message, so that no process has to remember it."""
+    looks, caller = ScriptedWorker("looks", "facts"), Caller()
+    conductor = team(looks, caller)
+    first = await ask(ConductorTransport(conductor, carries=True), tools=[WEATHER])
+    calls = [call.model_dump() for call in first.choices[0].message.tool_calls]
+    results = [{"role": "tool", "tool_call_id": call["id"], "content": "31"} for call in calls]
+    host = HostCall(continuation=json.loads(json.dumps(first.podium["continuation"])))
+    with host.asked():
+        after = [*ASKED, {"role": "assistant", "content": None, "tool_calls": calls}, *results]
+        answer = await ask(ConductorTransport(conductor, carries=True), after, tools=[WEATHER])
+    assert (answer.choices[0].message.content, len(looks.requests)) == ("31 31", 1)
+
+
+async def test_an_answer_in_a_form(ask: Ask) -> None:
+    """The schema is for the worker of the answer; an incomplete answer in a form is an error."""
+    last = writer('{"a": 1}')
+    answer = await ask(team(last), response_format=FORM)
+    assert answer.choices[0].message.content == '{"a": 1}'
+    constraint = last.requests[0].sampling.constraint
+    assert constraint is not None
+    assert constraint.value == {"type": "object"}
+    cut = writer('{"a": ', finish_reason="length")
+    with pytest.raises(RunFailed, match="is partial") as raised, run_errors():
+        await ask(team(cut), response_format=FORM)
+    assert raised.value.result.status == "partial"
+
+
+async def test_an_incomplete_answer_says_so(ask: Ask) -> None:
+    """In its text, its finish reason and `podium`; or it is an error."""
+    plan = Plan((Step(0, "Find."), Step(1, "Find, too."), Step(2, "Write.", (0, 1))))
+    pool = [ScriptedWorker("a", "31"), ScriptedWorker("b", WorkerRefused("no")), writer()]
+    conductor = Conductor(FixedPlanner(plan), pool)
+    answer = await ask(conductor)
+    assert answer.choices[0].message.content.startswith("Yes, very.\n\n(Not complete: ")
+    assert (answer.choices[0].finish_reason, answer.podium["status"]) == ("length", "partial")
+    with pytest.raises(RunFailed, match="is partial"), run_errors():
+        await ask(ConductorTransport(conductor, partial="raise"))
+    with pytest.raises(RunFailed, match="is partial"), HostCall(partial="raise").asked():
+        await ask(conductor)
+
+
+@pytest.mark.parametrize(
+    ("more", "kind", "told"),
+    [
+        ({"n": 2, "logprobs": True}, ConfigError, "n must be 1; logprobs must be false"),
+        ({"extra_body": {"colour": "red"}}, ConfigError, "colour is not a known parameter"),
+        ({"tool_choice": "required"}, ConfigError, "tool_choice: it needs tools"),
+        ({"tools": [WEATHER], "tool_choice": "tide"}, ConfigError, "the tools are weather"),
+        ({"response_format": {"type": "xml"}}, ConfigError, "response_format: it must be"),
+        ({"messages": [{"role": "user", "content": ""}]}, QueryError, "the question is empty"),
+        ({}, RunFailed, "out of order"),
+    ],
+)
+async def test_the_error_of_a_run_is_raised(ask: Ask, more: Any, kind: Any, told: str) -> None:
+    """Itself, with its code and its result; by OpenAI's client it is the cause of another."""
+    conductor = team(ScriptedWorker("writer", WorkerRefused("out of order")))
+    with pytest.raises(kind, match=told) as raised, run_errors():
+        await ask(conductor, **more)
+    assert not isinstance(raised.value.__cause__, openai.OpenAIError)
+    if kind is RunFailed:
+        assert raised.value.result.status == "failed"
+    with pytest.raises((openai.APIConnectionError, PodiumError)):
+        await ask(conductor, **more)
+
+
+async def test_other_requests_are_refused() -> None:
+    """They would be sent to nobody."""
+    client, sync = clients(ConductorTransport(team(writer())))
+    with pytest.raises(ConfigError, match="not GET /v1/models: use the client for chat"), run_errors():
+        await client.models.list()
+    with pytest.raises(ValueError, match="ordinary"), run_errors():
+        raise ValueError("an ordinary error")
+    with pytest.raises(ConfigError, match="not POST /v1/responses"), run_errors():
+        sync.responses.create(model="mine", input="Why?")
+
+
+async def test_the_timeout_is_of_the_whole_call(ask: Ask) -> None:
+    """The run is cancelled, and the error is its own."""
+    slow = ScriptedWorker("slow", "late", latency=30)
+    with pytest.raises(LimitExceeded, match=r"0\.05 s"), run_errors():
+        await ask(team(slow, writer()), timeout=0.05)
+    assert len(slow.requests) == 1
+
+
+async def test_what_a_host_adds_to_a_request(ask: Ask) -> None:
+    """The id of the run, labels of messages, a policy, who listens; the answer is there afterwards."""
+    told, looks = list[str](), ScriptedWorker(Card(name="looks", labels=frozenset({"eu"})), "31")
+    conductor = team(looks, writer(), journal=MemoryJournal())
+
+    async def asking(**more: Any) -> tuple[Any, HostCall]:
+        host = HostCall(on_event=lambda event: told.append(event.type), **more)
+        with host.asked():
+            return await ask(conductor), host
+
+    answer, host = await asking(options={"run_id": "order-17"})
+    assert host.answer is not None
+    assert (answer.podium["run_id"], host.answer.result.run_id) == ("order-17", "order-17")
+    assert (told[0], told.count(StepEnded.type)) == ("run_started", 2)
+    again, _ = await asking(options={"run_id": "order-17"})
+    assert (again.usage.total_tokens, len(looks.requests)) == (0, 1)
+    assert again.podium["usage"] == answer.podium["usage"]
+    private = [Message("user", "Is it warm?", labels=frozenset({"private"}))]
+    answer, _ = await asking(messages=private, options={"policy": Policy(labels="private")})
+    assert "private" in answer.podium["labels"]
+
+
+def stalls(call: Call) -> Reply:
+    """Write a word and no more, or nothing at all."""
+    if call.body["model"] == "looks":
+        return capable(call)
+    begun = [chunk({"role": "assistant", "content": ""}), chunk({"content": "Yes"})]
+    return events(*begun, STALL) if call.body.get("stream") else Reply((STALL,))
+
+
+@pytest.mark.parametrize("way", ["cancel", "cancel stream", "leave stream", "leave sync stream"])
+async def test_leaving_closes_the_connection_of_the_worker(way: str) -> None:
+    """Whatever is left or cancelled: the call, or its stream."""
+    async with ChatServer(stalls) as server:
+        endpoint = Endpoint(server.url, api_key="key", provider="openai")
+        pool: Any = [ChatWorker(name, endpoint=endpoint) for name in ("looks", "writer")]
+        client, sync = clients(ConductorTransport(team(*pool)))
+        given: Any = {"model": "mine", "messages": ASKED, "stream": way != "cancel"}
+
+        def read(stream: Any) -> None:
+            with stream:
+                assert next(piece for piece in stream if piece.choices[0].delta.content)
+
+        if way == "leave sync stream":
+            stream = await anyio.to_thread.run_sync(lambda: sync.chat.completions.create(**given))
+            await anyio.to_thread.run_sync(read, stream)
+        elif way == "leave stream":
+            async with await client.chat.completions.create(**given) as pieces:
+                async for piece in pieces:
+                    if piece.choices[0].delta.content:
+                        break
+        else:
+            async with anyio.create_task_group() as group:
+
+                async def asking() -> None:
+                    answer = await client.chat.completions.create(**given)
+                    [piece async for piece in answer]
+
+                group.start_soon(asking)
+                with anyio.fail_after(10):
+                    while len(server.calls) < 2:  # noqa: ASYNC110 - the server has no event for this
+                        await anyio.sleep(0.001)
+                group.cancel_scope.cancel()
+        with anyio.fail_after(10):
+            await server.calls[-1].hung_up.wait()
