@@ -281,20 +281,39 @@ def test_other_texts_are_no_plans(text: str) -> None:
     assert caught.value.code == "no_plan"
 
 
-def test_a_plan_in_a_spelling_comes_first() -> None:
-    """Beside a plan in one of the three spellings, also an invalid one, nothing else is read."""
-    tasks = json.dumps([FIND])
-    for row, code in (
-        ('{"worker": 0, "subtask": "a", "access": []}', ""),
-        ('{"worker": 9, "subtask": "a", "access": []}', "unknown_worker"),
-    ):
-        for text in (f"{tasks}\n{row}\n", f'{{"steps": [{row}]}}\n{tasks}'):
-            if not code:
-                assert parse_plan(text, workers=WORKERS) == Plan((Step(0, "a"),))
-                continue
-            with pytest.raises(PlanInvalid) as caught:
-                parse_plan(text, workers=WORKERS)
-            assert caught.value.code == code
+ROW = '{"worker": 0, "subtask": "a", "access": []}'
+SAVED = '{"plan": "x", "args": {}}'
+BLOCK = f'{{"steps": [{ROW}], "access": []}}'
+
+
+@pytest.mark.parametrize("other", [json.dumps(FIND), json.dumps([FIND]), '1. search("a")'])
+@pytest.mark.parametrize("own", [ROW, SAVED, BLOCK, f'{{"steps": [{ROW}]}}'])
+@pytest.mark.parametrize("between", ["\n", "\n]\n", "\nOr:\n"])
+def test_a_step_in_another_form_is_not_left_out(own: str, other: str, between: str) -> None:
+    """Beside a plan in one of the three spellings it is an error, wherever it stands."""
+    assert parse_plan(own, workers=WORKERS).steps
+    for first, second in ((own, other), (other, own)):
+        text = first + between + second
+        for strict in (False, True):
+            with pytest.raises(PlanSyntaxError) as caught:
+                parse_plan(text, workers=WORKERS, strict=strict)
+            assert caught.value.code == "two_plans"
+            assert text[caught.value.position :].startswith(other[:3].lstrip("[")[:1])
+    assert parse_plan(f"<think>{other}</think>\n{own}", workers=WORKERS) == parse_plan(own, workers=WORKERS)
+
+
+@pytest.mark.parametrize("own", [ROW, SAVED, BLOCK])
+def test_a_list_of_two_forms_is_an_error_or_read_whole(own: str) -> None:
+    """Also on one line."""
+    with pytest.raises(PlanSyntaxError, match="a step is in another form") as caught:
+        parse_plan(f"[{own}, {json.dumps(FIND)}]", workers=WORKERS)
+    assert caught.value.position == len(own) + 3
+    try:
+        plan = parse_plan(f"[{json.dumps(FIND)}, {own}]", workers=WORKERS)
+    except PlanError as error:
+        assert "step 1" in str(error)
+    else:
+        assert len(plan.steps) == 2
 
 
 def test_files_have_only_the_spellings() -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from podium.errors import PlanSyntaxError
@@ -92,7 +93,7 @@ class _Finder:
     def _forget(self) -> None:
         self.join: int | None = None
         """The position of `join()`, which ends numbered calls."""
-        self._calls, self._are_calls = list[_Call](), False
+        self.calls, self.are_calls = list[_Call](), False
         self._ends = set[int]()
         self._lists, self._objects = dict[str, list[list[Node]]](), list[Node]()
         self._is_native = self._is_like = False
@@ -114,22 +115,22 @@ class _Finder:
         lists = [found for each in self._lists.values() for found in each]
         if self._is_native:
             return (), ()
-        if self._are_calls and self._bad_call:
+        if self.are_calls and self._bad_call:
             raise self._bad_call
         if self._bad_object and (lists or self._objects or self._is_like):
             raise self._bad_object
-        numbers = {call.number for call in self._calls} | self._ends
-        if self._are_calls and max(numbers) - min(1, *numbers) >= len(numbers):
+        numbers = {call.number for call in self.calls} | self._ends
+        if self.are_calls and max(numbers) - min(1, *numbers) >= len(numbers):
             message = (
                 "calls are missing or cannot be read: write each on its own line, and number them from 1"
             )
             raise PlanSyntaxError(
-                "bad_value", message, position=self._calls[0].start if self._calls else self.join or 0
+                "bad_value", message, position=self.calls[0].start if self.calls else self.join or 0
             )
-        if self._are_calls + len(lists) + bool(self._objects) > 1:
+        if self.are_calls + len(lists) + bool(self._objects) > 1:
             message = "the steps are in several lists or forms: write all steps in one list"
             raise PlanSyntaxError("two_plans", message, position=len(self._text))
-        return (self._calls, ()) if self._are_calls else ((), [*lists, self._objects][0])
+        return (self.calls, ()) if self.are_calls else ((), [*lists, self._objects][0])
 
     def _read(self, anchor: re.Match[str], after: int) -> int:
         """Read the call, object or list at `anchor`, and return the position after it."""
@@ -163,7 +164,7 @@ class _Finder:
         name, is_known = anchor["name"], bool(self._roster.named(anchor["name"]))
         is_known = is_known or name in self._roster.refused
         is_join = name.lower() == "join" and not is_known
-        self._are_calls |= is_known or is_join
+        self.are_calls |= is_known or is_join
         plain, named, end = self._literals.read_call(after)
         has_end = _CALL_END.match(self._text, end) and not _NEXT_CALL.search(self._text, after, end)
         if self.join is not None or not has_end:
@@ -174,7 +175,7 @@ class _Finder:
             self.join = anchor.start("number")
             self._ends.add(int(anchor["number"]))
         else:
-            self._calls.append(_Call(anchor.start("number"), int(anchor["number"]), name, plain, named))
+            self.calls.append(_Call(anchor.start("number"), int(anchor["number"]), name, plain, named))
         return end
 
     def _take(self, node: Node, start: int, end: int) -> None:
@@ -190,6 +191,20 @@ class _Finder:
         else:
             objects = [item for item in items if isinstance(item.value, dict)]
             self._is_native |= any(plan_object(item) or is_row(item, after_row=False) for item in objects)
+
+
+def call_in(text: str, roster: Roster) -> int | None:
+    """Return the position of the first numbered call of a worker; `None` if there is none."""
+    finder = _Finder(text, roster)
+    if _NEXT_CALL.search(f"\n{text}"):
+        with suppress(PlanSyntaxError):
+            finder.find()
+    return finder.calls[0].start if finder.calls and finder.are_calls else None
+
+
+def holds_task(node: Node) -> bool:
+    """Return whether an object is a step, or has steps, in a form that is not one of the three spellings."""
+    return _is_task(node) or any(True for _ in _lists_in(node))
 
 
 def _lists_in(node: Node) -> Iterator[list[Node]]:

@@ -18,7 +18,7 @@ from podium.plan_text.fields import (
     read_object,
     read_row,
 )
-from podium.plan_text.forms import read_form
+from podium.plan_text.forms import call_in, holds_task, read_form
 from podium.plan_text.ids import StepIds
 from podium.plan_text.literals import THOUGHT, LiteralReader, Node, Unfinished
 from podium.types.plan import Plan
@@ -165,6 +165,7 @@ class PlanReader:
         self._object: Node | None = None
         self._failure: PlanError | None = None
         self._row_failure: PlanError | None = None
+        self._other_form: int | None = None
         self._in_thought = False
 
     def feed(self, chunk: str) -> list[AnyStep]:
@@ -205,6 +206,8 @@ class PlanReader:
         self._scan(final=True)
         self._end_fence()
         columns = choose_lists(self._lists)
+        if self._rows or columns or self._object:
+            self._refuse_other_form(is_free=bool(columns))
         if self._rows:
             if columns or self._object:
                 message = "the text has rows and another plan: write one plan, in one spelling"
@@ -227,6 +230,17 @@ class PlanReader:
         if plan is None:
             raise failure
         return plan
+
+    def _refuse_other_form(self, *, is_free: bool) -> None:
+        """Raise `PlanSyntaxError` for a step in a form that is not read beside the plan.
+
+        The calls in the text around lists (`is_free`) are no steps.
+        """
+        start = self._other_form
+        if start is None and not is_free:
+            start = call_in("".join(self._whole), self._roster)
+        if start is not None:
+            raise _other_form(start)
 
     def _nothing_found(self) -> PlanSyntaxError:
         if self._lists:
@@ -322,6 +336,9 @@ class PlanReader:
         elif is_row(node, after_row=at_row_start and bool(self._rows)):
             self._after_row = True
             self._take_row(node, at_row_start=at_row_start)
+        elif at_row_start and holds_task(node):
+            self._other_form = node.start if self._other_form is None else self._other_form
+            self._block_rows(_other_form(node.start))
 
     def _take_row(self, node: Node, *, at_row_start: bool) -> None:
         if not at_row_start:
@@ -390,7 +407,13 @@ class PlanReader:
         else:
             self._lists.clear()
             self._ids = StepIds()
-            self._object = self._failure = self._row_failure = None
+            self._object = self._failure = self._row_failure = self._other_form = None
+
+
+def _other_form(position: int) -> PlanSyntaxError:
+    told = "a step is in another form than the plan"
+    message = f'{told}: write it as the others, as in {{"worker": …, "subtask": …, "access": …}}'
+    return PlanSyntaxError("two_plans", message, position=position)
 
 
 class _Fence:
