@@ -266,7 +266,7 @@ async def test_an_untyped_output_has_parts_if_the_card_of_its_worker_has_a_type(
     plan = Plan(steps)
     with pytest.raises(PlanInvalid, match="text without a type"):
         await Conductor(boss("unused"), [other, model]).run(plan)
-    with pytest.raises(ConfigError, match="worker 'f': returns has the type 'integr'"):
+    with pytest.raises(ConfigError, match="worker 'f': returns has the unknown word 'integr'"):
         Card(name="f", returns={"n": "integr"})
 
 

@@ -110,6 +110,53 @@ def test_bad_arguments_are_refused_before_anything_is_paid(args: dict[str, Any],
     assert told in str(error.value)
 
 
+FILE = """name = "review"
+
+[[steps]]
+worker = "echo"
+subtask = "See {{repo}}."
+access = []
+
+[parameters.repo]
+
+[parameters.files]
+type = ["string"]
+default = []
+"""
+
+
+@pytest.mark.parametrize(
+    ("args", "line", "told"),
+    [
+        ({}, 8, 'plan review needs a value for repo ("string"): give it ('),
+        ({"rep": "R"}, 8, "plan review has no parameter 'rep': did you mean 'repo'? ("),
+        (
+            {"repo": "R", "files": "a"},
+            10,
+            'plan review has a wrong value for files: the argument "a" does not fit {"type": "array", ',
+        ),
+    ],
+)
+def test_an_error_of_an_argument_has_its_lines(
+    tmp_path: Path, args: dict[str, Any], line: int, told: str
+) -> None:
+    """That of the parameter, and in the text of a planner that of the step, which it is asked to mend."""
+    path = tmp_path / "review.toml"
+    path.write_text(FILE, encoding="utf-8")
+    plan = load_plan(path)
+    with pytest.raises(PlanInvalid) as error:
+        conductor().run_sync(plan, args=args)
+    assert str(error.value).startswith(told)
+    assert str(error.value).endswith(f"({path}, line {line})")
+    other = {"worker": "lister", "subtask": "List.", "access": []}
+    first, second = (f"{json.dumps(other)}\n{json.dumps(use(**given))}\n" for given in (args, {"repo": "R"}))
+    texts = iter((first, second))
+    boss = ScriptedWorker("boss", lambda _: next(texts))
+    result = conductor(ChatPlanner(boss, workflows=True), plans=[plan]).run_sync("Review R.")
+    assert result.answer == "<See R.>"
+    assert f"line 2: {error.value}" in boss.requests[1].messages[-1].text
+
+
 @pytest.mark.parametrize(
     ("steps", "answer"),
     [
@@ -164,7 +211,7 @@ STRANGE = SavedPlan(name="strange", steps=({"worker": "ghost", "subtask": "Boo."
         ("reviews", "unknown_plan", "there is no saved plan 'reviews': did you mean 'review'?"),
         ("outer", "bad_block", "plan review is nested 3 deep, and Limits.depth allows 2"),
         ("circle", "bad_block", "Limits.depth allows 2"),
-        ("naming", "bad_reference", "{{doc}}, neither a parameter of it nor a text of the run"),
+        ("naming", "bad_reference", "plan naming has no parameter {{doc}}: it has none"),
         ("strange", "unknown_worker", "ghost"),
     ],
 )
@@ -189,6 +236,54 @@ def test_texts_of_the_run_and_deeper_plans() -> None:
     assert result.answer == SUM
     named = conductor(plans=[NAMING]).run_sync(NAMING, context={"doc": "the text"})
     assert named.status == "ok"
+
+
+SEEING = SavedPlan(
+    name="seeing",
+    parameters={"repo": Parameter()},
+    steps=(
+        {"worker": "echo", "subtask": "Of {{repo}}.", "access": ["outer"]},
+        {"worker": "echo", "subtask": "Sum.", "access": [0]},
+    ),
+)
+
+
+def seen(*steps: Mapping[str, Any], plans: Any) -> dict[str, list[str]]:
+    """Run a plan, and return the subtasks that each step was shown, by its own."""
+    found = dict[str, list[str]]()
+
+    def lister(_: StepInput) -> dict[str, list[str]]:
+        return {"files": ["a", "b"]}
+
+    def echo(step: StepInput) -> str:
+        found[step.subtask] = [each.subtask for each in step.visible]
+        return step.subtask
+
+    workers = [FunctionWorker(each, price=FREE) for each in (lister, echo)]
+    of = Conductor(FixedPlanner("unused"), workers, plans=plans)
+    result = of.run_sync(parse_plan(json.dumps({"steps": steps}), workers=WORKERS, strict=True))
+    assert result.status == "ok", result.problem
+    return found
+
+
+def test_a_saved_plan_sees_what_its_step_shows() -> None:
+    """Only where a step lists "outer", which is refused in a plan by itself."""
+    call = {"plan": "seeing", "args": {"repo": "R"}, "access": [0]}
+    assert seen(LIST, call, plans=[SEEING]) == {"Of R.": ["List."], "Sum.": ["Of R."]}
+    assert seen(call | {"access": []}, plans=[SEEING])["Of R."] == []
+    with pytest.raises(PlanInvalid, match='plan seeing: step 0 lists "outer", and no plan is around it') as e:
+        conductor().run_sync(SEEING, args={"repo": "R"})
+    assert e.value.code == "bad_access"
+    with pytest.raises(PlanInvalid, match=r"{{outer\.0}}"):
+        SavedPlan(name="p", steps=({"worker": "echo", "subtask": "{{outer.0}}", "access": ["outer"]},))
+
+
+def test_the_subtask_of_a_map_is_shown_as_it_was_asked() -> None:
+    """With the values of parameters; of a list, the number of its items."""
+    found = seen(LIST, use(repo="R", mode="deep"), plans=[REVIEW])
+    asked = "See its item of R. (for each of 2)"
+    assert found['Deeper: ["See x of R.","See y of R."]'] == [asked]
+    assert found['Sum ["See x of R.","See y of R."]'][0] == asked
 
 
 def test_labels_and_actions_of_a_saved_plan_count() -> None:
@@ -284,7 +379,8 @@ HEAD = (
         (HEAD.replace("subtask", "subtsk"), 3, "did you mean 'subtask'?"),
         (HEAD + '[parameters.n]\ntype = "integer"\ndefault = "x"\n', 7, "wrong value for n: the default"),
         (HEAD + "[parameters.item]\n", 7, "the parameter 'item'"),
-        (HEAD + '[parameters.n]\ntype = ["a", "b"]\n', 7, "a list has one entry"),
+        (HEAD + '[parameters.n]\ntype = ["a", "b"]\n', 7, "parameter n: its type has the list"),
+        (HEAD + '[parameters.n]\ntype = "integr"\n', 7, "parameter n: its type has the unknown word"),
         (HEAD.replace("review", "a plan"), 1, "the name of the plan is 'a plan'"),
         (HEAD + "nam = 1\n", 3, "the unknown key 'nam'"),
         ('name = "x"\n', 1, "steps"),
@@ -331,7 +427,7 @@ def test_a_mistyped_parameter_is_refused() -> None:
         parameters={"repo": Parameter()},
         steps=({"worker": "echo", "subtask": "See {{rpo}}.", "access": []},),
     )
-    with pytest.raises(PlanInvalid, match=r"the plan has no parameter {{rpo}}: it has repo"):
+    with pytest.raises(PlanInvalid, match=r"plan typo has no parameter {{rpo}}: it has repo"):
         conductor().run_sync(typo, args={"repo": "R"})
     named = conductor().run_sync(typo, args={"repo": "R"}, context={"rpo": "the text"})
     assert named.status == "ok"

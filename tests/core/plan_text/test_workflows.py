@@ -238,7 +238,7 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {
     ),
     "no such field": (
         [FILES, call(access=[0], subtask="{{0.name}}")],
-        "bad_reference: .*its output has no 'name'",
+        "bad_reference: .*it has no 'name'",
     ),
     "item outside": ([call(subtask="{{item}}")], "bad_reference: .*outside of a step with each"),
     "index outside": ([call(subtask="{{index}}")], "bad_reference: .*outside of a step with each"),

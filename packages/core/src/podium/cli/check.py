@@ -30,9 +30,11 @@ from podium.plan_text.parser import PlanReader
 from podium.plan_text.saved import written_out
 from podium.planners.chat import ChatPlanner
 from podium.planners.planner import Planner, PlanRequest, PlanText
+from podium.prompts.prompt import check_names
 from podium.secrets import Boundary
 from podium.types.messages import Message, read_query
 from podium.types.outcome import Problem, Proposal, for_people
+from podium.types.plan import Plan
 from podium.usage import Usage
 from podium.workers import FREE
 from podium.workers.command import CommandWorker
@@ -246,8 +248,8 @@ def _saved_plans(config: Config, workers: Sequence[str]) -> list[Probe]:
     probes = [Probe(name=name, role="plan") for name in config.plans]
     for probe in probes:
         try:
-            made = config.plans[probe.name].plan({}, workers)
-            written_out(made, config.plans, workers, depth=config.limits.depth)
+            made = Plan((config.plans[probe.name].within({}, workers),))
+            check_names(written_out(made, config.plans, workers, depth=config.limits.depth).steps, ())
         except PlanInvalid as error:
             probe.error = str(error)
     return probes

@@ -108,20 +108,25 @@ def load_plan(path: str | Path) -> SavedPlan:
         ConfigError: the file cannot be read or is invalid; the message has the file and the line.
     """
     path, where = Path(path), KeyPath()
-    found = read_table(path, PlanFile, "write one with `podium plan --save`, or name another")
+    source, data = _parsed(path, "write one with `podium plan --save`, or name another")
+    found = _validated(source, data, PlanFile)
     try:
         parameters = dict[str, Parameter]()
         for name, each in found.parameters.items():
             where = ("parameters", name)
-            parameters[name] = Parameter(each.type, each.default, each.description)
+            line = f"{path}, line {source.line(where)}"
+            parameters[name] = Parameter(each.type, each.default, each.description, line)
         where = ()
         return SavedPlan(**(dict(found) | {"parameters": parameters}))
     except PlanInvalid as error:
-        if error.step is not None:
+        told = str(error)
+        if where:
+            told = f"parameter {where[1]}: {told}"
+        elif error.step is not None:
             where = ("steps", error.step)
-        elif named := _PARAMETER.search(str(error)):
+        elif named := _PARAMETER.search(told):
             where = ("parameters", named[1])
-        raise ConfigError(_parsed(path, "")[0].told(where, str(error))) from error
+        raise ConfigError(source.told(where, told)) from error
 
 
 def _saved_plans(sections: Sections, source: Source) -> Mapping[str, SavedPlan]:

@@ -9,7 +9,7 @@ from podium.errors import AnswerTooLong
 from podium.execution.context import PreviousRound, RunContext
 from podium.execution.node import NO_NAMES, Frame, Lineage, Place, StepNode, Unmet, Value
 from podium.execution.retry import OnFailure
-from podium.prompts.prompt import mentioned
+from podium.prompts.prompt import mentioned, told_task
 from podium.run_state.actions import AGAIN
 from podium.types.outcome import CONDITION, Problem
 from podium.types.plan import Plan
@@ -116,12 +116,12 @@ class DependencyGraph:
         if state.origin is not None:
             state.reach |= state.origin.written
         self._connect(state)
-        labels = (
-            {seen: label_of(frame.steps[seen], seen) for seen in range(number)}
-            if "{{" in task_of(step)
-            else {}
-        )
-        state.subtask = mentioned(task_of(step), labels, self._context.request.context)
+        state.subtask = task_of(step)
+        if "{{" in state.subtask:
+            labels = {seen: label_of(frame.steps[seen], seen) for seen in range(number)}
+            state.subtask = told_task(
+                step, labels, self._context.request.context, state.names, lambda each: state.named(each).data
+            )
         if not place.get("lineage"):
             frame.nodes.append(state)
         if path:

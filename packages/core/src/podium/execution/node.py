@@ -334,12 +334,16 @@ class StepNode:
             return Value(ABSENT)
         try:
             if found is None:
-                return self.names[str(reference.root)].part(reference.path, reference)
+                return self.named(reference)
             return found[0].value.part(found[1], reference)
         except BadValue as error:
             if may_lack:
                 return Value(ABSENT)
             raise Unmet("failed", Problem.of(error)) from error
+
+    def named(self, reference: Reference) -> Value:
+        """Return the value of a parameter or an item; raise `BadValue` if it has no such part."""
+        return self.names[str(reference.root)].part(reference.path, reference)
 
     @property
     def value(self) -> Value:

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
@@ -75,12 +75,23 @@ class Roster(NamedTuple):
     """Whether an unknown key is an error; otherwise it is ignored, and a note says so."""
     notes: list[str]
     """What was ignored."""
+    is_inner: bool = False
+    """Whether another plan may be around the steps."""
+    line_at: Callable[[int], int] = lambda _: 0
+    """Returns the line of a position in the text, from 1; 0 without a text."""
 
     @classmethod
     def strict(cls, workers: Sequence[str]) -> "Roster":
         """Return a roster for the steps of files, whose number is checked later."""
         return cls(
-            len(workers), tuple(workers), sys.maxsize, previous=False, refused={}, is_strict=True, notes=[]
+            len(workers),
+            tuple(workers),
+            sys.maxsize,
+            previous=False,
+            refused={},
+            is_strict=True,
+            notes=[],
+            is_inner=True,
         )
 
     def named(self, name: str) -> tuple[int, ...]:
@@ -235,7 +246,7 @@ def _read_block(keys: Mapping[str, Node], facts: Mapping[str, Any], roster: Rost
     """Read a step with steps of its own; `facts` has its optional fields."""
     access = _read_access(keys["access"], roster, ids) if "access" in keys else {}
     if "plan" in keys:
-        return _read_saved(keys, {**access, **facts}, ids)
+        return _read_saved(keys, {**access, **facts}, roster, ids)
     rows, inner = keys["steps"], StepIds(ids)
     if not isinstance(rows.value, list):
         ids.fail("bad_block", rows.start, "has another value than a list for its steps: write a list")
@@ -248,7 +259,7 @@ def _read_block(keys: Mapping[str, Node], facts: Mapping[str, Any], roster: Rost
     return Block(steps=steps, until=until, most=most, **access, **facts)
 
 
-def _read_saved(keys: Mapping[str, Node], facts: Mapping[str, Any], ids: StepIds) -> Block:
+def _read_saved(keys: Mapping[str, Node], facts: Mapping[str, Any], roster: Roster, ids: StepIds) -> Block:
     """Read a step that is a saved plan, which is written out later."""
     name, start = keys["plan"].value, keys["plan"].start
     if both := [key for key in ("steps", *_OF_LOOP) if key in keys]:
@@ -258,9 +269,8 @@ def _read_saved(keys: Mapping[str, Node], facts: Mapping[str, Any], ids: StepIds
     args = _data("args", keys["args"], ids) if "args" in keys else {}
     if not isinstance(args, dict):
         ids.fail("bad_args", keys["args"].start, 'has other args than an object: write {"name": value}')
-    return Block(
-        steps=(), plan=name.strip(), args=json.loads(ids.renumbered(json.dumps(args), start)), **facts
-    )
+    args = json.loads(ids.renumbered(json.dumps(args), start))
+    return Block(steps=(), plan=name.strip(), args=args, line=roster.line_at(start), **facts)
 
 
 def _keys_of(node: Node, *, is_block: bool, roster: Roster, ids: StepIds) -> dict[str, Node]:
@@ -414,6 +424,7 @@ def _read_access(node: Node, roster: Roster, ids: StepIds) -> dict[str, Any]:
     """Return the fields of an access list: the steps, the previous round and the outer plan."""
     entries = node.value if isinstance(node.value, list) else [node]
     seen, found, is_top = set[int](), set[str](), ids.outer is None
+    may_be_outer = roster.is_inner or not is_top
     for entry in entries:
         number = step_number(entry)
         word = entry.value.strip().lower() if isinstance(entry.value, str) else ""
@@ -423,13 +434,13 @@ def _read_access(node: Node, roster: Roster, ids: StepIds) -> dict[str, Any]:
             seen.update(range(ids.own))
         elif word == PREVIOUS and is_top and not roster.previous:
             raise ids.fault("no_previous", entry.start, no_previous(ids.own))
-        elif word == PREVIOUS or (word == OUTER and not is_top):
+        elif word == PREVIOUS or (word == OUTER and may_be_outer):
             found.add(word)
         elif (named := ids.named(word)) is not None:
             seen.add(named)
         else:
             words = ["[]", '"all"', *['"previous"'] * (roster.previous or not is_top)]
-            words += [] if is_top else ['"outer"']
+            words += ['"outer"'] * may_be_outer
             told = f"lists {entry.value!r:.60}: write {', '.join(words)} or numbers of earlier steps"
             ids.fail("bad_access", entry.start, told)
     return {"access": tuple(sorted(seen)), "previous": PREVIOUS in found, "outer": OUTER in found}

@@ -1,7 +1,7 @@
 """Saved plans: steps with a name and declared parameters, and plans that use them."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from re import compile as pattern
 from typing import Any, Final
@@ -10,7 +10,7 @@ from podium.errors import PlanInvalid
 from podium.plan_text.fields import Roster, node_of, read_row
 from podium.plan_text.ids import StepIds
 from podium.types.plan import Plan, nearest
-from podium.types.references import RESERVED, names_in, references_in, shown, with_values
+from podium.types.references import RESERVED, references_in, shown, with_values
 from podium.types.schemas import Form, check_schema
 from podium.types.scope import misfit
 from podium.types.steps import AnyStep, Block
@@ -30,9 +30,11 @@ class Parameter:
     default: Any = REQUIRED
     """The value without an argument; without a default, the argument is required."""
     description: str = ""
+    where: str = field(default="", compare=False, repr=False)
+    """The file and the line where it is declared; empty without a file."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "type", check_schema(self.type))
+        object.__setattr__(self, "type", check_schema(self.type, "its type", "bad_args"))
 
     @property
     def short(self) -> Any:
@@ -72,12 +74,14 @@ class SavedPlan:
             if name in RESERVED or not _NAME.fullmatch(name):
                 told = "write at most 64 small letters, digits and _, and no reserved name"
                 raise self._invalid(f"has the parameter {name!r:.60}: {told} ({', '.join(sorted(RESERVED))})")
-            if parameter.default is not REQUIRED:
-                self._check(name, parameter.default, "the default")
-        self.plan({}, sorted(_named(self.steps, "worker")))
+            if parameter.default is not REQUIRED and (fault := misfit(parameter.form, parameter.default)):
+                raise self._invalid(f"has a wrong value for {name}: the default {fault}")
+        self.within({}, sorted(_named(self.steps, "worker")))
 
-    def _invalid(self, told: str) -> PlanInvalid:
-        return PlanInvalid("bad_args", f"plan {self.name} {told}")
+    def _invalid(self, told: str, name: str = "") -> PlanInvalid:
+        """Return the error of an argument; `name` is its parameter."""
+        where = self.parameters[name].where if name else ""
+        return PlanInvalid("bad_args", f"plan {self.name} {told}" + (f" ({where})" if where else ""))
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -110,15 +114,15 @@ class SavedPlan:
             if name not in self.parameters:
                 near = nearest(name, self.parameters)
                 rather = f"did you mean {near!r}?" if near else f"it has {_listed(self.parameters)}"
-                raise self._invalid(f"has no parameter {name!r:.60}: {rather}")
+                raise self._invalid(f"has no parameter {name!r:.60}: {rather}", near)
         found = {name: given.get(name, each.default) for name, each in self.parameters.items()}
         for name, value in found.items():
             if value is REQUIRED:
                 raise self._invalid(
-                    f"needs a value for {name} ({shown(self.parameters[name].short)}): give it"
+                    f"needs a value for {name} ({shown(self.parameters[name].short)}): give it", name
                 )
             if name in given and not (may_refer and "{{" in shown(value)):
-                self._check(name, value, "the argument")
+                self._check(name, value)
         return found
 
     def read_arguments(self, texts: Mapping[str, str]) -> dict[str, Any]:
@@ -137,7 +141,7 @@ class SavedPlan:
                 try:
                     given[name] = json.loads(text)
                 except ValueError:
-                    self._check(name, text, "the argument")
+                    self._check(name, text)
         return self.arguments(given)
 
     def arguments_of(self, question: str) -> dict[str, Any]:
@@ -160,17 +164,20 @@ class SavedPlan:
         only = required or (list(self.parameters) if len(self.parameters) == 1 else [])
         return self.read_arguments(dict.fromkeys(only, question))
 
-    def _check(self, name: str, value: Any, what: str) -> None:
+    def _check(self, name: str, value: Any) -> None:
         if fault := misfit(self.parameters[name].form, value):
-            raise self._invalid(f"has a wrong value for {name}: {what} {fault}")
+            told = f"has a wrong value for {name}: the argument {fault}: give a value of this type"
+            raise self._invalid(told, name)
 
     @property
     def uses(self) -> frozenset[str]:
         """The names of the saved plans that its steps name."""
         return frozenset(_named(self.steps, "plan"))
 
-    def plan(self, args: Mapping[str, Any], workers: Sequence[str]) -> Plan:
-        """Return the plan for a pool with these workers; saved plans in it are not written out.
+    def within(self, args: Mapping[str, Any], workers: Sequence[str]) -> Block:
+        """Return the plan as a step of another plan, for a pool with these workers.
+
+        Saved plans in it are not written out.
 
         Raises:
             PlanInvalid: a step is invalid, or the pool lacks its worker.
@@ -179,19 +186,25 @@ class SavedPlan:
         schemas = {name: each.type for name, each in self.parameters.items()}
         try:
             steps = tuple(read_row(node_of(row), roster, ids) for row in self.steps)
-            return Plan(steps, name=self.name, parameters=schemas, args={**args})
+            Plan(tuple(replace(step, outer=False) for step in steps), parameters=schemas)
         except PlanInvalid as error:
             raise PlanInvalid(error.code, f"plan {self.name}: {error}", step=error.step) from None
+        return Block(steps=steps, plan=self.name, parameters=schemas, args={**args})
+
+    def plan(self, args: Mapping[str, Any], workers: Sequence[str]) -> Plan:
+        """Return the plan by itself, for a pool with these workers; saved plans in it are not written out.
+
+        Raises:
+            PlanInvalid: see `within`; or a step lists `"outer"`, and no plan is around it.
+        """
+        own = self.within(args, workers)
+        if seeing := [index for index, step in enumerate(own.steps) if step.outer]:
+            told = 'lists "outer", and no plan is around it: name the plan in a step of another plan'
+            raise PlanInvalid("bad_access", f"plan {self.name}: step {seeing[0]} {told}", step=seeing[0])
+        return Plan(own.steps, name=self.name, parameters=own.parameters, args=own.args)
 
 
-def written_out(
-    plan: Plan,
-    plans: Mapping[str, SavedPlan],
-    workers: Sequence[str],
-    *,
-    depth: int,
-    texts: Collection[str] = (),
-) -> Plan:
+def written_out(plan: Plan, plans: Mapping[str, SavedPlan], workers: Sequence[str], *, depth: int) -> Plan:
     """Return the plan with the steps of the saved plans that it names.
 
     A plan of one step that names a saved plan becomes this saved plan.
@@ -201,11 +214,10 @@ def written_out(
         plans: the saved plans by name.
         workers: the names of the pool's workers.
         depth: the maximum nesting of saved plans, the plan itself included.
-        texts: the names of the run's texts.
 
     Raises:
-        PlanInvalid: a saved plan is unknown or nested too deeply, its arguments are wrong, the pool lacks its
-            worker, or it names a text that is none of the run's and none of its parameters.
+        PlanInvalid: a saved plan is unknown or nested too deeply, its arguments are wrong, or the pool lacks
+            its worker.
     """
 
     def inner(steps: Iterable[AnyStep], level: int) -> tuple[AnyStep, ...]:
@@ -214,20 +226,14 @@ def written_out(
     def one(block: Block, level: int) -> Block:
         if not block.plan or block.steps:
             return replace(block, steps=inner(block.steps, level))
-        own = found(block, level + 1)
-        return replace(block, steps=own.steps, parameters=own.parameters, args=own.args)
-
-    def found(block: Block, level: int) -> Plan:
-        if (saved := plans.get(block.plan)) is None:
-            near = nearest(block.plan, plans)
-            rather = f"did you mean {near!r}?" if near else f"there are {_listed(plans)}"
-            raise PlanInvalid("unknown_plan", f"there is no saved plan {block.plan!r:.60}: {rather}")
-        if level > depth:
-            told = f"plan {block.plan} is nested {level} deep, and Limits.depth allows {depth}: raise it"
-            raise PlanInvalid("bad_block", told)
-        own = saved.plan(saved.arguments(block.args or {}, may_refer=True), workers)
-        _check_names(own, texts)
-        return replace(own, steps=inner(own.steps, level))
+        try:
+            saved = _known(block.plan, plans, level + 1, depth)
+            own = saved.within(saved.arguments(block.args or {}, may_refer=True), workers)
+            steps = inner(own.steps, level + 1)
+        except PlanInvalid as error:
+            told = f"line {block.line}: {error}" if block.line else str(error)
+            raise PlanInvalid(error.code, told) from None
+        return replace(block, steps=steps, parameters=own.parameters, args=own.args)
 
     if not any(isinstance(step, Block) for step in plan.steps):
         return plan
@@ -235,19 +241,23 @@ def written_out(
         case (Block(plan=str(name), steps=(), each=None, when=None, access=()) as only,) if (
             name and not references_in(shown(only.args))
         ):
-            own = found(only, 1)
-            args = with_values(own.args, (), str)
-            return replace(plan, steps=own.steps, name=name, parameters=own.parameters, args=args)
+            own = one(only, 0)
+            if not any(step.outer for step in own.steps):
+                args = with_values(own.args, (), str)
+                return replace(plan, steps=own.steps, name=name, parameters=own.parameters, args=args)
     return replace(plan, steps=inner(plan.steps, 1))
 
 
-def _check_names(plan: Plan, texts: Collection[str]) -> None:
-    """Raise `PlanInvalid` if a step names something that is neither a parameter nor a text of the run."""
-    known = {*texts, *plan.item_names}
-    for call in plan.calls:
-        if missing := [name for name in names_in(call.subtask) if name not in known]:
-            told = f"names {{{{{missing[0]}}}}}, neither a parameter of it nor a text of the run"
-            raise PlanInvalid("bad_reference", f"plan {plan.name} {told}")
+def _known(name: str, plans: Mapping[str, SavedPlan], level: int, depth: int) -> SavedPlan:
+    """Return the saved plan that a step names, `level` deep; raise `PlanInvalid` if it may not."""
+    if name not in plans:
+        near = nearest(name, plans)
+        rather = f"did you mean {near!r}?" if near else f"there are {_listed(plans)}"
+        raise PlanInvalid("unknown_plan", f"there is no saved plan {name!r:.60}: {rather}")
+    if level > depth:
+        told = f"plan {name} is nested {level} deep, and Limits.depth allows {depth}: raise it"
+        raise PlanInvalid("bad_block", told)
+    return plans[name]
 
 
 def _named(rows: Iterable[Any], key: str) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
@@ -24,9 +25,10 @@ from podium.types.references import (
     names_in,
     parts_of,
     read_json,
+    references_in,
     value_at,
 )
-from podium.types.steps import Step, task_of
+from podium.types.steps import AnyStep, Block, Step, task_of
 from podium.workers.worker import Card, StepInput, VisibleStep, Worker
 
 
@@ -159,7 +161,7 @@ def step_input(  # noqa: PLR0913 - one parameter for each source of the input
     template: str = "",
 ) -> StepInput:
     """Return the input of a worker; `query` is empty if workers do not see the question."""
-    check_names(step.subtask, texts)
+    check_names([step], texts)
     values = _values_of(step, visible)
     labels = {shown.step: shown.label for shown in visible if shown.label is not None and not shown.where}
     named = named_texts(step.subtask, texts)
@@ -183,19 +185,31 @@ def named_texts(subtask: str, texts: Mapping[str, str]) -> tuple[tuple[str, str]
 
 
 def check_names(
-    subtask: str, texts: Collection[str], items: Collection[str] = (), *, is_saved: bool = False
+    steps: Iterable[AnyStep], texts: Collection[str], names: Collection[str] = (), saved: str = ""
 ) -> None:
-    """Raise `PlanInvalid` if a subtask names something that is neither a text of the run nor in `items`.
+    """Raise `PlanInvalid` if a subtask names what is neither a text of the run, nor an item, nor a parameter.
 
     Without texts, double braces around other names are literal, except in a saved plan.
+
+    Args:
+        steps: the steps of a plan.
+        texts: the names of the run's texts.
+        names: the parameters of the saved plan, and the items of the maps around.
+        saved: what a saved plan is called; empty for another plan.
     """
-    for name in names_in(subtask) if texts or is_saved else ():
-        if name not in texts and name not in items:
-            told = f"the run has no text {{{{{name}}}}}: the texts are {', '.join(texts)}"
-            if is_saved:
-                known = ", ".join(filter(None, (*sorted(items), *texts)))
-                told = f"the plan has no parameter {{{{{name}}}}}: it has {known or 'none'}"
-            raise PlanInvalid("bad_reference", f"{told}; write \\{{{{ for literal braces")
+    for step in steps:
+        known = (*names, step.item_name) if step.item_name else names
+        if isinstance(step, Block) and step.plan:
+            check_names(step.steps, texts, step.parameters or (), f"plan {step.plan}")
+        elif isinstance(step, Block):
+            check_names(step.steps, texts, known, saved)
+        for name in names_in(step.subtask) if isinstance(step, Step) and (texts or saved) else ():
+            if name not in known and name not in texts:
+                told = f"the run has no text {{{{{name}}}}}: the texts are {', '.join(texts)}"
+                if saved:
+                    has = ", ".join((*known, *texts))
+                    told = f"{saved} has no parameter {{{{{name}}}}}: it has {has or 'none'}"
+                raise PlanInvalid("bad_reference", f"{told}; write \\{{{{ for literal braces")
 
 
 def _values_of(step: Step, visible: Sequence[VisibleStep]) -> dict[Reference, Any]:
@@ -229,9 +243,34 @@ def shown_step(
     names: Collection[str] = (),
 ) -> VisibleStep:
     """Return a step of a plan as other workers see it; `gap` says why it has no output."""
-    step = plan.steps[index]
-    subtask = mentioned(task_of(step), dict(enumerate(plan.labels)), names)
+    step, args = plan.steps[index], plan.args or {}
+    subtask = told_task(
+        step,
+        dict(enumerate(plan.labels)),
+        names,
+        args,
+        lambda each: value_at(args[str(each.root)], each.path, each),
+    )
     return VisibleStep(index, subtask, output, gap, "round" if previous else "", step.label)
+
+
+def told_task(
+    step: AnyStep,
+    labels: Mapping[int, int],
+    texts: Collection[str],
+    names: Collection[str],
+    value_of: Callable[[Reference], Any],
+) -> str:
+    """Return what a step does as other workers read it; `value_of` gives the values of `names`."""
+    task, subtask = task_of(step), step.subtask if isinstance(step, Step) else ""
+    values = dict[Reference, Any]()
+    for each in references_in(task, names) if names else ():
+        if each.root in names:
+            with suppress(BadValue):
+                values[each] = value_of(each)
+    counts = {each: len(value) if isinstance(value, list) else value for each, value in values.items()}
+    told = filled(subtask, values) + filled(task[len(subtask) :], counts)  # "for each of 3"
+    return mentioned(told, labels, texts)
 
 
 def gap_of(outcome: Outcome) -> str:

@@ -44,7 +44,7 @@ from podium.types.events import PlanDelta, PlannerEnded, PlannerStarted
 from podium.types.messages import Sampling, storable
 from podium.types.outcome import Problem, Proposal, Round, for_people
 from podium.types.plan import Plan, PlannedBy
-from podium.types.steps import AnyStep, Block, Step, calls_in, is_unconditional, with_workers
+from podium.types.steps import AnyStep, Block, Step, is_unconditional, with_workers
 from podium.workers.worker import pieces_of
 
 
@@ -66,8 +66,7 @@ class EarlyStart:
         context = self._context  # of the first round, so there is no previous round
         self._read = (*self._read, step)
         try:
-            for call in calls_in([step]):
-                check_names(call.subtask, context.request.context)
+            check_names([step], context.request.context)
             plan = Plan(self._read)
             plan.check_types(context.settings.pool.forms)
             plan = context.policy.check(plan, context.settings.pool.cards, context.labels)

@@ -224,16 +224,15 @@ def checked_plan(
     plan: Plan, settings: ConductorSettings, request: RunRequest, *, previous: bool = False
 ) -> Plan:
     """Return a plan with the steps of the saved plans that it names, checked; raise `PlanInvalid`."""
-    limits, pool, texts = request.limits or settings.limits, settings.pool, request.context
-    plan = written_out(plan, settings.plans, pool.names, depth=limits.depth, texts=texts)
+    limits, pool = request.limits or settings.limits, settings.pool
+    plan = written_out(plan, settings.plans, pool.names, depth=limits.depth)
     plan.fit(len(pool), limits.plan_steps, previous=previous)
     plan.check_types(settings.pool.forms)
     plan.check_sizes(limits.items, limits.turns)
     if request.is_flat:
         plan.check_flat()
-    for step in plan.calls:
-        is_saved = plan.parameters is not None
-        check_names(step.subtask, request.context, plan.item_names, is_saved=is_saved)
+    saved = "" if plan.parameters is None else f"plan {plan.name}".strip()
+    check_names(plan.steps, request.context, plan.parameters or (), saved)
     return plan
 
 

@@ -163,17 +163,6 @@ class Plan:
         return tuple(calls_in(self.steps)) if self.is_workflow else self.steps  # type: ignore[return-value]
 
     @property
-    def item_names(self) -> frozenset[str]:
-        """The names of the plan's parameters, and those that its maps give to their items (`as`)."""
-        if not self.is_workflow:
-            return frozenset()
-        inside = (place.step for place in self.outline)
-        names = [
-            name for step in inside for name in (step.item_name, *(getattr(step, "parameters", None) or ()))
-        ]
-        return frozenset((*names, *(self.parameters or ())))
-
-    @property
     def outline(self) -> tuple[Place, ...]:
         """All steps, first those of the plan in order, and then those of blocks."""
         return Outline(self.steps).places()

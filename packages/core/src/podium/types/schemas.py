@@ -11,7 +11,7 @@ from functools import lru_cache
 from threading import local
 from typing import Any, NamedTuple
 
-from podium.errors import PlanInvalid
+from podium.errors import PlanInvalid, PlanInvalidCode
 
 TYPES = ("string", "integer", "number", "boolean", "object", "array", "null")
 """The names of types in JSON schemas."""
@@ -39,6 +39,10 @@ _OF_PATTERNS = ("additionalProperties", "unevaluatedProperties")
 
 class NotChecked(Exception):
     """A value was not checked; the argument says what its schema does."""
+
+
+class _NoSchema(Exception):
+    """A schema is invalid; the argument says why."""
 
 
 class _TooComplex(Exception):
@@ -170,11 +174,16 @@ def _field(form: Form, key: str) -> Form | None:
     return None
 
 
-def check_schema(given: Any) -> dict[str, Any]:
+def check_schema(given: Any, what: str = "returns", code: PlanInvalidCode = "bad_returns") -> dict[str, Any]:
     """Return the JSON schema that is given, also in its short form.
 
     In the short form, an object has the type of each field, as in `{"file": "string", "line?": "integer"}`
     (`?`: may be left out), a list has the type of its items, as in `["string"]`, and `ok|bad` is a choice.
+
+    Args:
+        given: the schema.
+        what: what has it, for people.
+        code: the code of an error.
 
     Raises:
         PlanInvalid: it is neither, it is too long, or nothing can satisfy it.
@@ -182,47 +191,48 @@ def check_schema(given: Any) -> dict[str, Any]:
     try:
         text = json.dumps(given)
     except (TypeError, ValueError, RecursionError):
-        raise PlanInvalid("bad_returns", f"returns is {given!r:.60}: write a JSON schema") from None
-    schema: dict[str, Any] = _checked(text)
+        raise PlanInvalid(code, f"{what} is {given!r:.60}: write a JSON schema") from None
+    try:
+        schema: dict[str, Any] = _checked(text)
+    except _NoSchema as error:
+        raise PlanInvalid(code, f"{what} {error}") from None
     return schema
 
 
 @lru_cache(maxsize=512)
 def _checked(text: str) -> Any:
     if len(text) > MOST_CHARS:
-        raise PlanInvalid(
-            "bad_returns", f"returns has {len(text):,} characters: write at most {MOST_CHARS:,}"
-        )
+        raise _NoSchema(f"has {len(text):,} characters: write at most {MOST_CHARS:,}")
     schema = _read(json.loads(text), 0)
     if _is_impossible(Form.of(schema), frozenset()):
-        raise PlanInvalid("bad_returns", f"no output can satisfy returns {text:.200}: correct it")
+        raise _NoSchema(f"is {text:.200}, which no output can satisfy: correct it")
     return schema
 
 
 def _read(given: Any, depth: int) -> Any:
     """Return a schema from a schema or its short form."""
     if depth > _MOST_DEPTH:
-        raise PlanInvalid("bad_returns", f"returns is nested deeper than {_MOST_DEPTH}")
+        raise _NoSchema(f"is nested deeper than {_MOST_DEPTH}")
     if isinstance(given, str):
         return _word(given)
     if isinstance(given, list):
         if len(given) != 1:
             told = 'a list has one entry, the type of its items, as in ["string"]'
-            raise PlanInvalid("bad_returns", f"returns has the list {json.dumps(given):.60}: {told}")
+            raise _NoSchema(f"has the list {json.dumps(given):.60}: {told}")
         return {"type": "array", "items": _read(given[0], depth + 1)}
     if not isinstance(given, dict):
         told = 'write a JSON schema, or fields as in {"verdict": "ok|bad"}'
-        raise PlanInvalid("bad_returns", f"returns has {json.dumps(given):.60}: {told}")
+        raise _NoSchema(f"has {json.dumps(given):.60}: {told}")
     fault, is_type = _fault(given), given.keys() == {"type"} and given["type"] in TYPES
     if not fault and (is_type or not _DISTINCT.isdisjoint(given)):
         return given
     try:
         return _fields(given, depth)
-    except PlanInvalid:
+    except _NoSchema:
         if not fault:
             return given
         if fault != _NO_SCHEMA and {"type", "properties", "items"} & given.keys():
-            raise PlanInvalid("bad_returns", f"returns is an invalid JSON schema: {fault}") from None
+            raise _NoSchema(f"is an invalid JSON schema: {fault}") from None
         raise
 
 
@@ -261,21 +271,19 @@ def _word(word: str) -> dict[str, Any]:
             return {"type": options[0]}
         near = get_close_matches(options[0].lower(), TYPES, n=1)
         rather = f"did you mean {near[0]!r}?" if near else f"the types are {', '.join(TYPES)}"
-        raise PlanInvalid("bad_returns", f"returns has the type {word!r:.60}: {rather}")
+        raise _NoSchema(f"has the unknown word {word!r:.60}: {rather}")
     if set(options) <= {*TYPES}:
         schema = json.dumps({"type": options})
-        raise PlanInvalid(
-            "bad_returns", f"returns has {word!r:.60}, a choice of words: write {schema} for types"
-        )
+        raise _NoSchema(f"has {word!r:.60}, a choice of words: write {schema} for types")
     if "" in options or len(set(options)) < len(options):
-        raise PlanInvalid("bad_returns", f"returns has {word!r:.60}: write different words between |")
+        raise _NoSchema(f"has {word!r:.60}: write different words between |")
     return {"type": "string", "enum": options}
 
 
 def _fields(given: dict[str, Any], depth: int) -> dict[str, Any]:
     fields = {name.removesuffix("?"): _read(form, depth + 1) for name, form in given.items()}
     if len(fields) < len(given) or "" in fields:
-        raise PlanInvalid("bad_returns", f"returns has two fields of one name: {', '.join(given):.100}")
+        raise _NoSchema(f"has two fields of one name: {', '.join(given):.100}")
     needed = [name for name in given if not name.endswith("?")]
     return {"type": "object", "properties": fields, "required": needed}
 

@@ -56,7 +56,7 @@ def part(of: Type, key: str) -> Type:
             raise _NoPart("it is text without a type: write returns on that step")
         case Form():
             if (found := of.field(key)) is None:
-                raise _NoPart(f"its output has no {key!r}")
+                raise _NoPart(f"it has no {key!r}")
             return found
         case Either():
             return Either(tuple(part(option, key) for option in of.options))
@@ -75,7 +75,7 @@ def item_of(of: Type) -> Type:
             raise _NoPart("it is text without a type, and each needs a list: write returns on that step")
         case Form():
             if (found := of.item()) is None:
-                raise _NoPart("its output is not a list")
+                raise _NoPart("it is not a list")
             return found
         case Mapped():
             return of.item

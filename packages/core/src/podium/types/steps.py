@@ -151,6 +151,8 @@ class Block:
     item_name: str = ""
     when: Condition | None = None
     otherwise: int | None = None
+    line: int = field(default=0, compare=False, repr=False)
+    """The line of a saved plan's name in the text of a planner, from 1; 0 if it is not known."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", tuple(self.steps))
