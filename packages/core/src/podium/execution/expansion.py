@@ -322,8 +322,8 @@ class Turns(Expansion):
         for name, given in (block.args or {}).items():
             value = with_values(given, node.names, lambda reference: node.value_of(reference).data)
             if fault := misfit(Form.of((block.parameters or {})[name]), value):
-                told = f"{name} of plan {block.plan} has a wrong value, which {fault}"
-                raise Unmet("failed", Problem("bad_args", told))
+                told = f"plan {block.plan} has a wrong value for {name}: the argument {fault}"
+                raise Unmet("failed", Problem("bad_args", f"{told}: refer to a value of this type"))
             found[name] = Value(value)
         return found
 

@@ -154,9 +154,9 @@ def best_fit(part: str, workers: Workers, *, back: bool = False) -> Match | None
 
 def _can(card: Card, text: str, *, back: bool) -> bool:
     """Return whether a worker can do a subtask; Podium's offline workers and search workers cannot do all."""
-    if card.description in (gather.GATHERS, gather.JOINS):
+    if card.description in (gather.Gather.does, gather.Join.does):
         return back
-    if card.description == gather.VOTES:
+    if card.description == gather.Vote.does:
         return False
     if card.description == offline.CALCULATES:
         return bool(find_expressions(text, that="1" if back else None))

@@ -15,7 +15,6 @@ call decides. For four calls in sequence, the simple interval is up to 1.6 times
 import json
 from asyncio import get_running_loop
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import heapreplace
 from math import sqrt
 from random import Random
@@ -79,7 +78,7 @@ def forecast_plan(
         calls=_interval([run.calls for run in runs]),
         input_tokens=_interval([run.read for run in runs]),
         output_tokens=_interval([run.written for run in runs]),
-        cost=None if unknown else _interval([run.cost for run in runs]),
+        cost=None if unknown else _interval([run.cost or 0.0 for run in runs]),
         seconds=_interval([min(run.seconds, limits.seconds) for run in runs]),
         actions=len(simulation.actions),
         guessed=tuple(names[number] for number, habit in habits.items() if habit.guessed),
@@ -135,17 +134,6 @@ class _Habit:
         return CallRecord(seconds, ok, 1, written)
 
 
-@dataclass(slots=True)
-class _Run:
-    """One simulated run, with its amounts."""
-
-    calls: int = 0
-    read: int = 0
-    written: int = 0
-    cost: float = 0.0
-    seconds: float = 0.0
-
-
 class _Draws:
     """Draws calls of the workers of one plan."""
 
@@ -156,7 +144,7 @@ class _Draws:
         self._dice = Random(0)  # noqa: S311 - the same every time
         self.actions = settings.actions_of(plan)
 
-    def _try(self, run: _Run, habit: _Habit, prompt: float) -> tuple[float, int | None]:
+    def _try(self, run: Amounts, habit: _Habit, prompt: float) -> tuple[float, int | None]:
         """Simulate calls until one succeeds; return their total seconds, and the tokens of the output."""
         seconds = 0.0
         for _ in range(self._attempts):
@@ -165,7 +153,7 @@ class _Draws:
             run.calls += 1
             run.read += took.input_tokens
             run.written += took.output_tokens
-            run.cost += took.cost or 0.0
+            run.cost = (run.cost or 0.0) + (took.cost or 0.0)
             if took.ok:
                 return seconds, took.output_tokens
         return seconds, None
@@ -199,9 +187,9 @@ class _Simulation(_Draws):
             messages = worker_messages(step_input(worker, step, visible, asked, texts=texts), worker.card)
             self._prompts[index] = estimate_usage(messages, "").input_tokens
 
-    def play(self) -> _Run:
+    def play(self) -> Amounts:
         """Simulate one run of the plan."""
-        run = _Run()
+        run = Amounts()
         found = {number: habit.slots for number, habit in self.habits.items()}
         slots = {number: [0.0] * most for number, most in found.items() if most is not None}
         room = [0.0] * min(self._limits.concurrency, len(self._order))
@@ -255,7 +243,7 @@ class _Estimate(_Draws):
         self._pool = pool = settings.pool
         asked = query if settings.show_question else ()
         self._habits: dict[int, _Habit] = {}
-        self._samples: dict[tuple[int, str], list[_Run]] = {}
+        self._samples: dict[tuple[int, str], list[Amounts]] = {}
         """By worker and subtask."""
         for call in calls_in(self._needed):
             number, calls = call.worker, pool.states[call.worker].history.calls
@@ -264,8 +252,8 @@ class _Estimate(_Draws):
             prompt += round(len(call.access) * WRITTEN)
             self._samples[number, call.subtask] = [self._drawn(habit, prompt) for _ in range(DRAWS)]
 
-    def _drawn(self, habit: _Habit, prompt: float) -> _Run:
-        run = _Run()
+    def _drawn(self, habit: _Habit, prompt: float) -> Amounts:
+        run = Amounts()
         run.seconds, _ = self._try(run, habit, prompt)
         return run
 
@@ -273,7 +261,7 @@ class _Estimate(_Draws):
         """Return the forecast."""
         steps = self._plan.steps
         few, many = self._total(steps, _FEWEST), self._total(steps, _MOST)
-        likely: list[_Run | Amounts] = [*self._pool.past(plan_key(self._plan, self._pool.names))]
+        likely: list[Amounts] = [*self._pool.past(plan_key(self._plan, self._pool.names))]
         if not likely and _is_known(self._plan):
             likely = [self._total(steps, _LIKELY)]
 
@@ -306,19 +294,23 @@ class _Estimate(_Draws):
             if isinstance(place.step.each, str) and place.path[0] not in self._left_out:
                 item = inner_of(place.step)
                 few, many = self._total([item], _FEWEST), self._total([item], _MOST)
-                cost = None if self._has_unknown_cost([item]) else Interval(few.cost, None, many.cost)
+                cost = (
+                    None
+                    if self._has_unknown_cost([item])
+                    else Interval(few.cost or 0.0, None, many.cost or 0.0)
+                )
                 yield ItemForecast(step=place.name, calls=Interval(few.calls, None, many.calls), cost=cost)
 
     def _has_unknown_cost(self, steps: Sequence[AnyStep]) -> bool:
         return any(self._habits[call.worker].cost_unknown for call in calls_in(steps))
 
-    def _total(self, steps: Sequence[AnyStep], end: _End) -> _Run:
+    def _total(self, steps: Sequence[AnyStep], end: _End) -> Amounts:
         """Return a quantile of the amounts of steps, with the fewest or the most executions."""
-        run = _Run()
+        run = Amounts()
         run.seconds = min(self._add(run, steps, 1, 1, end), self._limits.seconds)
         return run
 
-    def _add(self, run: _Run, steps: Sequence[AnyStep], width: int, times: int, end: _End) -> float:
+    def _add(self, run: Amounts, steps: Sequence[AnyStep], width: int, times: int, end: _End) -> float:
         """Add the amounts of steps that run `width` times at once, and this `times`; return the seconds."""
         ends: list[float] = []
         for index, step in enumerate(steps):
@@ -334,7 +326,7 @@ class _Estimate(_Draws):
             ends.append(seconds + max(before, default=0.0))
         return max(ends, default=0.0)
 
-    def _add_call(self, run: _Run, step: Step, width: int, times: int, share: float) -> float:
+    def _add_call(self, run: Amounts, step: Step, width: int, times: int, share: float) -> float:
         """Add the amounts of one call, and return the seconds of `width` calls."""
         samples, number = self._samples[step.worker, step.subtask], width * times
 
@@ -347,7 +339,7 @@ class _Estimate(_Draws):
         run.calls += max(number, round(amount("calls", number)))
         run.read += round(amount("read", number))
         run.written += max(0, round(amount("written", number)))
-        run.cost += max(0.0, amount("cost", number))
+        run.cost = (run.cost or 0.0) + max(0.0, amount("cost", number))
         slots = self._habits[step.worker].slots or width
         lanes = min(width, slots, self._limits.concurrency)
         return max(amount("seconds", 1), amount("seconds", width) / lanes)

@@ -57,7 +57,8 @@ class Forecast:
     """Workers with too few recorded calls, for which the forecast uses assumptions."""
 
 
-class Amounts(NamedTuple):
+@dataclass(slots=True)
+class Amounts:
     """What a plan or a step spent, or may spend."""
 
     calls: float = 0

@@ -198,7 +198,9 @@ class Scope:
                 self._type_of(reference)
             fault = "" if inside or name not in parameters else misfit(Form.of(parameters[name]), value)
             if fault:
-                self._fail("bad_args", f"gives {name} of plan {step.plan} a wrong value, which {fault}")
+                self._fail(
+                    "bad_args", f"gives plan {step.plan} a wrong value for {name}: the argument {fault}"
+                )
         if not step.steps:  # it is written out later
             return ANY
         names = {name: Form.of(schema) for name, schema in parameters.items()}

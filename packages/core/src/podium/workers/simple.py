@@ -1,11 +1,12 @@
 """Workers of a few lines: a Python function, scripted answers, and outputs gathered, joined or voted on."""
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 import anyio.to_thread
@@ -150,34 +151,25 @@ class ScriptedWorker(Worker):
         return self._replies
 
 
-GATHERS = "Gathers the outputs of earlier steps into one answer, word for word; adds nothing of its own."
-JOINS = "Joins the outputs of earlier steps, or the texts of a list in its subtask, in order; adds nothing."
-VOTES = (
-    "Returns the most frequent of the outputs of earlier steps, or of the values of a list in its subtask."
-)
-
-
-class Gather(FunctionWorker):
-    """Joins the outputs of its visible steps into one Markdown text, each under its subtask.
-
-    The outputs are not changed, so that sources stay in place. The output of a single visible step is
-    returned without a heading.
+class OutputsWorker(FunctionWorker):
+    """Works on the outputs of earlier steps, without a model.
 
     Args:
-        name: its name in plans.
+        name: its name in plans; by default that of the class, in small letters.
         labels: labels for the rules of a policy.
     """
 
-    def __init__(self, name: str = "gather", *, labels: Iterable[str] = ()) -> None:
-        card = Card(name=name, description=GATHERS, price=FREE, labels=frozenset(labels))
-        super().__init__(_gathered, card=card)
+    does: ClassVar[str]
+    """Its description on the card."""
 
+    def __init__(self, name: str = "", *, labels: Iterable[str] = ()) -> None:
+        name = name or type(self).__name__.lower()
+        card = Card(name=name, description=self.does, price=FREE, labels=frozenset(labels))
+        super().__init__(self.work, card=card)
 
-async def _gathered(step_input: StepInput) -> str:
-    visible = step_input.visible
-    if not any(shown.output for shown in visible):
-        raise WorkerRefused("there is nothing to gather: give this step access to earlier ones")
-    return visible[0].output if len(visible) == 1 else "\n\n".join(map(_section, visible))
+    @abstractmethod
+    async def work(self, step_input: StepInput) -> str:
+        """Return the answer; raise `WorkerRefused` if there is nothing to work on."""
 
 
 def _section(shown: VisibleStep) -> str:
@@ -187,7 +179,25 @@ def _section(shown: VisibleStep) -> str:
     return f"**{heading.replace('*', chr(92) + '*')}**\n\n{text}"
 
 
-class Join(FunctionWorker):
+class Gather(OutputsWorker):
+    """Joins the outputs of its visible steps into one Markdown text, each under its subtask.
+
+    The outputs are not changed, so that sources stay in place. The output of a single visible step is
+    returned without a heading.
+
+    `OutputsWorker` describes the arguments.
+    """
+
+    does = "Gathers the outputs of earlier steps into one answer, word for word; adds nothing of its own."
+
+    async def work(self, step_input: StepInput) -> str:  # noqa: D102 - see the base class
+        visible = step_input.visible
+        if not any(shown.output for shown in visible):
+            raise WorkerRefused("there is nothing to gather: give this step access to earlier ones")
+        return visible[0].output if len(visible) == 1 else "\n\n".join(map(_section, visible))
+
+
+class Join(OutputsWorker):
     """Joins texts in order, with an empty line between them, and adds nothing.
 
     The texts are the items of the list that is its subtask, as in `{{1.summary}}`. A subtask that has other
@@ -195,48 +205,40 @@ class Join(FunctionWorker):
     subtask, the texts are the outputs of its visible steps; of a single one, the items of its list. `null`,
     the output of a failed item, is left out.
 
-    Args:
-        name: its name in plans.
-        labels: labels for the rules of a policy.
+    `OutputsWorker` describes the arguments.
     """
 
-    def __init__(self, name: str = "join", *, labels: Iterable[str] = ()) -> None:
-        card = Card(name=name, description=JOINS, price=FREE, labels=frozenset(labels))
-        super().__init__(_joined, card=card)
+    does = (
+        "Joins the outputs of earlier steps, or the texts of a list in its subtask, in order; adds nothing."
+    )
+
+    async def work(self, step_input: StepInput) -> str:  # noqa: D102 - see the base class
+        values = _listed(step_input.subtask)
+        if values is None:
+            sees, subtask = step_input.visible, step_input.subtask
+            is_text = not sees or "{{" in step_input.template or is_object(subtask)
+            values = [subtask] if is_text else _visible_values(step_input)
+        return "\n\n".join(written(each).strip() for each in _known(values))
 
 
-class Vote(FunctionWorker):
+class Vote(OutputsWorker):
     """Returns the most frequent of several values; of equally frequent values, the first.
 
     The values are the items of the list that is its subtask, as in `{{1.verdict}}`; for any other subtask,
     the outputs of its visible steps, or of a single one the items of its list. They are compared as JSON.
     `null`, the output of a failed item, is not a vote.
 
-    Args:
-        name: its name in plans.
-        labels: labels for the rules of a policy.
+    `OutputsWorker` describes the arguments.
     """
 
-    def __init__(self, name: str = "vote", *, labels: Iterable[str] = ()) -> None:
-        card = Card(name=name, description=VOTES, price=FREE, labels=frozenset(labels))
-        super().__init__(_elected, card=card)
+    does = "Returns the most frequent of the outputs of earlier steps, or of the values of a list in its subtask."
 
-
-async def _joined(step_input: StepInput) -> str:
-    values = _listed(step_input.subtask)
-    if values is None:
-        sees, subtask = step_input.visible, step_input.subtask
-        is_text = not sees or "{{" in step_input.template or is_object(subtask)
-        values = [subtask] if is_text else _visible_values(step_input)
-    return "\n\n".join(written(each).strip() for each in _known(values))
-
-
-async def _elected(step_input: StepInput) -> str:
-    found = _listed(step_input.subtask)
-    votes = _known(map(_value, _visible_values(step_input)) if found is None else found)
-    keys = [_key(vote) for vote in votes]
-    most, _ = Counter(keys).most_common(1)[0]
-    return written(votes[keys.index(most)])
+    async def work(self, step_input: StepInput) -> str:  # noqa: D102 - see the base class
+        found = _listed(step_input.subtask)
+        votes = _known(map(_value, _visible_values(step_input)) if found is None else found)
+        keys = [_key(vote) for vote in votes]
+        most, _ = Counter(keys).most_common(1)[0]
+        return written(votes[keys.index(most)])
 
 
 def _visible_values(step_input: StepInput) -> list[Any]:
