@@ -231,7 +231,8 @@ class Vote(OutputsWorker):
     `OutputsWorker` describes the arguments.
     """
 
-    does = "Returns the most frequent of the outputs of earlier steps, or of the values of a list in its subtask."
+    does = "Returns the most frequent of the outputs of earlier steps, or of the values of a list in its "
+    does += "subtask."
 
     async def work(self, step_input: StepInput) -> str:  # noqa: D102 - see the base class
         found = _listed(step_input.subtask)
