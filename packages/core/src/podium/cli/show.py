@@ -216,8 +216,7 @@ def _heading(row: RunRow, started: RunStarted) -> str:
         facts.append(f"nested in {short_id(row.parent)}")
     if started.recalls is not None:
         facts.append(f"reuses run {short_id(started.recalls)}")
-    question = started.query[-1].text if started.query else ""
-    return ", ".join(facts) + (f"\n{question}" if question else "") + "\n"
+    return "\n".join(filter(None, (", ".join(facts), started.question))) + "\n"
 
 
 def _show_differences(screen: Screen, journal: Journal, first: str, second: str, *, as_json: bool) -> None:

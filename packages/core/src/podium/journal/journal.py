@@ -68,7 +68,7 @@ class RunRow:
     parent: str | None
     """The run in which this run is nested."""
     question: str
-    """The first characters of the last message of the query."""
+    """The first characters of the saved plan with its arguments, and of the last message of the query."""
     state: str
     """`running`, `stopped` (can be resumed), `dead`, `damaged` (a value is invalid; the other fields are then
     empty), or the status of the result."""
@@ -147,7 +147,7 @@ def question_of(record: str) -> str:
         started = decode(record)
     except JournalBroken:  # reading the run raises it
         return ""
-    return shortened(started.query[-1].text if isinstance(started, RunStarted) and started.query else "")
+    return shortened(started.question if isinstance(started, RunStarted) else "")
 
 
 def shortened(question: str) -> str:

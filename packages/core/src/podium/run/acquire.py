@@ -167,7 +167,7 @@ def _asked(run: RunRequest | RunStarted) -> str:
 
 def started(request: RunRequest, settings: ConductorSettings) -> RunStarted:
     """Return the first event of a run."""
-    caller = request.caller
+    caller, plan = request.caller, request.plan
     return RunStarted(
         run_id=request.run_id,
         at=0.0,
@@ -177,5 +177,7 @@ def started(request: RunRequest, settings: ConductorSettings) -> RunStarted:
         conductor=settings.name,
         recalls=None if request.paid_results is None else request.paid_results.run_id,
         parent=None if caller is None else (caller.run_id, caller.round, caller.step, caller.attempt),
+        plan="" if plan is None else plan.name,
+        args=None if plan is None else plan.args,
         **{name: getattr(request, name) for name in _RECORDED},
     )

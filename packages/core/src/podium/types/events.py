@@ -5,6 +5,7 @@ An event has the ids of its run, round, step and attempt. A nested run has its o
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from time import time
 from typing import Any, ClassVar, Literal
@@ -14,6 +15,7 @@ from podium.secrets import scrub_data
 from podium.types.messages import Message, Sampling, Tools
 from podium.types.outcome import Action, Call, Outcome, Problem, Proposal
 from podium.types.plan import Plan
+from podium.types.references import shown
 from podium.types.result import Result
 
 SCHEMA = 2
@@ -94,6 +96,18 @@ class RunStarted(_Event):
     """Whose conversation it is; see `RunOptions`."""
     parent: tuple[str, int, int, int] | None = None
     """Run, round, step and attempt that started this nested run; `None` for a run that a user started."""
+    plan: str = ""
+    """The name of the saved plan that the caller gave; empty for none."""
+    args: Mapping[str, Any] | None = None
+    """Its arguments."""
+
+    @property
+    def question(self) -> str:
+        """What was asked: the saved plan with its arguments, and the last message."""
+        args = ", ".join(f"{name}={shown(value)}" for name, value in (self.args or {}).items())
+        return "\n".join(
+            [*([f"{self.plan}({args})"] if self.plan else []), *(m.text for m in self.query[-1:])]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

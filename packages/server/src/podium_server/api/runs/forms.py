@@ -44,7 +44,9 @@ class RunSummary(BaseModel):
     )
     key_id: str | None = Field(description="The API key that began the run.")
     labels: list[str]
-    question: str = Field(description="The first characters of the question.")
+    question: str = Field(
+        description="The first characters of the saved plan with its arguments, and of the question."
+    )
     recoveries: int = Field(description="How often the run was continued after its process had died.")
     parent: str | None = Field(description="The run in which this run is nested.")
 

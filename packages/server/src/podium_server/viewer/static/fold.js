@@ -43,7 +43,7 @@ const HANDLERS = {
     Object.assign(run, {
       status: "running", workers: event.workers, limits: event.limits, labels: event.labels ?? [],
       recalls: event.recalls, model: event.conductor,
-      question: event.query.map(textOf).filter(Boolean).at(-1) ?? "",
+      question: [called(event), event.query.map(textOf).filter(Boolean).at(-1)].filter(Boolean).join("\n"),
     });
   },
   run_resumed(run, event) {
@@ -161,6 +161,11 @@ const HANDLERS = {
     interrupt(run);
   },
 };
+
+function called(event) {
+  const args = Object.entries(event.args ?? {}).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
+  return event.plan && `${event.plan}(${args.join(", ")})`;
+}
 
 function textOf(message) {
   if (typeof message.content === "string") return message.role === "user" ? message.content : "";
