@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
-from servers.chat_server import ChatServer, says
+import pytest
+from servers.chat_server import Call, ChatServer, Reply, says, whole
 from typer.testing import Result
 
 Podium = Callable[..., Result]
@@ -124,3 +125,110 @@ def test_a_run_is_resumed_with_a_changed_saved_plan(podium: Podium, config: Path
     assert resumed.stdout == "forty-two\n"
     assert "1 recorded result is kept" in resumed.stderr
     assert len(server.calls) == 1
+
+
+SEEING = """name = "review"
+
+[parameters.files]
+type = ["string"]
+
+[parameters.mode]
+type = "fast|deep"
+default = "fast"
+
+[[steps]]
+worker = "thinker"
+subtask = "See {{item}}."
+each = "{{files}}"
+access = []
+
+[[steps]]
+worker = "thinker"
+subtask = "Deeper."
+access = [0]
+when = { ref = "{{mode}}", is = "deep" }
+
+[[steps]]
+worker = "speaker"
+subtask = "Say it."
+access = [0, 1]
+"""
+
+
+@pytest.fixture
+def review(config: Path) -> Path:
+    """Write a saved plan, and list it in the config."""
+    file = config.parent / "review.toml"
+    file.write_text(SEEING, encoding="utf-8")
+    config.write_text(config.read_text() + '[plans]\nreview = "review.toml"\n')
+    return file
+
+
+@pytest.mark.parametrize(
+    ("args", "told", "calls"),
+    [
+        (('files=["a", "b"]',), 'review(files=["a", "b"], mode="fast")', "3 call(s), "),
+        (('files=["a", "b", "c"]', "mode=deep"), 'review(files=["a", "b", "c"], mode="deep")', "5 call(s), "),
+        (("files=[]",), 'review(files=[], mode="fast")', "1 call(s), "),
+    ],
+)
+def test_a_saved_plan_is_shown_as_it_will_run(
+    podium: Podium, review: Path, server: ChatServer, args: tuple[str, ...], told: str, calls: str
+) -> None:
+    """With its arguments and their forecast; nothing is called."""
+    options = [option for each in args for option in ("--arg", each)]
+    shown = podium("plan", "--plan", "review", *options)
+    assert shown.exit_code == 0, shown.stderr
+    assert "See {{item}}." in shown.stdout
+    lines = shown.stderr.splitlines()
+    assert lines[0] == told
+    assert lines[1].startswith(f"Expected: {calls}")
+    run = shlex.join(["podium", "run", "--plan", "review", *options])
+    assert lines[-1] == f"podium: run it with `{run}`"
+    assert server.calls == []
+    wrong = podium("plan", "--plan", "review", "--arg", "files=a")
+    assert (wrong.exit_code, server.calls) == (2, [])
+    assert f"({review.name}, line 3)" in wrong.stderr
+    assert "--plan does not go with --save" in podium("plan", "--plan", "review", "--save", "x").stderr
+    assert "--arg needs --plan" in podium("plan", "Why?", "--arg", "x=1").stderr
+
+
+def test_what_a_saved_plan_keeps_of_an_unfinished_run(
+    podium: Podium, review: Path, server: ChatServer
+) -> None:
+    """It is told of the newest, before a run, with the command that continues it."""
+
+    def refuse(call: Call) -> Reply:
+        refused = whole({"error": {"message": "no"}}, status=400)
+        return refused if "Say it" in str(call.body) else says(call, "o")
+
+    server.reply = refuse
+    failed = podium("run", "--plan", "review", "--arg", 'files=["a", "b"]', "--run-id", "r")
+    assert failed.exit_code == 1
+    assert "of review" not in failed.stderr
+    review.write_text(SEEING.replace("Say it.", "Tell it."), encoding="utf-8")
+    told = (
+        'podium: run r of review(files=["a", "b"], mode="fast") ended failed: 2 recorded results are kept '
+        "(2 of items); at least 1 call is expected"
+    )
+    calls = len(server.calls)
+    shown = podium("plan", "--plan", "review", "--arg", "files=[]").stderr
+    assert told in shown
+    assert len(server.calls) == calls
+    continues = re.search(r"continue it with `podium (.*)`", shown)
+    assert continues is not None
+    assert told in podium("run", "--plan", "review", "--arg", "files=[]").stderr
+    calls = len(server.calls)
+    assert podium(*shlex.split(continues[1])).stdout == "o\n"
+    assert len(server.calls) == calls + 1
+    assert "of review" not in podium("run", "--plan", "review", "--arg", "files=[]", "--no-journal").stderr
+    assert "of review" not in podium("plan", "--plan", "review", "--arg", "files=[]").stderr
+
+
+def test_a_run_is_listed_with_its_saved_plan(podium: Podium, review: Path) -> None:
+    """And its arguments, without secrets."""
+    key = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789"
+    assert podium("run", "--plan", "review", "--arg", f'files=["a", "{key}"]').exit_code == 0
+    run_id = json.loads(podium("runs", "--json").stdout)[0]["run_id"]
+    for told in (podium("runs", env={"COLUMNS": "200"}).stdout, podium("show", run_id).stdout):
+        assert 'review(files=["a", "sk-[secret]"], mode="fast")' in told

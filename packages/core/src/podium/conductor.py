@@ -38,7 +38,7 @@ from podium.run.runner import Listener, RunSession
 from podium.run_state.state import fold
 from podium.types.events import ActionDecided, ApprovalGiven, Event
 from podium.types.forecast import Forecast
-from podium.types.messages import Completion, Query
+from podium.types.messages import Completion
 from podium.types.plan import Plan
 from podium.types.result import Result
 from podium.types.steps import Step
@@ -246,7 +246,7 @@ class Conductor(Worker):
 
     async def plan(
         self,
-        query: Query,
+        asked: Asked,
         *,
         context: Mapping[str, str] | None = None,
         labels: Iterable[str] = (),
@@ -255,7 +255,7 @@ class Conductor(Worker):
         """Plan a query without running the plan. `run` and `stream` accept the plan.
 
         Args:
-            query: the question, or a conversation.
+            asked: the question, a conversation, or a plan, which is checked and written out.
             context: named texts that the plan may refer to; pass them to `run` as well. `None` means none.
             labels: properties of the query that the policy's rules refer to.
             policy: applies in addition to the conductor's policy; `None` adds nothing.
@@ -265,7 +265,7 @@ class Conductor(Worker):
             PlannerError: no planner wrote a usable plan within `Limits.seconds`.
         """
         request = new_request(
-            self._settings, query, stream=False, context=context or {}, labels=labels, policy=policy
+            self._settings, asked, stream=False, context=context or {}, labels=labels, policy=policy
         )
         async with self._open():
             return await RunSession(self._settings, request, None).plan_only()
@@ -374,8 +374,8 @@ class Conductor(Worker):
             ConfigError: see `resume`, also for `RunUnknown`.
             PlanError: the plan is invalid, or the policy does not allow it.
         """
-        settings, request = self._settings, resumed_request(self._settings, run_id, stream=False, plan=plan)
-        record = journal_of(settings, journal)
+        settings, record = self._settings, journal_of(self._settings, journal)
+        request = resumed_request(settings, run_id, stream=False, plan=plan, journal=record)
         entries, nested = await record.read(run_id), await record.nested(run_id)
         state = fold((entry.event for entry in entries), nested)
         if state.started is None:

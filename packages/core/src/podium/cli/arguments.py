@@ -10,6 +10,7 @@ from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
@@ -27,7 +28,8 @@ from podium.errors import ConfigError, JournalError, PodiumError, QueryError, Ru
 from podium.journal import Journal, RunRow, SqlJournal
 from podium.plan_text.edits import Change, edit_plan, read_saved_plan, worker_number
 from podium.plan_text.saved import SavedPlan
-from podium.types.messages import MAX_QUERY_CHARS
+from podium.types.events import RunStarted
+from podium.types.messages import MAX_QUERY_CHARS, read_query
 from podium.types.plan import Plan
 
 T = TypeVar("T")
@@ -158,6 +160,10 @@ NewPlan = Annotated[
     typer.Option("--plan", metavar="NAME|FILE", help="Replace the run's last plan with this one."),
 ]
 InEditor = Annotated[bool, typer.Option("--edit", help="Open the run's last plan in $EDITOR.")]
+Args = Annotated[
+    list[str] | None,
+    typer.Option("--arg", metavar="NAME=VALUE", help="With --plan: an argument of the plan. Repeatable."),
+]
 Step = Annotated[
     str | None,
     typer.Option(
@@ -212,6 +218,8 @@ def _fenced(file: Path) -> str:
     return f"{file.name}:\n{fence}\n{text.rstrip()}\n{fence}"
 
 
+_LATEST = 50
+"""Number of runs among which an unfinished run of a saved plan is looked for."""
 _PLAN_BYTES = 8 * MAX_QUERY_CHARS
 """Largest saved plan, in bytes: it includes its question, whose characters JSON may escape."""
 
@@ -280,6 +288,54 @@ def _saved_plan(conductor: Conductor, named: str) -> SavedPlan | None:
     if named in conductor.plans:
         return conductor.plans[named]
     return load_plan(named) if named.endswith(".toml") else None
+
+
+def read_asked(
+    conductor: Conductor,
+    named: str | None,
+    args: Sequence[str],
+    question: str | None,
+    files: Sequence[Path] = (),
+) -> str | Plan:
+    """Return the plan that is named, with the question if there is one; without a plan, the question."""
+    if named is None:
+        if args:
+            raise ConfigError("--arg needs --plan, with the name or the file of a saved plan: leave it out")
+        return read_question(question, files)
+    plan = find_plan(conductor, named, args)
+    if question is None and not files:
+        return plan
+    return replace(plan, query=read_query(read_question(question, files)))
+
+
+def tell_unfinished(
+    screen: Screen, journal: Journal, conductor: Conductor, named: str, config: Path | None
+) -> None:
+    """Say what a saved plan keeps of its newest run that did not end `ok`, and how to continue that run."""
+    if (saved := _saved_plan(conductor, named)) is None:
+        return
+
+    async def found() -> RunRow | None:
+        rows = await journal.runs(limit=_LATEST)
+        ended = (row for row in rows if row.state not in ("ok", "running"))
+        return next((row for row in ended if row.question.startswith(f"{saved.name}(")), None)
+
+    async def kept(run_id: str) -> str:
+        first = (await journal.read(run_id))[0].event
+        args = first.args if isinstance(first, RunStarted) else None
+        now = saved.plan(saved.arguments(args or {}), conductor.pool.names)
+        return str(await conductor.preview(run_id, now, journal=journal))
+
+    if (row := look(journal, found)) is None:
+        return
+    short = short_id(row.run_id)
+    try:
+        told = look(journal, partial(kept, row.run_id))
+        how = command(f"resume {quote(short)} --plan {quote(named)}", config)
+        told += f"; continue it with `{how}`"
+    except PodiumError as error:
+        told = f"it cannot be continued with the plan as it is: {error}"
+    screen.note(f"podium: run {short} of {row.question} ended {row.state}: {told}")
 
 
 def pairs(option: str, given: Sequence[str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """`podium plan`: plan a question without running the plan, or read plan text."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ import typer
 from rich.cells import cell_len
 
 from podium.cli.arguments import (
+    Args,
     AsJson,
     ConfigPath,
     Labels,
@@ -21,12 +22,14 @@ from podium.cli.arguments import (
     exclude,
     names,
     pairs,
+    read_asked,
     read_file,
-    read_question,
     read_stdin,
+    tell_unfinished,
 )
 from podium.cli.drawing import plan_table
 from podium.cli.screen import BAD_INPUT, Screen, reporting
+from podium.conductor import Conductor
 from podium.config import Config, find_config, load_config
 from podium.config.plans import plan_to_toml
 from podium.config.source import why_unwritable
@@ -36,7 +39,7 @@ from podium.plan_text.saved import REQUIRED, Parameter, SavedPlan
 from podium.secrets import scrub
 from podium.types.forecast import explain_forecast
 from podium.types.plan import Plan
-from podium.types.references import names_in
+from podium.types.references import called, names_in
 
 _EXCERPT = 64
 """Longest excerpt of the line with the error, in characters."""
@@ -66,6 +69,13 @@ def plan(  # noqa: PLR0913 - one parameter for each argument and option
             metavar="NAME=VALUE", help="With --save: the default of a parameter, and its type. Repeatable."
         ),
     ] = None,
+    named: Annotated[
+        str | None,
+        typer.Option(
+            "--plan", metavar="NAME|FILE", help="Show a plan of [plans], or of a file, as it would run."
+        ),
+    ] = None,
+    arg: Args = None,
     parse: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Only read this plan text; - for stdin. Needs --workers."),
@@ -83,20 +93,28 @@ def plan(  # noqa: PLR0913 - one parameter for each argument and option
     --json, without another call of the planner. With --save, names in the question, as in {{repo}}, become
     parameters, and `podium run --plan NAME --arg repo=VALUE` runs the plan.
 
+    With --plan, a saved plan is shown with its arguments, and what it keeps of an unfinished run; no model is
+    called.
+
     With --parse, the steps of a plan text are shown, or the position and cause of the error. No model is
     called, and no config is needed.
     """
     with reporting() as screen:
         if parse is not None:
             others = {"a question": question, "--labels": labels, "--config": config, "--out": out}
-            exclude("--parse", others | {"--save": save})
+            exclude("--parse", others | {"--save": save, "--plan": named})
             if workers is None:
                 raise ConfigError("--parse needs --workers: their number, or their names, as in gpt,claude")
             _parse(screen, parse, _read_roster(workers), as_json=as_json)
         elif workers is not None:
             raise ConfigError("--workers needs --parse FILE: leave it out")
         else:
-            _plan(screen, config, question, labels, out, Saving(save, param or []), as_json=as_json)
+            read = partial(read_asked, named=named, args=arg or [], question=question)
+            if named is None:
+                _plan(screen, config, read, labels, out, Saving(save, param or []), as_json=as_json)
+                return
+            exclude("--plan", {"--out": out, "--save": save, "--param": bool(param)})
+            _plan_saved(screen, config, read, labels, named, arg or [], as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +166,7 @@ def _type_of(value: Any) -> Any:
 def _plan(  # noqa: PLR0913 - what the command was given
     screen: Screen,
     config: Path | None,
-    question: str | None,
+    read: Callable[[Conductor], str | Plan],
     labels: str,
     out: Path | None,
     saving: Saving,
@@ -162,23 +180,11 @@ def _plan(  # noqa: PLR0913 - what the command was given
         if each is not None and each.exists():
             raise ConfigError(f"{each} already exists: name another file")
     conductor = loaded.conductor(journaled=False)
-    asked = read_question(question)
-    if loaded.is_hosted:
-        told = "a hosted conductor does not show its plans: use a config with a planner and workers"
-        raise ConfigError(told)
-    screen.warn(conductor.warnings)
+    asked = str(read(conductor))
     parameters = saving.parameters(asked)
     texts = {name: str(each.default) for name, each in parameters.items()}
-    made = anyio.run(partial(conductor.plan, asked, labels=names(labels), context=texts))
-    workers, actions = conductor.pool.names, conductor.actions_of(made)
-    if as_json:
-        screen.result_json(made.to_json(workers))
-    else:
-        screen.draw(plan_table(made, workers, screen.shown, actions), "")
-        screen.result(made.to_mermaid(workers, actions))
-    if made.why:
-        screen.note(made.why)
-    screen.note(explain_forecast(conductor.forecast(made)))
+    made = _made(screen, loaded, conductor, asked, labels, texts, as_json=as_json)
+    workers = conductor.pool.names
     if out is not None:
         _save(scrub(json.dumps(made.to_json(workers), indent=2)) + "\n", out)
     if file is not None:
@@ -187,6 +193,54 @@ def _plan(  # noqa: PLR0913 - what the command was given
     run = command(f"run --plan {quote(str(out or 'plan.json'))}", config)
     first = "" if out is not None else "save the plan with `-o plan.json`, then "
     screen.note(f"podium: {first}run it with `{run}`")
+
+
+def _plan_saved(  # noqa: PLR0913 - what the command was given
+    screen: Screen,
+    config: Path | None,
+    read: Callable[[Conductor], str | Plan],
+    labels: str,
+    named: str,
+    args: Sequence[str],
+    *,
+    as_json: bool,
+) -> None:
+    """Write a saved plan to stdout; its arguments, its forecast and what it keeps of a run to stderr."""
+    loaded = load_config(find_config(config))
+    conductor, journal = loaded.conductor(journaled=False), loaded.journal()
+    _made(screen, loaded, conductor, read(conductor), labels, {}, as_json=as_json)
+    if journal is not None:
+        tell_unfinished(screen, journal, conductor, named, config)
+    given = "".join(f" --arg {quote(each)}" for each in args)
+    screen.note(f"podium: run it with `{command(f'run --plan {quote(named)}{given}', config)}`")
+
+
+def _made(  # noqa: PLR0913 - what the command was given
+    screen: Screen,
+    loaded: Config,
+    conductor: Conductor,
+    asked: str | Plan,
+    labels: str,
+    texts: Mapping[str, str],
+    *,
+    as_json: bool,
+) -> Plan:
+    """Make or check a plan, show it with its forecast, and return it."""
+    if loaded.is_hosted:
+        told = "a hosted conductor does not show its plans: use a config with a planner and workers"
+        raise ConfigError(told)
+    screen.warn(conductor.warnings)
+    made = anyio.run(partial(conductor.plan, asked, labels=names(labels), context=texts))
+    workers, actions = conductor.pool.names, conductor.actions_of(made)
+    if as_json:
+        screen.result_json(made.to_json(workers))
+    else:
+        screen.draw(plan_table(made, workers, screen.shown, actions), "")
+        screen.result(made.to_mermaid(workers, actions))
+    for told in filter(None, (made.name and called(made.name, made.args), made.why)):
+        screen.note(told)
+    screen.note(explain_forecast(conductor.forecast(made)))
+    return made
 
 
 def _tell_saved(screen: Screen, loaded: Config, saved: SavedPlan, file: Path, config: Path | None) -> None:

@@ -4,7 +4,6 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -14,15 +13,13 @@ import typer
 
 from podium.cli import arguments
 from podium.cli.answer import Answering, Approver, problem_line, show_answer, status_line
-from podium.cli.arguments import check_journal, find_plan, names, read_question
+from podium.cli.arguments import check_journal, names, read_asked, tell_unfinished
 from podium.cli.live import LiveState, follow
 from podium.cli.screen import NO_ANSWER, PARTIAL, Screen, reporting
 from podium.conductor import Conductor
 from podium.config import Variant, find_config, load_config
 from podium.errors import ConfigError
 from podium.types.events import Event
-from podium.types.messages import read_query
-from podium.types.plan import Plan
 from podium.types.result import Result
 
 
@@ -36,10 +33,7 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
         str | None,
         typer.Option(metavar="NAME|FILE", help="Run a plan of [plans], or of a file, for its own question."),
     ] = None,
-    arg: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="With --plan: an argument of the plan. Repeatable."),
-    ] = None,
+    arg: arguments.Args = None,
     config: arguments.ConfigPath = None,
     as_json: arguments.AsJson = False,
     steps: arguments.Steps = None,
@@ -85,23 +79,12 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
         answering.ask_persons(conductor)
         if approver is not None:
             approver.conductor, approver.view = conductor, answering.view
-        asked = _asked(conductor, plan, arg or [], question, file or [])
+        asked = read_asked(conductor, plan, arg or [], question, file or [])
+        if plan is not None and journal is not None and run_id is None:
+            tell_unfinished(screen, journal, conductor, plan, config)
         own = None if set(limits.values()) == {None} else conductor.limits  # also for a run that continues
         go = partial(conductor.run, asked, run_id=run_id, labels=names(labels), limits=own)
         answering.carry_out(lambda listen: go(forecast=True, on_event=listen))
-
-
-def _asked(
-    conductor: Conductor, named: str | None, args: list[str], question: str | None, files: list[Path]
-) -> str | Plan:
-    if named is None:
-        if args:
-            raise ConfigError("--arg needs --plan, with the name or the file of a saved plan: leave it out")
-        return read_question(question, files)
-    plan = find_plan(conductor, named, args)
-    if question is None and not files:
-        return plan
-    return replace(plan, query=read_query(read_question(question, files)))
 
 
 _PAGES = Path(__file__).parent / "demo_pages"

@@ -15,11 +15,12 @@ call decides. For four calls in sequence, the simple interval is up to 1.6 times
 import json
 from asyncio import get_running_loop
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from heapq import heapreplace
 from math import sqrt
 from random import Random
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from podium.budget.ledger import Ledger
 from podium.budget.limits import Spend
@@ -34,8 +35,9 @@ from podium.types.forecast import HIGH, LOW, Amounts, Forecast, Interval, ItemFo
 from podium.types.messages import Message, estimate_usage
 from podium.types.outcome import Round, total_cost
 from podium.types.plan import Plan
+from podium.types.references import BadValue, Reference, value_at, with_values
 from podium.types.result import answer_of, steps_of
-from podium.types.steps import AnyStep, Block, Step, calls_in, count_of, depends_on, inner_of
+from podium.types.steps import AnyStep, Block, Step, calls_in, count_of, depends_on, each_of, inner_of
 from podium.usage import Usage
 from podium.workers.pool import CallRecord, Pool
 from podium.workers.worker import VisibleStep, Worker
@@ -243,6 +245,11 @@ class _Estimate(_Draws):
         self._pool = pool = settings.pool
         asked = query if settings.show_question else ()
         self._habits: dict[int, _Habit] = {}
+        self._sizes: dict[int, int] = {}
+        """The number of items of maps over the values of parameters, by the id of the step."""
+        self._holds: dict[int, bool] = {}
+        """Whether conditions on the values of parameters hold, by the id of the step."""
+        self._take_values(plan.steps, plan.args or {})
         self._samples: dict[tuple[int, str], list[Amounts]] = {}
         """By worker and subtask."""
         for call in calls_in(self._needed):
@@ -262,7 +269,7 @@ class _Estimate(_Draws):
         steps = self._plan.steps
         few, many = self._total(steps, _FEWEST), self._total(steps, _MOST)
         likely: list[Amounts] = [*self._pool.past(plan_key(self._plan, self._pool.names))]
-        if not likely and _is_known(self._plan):
+        if not likely and self._is_known:
             likely = [self._total(steps, _LIKELY)]
 
         def between(name: str) -> Interval:
@@ -291,7 +298,7 @@ class _Estimate(_Draws):
     def _per_item(self) -> Iterator[ItemForecast]:
         """Yield the forecast of one item of each map over a list that is not known."""
         for place in self._plan.outline:
-            if isinstance(place.step.each, str) and place.path[0] not in self._left_out:
+            if self._size(place.step) is None and place.path[0] not in self._left_out:
                 item = inner_of(place.step)
                 few, many = self._total([item], _FEWEST), self._total([item], _MOST)
                 cost = (
@@ -346,19 +353,46 @@ class _Estimate(_Draws):
 
     def _count(self, step: AnyStep, end: _End) -> int:
         """Return how often a step runs in its block."""
-        if step.when is not None and not end.is_most:
-            return 0
-        if step.each is None:
-            return 1
-        unknown = self._limits.items if end.is_most else 0
-        return unknown if isinstance(step.each, str) else count_of(step.each)
+        holds = self._holds.get(id(step), end.is_most) if step.when is not None else True
+        size = self._size(step)
+        most = self._limits.items if end.is_most else 0
+        return 0 if not holds else most if size is None else size
 
+    def _size(self, step: AnyStep) -> int | None:
+        """Return the number of items of a step, 1 without `each`; `None` if it is not known."""
+        if isinstance(step.each, str):
+            return self._sizes.get(id(step))
+        return 1 if step.each is None else count_of(step.each)
 
-def _is_known(plan: Plan) -> bool:
-    """Return whether it is known how often each step runs."""
-    steps = [place.step for place in plan.outline]
-    is_open = any(step.when is not None or isinstance(step.each, str) for step in steps)
-    return not is_open and not any(isinstance(step, Block) and step.until is not None for step in steps)
+    @property
+    def _is_known(self) -> bool:
+        """Whether it is known how often each step runs."""
+        steps = [place.step for place in self._plan.outline]
+        is_open = any(step.when is not None and id(step) not in self._holds for step in steps)
+        is_open = is_open or None in map(self._size, steps)
+        return not is_open and not any(isinstance(step, Block) and step.until is not None for step in steps)
+
+    def _take_values(self, steps: Sequence[AnyStep], names: Mapping[str, Any]) -> None:
+        """Take note of what follows from the values of parameters: numbers of items, and conditions."""
+
+        def value(reference: Reference) -> Any:
+            return value_at(names[str(reference.root)], reference.path, reference)
+
+        for step in steps:
+            listed = each_of(step)
+            with suppress(BadValue, KeyError):  # the step fails, or depends on outputs
+                if listed is not None:
+                    found = value(listed)
+                    self._sizes[id(step)] = found if isinstance(found, int) else len(found)
+            with suppress(BadValue, KeyError):
+                if step.when is not None:
+                    self._holds[id(step)] = step.when.holds(value(step.when.reference))
+            if isinstance(step, Block):
+                own = {} if step.plan else dict(names)
+                for name, given in (step.args or {}).items():
+                    with suppress(BadValue, KeyError):
+                        own[name] = with_values(given, names, value)
+                self._take_values(step.steps, own)
 
 
 def _interval(amounts: Sequence[float]) -> Interval:
@@ -377,11 +411,15 @@ class Preview(NamedTuple):
     expected: Spend
     """What the calls of the other steps are expected to need. A list that is not known yet counts with one
     item, a loop with one turn, and a condition as met."""
+    items: int = 0
+    """How many of the kept results are of items and turns."""
     unlisted: tuple[str, ...] = ()
     """The maps whose items are known only when they run. Further results may then be kept."""
 
     def __str__(self) -> str:
-        kept = "" if self.kept_cost is None else f" (${self.kept_cost:.4f})"
+        parts = [f"{self.items} of items"] if self.items else []
+        parts += [] if self.kept_cost is None else [f"${self.kept_cost:.4f}"]
+        kept = f" ({', '.join(parts)})" if parts else ""
         cost = "cost unknown" if self.expected.cost is None else f"about ${self.expected.cost:.4f}"
         calls = self.expected.calls
         told = (
@@ -415,7 +453,8 @@ async def preview(settings: ConductorSettings, request: RunRequest, state: RunSt
         began=clock(),
     )
     kept, expected, unlisted = RoundScheduler(context, number, last=True).preview(plan)
-    return Preview(len(kept), total_cost(each.cost for each in kept), expected, unlisted)
+    inside = sum(bool(each.path) for each in kept)
+    return Preview(len(kept), total_cost(each.cost for each in kept), expected, inside, unlisted)
 
 
 async def _nothing() -> None:

@@ -150,7 +150,9 @@ class RunSession:
         self._request = await with_labels_of_conversation(self._request, pool, journal, self._policy)
 
     async def plan_only(self) -> Plan:
-        """Return the first round's plan without running it."""
+        """Return the first round's plan, or the given plan, without running it."""
+        if self._request.plan is not None:
+            return self._request.plan
         if self._settings.planner.rounds is not None:
             told = f"planner {self._settings.planner.name!r} speaks turn by turn"
             raise ConfigError(f"{told}, so there is no plan before the run: run the question")

@@ -15,7 +15,7 @@ from podium.secrets import scrub_data
 from podium.types.messages import Message, Sampling, Tools
 from podium.types.outcome import Action, Call, Outcome, Problem, Proposal
 from podium.types.plan import Plan
-from podium.types.references import shown
+from podium.types.references import called
 from podium.types.result import Result
 
 SCHEMA = 2
@@ -104,10 +104,8 @@ class RunStarted(_Event):
     @property
     def question(self) -> str:
         """What was asked: the saved plan with its arguments, and the last message."""
-        args = ", ".join(f"{name}={shown(value)}" for name, value in (self.args or {}).items())
-        return "\n".join(
-            [*([f"{self.plan}({args})"] if self.plan else []), *(m.text for m in self.query[-1:])]
-        )
+        plan = [called(self.plan, self.args)] if self.plan else []
+        return "\n".join([*plan, *(message.text for message in self.query[-1:])])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

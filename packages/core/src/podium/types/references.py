@@ -295,6 +295,11 @@ OPERATORS = ("is", "in", "not", "less", "more", "exists")
 _FORM = 'as in {"ref": "{{0.verdict}}", "is": "bad"}'
 
 
+def called(name: str, args: Mapping[str, Any] | None) -> str:
+    """Return a saved plan with its arguments, as in `review(repo=".")`."""
+    return f"{name}({', '.join(f'{key}={shown(value)}' for key, value in (args or {}).items())})"
+
+
 def same(one: Any, other: Any) -> bool:
     """Return whether two JSON values are equal: 1 equals 1.0, and neither `"1"` nor `true`."""
     if isinstance(one, bool) or isinstance(other, bool):
