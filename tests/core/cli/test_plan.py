@@ -209,7 +209,7 @@ def test_what_a_saved_plan_keeps_of_an_unfinished_run(
     review.write_text(SEEING.replace("Say it.", "Tell it."), encoding="utf-8")
     told = (
         'podium: run r of review(files=["a", "b"], mode="fast") ended failed: 2 recorded results are kept '
-        "(2 of items); at least 1 call is expected"
+        "(2 inside of maps and blocks); at least 1 call is expected"
     )
     calls = len(server.calls)
     shown = podium("plan", "--plan", "review", "--arg", "files=[]").stderr

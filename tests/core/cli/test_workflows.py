@@ -169,8 +169,8 @@ def test_counts_after_a_resume(shown: Callable[..., str], journal: SqlJournal) -
 @pytest.mark.parametrize(
     ("step", "told"),
     [
-        (0, "at least 3 recorded results are kept ($0.0300); at least 4 calls are expected, cost unknown: "),
-        (4, "9 recorded results are kept ($0.0900); at least 2 calls are expected, cost unknown"),
+        (0, "at least 3 recorded results are kept (3 inside of maps and blocks, $0.0300); at least 4 calls"),
+        (4, "9 recorded results are kept (8 inside of maps and blocks, $0.0900); at least 2 calls"),
     ],
 )
 def test_a_preview(journal: SqlJournal, step: int, told: str) -> None:

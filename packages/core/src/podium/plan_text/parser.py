@@ -237,7 +237,7 @@ class PlanReader:
     def _refuse_other_form(self, *, is_free: bool) -> None:
         """Raise `PlanSyntaxError` for a step in a form that is not read beside the plan.
 
-        The calls in the text around lists (`is_free`) are no steps.
+        Calls in the text around lists (`is_free`) are prose.
         """
         start = self._other_form
         if start is None and not is_free:

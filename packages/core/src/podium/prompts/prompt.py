@@ -261,7 +261,7 @@ def told_task(
     names: Collection[str],
     value_of: Callable[[Reference], Any],
 ) -> str:
-    """Return what a step does as other workers read it; `value_of` gives the values of `names`."""
+    """Return the task of a step for other workers; `value_of` gives the values of `names`."""
     task, subtask = task_of(step), step.subtask if isinstance(step, Step) else ""
     values = dict[Reference, Any]()
     for each in references_in(task, names) if names else ():

@@ -412,12 +412,12 @@ class Preview(NamedTuple):
     """What the calls of the other steps are expected to need. A list that is not known yet counts with one
     item, a loop with one turn, and a condition as met."""
     items: int = 0
-    """How many of the kept results are of items and turns."""
+    """How many of the kept results are of items, turns and steps of blocks."""
     unlisted: tuple[str, ...] = ()
     """The maps whose items are known only when they run. Further results may then be kept."""
 
     def __str__(self) -> str:
-        parts = [f"{self.items} of items"] if self.items else []
+        parts = [f"{self.items} inside of maps and blocks"] if self.items else []
         parts += [] if self.kept_cost is None else [f"${self.kept_cost:.4f}"]
         kept = f" ({', '.join(parts)})" if parts else ""
         cost = "cost unknown" if self.expected.cost is None else f"about ${self.expected.cost:.4f}"

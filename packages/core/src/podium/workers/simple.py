@@ -155,7 +155,7 @@ class OutputsWorker(FunctionWorker):
     """Works on the outputs of earlier steps, without a model.
 
     Args:
-        name: its name in plans; by default that of the class, in small letters.
+        name: its name in plans; by default the name of the class, in small letters.
         labels: labels for the rules of a policy.
     """
 
