@@ -309,10 +309,10 @@ def read_asked(
 
 
 def tell_unfinished(
-    screen: Screen, journal: Journal, conductor: Conductor, named: str, config: Path | None
+    screen: Screen, journal: Journal | None, conductor: Conductor, named: str, config: Path | None
 ) -> None:
     """Say what a saved plan keeps of its newest run that did not end `ok`, and how to continue that run."""
-    if (saved := _saved_plan(conductor, named)) is None:
+    if journal is None or (saved := _saved_plan(conductor, named)) is None:
         return
 
     async def found() -> RunRow | None:

@@ -1,12 +1,12 @@
 """`podium plan`: plan a question without running the plan, or read plan text."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from shlex import quote
-from typing import Annotated, Any
+from shlex import join, quote
+from typing import Annotated, Any, NamedTuple
 
 import anyio
 import typer
@@ -29,7 +29,6 @@ from podium.cli.arguments import (
 )
 from podium.cli.drawing import plan_table
 from podium.cli.screen import BAD_INPUT, Screen, reporting
-from podium.conductor import Conductor
 from podium.config import Config, find_config, load_config
 from podium.config.plans import plan_to_toml
 from podium.config.source import why_unwritable
@@ -109,12 +108,22 @@ def plan(  # noqa: PLR0913 - one parameter for each argument and option
         elif workers is not None:
             raise ConfigError("--workers needs --parse FILE: leave it out")
         else:
-            read = partial(read_asked, named=named, args=arg or [], question=question)
-            if named is None:
-                _plan(screen, config, read, labels, out, Saving(save, param or []), as_json=as_json)
-                return
-            exclude("--plan", {"--out": out, "--save": save, "--param": bool(param)})
-            _plan_saved(screen, config, read, labels, named, arg or [], as_json=as_json)
+            if named is not None:
+                exclude("--plan", {"--out": out, "--save": save, "--param": bool(param)})
+            saving, called_with = Saving(save, param or []), _Called(named, arg or [], question)
+            _plan(screen, config, called_with, labels, out, saving, as_json=as_json)
+
+
+class _Called(NamedTuple):
+    """What a command plans or shows."""
+
+    plan: str | None
+    """The name or the file of a plan; `None` for a question."""
+    args: Sequence[str]
+    question: str | None
+
+    def __str__(self) -> str:
+        return join([self.plan or "", *(word for each in self.args for word in ("--arg", each))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +175,7 @@ def _type_of(value: Any) -> Any:
 def _plan(  # noqa: PLR0913 - what the command was given
     screen: Screen,
     config: Path | None,
-    read: Callable[[Conductor], str | Plan],
+    given: _Called,
     labels: str,
     out: Path | None,
     saving: Saving,
@@ -180,56 +189,13 @@ def _plan(  # noqa: PLR0913 - what the command was given
         if each is not None and each.exists():
             raise ConfigError(f"{each} already exists: name another file")
     conductor = loaded.conductor(journaled=False)
-    asked = str(read(conductor))
-    parameters = saving.parameters(asked)
-    texts = {name: str(each.default) for name, each in parameters.items()}
-    made = _made(screen, loaded, conductor, asked, labels, texts, as_json=as_json)
-    workers = conductor.pool.names
-    if out is not None:
-        _save(scrub(json.dumps(made.to_json(workers), indent=2)) + "\n", out)
-    if file is not None:
-        _tell_saved(screen, loaded, saving.save(made, asked, parameters, workers), file, config)
-        return
-    run = command(f"run --plan {quote(str(out or 'plan.json'))}", config)
-    first = "" if out is not None else "save the plan with `-o plan.json`, then "
-    screen.note(f"podium: {first}run it with `{run}`")
-
-
-def _plan_saved(  # noqa: PLR0913 - what the command was given
-    screen: Screen,
-    config: Path | None,
-    read: Callable[[Conductor], str | Plan],
-    labels: str,
-    named: str,
-    args: Sequence[str],
-    *,
-    as_json: bool,
-) -> None:
-    """Write a saved plan to stdout; its arguments, its forecast and what it keeps of a run to stderr."""
-    loaded = load_config(find_config(config))
-    conductor, journal = loaded.conductor(journaled=False), loaded.journal()
-    _made(screen, loaded, conductor, read(conductor), labels, {}, as_json=as_json)
-    if journal is not None:
-        tell_unfinished(screen, journal, conductor, named, config)
-    given = "".join(f" --arg {quote(each)}" for each in args)
-    screen.note(f"podium: run it with `{command(f'run --plan {quote(named)}{given}', config)}`")
-
-
-def _made(  # noqa: PLR0913 - what the command was given
-    screen: Screen,
-    loaded: Config,
-    conductor: Conductor,
-    asked: str | Plan,
-    labels: str,
-    texts: Mapping[str, str],
-    *,
-    as_json: bool,
-) -> Plan:
-    """Make or check a plan, show it with its forecast, and return it."""
+    asked = read_asked(conductor, *given)
     if loaded.is_hosted:
         told = "a hosted conductor does not show its plans: use a config with a planner and workers"
         raise ConfigError(told)
     screen.warn(conductor.warnings)
+    parameters = saving.parameters(asked) if isinstance(asked, str) else {}
+    texts = {name: str(each.default) for name, each in parameters.items()}
     made = anyio.run(partial(conductor.plan, asked, labels=names(labels), context=texts))
     workers, actions = conductor.pool.names, conductor.actions_of(made)
     if as_json:
@@ -240,7 +206,16 @@ def _made(  # noqa: PLR0913 - what the command was given
     for told in filter(None, (made.name and called(made.name, made.args), made.why)):
         screen.note(told)
     screen.note(explain_forecast(conductor.forecast(made)))
-    return made
+    if out is not None:
+        _save(scrub(json.dumps(made.to_json(workers), indent=2)) + "\n", out)
+    if file is not None:
+        _tell_saved(screen, loaded, saving.save(made, str(asked), parameters, workers), file, config)
+        return
+    if given.plan is not None:
+        tell_unfinished(screen, loaded.journal(), conductor, given.plan, config)
+    run = command(f"run --plan {given if given.plan else quote(str(out or 'plan.json'))}", config)
+    first = "" if given.plan or out is not None else "save the plan with `-o plan.json`, then "
+    screen.note(f"podium: {first}run it with `{run}`")
 
 
 def _tell_saved(screen: Screen, loaded: Config, saved: SavedPlan, file: Path, config: Path | None) -> None:

@@ -80,7 +80,7 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
         if approver is not None:
             approver.conductor, approver.view = conductor, answering.view
         asked = read_asked(conductor, plan, arg or [], question, file or [])
-        if plan is not None and journal is not None and run_id is None:
+        if plan is not None and run_id is None:
             tell_unfinished(screen, journal, conductor, plan, config)
         own = None if set(limits.values()) == {None} else conductor.limits  # also for a run that continues
         go = partial(conductor.run, asked, run_id=run_id, labels=names(labels), limits=own)
