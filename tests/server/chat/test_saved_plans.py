@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import openai
 import pytest
 from server.chat.test_completions import team
@@ -52,6 +53,9 @@ def test_a_saved_plan_is_a_model(reviews: Served, upstream: ChatServer, question
     assert subtask in str(upstream.calls[0].body["messages"])
     models = {model.id.partition("-20")[0] for model in reviews.client().models.list()}
     assert any(name.startswith("plan/review") for name in models)
+    [run] = httpx2.get(f"{reviews.url}/runs").json()["data"]
+    text, style = ("it", "long") if "long" in question else ("a page", "short")
+    assert run["question"].startswith(f'review(text="{text}", style="{style}") ')
 
 
 def test_bad_arguments_are_errors_of_the_request(reviews: Served, upstream: ChatServer) -> None:

@@ -92,13 +92,12 @@ class SavedPlan:
             | ({} if each.default is REQUIRED else {"default": each.default})
             for name, each in self.parameters.items()
         }
-        required = [name for name, each in self.parameters.items() if each.default is REQUIRED]
-        return {
-            "type": "object",
-            "properties": properties,
-            "required": required,
-            "additionalProperties": False,
-        }
+        shape = {"type": "object", "properties": properties, "required": self._required}
+        return {**shape, "additionalProperties": False}
+
+    @property
+    def _required(self) -> list[str]:
+        return [name for name, each in self.parameters.items() if each.default is REQUIRED]
 
     def arguments(self, given: Mapping[str, Any], *, may_refer: bool = False) -> dict[str, Any]:
         """Return the values of all parameters.
@@ -158,10 +157,9 @@ class SavedPlan:
             data = None
         if isinstance(data, dict):
             return self.arguments(data)
-        required = [name for name, each in self.parameters.items() if each.default is REQUIRED]
-        if len(required) > 1:
-            raise self._invalid(f"needs values for {_listed(required)}: write a JSON object with them")
-        only = required or (list(self.parameters) if len(self.parameters) == 1 else [])
+        if len(self._required) > 1:
+            raise self._invalid(f"needs values for {_listed(self._required)}: write a JSON object with them")
+        only = self._required or (list(self.parameters) if len(self.parameters) == 1 else [])
         return self.read_arguments(dict.fromkeys(only, question))
 
     def _check(self, name: str, value: Any) -> None:
