@@ -12,7 +12,7 @@ import pytest
 from servers.capable import capable
 from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events
 
-from podium import Card, ChatWorker, Conductor, Endpoint, Plan, ScriptedWorker, Step
+from podium import Card, ChatWorker, Conductor, Endpoint, FunctionWorker, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, LimitExceeded, PodiumError, QueryError, RunFailed, WorkerRefused
 from podium.hosts import BASE_URL, ConductorTransport, HostCall, run_errors, tool_call
 from podium.journal import MemoryJournal
@@ -282,6 +282,21 @@ async def test_what_a_host_adds_to_a_request(ask: Ask) -> None:
     private = [Message("user", "Is it warm?", labels=frozenset({"private"}))]
     answer, _ = await asking(messages=private, options={"policy": Policy(labels="private")})
     assert "private" in answer.podium["labels"]
+
+
+async def test_what_a_host_adds_is_for_one_request(ask: Ask) -> None:
+    """A worker that asks another conductor in the same way makes a request of its own."""
+    inner = ScriptedWorker("inner", lambda request: f"heard {request.messages[-1].text.count('Outer?')}")
+
+    async def asks(step: Any) -> str:
+        client, _ = clients(ConductorTransport(team(inner)))
+        answer = await client.chat.completions.create(model="inner", messages=ASKED)
+        return str(answer.choices[0].message.content)
+
+    outer = Conductor(FixedPlanner(Plan((Step(0, "Ask."),))), [FunctionWorker(asks, card=Card(name="asks"))])
+    with HostCall(messages=[Message("user", "Outer?")]).asked():
+        answer = await ask(outer)
+    assert answer.choices[0].message.content == "heard 0"
 
 
 def stalls(call: Call) -> Reply:

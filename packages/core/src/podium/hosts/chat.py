@@ -1,12 +1,16 @@
 """Answers a call of a host's chat model with a run of a conductor."""
 
+import math
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+import anyio
+
 from podium.conductor import Conductor
-from podium.errors import ConfigError, WorkerFailed
+from podium.errors import ConfigError, LimitExceeded, WorkerFailed
 from podium.hosts.continuation import (
     ContinuationStore,
     RecordedRun,
@@ -20,8 +24,10 @@ from podium.hosts.continuation import (
 )
 from podium.hosts.results import Partial, answered, check_partial, lack_after, run_failed
 from podium.run import Listener, RunOptions, StreamedAnswer
+from podium.run_state import fold
 from podium.run_state.paid import PaidResults
 from podium.types import (
+    Action,
     AnswerDelta,
     Completion,
     Constraint,
@@ -31,6 +37,7 @@ from podium.types import (
     Plan,
     Result,
     RunEnded,
+    RunStarted,
     Sampling,
     Tools,
 )
@@ -211,6 +218,8 @@ class ChatCall:
         on_event: called with each event as it happens, before `events` yields it.
         session: the host's id of the session or thread; see `RecordedRun`.
         is_parallel: whether the answer may have several tool calls; otherwise it has only the first.
+        timeout: seconds after which the run is cancelled and `LimitExceeded` raised, with the actions of the
+            run; `None` for no limit beside those of the conductor, after which a run may be incomplete.
 
     With a journal and a run id, a run that was `failed` or `partial` in an earlier call is resumed:
     see `RecordedRun`.
@@ -235,8 +244,10 @@ class ChatCall:
         on_event: Listener | None = None,
         session: str | None = None,
         is_parallel: bool = True,
+        timeout: float | None = None,
     ) -> None:
         self.conductor = conductor
+        self._timeout = timeout
         self._is_parallel = is_parallel
         self._session = session
         self._on_event = on_event
@@ -293,6 +304,7 @@ class ChatCall:
                 without streaming.
 
         Raises:
+            LimitExceeded: the run took longer than `timeout`.
             PodiumError: see `Conductor.run`.
         """
         await self._read_journal()
@@ -313,7 +325,7 @@ class ChatCall:
             refresh=self._partial == "raise",
         )
         run_id = ""
-        async with aclosing(self._run.events()) as events:
+        async with aclosing(_within(self._timeout, self._run.events())) as events:
             async for event in events:
                 run_id = run_id or event.run_id  # the first event is the run's own
                 if self.tools.offered and is_continued(event):
@@ -384,6 +396,33 @@ class ChatCall:
         if found is None and self.tools.offered and not is_recorded:
             return PaidResults()  # makes the run compute the keys with which the next turn finds its steps
         return found
+
+
+async def _within(seconds: float | None, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
+    """Yield the events of a run, for so many seconds at most."""
+    heard = list[Event]()  # for the actions of a run that is stopped
+    end = math.inf if seconds is None else time.monotonic() + seconds
+    async with aclosing(events):
+        while True:
+            with anyio.move_on_after(max(0.0, end - time.monotonic())) as scope:
+                event = await anext(events, None)
+            if scope.cancelled_caught:
+                error = LimitExceeded("seconds", f"the run took longer than the {seconds:g} s of its timeout")
+                error.actions = _actions(heard)
+                raise error
+            if event is None:
+                return
+            if seconds is not None:
+                heard.append(event)
+            yield event
+
+
+def _actions(events: Sequence[Event]) -> tuple[Action, ...]:
+    runs: dict[str, list[Event]] = {}
+    for event in events:
+        runs.setdefault(event.run_id, []).append(event)
+    own, *nested = runs.values() or ([],)
+    return fold(own, nested).result().actions if own and isinstance(own[0], RunStarted) else ()
 
 
 def whole_answers(inner: CallMiddleware | None = None) -> CallMiddleware:

@@ -11,7 +11,6 @@ A chat model of a host that has its own OpenAI client needs a few lines over thi
 on, and adds what HTTP has no words for with `HostCall`.
 """
 
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
@@ -20,18 +19,15 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
-import anyio
-
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
-from podium.errors import ConfigError, LimitExceeded, PodiumError
+from podium.errors import ConfigError, PodiumError
 from podium.hosts.chat import ChatAnswer, ChatCall
 from podium.hosts.completions import ChatEnd, ChatRequest, ChatWriter, read_chat
 from podium.hosts.continuation import ContinuationStore
 from podium.hosts.results import Partial, check_partial, result_metadata
 from podium.run import Listener, RunOptions
-from podium.run_state import fold
-from podium.types import Action, Event, Message, Result, RunStarted
+from podium.types import Message, Result
 from podium.usage import Usage
 
 BASE_URL: Final = "http://podium.invalid/v1"
@@ -74,6 +70,16 @@ class HostCall:
 
 
 _host: Final = ContextVar[HostCall | None]("podium_host_call", default=None)
+
+
+@contextmanager
+def _taken() -> Iterator[HostCall]:
+    """Yield what the host adds to this request, and to no request of a worker in its run."""
+    host, token = _host.get(), _host.set(None)
+    try:
+        yield host or HostCall()
+    finally:
+        _host.reset(token)
 
 
 @contextmanager
@@ -144,12 +150,12 @@ class ConductorTransport:
             transport=_of(_AsyncTransport, http, "AsyncBaseTransport")(self), timeout=None
         )
 
-    def begin(self, request: Any, raw: bytes) -> "_Call":
+    def begin(self, request: Any, raw: bytes, host: HostCall) -> "_Call":
         """Return the call of an HTTP request with this body."""
         if request.method != "POST" or not request.url.path.endswith(_PATH):
             told = f"a conductor answers POST …{_PATH}, not {request.method} {request.url.path}"
             raise ConfigError(f"{told}: use the client for chat completions")
-        asked, host = read_chat(raw), _host.get() or HostCall()
+        asked = read_chat(raw)
         call = ChatCall(
             self._conductor,
             asked.read_messages() if host.messages is None else host.messages,
@@ -162,9 +168,9 @@ class ConductorTransport:
             on_event=host.on_event,
             session=host.session,
             is_parallel=asked.parallel_tool_calls is not False,
+            timeout=request.extensions.get("timeout", {}).get("read"),
         )
-        timeout = request.extensions.get("timeout", {}).get("read")
-        return _Call(asked=asked, call=call, host=host, timeout=timeout, metadata=self._metadata)
+        return _Call(asked=asked, call=call, host=host, metadata=self._metadata)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -174,31 +180,24 @@ class _Call:
     asked: ChatRequest
     call: ChatCall
     host: HostCall
-    timeout: float | None
-    """Seconds for the whole call."""
     metadata: Callable[[Result], Mapping[str, Any]]
-    _heard: list[Event] = field(default_factory=list)
-    """All events, for the actions of a run that is stopped by the timeout."""
 
     async def whole(self) -> Mapping[str, Any]:
         """Run the call, and return the body of the response."""
-        async with aclosing(self._events(stream=False)) as events:
-            async for _ in events:
-                pass
-        answer = self._answer()
+        answer = self.host.answer = await self.call.run()
         return self._writer(answer.result.run_id).whole(answer.text, self._end(answer))
 
     async def frames(self) -> AsyncGenerator[bytes, None]:
         """Run the call, and yield the chunks of the response; the first as soon as the run has begun."""
         writer = None
-        async with aclosing(self._events(stream=True)) as events:
+        async with aclosing(self.call.events(stream=True)) as events:
             async for event, text in events:
                 if writer is None:  # the first event is the run's own
                     writer = self._writer(event.run_id)
                     yield writer.begin()
                 if text:
                     yield writer.text(text)
-        answer = self._answer()
+        answer = self.host.answer = self.call.answer()
         writer = writer or self._writer(answer.result.run_id)
         if rest := self.call.rest():
             yield writer.text(rest)
@@ -207,10 +206,6 @@ class _Call:
     def _writer(self, run_id: str) -> ChatWriter:
         usage = self.asked.includes_usage
         return ChatWriter(run_id=run_id, model=self.asked.model, includes_usage=usage)
-
-    def _answer(self) -> ChatAnswer:
-        self.host.answer = answer = self.call.answer()
-        return answer
 
     def _end(self, answer: ChatAnswer) -> ChatEnd:
         podium = dict(self.metadata(answer.result))
@@ -222,33 +217,6 @@ class _Call:
             usage=_plain(answer.new_usage),
             podium=podium,
         )
-
-    async def _events(self, *, stream: bool) -> AsyncGenerator[tuple[Event, str], None]:
-        end = None if self.timeout is None else time.monotonic() + self.timeout
-        async with aclosing(self.call.events(stream=stream)) as events:
-            while (item := await self._next(events, end)) is not None:
-                if end is not None:
-                    self._heard.append(item[0])
-                yield item
-
-    async def _next(
-        self, events: AsyncGenerator[tuple[Event, str], None], end: float | None
-    ) -> tuple[Event, str] | None:
-        if end is None:
-            return await anext(events, None)
-        with anyio.move_on_after(max(0.0, end - time.monotonic())) as scope:
-            return await anext(events, None)
-        assert scope.cancelled_caught
-        error = LimitExceeded("seconds", f"the run took longer than the {self.timeout:g} s of its timeout")
-        error.actions = self._actions()
-        raise error
-
-    def _actions(self) -> tuple[Action, ...]:
-        runs: dict[str, list[Event]] = {}
-        for event in self._heard:
-            runs.setdefault(event.run_id, []).append(event)
-        own, *nested = runs.values() or ([],)
-        return fold(own, nested).result().actions if own and isinstance(own[0], RunStarted) else ()
 
 
 def _plain(usage: Usage) -> Usage:
@@ -273,11 +241,12 @@ class _Transport:
         self._conductor = conductor
 
     def handle_request(self, request: Any) -> Any:
-        call = self._conductor.begin(request, request.read())
-        if not call.asked.stream:
-            return self.http.Response(200, json=run_sync(call.whole))
-        frames = iterate(call.frames)
-        body = _of(_Frames, self.http, "SyncByteStream")(next(frames), frames)
+        with _taken() as host:
+            call = self._conductor.begin(request, request.read(), host)
+            if not call.asked.stream:
+                return self.http.Response(200, json=run_sync(call.whole))
+            frames = iterate(call.frames)
+            body = _of(_Frames, self.http, "SyncByteStream")(next(frames), frames)
         return self.http.Response(200, headers=_EVENTS, stream=body)
 
 
@@ -290,11 +259,12 @@ class _AsyncTransport:
         self._conductor = conductor
 
     async def handle_async_request(self, request: Any) -> Any:
-        call = self._conductor.begin(request, await request.aread())
-        if not call.asked.stream:
-            return self.http.Response(200, json=await call.whole())
-        frames = call.frames()
-        body = _of(_AsyncFrames, self.http, "AsyncByteStream")(await anext(frames), frames)
+        with _taken() as host:
+            call = self._conductor.begin(request, await request.aread(), host)
+            if not call.asked.stream:
+                return self.http.Response(200, json=await call.whole())
+            frames = call.frames()
+            body = _of(_AsyncFrames, self.http, "AsyncByteStream")(await anext(frames), frames)
         return self.http.Response(200, headers=_EVENTS, stream=body)
 
 
