@@ -80,7 +80,7 @@ def agents(model: Counted) -> list[Agent[Any]]:
 
 def conducted(model: Counted) -> Agent[Any]:
     """Return an agent that plans once."""
-    return Agent(name="conducted", model=ConductorModel(agents(model), model))
+    return Agent(name="conducted", model=ConductorModel(workers=agents(model), planner=model))
 
 
 def orchestrated(model: Counted) -> Agent[Any]:

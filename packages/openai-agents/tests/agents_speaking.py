@@ -6,10 +6,17 @@ from typing import Any
 from agents import Agent, Model, ModelResponse, OpenAIChatCompletionsModel, Usage
 from agents.items import TResponseOutputItem, TResponseStreamEvent
 from openai import AsyncOpenAI
-from openai.types.responses import ResponseOutputMessage, ResponseOutputText
+from openai.types.responses import (
+    Response,
+    ResponseCompletedEvent,
+    ResponseOutputMessage,
+    ResponseOutputText,
+    ResponseTextDeltaEvent,
+    ResponseUsage,
+)
+from openai.types.responses.response_usage import InputTokensDetails, OutputTokensDetails
 from servers.chat_server import MODEL, USAGE, ChatServer, Script
 
-from openai_agents_podium.events import ResponseEvents
 from podium.usage import Usage as PodiumUsage
 
 Speak = Callable[[str], Awaitable[str]]
@@ -54,14 +61,35 @@ class SpeakingModel(Model):
     ) -> AsyncIterator[TResponseStreamEvent]:
         """Answer word by word."""
         text = await self._said(system_instructions, input)
-        events = ResponseEvents("speaking")
-        for event in events.begin():
-            yield event
         for number, word in enumerate(text.split(" ")):
-            for event in events.text(word if number == 0 else f" {word}"):
-                yield event
-        for event in events.end([message(text)], PodiumUsage(READ, WRITTEN)):
-            yield event
+            yield ResponseTextDeltaEvent(
+                delta=word if number == 0 else f" {word}",
+                item_id="m",
+                output_index=0,
+                content_index=0,
+                logprobs=[],
+                sequence_number=number,
+                type="response.output_text.delta",
+            )
+        response = Response(
+            id="r",
+            created_at=0,
+            model="speaking",
+            object="response",
+            output=[message(text)],
+            tool_choice="auto",
+            tools=[],
+            parallel_tool_calls=True,
+            status="completed",
+            usage=ResponseUsage(
+                input_tokens=READ,
+                output_tokens=WRITTEN,
+                total_tokens=READ + WRITTEN,
+                input_tokens_details=InputTokensDetails(cached_tokens=0, cache_write_tokens=0),
+                output_tokens_details=OutputTokensDetails(reasoning_tokens=0),
+            ),
+        )
+        yield ResponseCompletedEvent(response=response, sequence_number=99, type="response.completed")
 
     async def _said(self, instructions: str | None, items: Any) -> str:
         texts = [items] if isinstance(items, str) else [str(item.get("content", "")) for item in items]

@@ -110,7 +110,7 @@ class AgentsAdapter(Adapter):
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return an agent that conducts."""
-        return AgentFace(ConductorModel(workers, planner, stream_steps=True, **options))
+        return AgentFace(ConductorModel(workers=workers, planner=planner, show_steps=True, **options))
 
 
 class TestAgent(AdapterContract):
@@ -144,7 +144,7 @@ class ModelAdapter(AgentsAdapter):
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return a model."""
-        return ModelFace(ConductorModel(workers, planner, stream_steps=True, **options))
+        return ModelFace(ConductorModel(workers=workers, planner=planner, show_steps=True, **options))
 
 
 class TestModel(AdapterContract):

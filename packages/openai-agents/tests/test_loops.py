@@ -40,7 +40,9 @@ def face(model: ConductorModel) -> Face:
 def over_models(url: str) -> Face:
     """Return one whose planner and worker share a client."""
     model = OpenAIChatCompletionsModel(MODEL, AsyncOpenAI(base_url=url, api_key="k", max_retries=0))
-    return face(ConductorModel([as_worker(model, name="one")], model, retry=Retry(attempts=1)))
+    return face(
+        ConductorModel(workers=[as_worker(model, name="one")], planner=model, retry=Retry(attempts=1))
+    )
 
 
 def over_agents(url: str) -> Face:
@@ -48,7 +50,7 @@ def over_agents(url: str) -> Face:
     client = AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
     provider = OpenAIProvider(openai_client=client, use_responses=False)
     worker = as_worker(Agent(name="one", model=MODEL), run_config=RunConfig(model_provider=provider))
-    return face(ConductorModel([worker], provider.get_model(MODEL), retry=Retry(attempts=1)))
+    return face(ConductorModel(workers=[worker], planner=provider.get_model(MODEL), retry=Retry(attempts=1)))
 
 
 @pytest.mark.parametrize("mode", ASYNC_MODES.values(), ids=ASYNC_MODES)

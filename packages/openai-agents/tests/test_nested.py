@@ -30,7 +30,7 @@ def manager(model: ConductorModel, **options: Any) -> Agent[Any]:
 async def test_its_calls_are_booked_in_the_outer_ledger_once(*, stream: bool) -> None:
     """And its run is told among the events of the outer run."""
     inner = SpeakingModel(saying("done"))
-    agent = manager(ConductorModel([Agent[Any](name="hand", model=inner)], TWICE))
+    agent = manager(ConductorModel(workers=[Agent[Any](name="hand", model=inner)], planner=TWICE))
     events = list[Any]()
     options: Any = {"on_event": events.append} if stream else {}
     result = await Conductor(ONE, [as_worker(agent)]).run("?", **options)
@@ -45,7 +45,7 @@ async def test_its_calls_are_booked_in_the_outer_ledger_once(*, stream: bool) ->
 async def test_the_limits_of_the_outer_run_hold_inside() -> None:
     """Not one call more is made."""
     inner = SpeakingModel(saying("done"))
-    agent = manager(ConductorModel([Agent[Any](name="hand", model=inner)], TWICE))
+    agent = manager(ConductorModel(workers=[Agent[Any](name="hand", model=inner)], planner=TWICE))
     outer = Conductor(ONE, [as_worker(agent)], limits=Limits(calls=1), retry=Retry(attempts=1))
     result = await outer.run("?")
     assert result.status == "failed"
@@ -61,7 +61,7 @@ async def test_the_labels_of_the_pool_are_on_its_card_and_its_price_is_the_steps
     hand = as_worker(
         speaker("hand", saying("done")), labels=["write-tools"], price=Price(input=1.0, output=1.0)
     )
-    worker = as_worker(manager(ConductorModel([hand], TWICE)), name="boss", labels=["eu"])
+    worker = as_worker(manager(ConductorModel(workers=[hand], planner=TWICE)), name="boss", labels=["eu"])
     assert worker.card.labels == {"eu", "write-tools"}
     result = await Conductor(ONE, [worker]).run("?")
     assert result.cost == pytest.approx(2 * (READ + WRITTEN) / 1e6)
@@ -71,7 +71,7 @@ async def test_what_its_answer_lacks_is_told_outside() -> None:
     """Though the SDK's runner stands between."""
     plan = planner_of((0, "a", ()), (1, "b", ()), (1, "c", (0, 1)))
     workers = [speaker("bad", failing), speaker("good", saying("fine"))]
-    agent = manager(ConductorModel(workers, plan, retry=Retry(attempts=1)))
+    agent = manager(ConductorModel(workers=workers, planner=plan, retry=Retry(attempts=1)))
     result = await Conductor(ONE, [as_worker(agent)]).run("?")
     assert (result.answer, result.status) == ("fine", "partial")
 
@@ -84,7 +84,7 @@ async def test_a_nested_run_is_recorded_in_the_outer_journal() -> None:
         calls.append(text)
         return "done"
 
-    agent = manager(ConductorModel([speaker("hand", counted)], TWICE))
+    agent = manager(ConductorModel(workers=[speaker("hand", counted)], planner=TWICE))
     plan = planner_of((0, "Have it done.", ()), (1, "Say it.", (0,)))
     fails = True
 
@@ -112,7 +112,7 @@ async def test_its_own_tools_are_called_inside_the_step() -> None:
         return f"rain in {place}"
 
     async with ModelServer(capable) as server:
-        model = ConductorModel([server.model()], planner_of((0, "Answer.", ())))
+        model = ConductorModel(workers=[server.model()], planner=planner_of((0, "Answer.", ())))
         outer = Conductor(ONE, [as_worker(manager(model, tools=[look]))])
         result = await outer.run("How is it in 'Bern'?")
         assert len(server.calls) == 2
@@ -122,7 +122,7 @@ async def test_its_own_tools_are_called_inside_the_step() -> None:
 
 async def test_a_conductor_model_itself_is_its_conductor() -> None:
     """And an agent with one, run by the runner alone, has a run of its own."""
-    model = ConductorModel([speaker("hand", saying("done"))], TWICE)
+    model = ConductorModel(workers=[speaker("hand", saying("done"))], planner=TWICE)
     assert as_worker(model) is model.conductor
     result = await Runner.run(manager(model), "?")
     assert podium_metadata(result)["status"] == "ok"

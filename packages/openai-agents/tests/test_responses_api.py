@@ -112,7 +112,9 @@ async def test_what_a_conductor_keeps_in_a_session_is_not_sent_to_the_api() -> N
         responses_model(lambda call: answers(call, response("Indeed."))) as (model, server),
     ):
         workers = [as_worker(chat.model(), name=name) for name in ("one", "two")]
-        lead = Agent[Any](name="lead", model=ConductorModel(workers, chat.model()), tools=[look])
+        lead = Agent[Any](
+            name="lead", model=ConductorModel(workers=workers, planner=chat.model()), tools=[look]
+        )
         assert (await Runner.run(lead, "How is it?", session=session)).final_output == "The tools say rain."
         other = Agent[Any](name="other", model=model)
         assert (await Runner.run(other, "Really?", session=session)).final_output == "Indeed."

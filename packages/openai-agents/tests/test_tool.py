@@ -42,7 +42,7 @@ async def test_what_an_answer_lacks_is_told() -> None:
     """To the model that asked."""
     workers = [speaker("bad", failing), speaker("good", saying("fine"))]
     plan = planner_of((0, "a", ()), (1, "b", ()), (1, "c", (0, 1)))
-    model = ConductorModel(workers, plan, retry=Retry(attempts=1))
+    model = ConductorModel(workers=workers, planner=plan, retry=Retry(attempts=1))
     async with ModelServer(capable) as server:
         result = await Runner.run(desk(server, conductor_tool(model)), "?")
     assert "fine" in result.final_output
@@ -51,7 +51,7 @@ async def test_what_an_answer_lacks_is_told() -> None:
 
 async def test_without_an_answer_the_run_ends_or_the_model_is_told() -> None:
     """As the tool was made."""
-    model = ConductorModel([speaker("bad", failing)], ONE, retry=Retry(attempts=1))
+    model = ConductorModel(workers=[speaker("bad", failing)], planner=ONE, retry=Retry(attempts=1))
     async with ModelServer(capable) as server:
         with pytest.raises(Exception, match="out of order") as caught:
             await Runner.run(desk(server, conductor_tool(model)), "?")
@@ -65,7 +65,7 @@ async def test_the_tokens_of_a_run_that_failed_are_in_the_usage_of_the_agents() 
     """Where the agent's model is told of the failure."""
     plan = planner_of((0, "a", ()), (1, "b", (0,)))
     workers = [speaker("good", saying("fine")), speaker("bad", failing)]
-    model = ConductorModel(workers, plan, retry=Retry(attempts=1), partial="raise")
+    model = ConductorModel(workers=workers, planner=plan, retry=Retry(attempts=1), partial="raise")
     tool = conductor_tool(model, failure_error_function=lambda _, error: f"sorry, {type(error).__name__}")
     async with ModelServer(capable) as server:
         result = await Runner.run(desk(server, tool), "?")

@@ -69,7 +69,9 @@ def spans() -> Iterator[Spans]:
 async def test_plans_and_steps_are_spans_below_the_agents(spans: Spans, *, stream: bool) -> None:
     """What an agent does inside a step is below the step."""
     plan = planner_of((0, "Find it.", ()), (1, "Say it.", (0,)))
-    model = ConductorModel([speaker("finder", saying("found")), speaker("sayer", saying("said"))], plan)
+    model = ConductorModel(
+        workers=[speaker("finder", saying("found")), speaker("sayer", saying("said"))], planner=plan
+    )
     lead = Agent[Any](name="lead", model=model)
     if stream:
         async for _ in Runner.run_streamed(lead, "?").stream_events():
@@ -107,7 +109,7 @@ async def test_spans_hold_no_data_where_the_run_says_so(spans: Spans) -> None:
     """Only who worked, and what it used."""
     plan = planner_of((0, "Find it.", ()), (1, "Say it.", ()))
     workers = [ScriptedWorker("finder", "quite private"), ScriptedWorker("sayer", "private too")]
-    lead = Agent[Any](name="lead", model=ConductorModel(workers, plan))
+    lead = Agent[Any](name="lead", model=ConductorModel(workers=workers, planner=plan))
     await Runner.run(lead, "?", run_config=RunConfig(trace_include_sensitive_data=False))
     assert len(spans.named("podium.step")) == 1  # nobody is shown the other step
     told = str(
@@ -122,7 +124,7 @@ async def test_failures_are_on_the_spans_and_secrets_are_not(spans: Spans) -> No
     """With the code of the error."""
     plan = planner_of((0, f"Use {SECRET}.", ()), (1, "Say it.", (0,)), (1, "More.", (0, 1)))
     workers = [speaker("bad", failing), ScriptedWorker("sayer", f"It is {SECRET}")]
-    model = ConductorModel(workers, plan, retry=Retry(attempts=1))
+    model = ConductorModel(workers=workers, planner=plan, retry=Retry(attempts=1))
     with pytest.raises(Exception, match="out of order"):
         await Runner.run(Agent[Any](name="lead", model=model), "?")
     (failed,) = spans.named("podium.step")
@@ -146,7 +148,7 @@ async def test_a_planners_calls_and_a_tools_run_are_spans(spans: Spans) -> None:
         return says(call, "Like so.")
 
     async with ModelServer(reply) as server:
-        tool = conductor_tool(ConductorModel([server.model()], server.model()))
+        tool = conductor_tool(ConductorModel(workers=[server.model()], planner=server.model()))
         desk = Agent[Any](name="desk", model=server.model(), tools=[tool])
         assert (await Runner.run(desk, "?")).final_output == "Like so."
     (called,) = spans.named("function")
@@ -168,7 +170,7 @@ async def test_agents_that_do_steps_are_traced_as_the_run_says(spans: Spans, *, 
     async with ModelServer(says_private) as server:
         finder = Agent[Any](name="finder", model=server.model())
         tool = Agent[Any](name="sayer", model=server.model()).as_tool("say", "Says it.")
-        lead = Agent[Any](name="lead", model=ConductorModel([finder, tool], plan))
+        lead = Agent[Any](name="lead", model=ConductorModel(workers=[finder, tool], planner=plan))
 
         async def ask(config: RunConfig) -> str:
             if not stream:
@@ -200,7 +202,9 @@ async def test_agents_that_do_steps_of_a_tools_run_are_traced_as_the_run_says(sp
 
     async with ModelServer(reply) as server:
         worker = Agent[Any](name="worker", model=server.model())
-        tool = conductor_tool(ConductorModel([worker], planner_of((0, "Answer, private.", ()))))
+        tool = conductor_tool(
+            ConductorModel(workers=[worker], planner=planner_of((0, "Answer, private.", ())))
+        )
         desk = Agent[Any](name="desk", model=server.model(), tools=[tool])
         await Runner.run(desk, "?", run_config=RunConfig(trace_include_sensitive_data=False))
     assert len(spans.named("generation")) == 3

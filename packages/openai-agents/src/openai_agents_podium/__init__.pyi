@@ -1,6 +1,6 @@
-from .model import ConductorModel as ConductorModel
+from .model import ConductorModel as ConductorModel, podium_metadata as podium_metadata
 from .provider import ConductorProvider as ConductorProvider
-from .result_metadata import podium_metadata as podium_metadata
 from .tool import conductor_tool as conductor_tool
+from .workers.wrap import as_planner as as_planner, as_worker as as_worker
 
 __version__: str

@@ -15,13 +15,6 @@ def card_of(thing: Agent[Any] | FunctionTool | Model, maker: CardMaker) -> Card:
     """Return the card of an object of the SDK.
 
     An agent's description is its `handoff_description`, or else the beginning of its instructions.
-
-    Args:
-        thing: the object.
-        maker: has the card options of `as_worker`.
-
-    Raises:
-        ConfigError: the object has no name and none was given.
     """
     if isinstance(thing, Agent):
         return maker.card(name=thing.name, description=thing.handoff_description or _instructions(thing))

@@ -23,11 +23,7 @@ from podium.workers.openai.chat_response import read_usage as read_counts
 
 
 def from_items(instructions: str | None, items: str | Iterable[TResponseInputItem]) -> tuple[Message, ...]:
-    """Convert a conversation of the SDK to Podium's messages, without the reasoning of models.
-
-    Raises:
-        QueryError: there is an item that chat models do not accept.
-    """
+    """Convert a conversation of the SDK to Podium's messages, without the reasoning of models."""
     try:
         wire = Converter.items_to_messages(items, preserve_tool_output_all_content=True)
     except UserError as error:
@@ -44,11 +40,7 @@ def _from_wire(message: Mapping[str, Any]) -> Message:
 
 
 def to_items(messages: Sequence[Message]) -> list[TResponseInputItem]:
-    """Convert Podium's messages to items of the Responses API.
-
-    Raises:
-        WorkerRefused: the Responses API has no format for a part of a message.
-    """
+    """Convert Podium's messages to items of the Responses API."""
     return [cast("TResponseInputItem", item) for message in messages for item in _to_items(message)]
 
 
@@ -105,11 +97,7 @@ def calls_of(output: Sequence[TResponseOutputItem]) -> list[Part]:
 
 
 def offered(tools: Sequence[Tool], handoffs: Sequence[Handoff[Any, Any]]) -> list[Part]:
-    """Return the SDK's tools and handoffs as functions, in the format of OpenAI's chat completions.
-
-    Raises:
-        ConfigError: a tool is not a function, so that only a model of OpenAI can call it.
-    """
+    """Return the SDK's tools and handoffs as functions, in the format of OpenAI's chat completions."""
     if hosted := [tool.name for tool in tools if not isinstance(tool, FunctionTool)]:
         told = "a conductor accepts only function tools and handoffs"
         raise ConfigError(f"{told}, not {', '.join(hosted)}: give other tools to an agent that is a worker")

@@ -32,9 +32,6 @@ class RunTracing:
 
     Spans have the names of workers and steps, tokens and states. Spans have subtasks, plans, outputs and
     error texts only if the tracing includes data. Secrets are removed.
-
-    Args:
-        tracing: whether there are spans, and whether they include data.
     """
 
     def __init__(self, tracing: ModelTracing) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from typing import Any, Final
+from uuid import uuid4
 
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
@@ -27,13 +28,17 @@ from podium.hosts.completions import ChatEnd, ChatRequest, ChatWriter, read_chat
 from podium.hosts.continuation import ContinuationStore
 from podium.hosts.results import Partial, check_partial, result_metadata
 from podium.run import Listener, RunOptions
-from podium.types import Message, Result
+from podium.secrets import BUGS
+from podium.types import Completion, Message, PlanReady, Result, StepDelta
 from podium.usage import Usage
+from podium.workers import Request
 
 BASE_URL: Final = "http://podium.invalid/v1"
 """The URL for clients, which is never resolved."""
 _PATH: Final = "/chat/completions"
 _EVENTS: Final = {"content-type": "text/event-stream"}
+_HTTPX: Final = 2
+"""The last major version of OpenAI's client over httpx; later ones use httpx2."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,8 +60,15 @@ class HostCall:
     """Whether an incomplete answer is returned, or raised as `RunFailed`; `None` means as the transport."""
     on_event: Listener | None = None
     """Called with each event as it happens."""
+    shows_steps: bool = False
+    """Whether a stream has the texts of the other steps, as reasoning (`reasoning_content`)."""
+    outer: Request | None = None
+    """The request of the step of another run that this call works for: then its run is nested in that run,
+    within its limits."""
     answer: ChatAnswer | None = None
-    """The answer, after the response was written; `None` before, and if the run failed."""
+    """The answer, after the response was written; `None` before, if the run failed, and of a nested run."""
+    completion: Completion | None = None
+    """The answer of a nested run."""
 
     @contextmanager
     def asked(self) -> Iterator[None]:
@@ -93,7 +105,7 @@ def run_errors() -> Iterator[None]:
         yield
     except Exception as error:
         found: BaseException | None = error
-        while found is not None and not isinstance(found, PodiumError):
+        while found is not None and not isinstance(found, (PodiumError, *BUGS)):
             found = found.__cause__
         if found is None or found is error:
             raise
@@ -150,6 +162,12 @@ class ConductorTransport:
             transport=_of(_AsyncTransport, http, "AsyncBaseTransport")(self), timeout=None
         )
 
+    def openai_client(self) -> Any:
+        """Return an `openai.AsyncOpenAI` over this transport, for a host that takes one."""
+        openai = import_module("openai")  # a package of the host
+        http = self.async_client("httpx2" if int(openai.VERSION.partition(".")[0]) > _HTTPX else "httpx")
+        return openai.AsyncOpenAI(http_client=http, base_url=BASE_URL, api_key="none", max_retries=0)
+
     def begin(self, request: Any, raw: bytes, host: HostCall) -> "_Call":
         """Return the call of an HTTP request with this body."""
         if request.method != "POST" or not request.url.path.endswith(_PATH):
@@ -170,7 +188,8 @@ class ConductorTransport:
             is_parallel=asked.parallel_tool_calls is not False,
             timeout=request.extensions.get("timeout", {}).get("read"),
         )
-        return _Call(asked=asked, call=call, host=host, metadata=self._metadata)
+        kind = _Call if host.outer is None else _NestedCall
+        return kind(asked=asked, call=call, host=host, metadata=self._metadata)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -189,7 +208,7 @@ class _Call:
 
     async def frames(self) -> AsyncGenerator[bytes, None]:
         """Run the call, and yield the chunks of the response; the first as soon as the run has begun."""
-        writer = None
+        writer, answers = None, set[tuple[str, int, int]]()
         async with aclosing(self.call.events(stream=True)) as events:
             async for event, text in events:
                 if writer is None:  # the first event is the run's own
@@ -197,6 +216,12 @@ class _Call:
                     yield writer.begin()
                 if text:
                     yield writer.text(text)
+                elif isinstance(event, PlanReady):
+                    answers = {(event.run_id, event.round, index) for index in event.plan.answers}
+                elif not self.host.shows_steps or not isinstance(event, StepDelta):
+                    continue
+                elif (event.run_id, event.round, event.step) not in answers:
+                    yield writer.progress(event.text)
         answer = self.host.answer = self.call.answer()
         writer = writer or self._writer(answer.result.run_id)
         if rest := self.call.rest():
@@ -216,6 +241,57 @@ class _Call:
             finish_reason=answer.host_finish_reason,
             usage=_plain(answer.new_usage),
             podium=podium,
+        )
+
+
+class _NestedCall(_Call):
+    """A request for a step of another run."""
+
+    async def whole(self) -> Mapping[str, Any]:
+        async with aclosing(self._pieces(stream=False)) as pieces:
+            async for _ in pieces:
+                pass
+        completion = self._completion()
+        return self._writer(uuid4().hex).whole(completion.text, self._told(completion))
+
+    async def frames(self) -> AsyncGenerator[bytes, None]:
+        writer = self._writer(uuid4().hex)
+        yield writer.begin()
+        async with aclosing(self._pieces(stream=True)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, str):
+                    yield writer.text(piece)
+        yield writer.end(self._told(self._completion()))
+
+    async def _pieces(self, *, stream: bool) -> AsyncGenerator[str | Completion, None]:
+        assert self.host.outer is not None
+        call, tools = self.call, self.asked.read_tools()
+        request = replace(
+            self.host.outer,
+            messages=(*call.query, *call.tool_messages),
+            step_input=None,
+            sampling=self.asked.read_sampling(),
+            tools=tools if tools.offered else None,
+            tool_messages=call.tool_messages,
+            stream=stream,
+        )
+        async with aclosing(call.conductor.call(request)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Completion):
+                    self.host.completion = piece
+                yield piece
+
+    def _completion(self) -> Completion:
+        assert self.host.completion is not None  # a worker ends with it, or raises
+        return self.host.completion
+
+    @staticmethod
+    def _told(completion: Completion) -> ChatEnd:
+        return ChatEnd(
+            tool_calls=completion.tool_calls,
+            finish_reason="tool_calls" if completion.tool_calls else "stop",
+            usage=_plain(completion.usage),
+            podium={},
         )
 
 

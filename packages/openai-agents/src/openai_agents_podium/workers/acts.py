@@ -14,10 +14,6 @@ def may_act(thing: Any, config: RunConfig | None = None) -> bool:
     """Return whether a call of an object may change something.
 
     It may if a part does, or cannot be seen, such as an MCP server or an agent of the user's own class.
-
-    Args:
-        thing: the object.
-        config: the run config of an agent; `None` for the SDK's default.
     """
     if (said := said_acts(thing)) is not None:
         return said

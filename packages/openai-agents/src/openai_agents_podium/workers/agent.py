@@ -51,14 +51,6 @@ class AgentWorker(Worker):
 
     The answer is streamed if the first text of the agent's model is always its answer. This is the case if
     the agent has no tools, no output type and no output guardrails.
-
-    Args:
-        agent: the agent. Steps may run it in parallel.
-        card: the worker's card.
-        options: the run options.
-
-    Raises:
-        ConfigError: the agent has handoffs.
     """
 
     def __init__(self, agent: Agent[Any], *, card: Card, options: AgentRunOptions | None = None) -> None:
@@ -77,11 +69,7 @@ class AgentWorker(Worker):
         return frozenset({"json"} if self.agent.output_type in (None, str) else ())
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Run the agent with the step's input, and return its final output.
-
-        Raises:
-            WorkerError: the agent gave no answer.
-        """
+        """Run the agent with the step's input, and return its final output."""
         watch, sent = RunWatch(), False
         done: Completion | None = None
         with scrubbing():
@@ -197,18 +185,7 @@ class AgentWorker(Worker):
 
 
 class NestedAgentWorker(AgentWorker):
-    """Runs an agent whose model is a conductor, within the limits of the outer run.
-
-    Args:
-        agent: the agent.
-        model: the model that the runner uses for it.
-        conductor: the conductor behind the model.
-        card: the worker's card.
-        options: the run options.
-
-    Raises:
-        ConfigError: the agent has handoffs.
-    """
+    """Runs an agent whose model is a conductor, within the limits of the outer run."""
 
     def __init__(
         self,

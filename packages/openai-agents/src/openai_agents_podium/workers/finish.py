@@ -12,6 +12,8 @@ from typing import Any
 from agents import Model, ModelProvider, OpenAIChatCompletionsModel
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from podium.hosts import ConductorFace
+
 
 class Finishes:
     """The finish reason of the latest answer."""
@@ -22,7 +24,7 @@ class Finishes:
 
     def watched(self, model: Model) -> Model:
         """Return the model; a chat completions model is copied with its client watched."""
-        if not isinstance(model, OpenAIChatCompletionsModel):
+        if not isinstance(model, OpenAIChatCompletionsModel) or isinstance(model, ConductorFace):
             return model
         watched = copy(model)
         watched._client = _Client(model._client, self)  # type: ignore[assignment]  # noqa: SLF001 - no public way

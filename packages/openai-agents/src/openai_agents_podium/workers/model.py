@@ -27,12 +27,7 @@ from podium.workers.openai.chat_response import read_usage as read_counts
 
 
 class ModelWorker(Worker):
-    """Calls a model of the SDK.
-
-    Args:
-        model: the model.
-        card: the worker's card.
-    """
+    """Calls a model of the SDK."""
 
     takes_tools = True
 
@@ -49,11 +44,7 @@ class ModelWorker(Worker):
         return frozenset({"json"})
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Call the model; with `request.stream`, as a stream.
-
-        Raises:
-            WorkerError: the model gave no complete answer.
-        """
+        """Call the model; with `request.stream`, as a stream."""
         done: Completion | None = None
         with scrubbing():
             asking: AsyncGenerator[str | Completion, None] = events_of(lambda emit: self._ask(request, emit))

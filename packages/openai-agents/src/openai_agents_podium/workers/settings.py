@@ -18,12 +18,7 @@ _EXTRA = ("seed", "stop")
 
 
 def model_settings(sampling: Sampling, beside: ModelSettings | None = None) -> ModelSettings:
-    """Return the settings for a step.
-
-    Args:
-        sampling: the sampling of the step's request.
-        beside: other settings; `None` means none.
-    """
+    """Return the settings for a step."""
     said = sampling_arguments(sampling)
     extra = {name: said.pop(name) for name in _EXTRA if name in said}
     settings = ModelSettings(include_usage=True).resolve(beside).resolve(ModelSettings(**said))
@@ -33,11 +28,7 @@ def model_settings(sampling: Sampling, beside: ModelSettings | None = None) -> M
 
 
 class SchemaOutput(AgentOutputSchemaBase):
-    """An output type that is a JSON schema.
-
-    Args:
-        constraint: holds the schema.
-    """
+    """An output type that is a JSON schema."""
 
     def __init__(self, constraint: Constraint) -> None:
         assert isinstance(constraint.value, Mapping)  # a grammar is not a JSON schema

@@ -32,16 +32,7 @@ from podium.workers import Card
 
 
 class FunctionToolWorker(ToolWorker):
-    """Calls a function tool with the arguments in the subtask, including its guardrails and timeout.
-
-    Args:
-        tool: the tool. Its exceptions fail the step, also if the tool would convert them to text for a model.
-        card: the worker's card; the subtask's format is added to its description.
-        context: the context object for the tool and its guardrails.
-
-    Raises:
-        ConfigError: the tool is disabled, or may need approval, which a step cannot wait for.
-    """
+    """Calls a function tool with the arguments in the subtask, including its guardrails and timeout."""
 
     def __init__(self, tool: FunctionTool, *, card: Card, context: Any = None) -> None:
         if tool.is_enabled is False:
@@ -102,11 +93,7 @@ def raising(tool: FunctionTool) -> FunctionTool:
 
 
 def _stops(output: ToolGuardrailFunctionOutput, guardrail: str) -> bool:
-    """Return whether a guardrail ends the step with its own exception.
-
-    Raises:
-        GuardrailTripped: it rejects the content; a model would get a message instead.
-    """
+    """Return whether a guardrail ends the step with its own exception."""
     behavior = output.behavior
     if behavior["type"] == "reject_content":
         raise GuardrailTripped(f"guardrail {guardrail!r} tripped: {behavior['message']}", maybe_paid=True)

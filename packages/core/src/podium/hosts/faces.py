@@ -1,0 +1,96 @@
+"""What all classes of hosts that wrap a conductor share: its options, its creation, the names of its runs."""
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Literal, TypedDict
+
+from podium.budget import Limits
+from podium.conductor import Conductor
+from podium.errors import ConfigError
+from podium.execution import Accept, OnFailure, Retry
+from podium.hosts.continuation import place_of, session_run_id
+from podium.hosts.workers import make_conductor
+from podium.journal import Cache, Journal, MemoryJournal
+from podium.plan_text.saved import SavedPlan
+from podium.planners import Planner
+from podium.policy import Policy
+from podium.types import Message
+from podium.workers import Card, Pool, Worker
+
+
+class ConductorOptions(TypedDict, total=False):
+    """Options of `podium.Conductor`, with the same meanings and defaults.
+
+    `fallback_planner` may also be a model of the host. Without a `journal`, runs that wait for a person wait
+    in memory.
+    """
+
+    workflows: bool
+    """Whether a planner that is a model of the host is asked for workflows, too: maps, conditions, loops."""
+    limits: Limits | None
+    fallback_planner: object
+    direct: bool | str
+    accept: Accept | None
+    policy: Policy | None
+    labels: Collection[str]
+    retry: Retry | None
+    on_failure: OnFailure
+    cache: Cache | Literal["run"] | None
+    journal: Journal | None
+    show_question: bool
+    warm_prefix: bool
+    plans: Collection[SavedPlan]
+
+
+def conductor_of(  # noqa: PLR0913 - the differences between hosts
+    conductor: object,
+    planner: object,
+    workers: Sequence[Any],
+    options: Mapping[str, Any],
+    *,
+    card: Card,
+    as_worker: Callable[[Any], Worker],
+    as_planner: Callable[..., Planner],
+    face: str,
+) -> Conductor:
+    """Return the given conductor, or make one of a planner and workers, which may be objects of the host.
+
+    Raises:
+        ConfigError: there is no planner, or both a conductor and its parts are given.
+        TypeError: an option is unknown.
+    """
+    if conductor is not None:
+        if not isinstance(conductor, Conductor):
+            told = "give a podium.Conductor, or planner=... and workers=[...]"
+            raise ConfigError(f"{face} got {conductor!r:.80} as its conductor: {told}")
+        if planner is not None or workers or options:
+            raise ConfigError(f"{face} got a conductor with a planner, workers or options: it has its own")
+        return conductor
+    if planner is None:
+        told = "give planner=... (a model, or a planner of Podium), or a podium.Conductor"
+        raise ConfigError(f"{face} has no planner: {told}")
+    if options.get("workflows") and isinstance(planner, Planner):
+        told = "give a model as the planner, or ChatPlanner(…, workflows=True)"
+        raise ConfigError(f"{face} got workflows with a planner that plans by itself: {told}")
+    given = dict(options)
+    workflows = {"workflows": True} if given.pop("workflows", False) else {}
+    pool = Pool([as_worker(worker) for worker in workers])
+    policy = options.get("policy")
+    if options.get("journal") is None and (pool.waits_for or (policy is not None and policy.waits)):
+        given["journal"] = MemoryJournal()
+    return make_conductor(
+        planner,
+        pool,
+        {"card": card, **given},
+        as_planner=lambda model: as_planner(model, **workflows),
+        face=face,
+        takes=("planner", "workers", "workflows"),
+    )
+
+
+def run_id_in(conductor: Conductor, session: str, messages: Sequence[Message]) -> str:
+    """Return the run id of a conversation in a session: the same call in a new process has the same id."""
+    texts = json.dumps([message.to_wire() for message in messages])
+    digest = sha256(texts.encode("utf-8", "surrogatepass")).hexdigest()
+    return session_run_id(place_of(conductor, session, messages), digest)
