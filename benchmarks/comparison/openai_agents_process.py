@@ -42,7 +42,8 @@ async def _answer(agent: Any, question: str = QUESTION) -> str:
 
 async def _podium(job: Job, client: AsyncOpenAI, manager: str) -> str:
     agents = [_agent(step, client) for step in job.steps]
-    return await _answer(Agent(name="team", model=ConductorModel(workers=agents, planner=_model(manager, client))))
+    model = ConductorModel(workers=agents, planner=_model(manager, client))
+    return await _answer(Agent(name="team", model=model))
 
 
 async def _by_hand(job: Job, client: AsyncOpenAI, _: str) -> str:

@@ -3,40 +3,20 @@
 The SDK's own converter for chat models reads the conversation.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
-from agents import FunctionTool, Handoff, Tool, TResponseInputItem, Usage as AgentsUsage
-from agents.exceptions import UserError
+from agents import TResponseInputItem, Usage as AgentsUsage
 from agents.items import TResponseOutputItem
-from agents.models.chatcmpl_converter import Converter
 from agents.models.fake_id import FAKE_RESPONSES_ID
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage
 from openai.types.responses.response_usage import InputTokensDetails, OutputTokensDetails
 
-from podium.errors import ConfigError, QueryError, WorkerRefused
+from podium.errors import WorkerRefused
 from podium.hosts import tool_call
 from podium.types import Message, Part
-from podium.types.messages import storable
 from podium.usage import Usage
 from podium.workers.openai.chat_response import read_usage as read_counts
-
-
-def from_items(instructions: str | None, items: str | Iterable[TResponseInputItem]) -> tuple[Message, ...]:
-    """Convert a conversation of the SDK to Podium's messages, without the reasoning of models."""
-    try:
-        wire = Converter.items_to_messages(items, preserve_tool_output_all_content=True)
-    except UserError as error:
-        raise QueryError(f"a conductor cannot read this conversation: {error}") from error
-    system = () if instructions is None else (Message("system", storable(instructions)),)
-    return (*system, *(_from_wire(cast("Mapping[str, Any]", message)) for message in wire))
-
-
-def _from_wire(message: Mapping[str, Any]) -> Message:
-    content = message.get("content")
-    if content is None and not message.get("tool_calls"):
-        content = message.get("refusal") or ""
-    return Message.from_wire({**message, "content": content})
 
 
 def to_items(messages: Sequence[Message]) -> list[TResponseInputItem]:
@@ -94,19 +74,6 @@ def calls_of(output: Sequence[TResponseOutputItem]) -> list[Part]:
     """Return the function calls in a model's output, in the format of OpenAI's chat completions."""
     calls = [item for item in output if isinstance(item, ResponseFunctionToolCall)]
     return [tool_call(call.call_id, call.name, call.arguments) for call in calls]
-
-
-def offered(tools: Sequence[Tool], handoffs: Sequence[Handoff[Any, Any]]) -> list[Part]:
-    """Return the SDK's tools and handoffs as functions, in the format of OpenAI's chat completions."""
-    if hosted := [tool.name for tool in tools if not isinstance(tool, FunctionTool)]:
-        told = "a conductor accepts only function tools and handoffs"
-        raise ConfigError(f"{told}, not {', '.join(hosted)}: give other tools to an agent that is a worker")
-    try:
-        functions = [Converter.tool_to_openai(tool) for tool in tools]
-    except UserError as error:
-        raise ConfigError(str(error)) from error
-    functions += [Converter.convert_handoff_tool(handoff) for handoff in handoffs]
-    return [cast("Part", function) for function in functions]
 
 
 def read_usage(usage: AgentsUsage) -> Usage | None:
