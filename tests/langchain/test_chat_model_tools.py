@@ -284,6 +284,25 @@ async def test_a_call_that_had_to_be_and_was_not_raises() -> None:
     assert (await model.bind_tools([weather]).ainvoke("What?")).text == "Forty-two."
 
 
+async def test_one_call_at_a_time() -> None:
+    """Of several calls, the message has the first; the next turn continues the same plan."""
+    calls = tuple(tool_call(f"call-{city}", "weather", {"city": city}) for city in ("Bonn", "Ulm"))
+
+    def call_both(request: Request) -> Completion:
+        said = [message.text for message in request.tool_messages if message.role == "tool"]
+        return Completion(said[0]) if said else Completion("", "tool_calls", tool_calls=calls)
+
+    reader, writer = ScriptedWorker("reader", "facts"), ScriptedWorker("writer", call_both)
+    writer.takes_tools = True
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "Read."), Step(1, "Write.", (0,))))), [reader, writer])
+    model = ChatPodium(conductor=conductor).bind_tools([weather], parallel_tool_calls=False)
+    asked = HumanMessage("How is the weather?")
+    called = await model.ainvoke([asked])
+    (call,) = called.tool_calls
+    answer = await model.ainvoke([asked, called, weather.invoke(call)])
+    assert (answer.text, len(reader.requests)) == ("rain in Bonn", 1)
+
+
 async def test_broken_arguments_are_told_as_such() -> None:
     """LangChain's agents send them back to the model."""
     call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": '}}

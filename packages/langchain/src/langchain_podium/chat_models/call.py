@@ -1,37 +1,31 @@
-"""Run one call of a chat model with its conductor."""
+"""One call of a chat model as a run of its conductor: its arguments, and its answer as a message."""
 
-import time
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Any, Final
 
-import anyio
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.runnables.config import ensure_config
 
-from langchain_podium.chat_models.chat_run import ChatRun, Counter
-from langchain_podium.chat_models.result_metadata import last_chunk, message_of
-from langchain_podium.chat_models.tool_continuation import latest_continuation
+from langchain_podium.chat_models.chat_run import ChatRun
 from langchain_podium.events import hears, tell
-from langchain_podium.messages import from_langchain
+from langchain_podium.messages import PROVIDER, from_langchain, read_calls, write_usage
 from langchain_podium.task_runs import run_in_task
 from langchain_podium.tracing import call_as_child_run, thread_of
 from podium.conductor import Conductor
-from podium.errors import LimitExceeded
-from podium.hosts import ChatCall, Partial, read_sampling, read_tools
-from podium.policy import Policy
-from podium.run_state import fold
-from podium.types import Action, Event, Message, RunStarted
+from podium.hosts import ChatAnswer, ChatCall, Partial, read_sampling, read_tools, result_metadata
+from podium.run import RunOptions
+from podium.usage import Usage
 
-_Item = tuple[Event, str]
-_TAKES: Final = ("tools", "tool_choice", "timeout", "model", "labels", "policy")
+_TAKES: Final = ("tools", "tool_choice", "parallel_tool_calls", "timeout", "model", "labels", "policy")
 
 
 class ModelCall:
     """A call of a chat model that a conductor answers.
 
     Args:
-        conductor: the conductor that plans and runs the call.
+        conductor: plans and runs the call.
         messages: the conversation.
         options: the arguments of the call, under LangChain's names, with the model's settings as defaults.
         partial: whether an incomplete answer is returned, or raised as `RunFailed`.
@@ -46,108 +40,120 @@ class ModelCall:
         messages: Sequence[BaseMessage],
         options: Mapping[str, Any],
         *,
-        partial: Partial = "return",
+        partial: Partial,
     ) -> None:
         said = dict(options)
         self.model: str = said.pop("model")
-        self._timeout: float | None = said.pop("timeout", None)
-        self._labels: Iterable[str] = said.pop("labels", None) or ()
-        self._policy: Policy | None = said.pop("policy", None)
-        self._tools = read_tools(said.pop("tools", None), said.pop("tool_choice", None))
-        self._sampling = read_sampling(said, of="ChatPodium", takes=_TAKES)
-        self._conductor = conductor
-        self._partial = partial
-        self._messages = messages
-        self._counter = Counter()
-        self._heard: list[Event] = []
-        """All events, for the actions of a run that is stopped by the timeout."""
+        self._conductor, self._messages = conductor, messages
+        self._options: RunOptions = {
+            "labels": said.pop("labels", None) or (),
+            "policy": said.pop("policy", None),
+            "middleware": call_as_child_run,
+        }
+        self._settings: dict[str, Any] = {
+            "timeout": said.pop("timeout", None),
+            "is_parallel": said.pop("parallel_tool_calls", None) is not False,
+            "tools": read_tools(said.pop("tools", None), said.pop("tool_choice", None)),
+            "sampling": read_sampling(said, of="ChatPodium", takes=_TAKES),
+            "partial": partial,
+        }
 
-    async def message(self) -> AIMessage:
-        """Run the call, and return the answer.
+    async def pieces(self, run: ChatRun, *, stream: bool) -> AsyncGenerator[Any, None]:
+        """Run the call, and yield the answer as it is written; the last piece has the metadata.
+
+        Leaving the iteration cancels the run.
+
+        Args:
+            run: LangChain's run, below which the calls of workers are.
+            stream: whether the pieces are chunks; otherwise the only piece is the whole message.
 
         Raises:
             RunFailed: there is no answer, or it is incomplete and `partial` is `raise`.
             LimitExceeded: the call took longer than its timeout.
             PodiumError: see `Conductor.run`.
         """
-        with self._begun() as call:
-            async with aclosing(self._events(call, stream=False)) as events:
-                async for _ in events:
-                    pass
-            answer = call.answer()
-        return message_of(answer, answer.new_usage.beyond(self._counter.seen), self.model)
-
-    async def chunks(self) -> AsyncGenerator[AIMessageChunk, None]:
-        """Run the call, and yield the answer as it is written; the last chunk has the metadata.
-
-        Leaving the iteration cancels the run. Raises what `message` raises.
-        """
-        with self._begun() as call:
-            async with aclosing(self._events(call, stream=True)) as events:
-                async for _, text in events:
-                    if text:
+        listened = hears(run)
+        with self._begun(run) as call:
+            with run.counted() as counter:  # the run's task starts here, with these context variables
+                events = call.events(stream=stream)
+                item = await anext(events, None)
+            async with aclosing(events):
+                while item is not None:
+                    event, text = item
+                    if listened:
+                        await tell(run, event)
+                    if text and stream:
                         yield AIMessageChunk(content=text)
+                    item = await anext(events, None)
             answer = call.answer()
-        yield last_chunk(answer, call.rest(), answer.new_usage.beyond(self._counter.seen), self.model)
+        used = answer.new_usage.beyond(counter.seen)
+        yield self._last(answer, call.rest(), used) if stream else self._message(answer, used)
 
     @contextmanager
-    def _begun(self) -> Iterator[ChatCall]:
+    def _begun(self, run: ChatRun) -> Iterator[ChatCall]:
         """Yield the call; a recorded run has the id in LangGraph's task, or else LangChain's."""
         conductor, query = self._conductor, from_langchain(self._messages)
+
+        def call(run_id: str | None) -> ChatCall:
+            return ChatCall(
+                conductor,
+                query,
+                continuation=_continuation(self._messages),
+                options={**self._options, "run_id": run_id},
+                session=thread_of(ensure_config()),
+                **self._settings,
+            )
+
         if conductor.journal is None:
-            yield self._call(query, None)
+            yield call(None)
             return
         with run_in_task(conductor.card.name, query) as run_id:
-            yield self._call(query, run_id or str(ChatRun.current().run_id))
+            yield call(run_id or str(run.run_id))
 
-    def _call(self, query: Sequence[Message], run_id: str | None) -> ChatCall:
-        return ChatCall(
-            self._conductor,
-            query,
-            tools=self._tools,
-            sampling=self._sampling,
-            continuation=latest_continuation(self._messages),
-            partial=self._partial,
-            options={
-                "run_id": run_id,
-                "labels": self._labels,
-                "policy": self._policy,
-                "middleware": call_as_child_run,
-            },
-            session=thread_of(ensure_config()),
-            on_event=None if self._timeout is None else self._heard.append,
+    def _message(self, answer: ChatAnswer, usage: Usage) -> AIMessage:
+        calls, broken = read_calls(answer.tool_calls)
+        return AIMessage(
+            answer.text,
+            tool_calls=calls,
+            invalid_tool_calls=broken,
+            usage_metadata=write_usage(usage),
+            response_metadata=self._metadata(answer),
         )
 
-    async def _events(self, call: ChatCall, *, stream: bool) -> AsyncGenerator[_Item, None]:
-        """Yield the run's events; the calls of workers are below LangChain's current run."""
-        run = ChatRun.current()
-        end = None if self._timeout is None else time.monotonic() + self._timeout
-        listened = hears(run)
-        with run.counted() as self._counter:  # the run's task starts here, with these context variables
-            events = call.events(stream=stream)
-            item = await self._next(events, end)
-        async with aclosing(events):
-            while item is not None:
-                if listened:
-                    await tell(run, item[0])
-                yield item
-                item = await self._next(events, end)
+    def _last(self, answer: ChatAnswer, rest: str, usage: Usage) -> AIMessageChunk:
+        """Return the last chunk of a stream: the unsent text, the tool calls, and the metadata."""
+        calls = [
+            tool_call_chunk(
+                name=call["function"].get("name"),
+                args=call["function"].get("arguments") or "{}",
+                id=call.get("id"),
+                index=index,
+            )
+            for index, call in enumerate(answer.tool_calls)
+        ]
+        return AIMessageChunk(
+            content=rest,
+            tool_call_chunks=calls,
+            usage_metadata=write_usage(usage),
+            response_metadata=self._metadata(answer),
+            chunk_position="last",
+        )
 
-    async def _next(self, events: AsyncGenerator[_Item, None], end: float | None) -> _Item | None:
-        if end is None:
-            return await anext(events, None)
-        with anyio.move_on_after(max(0.0, end - time.monotonic())) as scope:
-            return await anext(events, None)
-        assert scope.cancelled_caught
-        told = f"the run took longer than the {self._timeout:g} s of ChatPodium's timeout"
-        error = LimitExceeded("seconds", told)
-        error.actions = self._actions()
-        error.add_note(f"actions of the run: {'; '.join(map(str, error.actions))}")
-        raise error
+    def _metadata(self, answer: ChatAnswer) -> dict[str, Any]:
+        """Return a message's `response_metadata`: plain JSON, without the outputs of the steps."""
+        metadata = result_metadata(answer.result, usage=lambda usage: dict(write_usage(usage)))
+        if answer.continuation is not None:
+            metadata["continuation"] = dict(answer.continuation)
+        return {
+            "model_name": self.model,
+            "model_provider": PROVIDER,
+            "finish_reason": answer.host_finish_reason,
+            "podium": metadata,
+        }
 
-    def _actions(self) -> tuple[Action, ...]:
-        runs: dict[str, list[Event]] = {}
-        for event in self._heard:
-            runs.setdefault(event.run_id, []).append(event)
-        own, *nested = runs.values() or ([],)
-        return fold(own, nested).result().actions if own and isinstance(own[0], RunStarted) else ()
+
+def _continuation(messages: Sequence[BaseMessage]) -> object:
+    """Return the continuation in the model's last message; `None` if there is none."""
+    last = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
+    podium = {} if last is None else last.response_metadata.get("podium")
+    return podium.get("continuation") if isinstance(podium, dict) else None

@@ -1,4 +1,4 @@
-"""Make a chat model's run the parent of its steps' runs, and add up their tokens.
+"""A chat model's run as the parent of its steps' runs, and what callbacks are told of it.
 
 Ordinary chat models make no calls of other models. So LangChain gives the run of a chat model no callback
 manager for child runs, and a streaming chat model no run at all.
@@ -22,9 +22,10 @@ from langchain_core.language_models.base import LangSmithParams
 from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, get_async_callback_manager_for_config
+from pydantic import PrivateAttr
 
-from langchain_podium.chat_models.told_chunk import ToldChunk
 from langchain_podium.messages import read_usage
+from langchain_podium.scrubbed_runs import shown
 from langchain_podium.tracing import under
 from podium.usage import Usage
 
@@ -43,6 +44,43 @@ class Counter(UsageMetadataCallbackHandler):
     def seen(self) -> Usage:
         """All tokens reported so far."""
         return Usage.total(usage for told in self.usage_metadata.values() if (usage := read_usage(told)))
+
+
+class ToldChunk(AIMessageChunk):
+    """A chunk without secrets, for callbacks, that keeps the original for the caller.
+
+    `BaseChatModel.astream` passes the same chunks to callbacks and to the caller, and joins them.
+    """
+
+    _whole: AIMessageChunk = PrivateAttr()
+
+    @classmethod
+    def of(cls, whole: AIMessageChunk) -> "ToldChunk":
+        """Return a chunk for callbacks."""
+        told = cls(**dict(shown(whole)))
+        told._whole = whole
+        return told
+
+    @classmethod
+    def lc_id(cls) -> list[str]:
+        """Return the id of the message class in LangChain's serialization."""
+        return AIMessageChunk.lc_id()
+
+    def __add__(self, other: Any) -> "ToldChunk":  # type: ignore[override]
+        """Join chunks; a secret may be split between two of them."""
+        others = other if isinstance(other, list) else [other]
+        whole = self._whole.__add__([original(each) for each in others])
+        assert isinstance(whole, AIMessageChunk)
+        return ToldChunk.of(whole)
+
+
+def original(chunk: Any) -> Any:
+    """Return the original chunk, with LangChain's additions; other objects are returned unchanged."""
+    if not isinstance(chunk, ToldChunk):
+        return chunk
+    facts = {"content", "tool_calls", "tool_call_chunks", "invalid_tool_calls", "additional_kwargs"}
+    own = {name: getattr(chunk._whole, name) for name in facts}  # noqa: SLF001  (a class of this module)
+    return AIMessageChunk(**dict(chunk) | own)
 
 
 @dataclass(slots=True)
@@ -103,12 +141,12 @@ def streamed(config: RunnableConfig | None) -> tuple[RunnableConfig, ChatRun]:
 
 
 @contextmanager
-def during(run: BaseRunManager | ChatRun | None) -> Iterator[None]:
-    """Set the current run in the block; `None` changes nothing."""
+def during(run: BaseRunManager | ChatRun | None) -> Iterator[ChatRun]:
+    """Set the current run in the block, and yield it; `None` changes nothing."""
     if isinstance(run, BaseRunManager):
         run = ChatRun.of(run, run.run_id)
     token = _current.set(run or _current.get())
     try:
-        yield
+        yield ChatRun.current()
     finally:
         _current.reset(token)

@@ -1,25 +1,30 @@
 """A conductor as a LangChain chat model.
 
-The module has the model's parameters and the arguments of a call. Other modules of the package implement
-LangChain's methods and the call of the conductor.
+The class has its own way to LangChain's runs, in place of the one of a chat model for OpenAI's client over
+`podium.hosts.ConductorTransport`: see `docs/decisions/0013-langchain-keeps-its-chat-model.md`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
+from contextlib import aclosing, closing
 from typing import Any, Literal, Self, cast
 
 from langchain_core.caches import BaseCache
-from langchain_core.language_models import LangSmithParams, LanguageModelInput
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import Runnable
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LangSmithParams, LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict, Field, model_validator
 
 from langchain_podium.chat_models.call import ModelCall
-from langchain_podium.chat_models.conducted import ConductedChatModel
+from langchain_podium.chat_models.chat_run import during, original, streamed
 from langchain_podium.chat_models.structured import Method, Schema, structured
 from langchain_podium.planner import as_planner
+from langchain_podium.scrubbed_runs import scrub_run
 from langchain_podium.workers import as_worker
+from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.execution import Retry
@@ -31,7 +36,7 @@ NAME = "podium"
 
 
 @ConductorFace.register
-class ChatPodium(ConductedChatModel):
+class ChatPodium(BaseChatModel):
     """A chat model that plans each question and has the conductor's workers execute the plan.
 
     Pass a conductor, or a planner and workers to create one. Tools, `temperature`, `max_tokens` and `stop`
@@ -181,13 +186,131 @@ class ChatPodium(ConductedChatModel):
             raise TypeError(f"with_structured_output does not accept {', '.join(kwargs)}")
         return structured(self, schema, method=method, strict=strict, include_raw=include_raw)
 
+    async def astream(
+        self,
+        input: LanguageModelInput,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncGenerator[AIMessageChunk, None]:
+        """Stream the answer; leaving the stream cancels the run, and waits for its end."""
+        config, run = streamed(config)
+        chunks = cast("AsyncGenerator[AIMessageChunk, None]", super().astream(input, config, **kwargs))
+        try:
+            while True:
+                with during(run):  # LangChain passes no run to `_astream`
+                    chunk = await anext(chunks, None)
+                if chunk is None:
+                    return
+                yield original(chunk)
+        finally:
+            for stream in run.streams:  # LangChain would leave them to the garbage collector
+                await stream.aclose()
+            await chunks.aclose()
+
+    def stream(
+        self,
+        input: LanguageModelInput,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Iterator[AIMessageChunk]:
+        """Stream the answer, also inside a running event loop; leaving the stream cancels the run."""
+        config, run = streamed(config)
+        chunks = cast("Generator[AIMessageChunk, None, None]", super().stream(input, config, **kwargs))
+        with closing(chunks):
+            while True:
+                with during(run):
+                    chunk = next(chunks, None)
+                if chunk is None:
+                    return
+                yield original(chunk)
+
+    async def _agenerate_with_cache(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        scrub_run(run_manager)
+        with during(run_manager):  # also for `_astream`, to which LangChain passes no run
+            return await super()._agenerate_with_cache(messages, stop, run_manager, **kwargs)
+
+    def _generate_with_cache(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        scrub_run(run_manager)
+        with during(run_manager):
+            return super()._generate_with_cache(messages, stop, run_manager, **kwargs)
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        with during(run_manager) as run:
+            pieces = self._call(messages, stop, kwargs).pieces(run, stream=False)
+            async with aclosing(pieces):
+                message = await anext(pieces)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        with during(run_manager):
+            return run_sync(lambda: self._agenerate(messages, stop, None, **kwargs))
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        scrub_run(run_manager)
+        with during(run_manager) as run:
+            pieces = self._call(messages, stop, kwargs).pieces(run, stream=True)
+        run.streams.append(pieces)
+        async with aclosing(pieces):
+            async for message in pieces:
+                piece = ChatGenerationChunk(message=run.told(message))
+                if run_manager is not None:
+                    await run_manager.on_llm_new_token(piece.text, chunk=piece)
+                yield piece
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        scrub_run(run_manager)
+        with during(run_manager) as run:
+            call = self._call(messages, stop, kwargs)
+        with closing(iterate(lambda: call.pieces(run, stream=True))) as pieces:
+            for message in pieces:
+                piece = ChatGenerationChunk(message=run.told(message))
+                if run_manager is not None:
+                    run_manager.on_llm_new_token(piece.text, chunk=piece)
+                yield piece
+
     def _call(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, said: dict[str, Any]
     ) -> ModelCall:
-        conductor, own = self.conductor, {"model": self.model_name, "stop": self.stop}
+        own = {"model": self.model_name, "stop": self.stop}
         own |= {name: getattr(self, name) for name in ("temperature", "max_tokens", "timeout")}
         given = {name: value for name, value in {**said, "stop": stop}.items() if value is not None}
-        call = ModelCall(conductor, messages, own | given, partial=self.partial)
+        call = ModelCall(self.conductor, messages, own | given, partial=self.partial)
         if call.model != self.model_name:
             raise ConfigError(
                 f"model {call.model!r}: a conductor has no model of its own: its planner and its "

@@ -23,7 +23,6 @@ from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from langchain_core.utils.pydantic import is_basemodel_subclass
 
-from langchain_podium.chat_models.result_metadata import problem_in
 from langchain_podium.response_format import checked, validator_of
 from podium.errors import ConfigError
 
@@ -79,8 +78,11 @@ def _parser(schema: Schema, *, called: bool) -> BaseOutputParser[Any]:
 
 def _check_complete(result: list[Generation]) -> None:
     """Raise for an incomplete answer, in a stream at its last chunk: an object would look complete."""
-    if (problem := problem_in(getattr(result[0], "message", None))) is not None:
-        raise OutputParserException(f"the answer is partial: {problem}", llm_output=result[0].text)
+    message = getattr(result[0], "message", None)
+    facts = message.response_metadata.get("podium") if isinstance(message, AIMessage) else None
+    if facts and facts.get("problem"):
+        told = f"the answer is partial: {facts['problem']['message']}"
+        raise OutputParserException(told, llm_output=result[0].text)
 
 
 class _WholeCall(BaseOutputParser[Any]):
