@@ -205,7 +205,8 @@ class RunRow:
         own = [asked for asked in steps if plan_step(asked.name) == index]
         if len(own) == 1:
             return own[0].asked
-        return f"{len(own)} wait for approval" if own else ""
+        what = "approval" if own and own[0].question is None else "an answer"
+        return f"{len(own)} wait for {what}" if own else ""
 
     def _is_inside(self, run: "RunRow", current: RoundState, index: int) -> bool:
         """Return whether a run is nested in an execution inside of a step."""

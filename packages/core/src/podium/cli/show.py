@@ -129,7 +129,8 @@ def _show(
     if result.forecast is not None and result.rounds:
         outcomes = result.rounds[0].outcomes
         began = any(outcome.started is not None for outcome in outcomes)
-        screen.result(compare(result.forecast, outcomes) if began else explain_forecast(result.forecast))
+        is_known = began and result.status != "waiting"
+        screen.result(compare(result.forecast, outcomes) if is_known else explain_forecast(result.forecast))
 
 
 def _questions(waiting: Sequence[ApprovalAsked], config: Path | None) -> list[str]:

@@ -180,6 +180,10 @@ class ConductorSettings:
         """Return whether a worker is a person."""
         return isinstance(self.pool.workers[number], PersonWorker)
 
+    def asks_only(self, step: AnyStep) -> bool:
+        """Return whether a step calls nobody but persons."""
+        return all(self.asks(call.worker) for call in calls_in([step]))
+
     def actions_of(self, plan: Plan) -> tuple[int, ...]:
         """Return the indices of the steps of a plan that are actions, or blocks with actions."""
         return tuple(self.actions_in(plan.steps))

@@ -233,6 +233,8 @@ class Gate:
     def _priced(self, step: Step) -> Amount:
         """Return what a call needs, by the latest answers of its worker; without them the least."""
         pool, limits = self._context.settings.pool, self._graph.limits
+        if self._context.settings.asks(step.worker):
+            return Amount()
         need, card = need_of_step(self._context, step), pool.cards[step.worker]
         worst = Spend(1, need.least.input_tokens, need.most)
         if not pool.workers[step.worker].uses_tokens:

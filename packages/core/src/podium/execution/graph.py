@@ -110,7 +110,7 @@ class DependencyGraph:
         following = max([1, *(other.following for other in self._superseded if other.index == index)])
         state = StepNode(index, step, following, frame=frame, number=number, **place)
         state.acts = not state.expands and settings.acts(state.call.worker)
-        state.asks = not state.expands and settings.asks(state.call.worker)
+        state.is_free = settings.asks_only(step)
         if state.parent is not None:
             state.reach = state.parent.node.reach
         if state.origin is not None:
@@ -126,7 +126,7 @@ class DependencyGraph:
             frame.nodes.append(state)
         if path:
             self.parts[index] = state
-            self.open_parts.setdefault(static_place(path), {})[state] = None
+            self.open_parts.setdefault(static_place(path), {}).update({} if state.is_free else {state: None})
         return state
 
     def _index_of(self, path: str) -> int:

@@ -115,8 +115,8 @@ class StepNode:
     """The subtask before values were filled in; empty if there are none."""
     acts: bool = False
     """Whether the step is an action."""
-    asks: bool = False
-    """Whether a person is asked."""
+    is_free: bool = False
+    """Whether only persons carry it out, who need no calls."""
     frame: Frame = field(default_factory=lambda: Frame(()))
     """The plan, or the turn of a block, whose step it is."""
     number: int = 0
@@ -220,6 +220,11 @@ class StepNode:
         return (task_of(self.frame.steps[self.number]), self.visible) if self.order else None
 
     @property
+    def asks(self) -> bool:
+        """Whether a person is asked."""
+        return self.is_free and not self.expands
+
+    @property
     def expands(self) -> bool:
         """Whether it is a map or a block, whose items or turns call workers."""
         return self.step.each is not None or isinstance(self.step, Block)
@@ -247,7 +252,7 @@ class StepNode:
     @property
     def needs_call(self) -> bool:
         """Whether the step must still call a worker, and no call for it is running."""
-        if self.outcome is not None or self.reason is not None:
+        if self.is_free or self.outcome is not None or self.reason is not None:
             return False
         return not self.calls or self.calls[-1].problem is not None
 

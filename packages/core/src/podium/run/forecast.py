@@ -39,6 +39,7 @@ from podium.types.references import BadValue, Reference, value_at, with_values
 from podium.types.result import answer_of, steps_of
 from podium.types.steps import AnyStep, Block, Step, calls_in, count_of, depends_on, each_of, inner_of
 from podium.usage import Usage
+from podium.workers.person import PersonWorker
 from podium.workers.pool import CallRecord, Pool
 from podium.workers.worker import VisibleStep, Worker
 
@@ -104,7 +105,9 @@ class _Habit:
     """Draws simulated calls of one worker."""
 
     def __init__(self, worker: Worker, known: tuple[CallRecord, ...]) -> None:
-        self.guessed = len(known) < ENOUGH
+        self.calls = 0 if isinstance(worker, PersonWorker) else 1
+        """The calls that a step needs: the answer of a person is none, and its time is not known."""
+        self.guessed = self.calls > 0 and len(known) < ENOUGH
         self._known = known
         self._costs = [took.cost for took in known if took.cost is not None]
         self._price = worker.card.price
@@ -127,6 +130,8 @@ class _Habit:
 
     def _guess(self, dice: Random) -> CallRecord:
         ok = dice.random() >= FAILING
+        if not self.calls:
+            return CallRecord(0.0, True, 0, 0)  # noqa: FBT003 - a field of a tuple
         if not self._uses_tokens:
             return CallRecord(CODE * dice.lognormvariate(0.0, CODE_SPREAD), ok, 0, 0)
         written = round(WRITTEN * dice.lognormvariate(0.0, WRITTEN_SPREAD))
@@ -152,7 +157,7 @@ class _Draws:
         for _ in range(self._attempts):
             took = habit.draw(self._dice, prompt)
             seconds += min(took.seconds, self._limits.attempt_seconds)
-            run.calls += 1
+            run.calls += habit.calls
             run.read += took.input_tokens
             run.written += took.output_tokens
             run.cost = (run.cost or 0.0) + (took.cost or 0.0)
@@ -343,7 +348,7 @@ class _Estimate(_Draws):
             own: float = ranked[round(share * (len(ranked) - 1))]
             return float(count * mean + (own - mean) * sqrt(count))
 
-        run.calls += max(number, round(amount("calls", number)))
+        run.calls += max(number * self._habits[step.worker].calls, round(amount("calls", number)))
         run.read += round(amount("read", number))
         run.written += max(0, round(amount("written", number)))
         run.cost = (run.cost or 0.0) + max(0.0, amount("cost", number))

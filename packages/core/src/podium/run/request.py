@@ -7,7 +7,7 @@ from typing import Any, TypedDict, Unpack, get_args
 from uuid import uuid4
 
 from podium.budget.limits import Limits
-from podium.errors import ConfigError, LimitExceeded, QueryError
+from podium.errors import ConfigError, LimitExceeded, PlanInvalid, QueryError
 from podium.execution.context import (
     ConductorSettings,
     RunRequest,
@@ -22,6 +22,7 @@ from podium.plan_text.saved import SavedPlan, written_out
 from podium.planners.planner import Planner
 from podium.policy import Policy
 from podium.policy.rules import answer_key
+from podium.prompts.output import BadOutput, output_in
 from podium.prompts.prompt import check_names
 from podium.run_state.paid import PaidResults
 from podium.secrets import scrub
@@ -37,6 +38,8 @@ from podium.types.messages import (
 )
 from podium.types.plan import Plan, check_name
 from podium.types.references import names_in
+from podium.types.steps import Step
+from podium.workers.person import PersonWorker
 from podium.workers.pool import Pool
 from podium.workers.worker import CallMiddleware, Card, Worker
 
@@ -233,7 +236,22 @@ def checked_plan(
         plan.check_flat()
     saved = "" if plan.parameters is None else f"plan {plan.name}".strip()
     check_names(plan.steps, request.context, plan.parameters or (), saved)
+    for step in plan.calls:
+        _check_question(pool.workers[step.worker], step)
     return plan
+
+
+def _check_question(worker: Worker, step: Step) -> None:
+    """Raise `PlanInvalid` if a step asks a person for a type that an answer of the settings does not have."""
+    returns = step.returns or worker.card.returns
+    if not isinstance(worker, PersonWorker) or returns is None:
+        return
+    for said in filter(None, (*worker.choices, worker.otherwise)):
+        try:
+            output_in(said, returns, None)
+        except BadOutput as error:
+            told = f"the step {step.subtask!r:.80} asks {worker.card.name!r}, whose answer {said!r:.80} {error}"
+            raise PlanInvalid("bad_returns", f"{told}: leave out its `returns`, or ask another worker") from error
 
 
 def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunRequest:

@@ -145,7 +145,7 @@ class Rounds:
         if own is None:
             return answer, status, problem
         if own.code in (PAUSED, WAITING):
-            return answer, "waiting", own
+            return "" if unanswered is not None else answer, "waiting", own
         if problem is not None and not self._stopped and own.code not in CODES:
             return answer, status, Problem(problem.code, f"{problem.message}; {own.message}")
         if unanswered is not None and own is not unanswered:
@@ -404,7 +404,7 @@ class Rounds:
             return None
         self._improvements -= 1
         labels = frozenset[str]().union(*self._labels[current.number])
-        return _Next("the planner reads the result", turn_feedback(current), labels)
+        return _Next("", turn_feedback(current), labels)
 
     def _after_failure(self, current: Round) -> _Next | None:
         """Return a round with a new plan, or with an earlier plan; `None` if neither helps."""

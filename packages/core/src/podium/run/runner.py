@@ -257,13 +257,15 @@ class RunSession:
         return self._context
 
     def _emit(self, event: Event) -> None:
+        asked, is_turn = self._request, self._settings.planner.rounds is not None
         if (
-            self._request.forecast
+            asked.forecast
             and isinstance(event, PlanReady)
             and event.plan.steps
             and not self._forecast
+            and (asked.plan is not None or not is_turn)  # the plan of a turn says nothing about the next one
         ):
-            asked, plan = self._request, event.plan
+            plan = event.plan
             self._forecast = forecast_plan(self._settings, plan, asked.query or plan.query, asked.context)
         if self._recorder is None:
             self._tell(event)

@@ -80,6 +80,8 @@ class RunState:
     """Its nested runs, at any depth; `None` if they are unknown."""
     _spends: list[Spend] = field(default_factory=list)
     """The spending of planners, and of runs that the code of workers started."""
+    _unanswered: list[tuple[int, int, str]] = field(default_factory=list)
+    """The keys in `approvals` of the questions without an answer."""
     _inner_steps: int = 0
     """The steps of those runs."""
 
@@ -113,9 +115,11 @@ class RunState:
             case told.ApprovalGiven():
                 current = self.round(event.round)
                 current.approval = event
-                self.asked.pop((event.round, event.step), None)
+                asked = self.asked.pop((event.round, event.step), None)
                 if event.step is not None:
                     self.approvals[event.round, event.step, event.action] = event
+                    if asked is not None and asked.question is not None and event.answer is None:
+                        self._unanswered.append((event.round, event.step, event.action))
                 else:
                     plan = event.plan and for_pool(event.plan, self.workers, self.names)
                     current.decision = replace(event, plan=plan)
@@ -140,6 +144,8 @@ class RunState:
             case told.RunEnded():
                 self.end, self.settled, self.is_planned = event, len(self.ends), False
                 self.asked.clear()
+                while self._unanswered:  # a resumed run asks again
+                    self.approvals.pop(self._unanswered.pop())
             case told.RunStopped():
                 self.end, self.settled = event, len(self.ends)
                 self._interrupt()
