@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import anyio
 import pytest
 
-from podium import Card, ChatPlanner, Conductor, Plan, Result, Retry, ScriptedWorker, Step
-from podium.errors import ConfigError, QueryError
+from podium import Card, ChatPlanner, Conductor, Limits, Plan, Result, Retry, ScriptedWorker, Step
+from podium.errors import ConfigError, PlanInvalid, QueryError
 from podium.journal import MemoryJournal, export
 from podium.plan_text import parse_plan
 from podium.planners import FixedPlanner
@@ -145,6 +145,70 @@ async def test_a_person_within_the_process() -> None:
     result = await office(ann, plan=planned({"worker": "ann", "subtask": "Hm?"})).run("What?")
     assert result.problem is not None
     assert result.problem.code == "bad_output"
+
+
+async def test_persons_need_no_calls() -> None:
+    """Limits, gates and forecasts count only the calls of models."""
+    asks = {"worker": "ann", "subtask": "Is {{item}} good?"}
+    plans = (
+        PLAN,
+        planned(
+            {"worker": "model", "subtask": "List.", "returns": ["string"]},
+            {**asks, "each": "{{0}}"},
+            {"worker": "model", "subtask": "Answer.", "access": [1]},
+        ),
+        planned(
+            {"worker": "model", "subtask": "List.", "returns": ["string"]},
+            {"each": "{{0}}", "access": [], "steps": [{**asks, "access": []}]},
+            {"worker": "model", "subtask": "Answer.", "access": [1]},
+        ),
+    )
+    for plan in plans:
+        async with MemoryJournal() as journal:
+            conductor = office(PersonWorker("ann"), plan=plan, journal=journal)
+            result = await conductor.run("What?", run_id="run", limits=Limits(calls=2))
+            assert result.status == "waiting"
+            assert conductor.forecast(plan).calls.low == 2
+            for asked in await waiting(journal):
+                await conductor.decide("run", answer="yes", action=asked.name)
+            assert (await conductor.resume("run")).status == "ok"
+            assert "ann" not in conductor.forecast(plan).guessed
+
+
+async def test_an_answer_must_be_able_to_fit_the_type() -> None:
+    """A plan that asks for a type that a choice, or the answer after the deadline, lacks is refused."""
+    plan = planned({"worker": "ann", "subtask": "Good?", "returns": "boolean"})
+    for wrong in ({"choices": ["true", "no"]}, {"deadline": 9.0, "otherwise": "unknown"}):
+        async with MemoryJournal() as journal:
+            conductor = office(PersonWorker("ann", **wrong), plan=plan, journal=journal)  # type: ignore[arg-type]
+            with pytest.raises(PlanInvalid, match=r"asks 'ann', whose answer '(no|unknown)' does not fit"):
+                await conductor.run(plan)
+    async with MemoryJournal() as journal:
+        ann = PersonWorker("ann", choices=["true", "false"], deadline=9.0, otherwise="false")
+        conductor = office(ann, plan=plan, journal=journal)
+        await conductor.run("What?", run_id="run")
+        await conductor.decide("run", answer="true")
+        assert (await conductor.resume("run")).answer == "true"
+
+
+async def test_a_question_without_an_answer_is_asked_again() -> None:
+    """A run that has ended asks again when it is resumed; while it waits, the refusal stands."""
+    two = planned({"worker": "ann", "subtask": "One?"}, {"worker": "ann", "subtask": "Two?", "access": [0]})
+    both = Plan((*two.steps[:1], Step(1, "Else?"), Step(0, "Answer.", (0, 1))))
+    async with MemoryJournal() as journal:
+        conductor = office(PersonWorker("ann"), plan=both, journal=journal)
+        await conductor.run("What?", run_id="run")
+        await conductor.decide("run", approved=False, why="later", action=0)
+        assert [asked.name for asked in await waiting(journal)] == ["1"]
+        assert (await conductor.resume("run")).status == "waiting"
+        assert [asked.name for asked in await waiting(journal)] == ["1"]
+        await conductor.decide("run", answer="b")
+        assert (await conductor.resume("run")).status == "partial"
+        assert (await conductor.resume("run", refresh=True)).status == "waiting"
+        (again,) = await waiting(journal)
+        assert again.name == "0"
+        await conductor.decide("run", answer="a")
+        assert (await conductor.resume("run", refresh=True)).status == "ok"
 
 
 async def test_a_refused_question_fails_its_step() -> None:

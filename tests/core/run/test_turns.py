@@ -20,7 +20,7 @@ from podium.planners import CachedPlanner, TurnPlanner
 from podium.policy import ApprovalRequest, Policy, Rule
 from podium.replay import replay
 from podium.types import AnswerDelta, Constraint, Event, Plan, Result, StepStarted
-from podium.workers import FREE, ScriptedWorker, StepInput, Worker
+from podium.workers import FREE, PersonWorker, ScriptedWorker, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
 ONCE = Retry(attempts=1)
@@ -36,11 +36,13 @@ def calls(name: str, request: object, said: str = "") -> Said:
 class Orchestrator:
     """A server whose model says its messages in turn, by the number of its messages in the conversation.
 
-    `mended` has the number of a message that repairs the one before, which is in no later conversation.
+    `mended` has the number of a message that repairs the one before, which is in no later conversation. With
+    `obeys`, it answers when it is told that a message is the last.
     """
 
-    def __init__(self, *messages: Said, native: bool = True, mended: int = 99) -> None:
+    def __init__(self, *messages: Said, native: bool = True, mended: int = 99, obeys: bool = False) -> None:
         self.messages = messages
+        self.obeys = obeys
         self.mended = mended
         self.native = native
         self.server = ChatServer(self._reply)
@@ -49,6 +51,8 @@ class Orchestrator:
         number = sum(each["role"] == "assistant" for each in call.body["messages"])
         asks_again = "cannot be carried out" in call.body["messages"][-1]["content"]
         said = self.messages[number + (number >= self.mended and not asks_again)]
+        if self.obeys and "your last message" in call.body["messages"][-1]["content"]:
+            said = "Enough."
         if isinstance(said, str):
             return says(call, said)
         text, name, arguments = said
@@ -263,6 +267,49 @@ async def test_the_last_call_may_be_the_answer() -> None:
         result = await Conductor(boss.planner(), [expert()], limits=Limits(calls=3, steps=1)).run("What?")
     assert (result.status, result.answer) == ("ok", "Done.")
     assert "About this much is left: 0 step(s); 0 call(s)" in boss.conversation(-1)[-1]["content"]
+
+
+@pytest.mark.parametrize("limits", [{"calls": 9}, {"calls": 10}, {"steps": 4}, {"cost": 0.05}], ids=str)
+async def test_the_limits_leave_the_answer(limits: dict[str, Any]) -> None:
+    """A planner is told which message is the last that fits, and no step takes what it needs."""
+    boss = Orchestrator(*[calls("expert", f"Part {number}?") for number in range(60)], obeys=True)
+    long = ScriptedWorker(Card(name="expert", price=Price(input=10, output=10)), "word " * 20)
+    async with boss.server, MemoryJournal() as journal:
+        planner = boss.planner(price=Price(input=10, output=10))
+        conductor = Conductor(planner, [long], limits=Limits(**limits), journal=journal)
+        result = await conductor.run("What?", run_id="run", forecast=True)
+        assert (result.status, result.answer, result.problem) == ("ok", "Enough.", None)
+        assert 2 <= len(result.rounds) == len(boss.server.calls) < 20
+        assert "told that this is its last message" in result.rounds[-1].planner.why  # type: ignore[union-attr]
+        assert result.forecast is None  # a turn says nothing about the next one
+        assert result.cost is not None
+        assert result.cost <= limits.get("cost", 1.0)
+
+
+async def test_a_step_that_does_not_fit_leaves_the_answer() -> None:
+    """The planner may still answer after a worker that is too dear; the answer is then partial."""
+    boss = Orchestrator(calls("expert", "A"), calls("dear", "B"), "What I have.")
+    dear = ScriptedWorker(Card(name="dear", price=Price(input=9_000, output=9_000)), "never")
+    async with boss.server:
+        planner = boss.planner(price=Price(input=10, output=10))
+        result = await Conductor(planner, [expert(), dear], limits=Limits(cost=0.2)).run("What?")
+    assert (result.status, result.answer) == ("partial", "What I have.")
+    assert result.problem is not None
+    assert "step 0 (dear)" in result.problem.message
+    assert "your last message" in boss.conversation(-1)[-1]["content"]
+
+
+async def test_a_run_that_waits_has_no_answer() -> None:
+    """The output of an earlier turn is none."""
+    boss = Orchestrator(calls("expert", "A"), calls("ann", "Well?"), "It is so.")
+    async with boss.server, MemoryJournal() as journal:
+        conductor = Conductor(boss.planner(), [expert(), PersonWorker("ann")], journal=journal)
+        result = await conductor.run("What?", run_id="run")
+        assert (result.status, result.answer) == ("waiting", "")
+        await conductor.decide("run", answer="Yes.")
+        result = await conductor.resume("run")
+    assert (result.status, result.answer, texts(result)) == ("ok", "It is so.", ["expert 0", "Yes."])
+    assert boss.conversation(-1)[-1]["content"].startswith("Yes.")
 
 
 async def test_labels() -> None:

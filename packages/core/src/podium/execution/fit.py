@@ -6,36 +6,38 @@ that see it. A call is refused only if the limits do not allow it together with 
 later steps.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import mul
 from typing import Final
 
 import anyio
 
-from podium.budget.ledger import TOGETHER, Kept, Reservation
-from podium.budget.limits import Remaining, Spend
-from podium.errors import LimitExceeded, PlanInvalid
+from podium.budget.ledger import NO_NEEDS, TOGETHER, Kept, Reservation
+from podium.budget.limits import NOTHING, Remaining, Spend
+from podium.errors import LimitExceeded
 from podium.execution.context import RunContext
 from podium.execution.graph import UNSEEN, DependencyGraph
+from podium.execution.need import (
+    BOUND,
+    LEAST,
+    USUAL,
+    Need,
+    cap_of,
+    floors_of,
+    need_of,
+    need_of_step,
+    with_cap,
+    worst_case,
+)
 from podium.execution.node import StepNode
 from podium.planners.planner import Planner, PlanRequest, asked_steps
-from podium.types.messages import Message, estimate_usage
+from podium.types.messages import Message
 from podium.types.outcome import Outcome
 from podium.types.plan import Plan
-from podium.types.references import Reference, filled, parts_of
 from podium.types.steps import Step, calls_in, static_place
 from podium.usage import Usage, estimate_tokens
-from podium.workers.worker import Card, Request, VisibleStep, most_tokens
+from podium.workers.worker import Request, VisibleStep, most_tokens
 
-LEAST: Final = 64
-"""Tokens of the shortest cap."""
-_BOUND: Final = 4
-"""The tokens that are reserved to read a text are about this many times its tokens."""
-_BOUND_OF_LEAST: Final = 6
-"""The same for the shortest answers: at most."""
-_USUAL: Final = 300
-"""Tokens of the answer of a worker without history, if no worker of the plan has one."""
 _OF_ROW: Final = 60
 """Tokens of a row of a plan, with a margin, because a plan that is cut must be written again."""
 _UNSEEN: Final = 5
@@ -44,130 +46,6 @@ _UNEVEN: Final = 3
 """A step of an incomplete plan waits if another step has more than this many times its cap, as there are more
 steps than expected, unless its cap is `_AMPLE`."""
 _AMPLE: Final = 1_000
-_QUANTILE: Final = 0.95
-"""The tokens that a worker's answers needed so far are this quantile of their lengths."""
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """What a call needs of the limits."""
-
-    least: Spend
-    """The reservation of the call with the shortest cap."""
-    expected: int = 0
-    """The expected tokens of its prompt."""
-    most: int = 0
-    """Tokens of its longest answer; 0 if it writes none, or reserves its own calls."""
-    price: float | None = None
-    """USD for one more token of its answer; `None` if it is unknown."""
-    card: Card | None = None
-    usual: int | None = None
-    """Tokens that the worker's answers needed so far; `None` without history."""
-    seen: int = 0
-    """The expected tokens of the outputs that it sees, beside its prompt."""
-    seen_most: int = 0
-    """The tokens that are reserved to read these outputs."""
-    coming: int = 0
-    """The number of steps that it sees and that have not been called."""
-    read_again: float = 0.0
-    """USD to read one token of its answer in other steps."""
-    number: int = 1
-    """The number of such calls: the items of a map count together."""
-
-    @property
-    def floor(self) -> Spend:
-        """The call as it is expected, with the shortest answer; an agent may cost nearly nothing."""
-        floor = self._reading(self.expected, self.seen)
-        return floor if self.card is None or self.card.most_cost is None else replace(floor, cost=0.0)
-
-    @property
-    def floors(self) -> Spend:
-        """All such calls as they are expected, with the shortest answers."""
-        return self.floor if self.number == 1 else self.floor.times(self.number)
-
-    @property
-    def whole(self) -> Spend:
-        """The reservation of the call, with the shortest answer."""
-        return self._reading(self.least.input_tokens, self.seen_most)
-
-    @property
-    def reads(self) -> float:
-        """USD for one more token of its prompt."""
-        card = self.card
-        if card is None or card.price is None or card.most_cost is not None:
-            return 0.0
-        return card.price.most(1, 0)
-
-    def _reading(self, read: int, seen: int) -> Spend:
-        least, known = self.least, None
-        if self.least.cost is not None and self.card is not None and self.most:
-            known = self.card.most(read + seen, least.output_tokens)
-        return Spend(least.calls, read + seen, least.output_tokens, least.cost if known is None else known)
-
-    @property
-    def later(self) -> "Need":
-        """What the call needs if the steps that it sees have the shortest caps."""
-        seen = LEAST * self.coming
-        return replace(
-            self, seen=self.seen + seen, seen_most=self.seen_most + _BOUND_OF_LEAST * seen, coming=0
-        )
-
-    @classmethod
-    def of(
-        cls,
-        worst: Callable[[int | None], Spend | None],
-        card: Card | None,
-        usual: int | None = None,
-        messages: Sequence[Message] = (),
-    ) -> "Need":
-        """Return what a call needs, from the maximum that it may spend with a cap, and without."""
-        most = worst(None)
-        if most is None:
-            return cls(Spend(1))
-        least = (worst(min(LEAST, most.output_tokens)) if most.output_tokens else None) or most
-        tokens, price = most.output_tokens - least.output_tokens, 0.0
-        if tokens and most.cost is not None and least.cost is not None:
-            price = (most.cost - least.cost) / tokens
-        expected = max(estimate_usage(messages, "").input_tokens, least.input_tokens // _BOUND)
-        return cls(least, min(expected, least.input_tokens), most.output_tokens, price, card, usual)
-
-
-def cap_of(spare: Remaining, own: Need, others: Sequence[Need]) -> int | None:
-    """Return the cap of a call; `None` if no limit of tokens or cost bounds its answer."""
-    needs = [own, *others]
-    known = [need.usual for need in needs if need.usual is not None]
-    priced = [need.price for need in needs if need.price is not None]
-    usual = max(sum(known) / len(known), 1) if known else _USUAL
-    price = sum(priced) / len(priced) if priced else 0.0
-    sizes = [usual if need.usual is None else max(need.usual, 1) for need in needs]
-    numbers = [need.number for need in needs]
-    shares = []
-    if spare.output_tokens is not None:
-        shares.append(spare.output_tokens / sum(map(mul, sizes, numbers)))
-    if spare.cost is not None and (own.price or own.read_again):
-        costs = [
-            ((price if need.price is None else need.price) + need.read_again) * need.number for need in needs
-        ]
-        shares.append(spare.cost / sum(map(mul, sizes, costs)))
-    if not shares or not own.most:
-        return None
-    return min(own.most, own.least.output_tokens + int(sizes[0] * min(shares)))
-
-
-def floors_of(needs: Sequence[Need]) -> list[Spend]:
-    """Return the least that calls need one after the other: the largest prompt is reserved in full."""
-    floors = [need.floors for need in needs]
-    if floors:
-        pairs = [(need.floor, need.whole) for need in needs]
-        more = [
-            ((whole.cost or 0.0) - (floor.cost or 0.0), whole.input_tokens - floor.input_tokens)
-            for floor, whole in pairs
-        ]
-        largest = more.index(max(more))
-        others = needs[largest].number - 1
-        floors[largest] = pairs[largest][1]
-        floors += [pairs[largest][0].times(others)] if others else []
-    return floors
 
 
 def is_metered(context: RunContext) -> bool:
@@ -184,40 +62,82 @@ def higher_limits(context: RunContext, cap: int) -> str:
     return " or ".join(f"Limits.{name}" for name in names)
 
 
-def planner_call(
-    context: RunContext, planner: Planner, request: PlanRequest, order: Sequence[int]
-) -> tuple[PlanRequest, Spend]:
-    """Return a request for a planner with its cap, and the maximum that its call may spend."""
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A call of a planner that fits what is left."""
 
-    def worst(cap: int | None) -> Spend:
-        asked = request if cap is None else replace(request, max_tokens=cap)
-        spend = planner.worst_case(asked, context.settings.limits.answer_tokens)
-        return context.overlong.worst_case(planner.card, spend)
+    request: PlanRequest
+    """The request, with its cap."""
+    worst: Spend
+    """The maximum that the call may spend."""
+    kept: Kept = NO_NEEDS
+    """What its step must leave for the planner's next message."""
+    refused: LimitExceeded | None = None
+    """Why the limits allow the planner that speaks turn by turn no further message."""
 
-    own = Need.of(worst, planner.card, _OF_ROW * request.asked_steps)
+
+def planner_call(context: RunContext, planner: Planner, request: PlanRequest, order: Sequence[int]) -> Asking:
+    """Return a call of a planner with its cap; raise `LimitExceeded` if it does not fit."""
+    own = _need_of(context, planner, request)
     if not own.least.calls:  # a cached plan, or no model
-        return request, own.least
-    may_answer = planner.rounds is not None and bool(request.turns)  # the text may need no step
+        return Asking(request, own.least)
+    if planner.rounds is not None:
+        return _turn(context, planner, request, order)
     earlier, what = context.earlier, "a plan and one step need at least"
-    if may_answer:
-        what = "the next message needs at least"
     if earlier.amounts:
         what = "a plan, one step and the rest of the earlier plan need at least"
     if not is_metered(context):
-        amounts = [own.least, *([] if may_answer else [Spend(1)]), *earlier.amounts]
-        context.ledger.spare(*amounts, steps=earlier.steps + (not may_answer), what=what)
-        return request, worst(None)
+        context.ledger.spare(own.least, Spend(1), *earlier.amounts, steps=earlier.steps + 1, what=what)
+        return _capped(context, planner, request, None)
     needs = [need_of_step(context, Step(number, "Answer.")) for number in order]
     steps = [needs[index % len(needs)] for index in range(request.asked_steps)]
     try:
         spare = context.ledger.spare(own.least, *(step.floor for step in steps), *earlier.amounts)
     except LimitExceeded:
-        cheapest = min(steps, key=lambda step: (step.least.cost or 0.0, step.least.input_tokens))
-        steps = [] if may_answer else [cheapest]
-        floors = [*(step.floor for step in steps), *earlier.amounts]
-        spare = context.ledger.spare(own.least, *floors, steps=len(steps) + earlier.steps, what=what)
-    cap = cap_of(spare, own, [replace(step, usual=step.usual or _USUAL) for step in steps])
-    return request if cap is None else replace(request, max_tokens=cap), worst(cap)
+        steps = [_cheapest(steps)]
+        floors = [steps[0].floor, *earlier.amounts]
+        spare = context.ledger.spare(own.least, *floors, steps=1 + earlier.steps, what=what)
+    return _capped(context, planner, request, cap_of(spare, own, list(map(_with_usual, steps))))
+
+
+def _turn(context: RunContext, planner: Planner, request: PlanRequest, order: Sequence[int]) -> Asking:
+    """Return a message of a planner that speaks turn by turn: the last, if no step and answer fit besides."""
+    own, step = _need_of(context, planner, request), _CALL
+    if is_metered(context):
+        step = _cheapest([need_of_step(context, Step(number, "Answer.")) for number in order])
+    read = own.least.input_tokens + BOUND * (USUAL + LEAST)
+    cost = own.least.cost if planner.card is None else planner.card.most(read, LEAST)
+    answer = Spend(1, read, LEAST, cost)
+    kept, refused, others = Kept([answer]), None, [_with_usual(step), own]
+    try:
+        what = "a message, a step and the answer need at least"
+        spare = context.ledger.spare(own.least, step.floor, answer, steps=1, what=what)
+    except LimitExceeded as error:
+        kept, refused, others = NO_NEEDS, error, []
+        request = replace(request, is_last=True)
+        own = _need_of(context, planner, request)
+        spare = context.ledger.spare(own.least, what="the next message needs at least")
+    cap = cap_of(spare, own, others) if is_metered(context) else None
+    return replace(_capped(context, planner, request, cap), kept=kept, refused=refused)
+
+
+def _need_of(context: RunContext, planner: Planner, request: PlanRequest) -> Need:
+    usual = None if planner.rounds is not None else _OF_ROW * request.asked_steps
+    return Need.of(lambda cap: _capped(context, planner, request, cap).worst, planner.card, usual)
+
+
+def _capped(context: RunContext, planner: Planner, request: PlanRequest, cap: int | None) -> Asking:
+    request = request if cap is None else replace(request, max_tokens=cap)
+    spend = planner.worst_case(request, context.settings.limits.answer_tokens)
+    return Asking(request, context.overlong.worst_case(planner.card, spend))
+
+
+def _cheapest(needs: Sequence[Need]) -> Need:
+    return min(needs, key=lambda each: (each.least.cost or 0.0, each.least.input_tokens))
+
+
+def _with_usual(need: Need) -> Need:
+    return replace(need, usual=need.usual or USUAL)
 
 
 def needs_without_failed(context: RunContext, plan: Plan | None, outcomes: Sequence[Outcome]) -> Kept | None:
@@ -242,43 +162,6 @@ def needs_without_failed(context: RunContext, plan: Plan | None, outcomes: Seque
     return kept if able.intersection(last) else None
 
 
-def need_of_step(context: RunContext, step: Step, seen: Sequence[VisibleStep] = ()) -> Need:
-    """Return what a call for a step needs, beside the outputs of the steps `seen`."""
-    worker = context.settings.pool.workers[step.worker]
-    before = context.previous.visible if step.previous else ()
-    numbers = {each.step for each in seen}
-    references = [part for part in parts_of(step.subtask) if isinstance(part, Reference)]
-    if unknown := [each for each in references if each.path or each.root not in numbers]:
-        step = replace(step, subtask=filled(step.subtask, dict.fromkeys(unknown, "…")))
-    try:
-        shown = context.input_of(worker, step, [*before, *seen])
-    except PlanInvalid:  # the step fails when it starts
-        return Need(Spend(1))
-    messages = context.messages(step, shown, worker.card)
-    return need_of(context, step.worker, Request(messages=messages, step_input=shown))
-
-
-def need_of(context: RunContext, number: int, request: Request) -> Need:
-    """Return what a call of a worker needs."""
-    pool = context.settings.pool
-    usual = pool.states[number].history.output_tokens(_QUANTILE)
-    return Need.of(
-        lambda cap: worst_case(context, number, request, cap), pool.cards[number], usual, request.messages
-    )
-
-
-def worst_case(context: RunContext, number: int, request: Request, cap: int | None = None) -> Spend | None:
-    """Return the maximum that a call of a worker may spend; `None` if the worker reserves its own calls."""
-    worker, request = context.settings.pool.workers[number], with_cap(request, cap)
-    worst = worker.worst_case(request, context.settings.limits.answer_tokens)
-    return None if worst is None else context.overlong.worst_case(worker.card, worst)
-
-
-def with_cap(request: Request, cap: int | None) -> Request:
-    """Return a request with a cap."""
-    return request if cap is None else replace(request, sampling=replace(request.sampling, max_tokens=cap))
-
-
 class Fit:
     """Divides what is left among the steps of one round."""
 
@@ -291,10 +174,20 @@ class Fit:
         self._needs: dict[tuple[int, int], Need] = {}
         self._counted: set[str] = set()
         """The steps inside of maps and blocks of which an execution has started."""
+        self._earlier = context.earlier
+        """What must be left besides."""
+        self._told_back = 0.0
+        """USD for the planner to read a token of an answer."""
         self._longest = 0
         """The longest cap of a step that started before the plan is complete."""
         self.refusal: LimitExceeded | None = None
         """Why the limits allow no answer, so that no step may start; `None` if they may allow one."""
+
+    def leave(self, kept: Kept) -> None:
+        """Leave this for the next message of the planner, which reads the answers of the steps."""
+        if kept.amounts:
+            self._earlier = kept
+            self._told_back = BOUND * Need(NOTHING, card=self._context.settings.planner.card).reads
 
     def plan(self) -> None:
         """Divide from now on among the steps of the complete plan, whose paid results are known."""
@@ -306,7 +199,7 @@ class Fit:
         context.ledger.keep(self.kept)
         needs = [] if context.cache is not None else self._open()  # cached answers need no calls
         least, enough = floors_of(needs), floors_of([need.later for need in needs])
-        earlier = context.earlier
+        earlier = self._earlier
         try:
             self._fitting(
                 [*least, *earlier.amounts],
@@ -344,7 +237,7 @@ class Fit:
             calls = len(others) + following + repair
             unstarted = following + sum([not each.has_started for each in others])
         request = self.capped(state, number, request, is_repeated=is_repeated)
-        besides = [*([Spend(calls)] if calls else []), *context.earlier.amounts]
+        besides = [*([Spend(calls)] if calls else []), *self._earlier.amounts]
         starts = 0 if state.has_started or self._is_counted(state) else 1
         worst = worst_case(context, number, request)
         reservation = context.ledger.reserve(worst, *besides, starts=starts, steps=unstarted)
@@ -377,7 +270,7 @@ class Fit:
 
     def _spare(self, own: Need, others: Sequence[Need]) -> Remaining:
         """Return what is left beside a call with the shortest cap, and beside the calls after it."""
-        earlier, what = self._context.earlier.amounts, TOGETHER if others else "a call may need"
+        earlier, what = self._earlier.amounts, TOGETHER if others else "a call may need"
         later = [*floors_of([need.later for need in others]), *earlier]
         floors = [own.least, *(need.floors for need in others), *earlier]
         now = self._fitting(floors, [own.least, *later], what=what)
@@ -403,7 +296,7 @@ class Fit:
 
     def kept(self) -> Kept:
         """Return the least that the steps without a call need, which nested runs leave to them."""
-        earlier, graph = self._context.earlier, self._graph
+        earlier, graph = self._earlier, self._graph
         starts = sum([not each.has_started for each in self._calling()])
         starts += (
             0
@@ -455,7 +348,7 @@ class Fit:
             elif other.outcome is None:
                 cap = other.calls[-1].reservation.amount.output_tokens if other.calls else 0
                 cap = max(cap, LEAST) if self._context.ledger.limits_any("cost") else LEAST
-                seen, most = seen + cap, most + _BOUND * cap
+                seen, most = seen + cap, most + BOUND * cap
             elif other.is_good:
                 text, told = (
                     other.outcome.text,
@@ -467,11 +360,13 @@ class Fit:
 
     def _read_again(self, state: StepNode, but: StepNode | None) -> float:
         """Return the USD to read a token of a step's answer; the dearest reader of `but` reserves it."""
-        price = sum([self._need(each).reads for each in state.dependents if each.needs_call])
+        price = self._told_back + sum(
+            [self._need(each).reads for each in state.dependents if each.needs_call]
+        )
         readers = [] if but is None else [each for each in but.dependents if each.needs_call]
         dearest = max(readers, key=lambda each: self._need(each).reads, default=None)
         if but is not None and dearest is not None and state in dearest.inputs:
-            cut, bound = but.calls[-1].completion if but.calls else None, float(_BOUND)
+            cut, bound = but.calls[-1].completion if but.calls else None, float(BOUND)
             if cut is not None and cut.usage.total_output_tokens:
                 bound = most_tokens([Message("user", cut.text)]) / cut.usage.total_output_tokens
             price += max(bound - 1, 0.0) * self._need(dearest).reads

@@ -9,8 +9,9 @@ from podium.budget.limits import NOTHING, Spend
 from podium.errors import LimitExceeded
 from podium.execution.context import RunContext
 from podium.execution.expansion import Items, Turns
-from podium.execution.fit import LEAST, Fit, need_of_step
+from podium.execution.fit import Fit
 from podium.execution.graph import DependencyGraph
+from podium.execution.need import LEAST, need_of_step
 from podium.execution.node import Batch, StepNode
 from podium.execution.reuse import Approver
 from podium.run_state.actions import hash_of

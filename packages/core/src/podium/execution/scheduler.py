@@ -9,6 +9,7 @@ from typing import Self
 import anyio
 
 from podium.aio.sync import interrupt_of
+from podium.budget.ledger import Kept
 from podium.budget.limits import Spend
 from podium.errors import ConfigError, PodiumError, WorkerActs
 from podium.execution.context import NO_OUTCOMES, HostExit, Pause, RunContext, StepStarter
@@ -139,6 +140,10 @@ class RoundScheduler:
     def add(self, step: AnyStep) -> None:
         """Add the next step of the plan; it starts when the steps on its access list have ended."""
         self._start(self._admitted(self._steps.settle(self._steps.decide([self._graph.append(step)]))))
+
+    def leave(self, kept: Kept) -> None:
+        """Leave this for the next message of the planner."""
+        self._fit.leave(kept)
 
     def complete(self, plan: Plan) -> None:
         """Set the complete plan, and start the steps that can start."""

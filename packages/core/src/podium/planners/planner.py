@@ -76,6 +76,8 @@ class PlanRequest:
     """The rest of the run's budget, rounded so that similar requests are equal; `None` if the budget has no
     limit.
     """
+    is_last: bool = False
+    """Whether a planner that speaks turn by turn may write no further message."""
     sampling: Sampling = Sampling()
     """The caller's sampling settings for the answer, if the planner writes it."""
     max_tokens: int | None = None

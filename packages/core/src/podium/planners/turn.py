@@ -82,7 +82,7 @@ class TurnPlanner(ChatPlanner):
                 written = f"{said}\n{made}".strip()
                 messages += [Message("assistant", written), Message("user", _tagged(_RESULT, turn.feedback))]
         hints = [] if request.left is None else [told_left(request.left, "left_turns")]
-        hints += [fill("last_turn")] if len(request.turns) >= self.rounds - 1 else []
+        hints += [fill("last_turn")] if request.is_last else []
         last = messages[-1]
         return (*messages[:-1], replace(last, content="\n\n".join([last.text, *hints])))
 

@@ -11,6 +11,7 @@ import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from podium.aio.calls import foreign_batches
+from podium.budget.ledger import NO_NEEDS, Kept
 from podium.budget.limits import NOTHING, Remaining
 from podium.errors import (
     AnswerRefused,
@@ -113,6 +114,12 @@ class PlanRequester:
     """Starts steps before the plan is complete, which may replace them; `None` if no step may start early."""
     proposals: list[Proposal] = field(default_factory=list)
     """Every planner call, in order, including calls that were not made."""
+    is_last: bool = False
+    """Whether a planner that speaks turn by turn may write no further message."""
+    kept: Kept = field(default=NO_NEEDS, init=False)
+    """What the step of this round must leave for the planner's next message."""
+    refused: LimitExceeded | None = field(default=None, init=False)
+    """Why the limits allow no next message."""
     may_fall_back: bool = True
     """Whether the fallback planner is called if there is still no plan."""
 
@@ -257,8 +264,9 @@ class PlanRequester:
             written.breaker = None
         while written.reserved is None:  # calls that end may free a part
             try:
-                capped, worst = planner_call(context, planner, request, order)
-                request, written.reserved = capped, context.ledger.reserve(worst)
+                asking = planner_call(context, planner, request, order)
+                request, self.kept, self.refused = asking.request, asking.kept, asking.refused
+                written.reserved = context.ledger.reserve(asking.worst)
             except LimitExceeded as error:
                 if error.limit == "calls" or not await context.ledger.freed():
                     raise
@@ -306,6 +314,7 @@ class PlanRequester:
                 str(each) for each in context.actions.actions if each.run_id == context.request.run_id
             ),
             deadline=min(deadline, context.ledger.deadline),
+            is_last=self.is_last,
             sampling=context.request.sampling if planner.rounds is not None else Sampling(),
             middleware=context.request.middleware,
         )

@@ -250,8 +250,12 @@ def _check_question(worker: Worker, step: Step) -> None:
         try:
             output_in(said, returns, None)
         except BadOutput as error:
-            told = f"the step {step.subtask!r:.80} asks {worker.card.name!r}, whose answer {said!r:.80} {error}"
-            raise PlanInvalid("bad_returns", f"{told}: leave out its `returns`, or ask another worker") from error
+            told = (
+                f"the step {step.subtask!r:.80} asks {worker.card.name!r}, whose answer {said!r:.80} {error}"
+            )
+            raise PlanInvalid(
+                "bad_returns", f"{told}: leave out its `returns`, or ask another worker"
+            ) from error
 
 
 def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunRequest:

@@ -1,12 +1,11 @@
 """Executes the rounds of a run: plan, run the steps, and decide on another round.
 
-After a round the planner may write another plan or keep the answer (arXiv 2512.04388,
-section 3.2, calls this recursion; its conductor is trained for one such round). There are three differences
-from the paper. The run ends if a plan repeats an earlier plan. A check (`accept`) can request another round.
-Workers of a later round see the previous round only if their access list has "previous"; in the paper, "all"
-includes the previous round. With `on_failure="replan"`, a round with a failed step is followed by another
-plan; `Limits.replans` limits these rounds. If the limits have no room for this plan, or if it gives no
-answer, an earlier plan continues in a last round, as with `on_failure="note"`.
+After a round the planner may write another plan or keep the answer (arXiv 2512.04388: recursion).
+Three things differ from the paper. The run ends if a plan repeats an earlier plan. A check (`accept`) can
+request another round. Workers of a later round see the previous round only if their access list has
+"previous"; in the paper, "all" includes the previous round. With `on_failure="replan"`, a round with a failed
+step is followed by another plan; `Limits.replans` limits these rounds. If the limits have no room for this
+plan, or if it gives no answer, an earlier plan continues in a last round, as with `on_failure="note"`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -90,6 +89,8 @@ class Rounds:
     """Number of the latest round whose answer was streamed."""
     _refused: str = field(default="", init=False)
     """Why the latest answer was rejected."""
+    _refusal: LimitExceeded | None = field(default=None, init=False)
+    """Why the limits allowed no message after the latest one of a planner that speaks turn by turn."""
     _stopped: bool = field(default=False, init=False)
     """Whether the latest plan was rejected, waits for approval, or was paused."""
     _labels: dict[int, tuple[frozenset[str], ...]] = field(default_factory=dict, init=False)
@@ -158,7 +159,9 @@ class Rounds:
         if not turns or turns[-1].answer is not None:
             return None
         told = f"the planner wrote no answer by turn {len(turns)}"
-        return Problem("no_answer", told + (": this is the output of its latest step" if self.answer else ""))
+        told += ": this is the output of its latest step" if self.answer else ""
+        told, code = (told, "no_answer") if self._refusal is None else (f"{told}; {self._refusal}", "limit")
+        return Problem(code, told)
 
     def _is_turn(self, current: Round) -> bool:
         """Return whether a planner that speaks turn by turn was asked for the plan of a round."""
@@ -306,8 +309,12 @@ class Rounds:
         # A later plan may keep the answer or repeat a plan, so its steps start only when it is complete.
         early = EarlyStart(context, execution.add) if number == 1 else None
         asking = PlanRequester(context, number, turns, self.answer is not None, early, proposals)
+        asking.is_last = self._speaks and not self._improvements
         if known is None:
-            return await asking.make()
+            plan = await asking.make()
+            execution.leave(asking.kept)
+            self._refusal = asking.refused
+            return plan
         asking.may_fall_back = False
         seconds = (context.ledger.deadline - context.clock()) / 2  # the other half is for the recorded plan
         with suppress(PlannerError), move_on_after(seconds):
@@ -336,7 +343,10 @@ class Rounds:
         planner = planned_by(proposals) if proposals else before or plan.planner
         planner = planner or PlannedBy("user", plan.why)
         if not plan.steps or not planner.why:
-            planner = replace(planner, why=why)
+            told = (
+                "" if self._refusal is None else f"it was told that this is its last message: {self._refusal}"
+            )
+            planner = replace(planner, why=why or told)
         self._tell_plan(number, plan, planner)
 
     def _tell_plan(self, number: int, plan: Plan, planner: PlannedBy) -> None:
@@ -399,10 +409,10 @@ class Rounds:
         outcomes, fails = steps_of(current), self.context.settings.on_failure == "fail"
         # After an action with an unknown end, a person decides before the next turn.
         ends = [each for each in outcomes if each.action == "unknown" or (fails and each.status == "failed")]
-        is_last = self._stopped or not self._improvements or _is_out(current)
+        is_last = self._stopped or not self._improvements or self._refusal is not None
         if is_last or ends or not outcomes or not self._is_turn(current):
             return None
-        self._improvements -= 1
+        self._improvements = 0 if _is_out(current) else self._improvements - 1  # then only the answer follows
         labels = frozenset[str]().union(*self._labels[current.number])
         return _Next("", turn_feedback(current), labels)
 
