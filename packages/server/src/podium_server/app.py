@@ -116,6 +116,7 @@ class App:
             await stack.enter_async_context(self._a2a.opened())
             if self._recorded is not None:
                 await stack.enter_async_context(self._recorded.jobs.opened())
+                await stack.enter_async_context(self._recorded.deadlines.running())
             if self._retention is not None:
                 await stack.enter_async_context(self._retention.running())
             try:

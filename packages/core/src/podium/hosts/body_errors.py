@@ -88,7 +88,7 @@ def _of_value(place: str, details: ErrorDetails) -> str:
     if kind == "json_invalid":
         return _not_json(details)
     if kind == "refused":  # our own check
-        return f"{place}: {details['msg']}"
+        return f"{place}: {details['msg']}" if place else str(details["msg"])
     known = {name: _shown(value) for name, value in details.get("ctx", {}).items()}
     if known.get("max_length") == "0":
         return f"{place} must be empty"

@@ -9,6 +9,7 @@ from podium_server.api.responses.background import Background
 from podium_server.api.responses.job import KIND as RESPONSE, ResponseWork
 from podium_server.api.responses.store import ResponseStore
 from podium_server.api.runs.actions import RunActions
+from podium_server.api.runs.deadlines import Deadlines
 from podium_server.api.runs.index import RunIndex
 from podium_server.api.runs.job import RunWork
 from podium_server.api.runs.queued import KIND as RUN
@@ -64,6 +65,7 @@ class Recorded:
         self.background = Background(journal, store, self.jobs, turns, service.stopping)
         self.runs = RunsApi(index, table, access, service.stopping, turns.live, turns.catalogue)
         self.actions = RunActions(self.runs, self.jobs, turns, access, journal)
+        self.deadlines = Deadlines(journal, table, self.actions)
 
     @asynccontextmanager
     async def stores_opened(self) -> AsyncGenerator[None, None]:

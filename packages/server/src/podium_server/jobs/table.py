@@ -194,6 +194,12 @@ class JobTable(SqlTables):
             lambda each: self._rows(each, f"{where} {order}", kind, *values), reads=True
         )
 
+    async def waiting(self) -> Sequence[tuple[str, float]]:
+        """Return the runs that wait for a person, without nested runs, each with the time of its last end."""
+        query = "SELECT run_id, ended FROM podium_runs WHERE state = 'waiting' AND parent IS NULL"
+        rows = await self.transaction(lambda each: each.fetch(query), reads=True)
+        return [(row["run_id"], row["ended"]) for row in rows]
+
     async def is_open(self, job_id: str) -> bool:
         """Return whether a job is in the queue, or is executed."""
         job = await self.find(job_id)

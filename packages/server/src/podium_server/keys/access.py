@@ -186,6 +186,11 @@ class NoKeys(Access):
         del caller_id
         return Caller()
 
+    async def owner(self, run_id: str) -> str | None:
+        """Return the local caller, also for runs of the command line."""
+        del run_id
+        return Caller().caller_id
+
     @asynccontextmanager
     async def admit(self, caller: Caller, ask: Ask) -> AsyncGenerator[Admission, None]:
         """Admit the request."""

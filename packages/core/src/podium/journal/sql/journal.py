@@ -45,6 +45,7 @@ SCHEMA = Schema(
             "CREATE INDEX podium_answers_key ON podium_answers (key)",
             "CREATE INDEX podium_answers_run ON podium_answers (run_id)",
         ],
+        ["CREATE INDEX podium_runs_waiting ON podium_runs (run_id) WHERE state = 'waiting'"],
     ],
     first=4,
 )

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
+from time import time
+
+import anyio
 
 from podium.errors import RunWaiting
 from podium.journal import SqlJournal
@@ -11,6 +14,7 @@ from podium_server.api.responses.events import ResponseEvents
 from podium_server.api.responses.form import id_of
 from podium_server.api.responses.store import ResponseStore
 from podium_server.api.responses.writer import Event, ResponseWriter
+from podium_server.api.runs.deadlines import deadline_of
 from podium_server.jobs.job import Job, JobLost, Postponed
 from podium_server.keys import Access
 from podium_server.keys.recorded import recorded_actions
@@ -120,9 +124,11 @@ class ResponseWork:
         await self._journal.tell([self._job.job_id])
 
     async def _decided(self) -> None:
-        """Wait until the plan of the run is approved or refused."""
+        """Wait until a person has decided, or the time to answer is over."""
         self._job.needs_slot = False
         run_id = self._job.job_id
+        left = await deadline_of(self._journal, run_id) - time()
         async with self._journal.following(run_id) as follower:
-            while any(row.state == "waiting" for row in await self._journal.runs(ids=[run_id])):
-                await follower.wait()
+            with anyio.move_on_after(left):
+                while any(row.state == "waiting" for row in await self._journal.runs(ids=[run_id])):
+                    await follower.wait()

@@ -154,8 +154,25 @@ class RunActions:
             )
         except ConfigError as error:
             raise NotWaiting(str(error)) from error
-        await self._continue(row, caller, request, await self._events(row))
+        await self._continue(row, caller.caller_id, request, await self._events(row))
         await self._accepted(exchange, row.run_id)
+
+    async def continue_late(self, run_id: str) -> None:
+        """Continue a run whose time to answer a question is over; the caller that began it pays.
+
+        It does nothing for a run that waits no more, or that belongs to no caller of the server.
+
+        Raises:
+            ModelUnknown: the server has no model with the name of the run's conductor.
+            PodiumError: see `Jobs.begin`.
+        """
+        row, owner = await self._row(run_id), await self._access.owner(run_id)
+        if row.state != "waiting" or owner is None:
+            return
+        events = await self._events(row)
+        if any(asked.is_late for asked in fold(events).waiting):
+            with suppress(RunHeld):  # another replica continues it
+                await self._continue(row, owner, self._request("resume", events, None), events)
 
     async def cancel(self, exchange: Exchange, caller: Caller) -> None:
         """Cancel a run in the background or of an open request; a run that has ended stays as it is.
@@ -207,7 +224,7 @@ class RunActions:
         events = await self._events(row)
         request = self._request("resume", events, body.plan)
         changed = {"limits": body.limits or {}, "refresh": body.refresh, "force": body.force}
-        await self._continue(row, caller, request.model_copy(update=changed), events)
+        await self._continue(row, caller.caller_id, request.model_copy(update=changed), events)
         await self._accepted(exchange, row.run_id)
 
     async def replay(self, exchange: Exchange, caller: Caller) -> None:
@@ -269,7 +286,7 @@ class RunActions:
         )
         events = await self._events(row)
         if not fold(events).waiting:
-            await self._continue(row, caller, request, events)
+            await self._continue(row, caller.caller_id, request, events)
         await self._accepted(exchange, row.run_id)
 
     async def _continuing(self, row: RunRow) -> tuple[JobRequest, Conductor]:
@@ -291,13 +308,13 @@ class RunActions:
         return JobRequest(kind=kind, model=model.name, query=query, plan=changed)
 
     async def _continue(
-        self, row: RunRow, caller: Caller, request: JobRequest, events: Sequence[Event]
+        self, row: RunRow, caller_id: str, request: JobRequest, events: Sequence[Event]
     ) -> None:
-        """Continue a run; the caller that began it pays."""
+        """Continue a run; the caller that began it pays, or if it is unknown, the caller `caller_id`."""
         job = await self._jobs.table.find(row.run_id)
         if job is not None and job.kind != KIND:
             return  # the response in the background waits for the decision
-        owner = await self._access.owner(row.run_id) or caller.caller_id
+        owner = await self._access.owner(row.run_id) or caller_id
         if not await self._begin(row.run_id, owner, request.model_copy(update={"events": len(events)})):
             raise RunHeld(f"run {row.run_id} is in the background: wait for its end")
 

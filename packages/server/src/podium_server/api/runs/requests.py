@@ -64,7 +64,10 @@ class PlanStep(Body):
     ] = Field(default_factory=list)
     enough: int | None = None
     label: int | None = None
-    returns: Annotated[dict[str, Any] | None, Field(description="The JSON schema of the output.")] = None
+    returns: Annotated[
+        dict[str, Any] | list[Any] | str | None,
+        Field(description="The JSON schema of the output, or its short form."),
+    ] = None
     each: Annotated[
         str | int | list[Any] | None, Field(description="The list for whose items the step runs.")
     ] = None
@@ -162,7 +165,10 @@ class ActionEnd(Body):
     """The body of `POST /v1/runs/{run_id}/decide`."""
 
     why: Why = ""
-    action: Annotated[StepName, Field(description="The `step` or the `path` of the action.")]
+    action: Annotated[
+        StepName | None,
+        Field(description="The `step` or the `path` of the action or question; null for the only question."),
+    ] = None
     round: Annotated[
         int | None, Field(ge=1, lt=2**31, description="Its round; null for the only one with an open end.")
     ] = None
@@ -177,6 +183,8 @@ class ActionEnd(Body):
     def _says_one(self) -> Self:
         if (self.done is None) == (self.answer is None):
             raise PydanticCustomError("refused", "{told}", {"told": "give either `done` or `answer`"})
+        if self.done is not None and self.action is None:
+            raise PydanticCustomError("refused", "{told}", {"told": "`done` needs `action`, its step"})
         return self
 
 
