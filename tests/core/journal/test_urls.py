@@ -174,7 +174,7 @@ async def test_tables_of_a_newer_version_are_refused(place: Place) -> None:
     )
     with pytest.raises(
         JournalBroken,
-        match=r"journal tables in .* have version 9, and this version of Podium supports up to 4",
+        match=r"journal tables in .* have version 9, and this version of Podium supports up to 5",
     ):
         await SqlJournal(place).runs()
 

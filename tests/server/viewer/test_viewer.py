@@ -119,20 +119,30 @@ def test_actions_that_wait(
 def test_questions_that_wait(
     serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, faults: list[str]
 ) -> None:
-    """A text, a choice, and an answer that does not fit, whose reason is shown."""
+    """A text, a choice, a form, and answers that do not fit, whose reasons are shown."""
     upstream.reply = team
-    served = serve(models='[workers.ann]\ntype = "person"\n')
+    served = serve(models='[workers.ann]\ntype = "person"\ndeadline = 3600\n')
     client = http(served)
+    form = {
+        "name": "string",
+        "age": "integer",
+        "share?": "number",
+        "kind": "old|new",
+        "paid": "boolean",
+        "why?": "string",
+    }
     asking = [
         {"worker": "ann", "subtask": "Why?", "access": [], "returns": {"type": "integer"}},
         {"worker": "ann", "subtask": "Now?", "access": [], "returns": {"enum": ["yes", "no"]}},
-        {"worker": "two", "subtask": "Write the answer.", "access": [0, 1]},
+        {"worker": "ann", "subtask": "Who?", "access": [], "returns": form},
+        {"worker": "two", "subtask": "Write the answer.", "access": [0, 1, 2]},
     ]
     run_id = start(client, plan={"steps": asking})
     ended(client, run_id)
     page.goto(f"{served.root}/#/runs/{run_id}")
-    first, second = (page.get_by_label(f"Question of step {step}") for step in (0, 1))
+    first, second, third = (page.get_by_label(f"Question of step {step}") for step in range(3))
     expect(first.locator("pre")).to_have_text("Why?")
+    expect(first.get_by_text("until ")).to_be_visible()
     first.get_by_label("Answer").fill("because")
     first.get_by_role("button", name="Answer", exact=True).click()
     expect(first.get_by_role("alert")).to_contain_text("'because' is not of type 'integer'")
@@ -142,9 +152,24 @@ def test_questions_that_wait(
     expect(first).to_have_count(0)
     second.get_by_label("yes").check()
     second.get_by_role("button", name="Answer", exact=True).click()
+    expect(second).to_have_count(0)
+    third.get_by_label("name").fill("42")
+    third.get_by_label("kind").select_option("new")
+    third.get_by_label("paid").select_option("no")
+    third.get_by_label("share (optional)").fill("0.5")
+    third.get_by_role("button", name="Answer", exact=True).click()
+    expect(third.get_by_role("alert")).to_contain_text("'age' is a required property")
+    faults.clear()
+    third.get_by_label("age").fill("7")
+    third.get_by_label("share (optional)").fill("")
+    third.get_by_role("button", name="Answer", exact=True).click()
     expect(page.locator(".head .badge")).to_have_text("ok")
     steps = ended(client, run_id)["rounds"][0]["steps"]
-    assert [step["text"] for step in steps[:2]] == ["42", '"yes"']
+    assert [json.loads(step["text"]) for step in steps[:3]] == [
+        42,
+        "yes",
+        {"name": "42", "kind": "new", "paid": False, "age": 7},
+    ]
 
 
 @pytest.mark.long

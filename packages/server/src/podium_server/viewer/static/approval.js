@@ -31,20 +31,6 @@ export function ActionApproval({ run, round, step, onDone }) {
   <//>`;
 }
 
-// The question of a step for a person. The server checks the answer.
-export function Question({ run, step, onDone }) {
-  const [answer, setAnswer] = useState("");
-  const { choices, returns } = step.question;
-  const options = choices.length ? choices : (returns?.enum ?? []).filter((each) => typeof each === "string");
-  return html`<${Decision} label=${`Question of step ${nameOf(step)}`} run=${run} onDone=${onDone} title=${`Step ${nameOf(step)} asks`}
-    choices=${[["decide", "Answer", "main", { action: step.index, answer }], ["refuse", "Do not answer", "danger", { action: step.index }]]}>
-    <${Text} text=${step.asked} />
-    ${options.map((each) => html`<label><input type="radio" name="answer" checked=${answer === each} onChange=${() => setAnswer(each)} />${line(each)}</label>`)}
-    ${!options.length && html`<label>Answer <textarea rows="3" value=${answer} onInput=${(event) => setAnswer(event.target.value)}></textarea></label>`}
-    ${returns && !options.length && html`<p class="dim">JSON of the schema <code>${line(JSON.stringify(returns), 1000)}</code></p>`}
-  <//>`;
-}
-
 // A form with a reason, and a button for each choice: path, words, look, and the rest of the body.
 export function Decision({ label, run, title, choices, more, onDone, children }) {
   const [why, setWhy] = useState("");

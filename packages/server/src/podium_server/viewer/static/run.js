@@ -1,12 +1,13 @@
 // The page of one run.
 
-import { ActionApproval, Approval, Question } from "./approval.js";
+import { ActionApproval, Approval } from "./approval.js";
 import { judged, nameOf, planned, stepNamed, waiting } from "./fold.js";
 import { exactly, line, seconds, sentences, shortId, tokens, usd, visible } from "./format.js";
 import { Gauges } from "./gauges.js";
 import { useKeys } from "./keys.js";
 import { useRun } from "./live.js";
 import { runHref, stepHref } from "./place.js";
+import { Question } from "./question.js";
 import { Score } from "./score.js";
 import { Badge } from "./status.js";
 import { StepPanel } from "./step.js";
