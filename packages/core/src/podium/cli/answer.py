@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from getpass import getuser
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -277,7 +278,7 @@ class Answering:
 
         for worker in conductor.pool:
             if isinstance(worker, PersonWorker):
-                worker.ask = ask
+                worker.ask, worker.by = ask, getuser()
 
     def carry_out(self, job: Job) -> None:
         """Run the job, show its result, and exit with its exit code."""

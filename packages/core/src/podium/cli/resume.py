@@ -19,7 +19,7 @@ from podium.cli.arguments import PlanChange, command, exclude, find_run, look, s
 from podium.cli.screen import Screen, reporting
 from podium.conductor import Conductor
 from podium.config import Variant, find_config, load_config
-from podium.errors import ConfigError
+from podium.errors import ConfigError, RunHeld
 from podium.run_state import fold
 from podium.run_state.state import RunState, for_pool
 from podium.types.events import ApprovalAsked, Event, RunEnded
@@ -164,7 +164,12 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
         elif verdict is not None:
             facts = {"done": verdict == "done", "round": round_}
         decided = partial(recorded.conductor.decide, recorded.run_id, action=action, by=by, why=why, **facts)
-        anyio.run(decided)
+        try:
+            anyio.run(decided)
+        except RunHeld as error:
+            if any(asked.question is not None for asked in recorded.state.waiting):
+                error.add_note("answer where it asks, or end it there with Ctrl-C: the question then waits")
+            raise
         resume = command(f"resume {quote(short_id(recorded.run_id))}", config)
         what = f"run {recorded.run_id}" + ("" if action is None else f", step {action}")
         screen.note(f"podium: recorded {verdict or 'the answer'} for {what}; continue with `{resume}`")

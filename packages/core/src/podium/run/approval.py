@@ -302,7 +302,7 @@ async def _answered(context: RunContext, person: PersonWorker, asked: ApprovalAs
         with anyio.move_on_after(left):
             with Boundary(f"worker {person.card.name!r}", WorkerFailed):
                 said = await person.ask(asked)
-            return given(approved=True, answer=await read_answer(asked, said), by=person.card.name)
+            return given(approved=True, answer=await read_answer(asked, said), by=person.by)
     why = f"nobody answered within {person.deadline:g} s" if person.deadline else "nobody answered in time"
     if person.otherwise is None:
         return given(approved=False, why=why)

@@ -51,6 +51,8 @@ class PersonWorker(Worker):
         self.card = replace(given, price=FREE)
         self.choices = tuple(choices or ())
         self.ask = ask
+        self.by = given.name
+        """Who is recorded with what `ask` returns."""
         self.deadline = deadline
         self.otherwise = otherwise
         if deadline is not None and deadline <= 0:
