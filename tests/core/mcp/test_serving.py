@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -234,6 +235,20 @@ async def test_the_user_of_the_client_answers_the_question_of_a_step(tmp_path: P
             assert (await client.call("ask", question="q"))["content"][0]["text"] == "yes"
     assert asked[0] == "step 0 asks: May I?\nthe answer is one of: yes, no"
     assert asked[1].startswith("the answer to step 0 is 'perhaps': write one of 'yes', 'no'\nstep 0 asks")
+
+
+async def test_the_deadline_of_a_question(tmp_path: Path) -> None:
+    """The run continues without the answer of the user, who is too late."""
+    plan = FixedPlanner(plan_of((0, "May I?", ())))
+    ann = PersonWorker("ann", deadline=0.2, otherwise="no")
+
+    def user(_: str) -> dict[str, object]:
+        time.sleep(0.5)
+        return {"action": "accept", "content": {"answer": "yes"}}
+
+    with served(Conductor(plan, [ann], journal=SqlJournal(tmp_path / "runs.db"))) as url:
+        async with connect(http_of(url), user=user) as client:
+            assert (await client.call("ask", question="q"))["content"][0]["text"] == "no"
 
 
 async def test_items_of_a_map_are_counted_and_asked_for(tmp_path: Path) -> None:

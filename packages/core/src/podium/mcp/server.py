@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager, redirect_stdout, suppress
+from math import inf
 from typing import TYPE_CHECKING, Any, TextIO
 
 import anyio
@@ -73,35 +74,51 @@ class _ConductorDesk(Desk):
         client = context.session.client_params
         asked = call.question if plan is None else plan
         result = await progress.of(lambda listen: conductor.run(asked, labels=call.labels, on_event=listen))
-        run_id, problem = result.run_id, ""
+        run_id, wrong = result.run_id, ""
         while result.status == "waiting":
             if client is None or client.capabilities.elicitation is None:
                 lack = "this client cannot ask its user (it has no elicitation)"
                 told = f"the plan waits for approval, and {lack}: {how_to_decide(run_id)}"
                 return tool_failure(RunWaiting.code, told, result_metadata(result))
-            question = next((each for each in progress.waiting if each.question is not None), None)
-            told = _question(progress.waiting, conductor.pool.names)
-            if question is not None:
-                told = "\n".join(filter(None, [problem, *question_lines(question)]))
-            decided = await context.elicit(told, Decision if question is None else Answer)
-            if decided.action == "cancel":
+            found = await self._decide(context, run_id, progress.waiting, wrong)
+            if found is None:
                 told = f"nobody decided on what run {run_id} waits for: {how_to_decide(run_id)}"
                 return tool_failure(RunWaiting.code, told, {"run_id": run_id})
-            given = decided.data if decided.action == "accept" else Decision(approve=False)
-            step, problem = None if question is None else question.name, ""
-            facts: dict[str, Any] = {"answer": given.answer} if isinstance(given, Answer) else {}
-            if isinstance(given, Decision):
-                facts = {"approved": given.approve, "why": given.why}
-            try:
-                await conductor.decide(run_id, **facts, action=step, by=_USER)
-            except QueryError as error:
-                problem = str(error)
-                continue
-            result = await progress.of(lambda listen: conductor.resume(run_id, on_event=listen))
+            if not (wrong := found):
+                result = await progress.of(lambda listen: conductor.resume(run_id, on_event=listen))
         metadata, failed = result_metadata(result), result.problem
         if failed is not None and result.status != "partial":
             return tool_failure(failed.code, f"run {run_id}: {failed.message}", metadata)
         return tool_answer({**metadata, "answer": result.answer})
+
+    async def _decide(
+        self, context: ToolContext, run_id: str, waiting: Sequence[ApprovalAsked], wrong: str
+    ) -> str | None:
+        """Ask the user for a decision, until its deadline, and record it.
+
+        Returns:
+            What is wrong with the answer, empty if the run can continue; `None` if nobody decided.
+        """
+        question = next((each for each in waiting if each.question is not None), None)
+        told, decided = _question(waiting, self._conductor.pool.names), None
+        if question is not None:
+            told = "\n".join(filter(None, [wrong, *question_lines(question)]))
+        with anyio.move_on_after(inf if question is None else question.left):
+            decided = await context.elicit(told, Decision if question is None else Answer)
+        if decided is None:
+            return ""
+        if decided.action == "cancel":
+            return None
+        given = decided.data if decided.action == "accept" else Decision(approve=False)
+        facts: dict[str, Any] = {"answer": given.answer} if isinstance(given, Answer) else {}
+        if isinstance(given, Decision):
+            facts = {"approved": given.approve, "why": given.why}
+        step = None if question is None else question.name
+        try:
+            await self._conductor.decide(run_id, **facts, action=step, by=_USER)
+        except QueryError as error:
+            return "" if question is not None and question.is_late else str(error)
+        return ""
 
     def failure(self, error: Exception) -> "CallToolResult":
         if not isinstance(error, PodiumError):

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
-from math import inf
-from time import time
 
 import anyio
 import anyio.to_thread
@@ -289,8 +287,7 @@ async def request_answer(context: RunContext, asked: Action, plan: Plan, step: S
 
 async def _answered(context: RunContext, person: PersonWorker, asked: ApprovalAsked) -> ApprovalGiven | None:
     """Return the answer within the process, or after the deadline; `None` means to wait."""
-    assert asked.question is not None
-    left = inf if asked.question.until is None else asked.question.until - time()
+    left = asked.left
     given = partial(
         ApprovalGiven, run_id=asked.run_id, at=0.0, round=asked.round, step=asked.step, action=asked.action
     )

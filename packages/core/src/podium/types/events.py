@@ -7,6 +7,7 @@ An event has the ids of its run, round, step and attempt. A nested run has its o
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from math import inf
 from time import time
 from typing import Any, ClassVar, Literal
 
@@ -209,9 +210,15 @@ class ApprovalAsked(_OfRound):
         return self.path or str(self.step)
 
     @property
+    def left(self) -> float:
+        """The seconds that are left to answer; infinity without a deadline."""
+        until = None if self.question is None else self.question.until
+        return inf if until is None else until - time()
+
+    @property
     def is_late(self) -> bool:
         """Whether the time to answer is over."""
-        return self.question is not None and self.question.until is not None and self.question.until <= time()
+        return self.left <= 0
 
     @property
     def told(self) -> str:
