@@ -2,12 +2,13 @@
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -254,56 +255,44 @@ async def request_answer(context: RunContext, asked: Action, plan: Plan, step: S
     """Return the answer to the question of a step, or why there is none."""
     person = context.settings.pool.workers[step.worker]
     assert isinstance(person, PersonWorker)
-    latest = context.paid_results.approvals.get((asked.round, asked.step, asked.key))
-    if not isinstance(latest, ApprovalGiven):
-        known = None if latest is None else latest.question
-        event = ApprovalAsked(
-            run_id=asked.run_id,
-            at=context.now(),
-            round=asked.round,
-            step=asked.step,
-            action=asked.key,
-            plan=plan,
-            path=asked.path,
-            asked=asked.asked,
-            question=known or person.question(step),
-        )
-        if context.emit is not None:
-            context.emit(event)
+    given = context.paid_results.approvals.get((asked.round, asked.step, asked.key))
+    if not isinstance(given, ApprovalGiven):
+        where: dict[str, Any] = {"round": asked.round, "step": asked.step, "action": asked.key}
+        question = (given and given.question) or person.question(step)
+        facts = {"plan": plan, "path": asked.path, "asked": asked.asked, "question": question, **where}
+        context.tell(ApprovalAsked, **facts)
+        waits = ApprovalAsked(run_id=asked.run_id, at=0.0, **facts)
         try:
-            answered = await _answered(context, person, event)
+            answered = await _answered(context, person, waits)
         except QueryError as error:
             return Problem("bad_output", str(error))
         if answered is None:
-            return Problem(WAITING, f"{event.told}: {asked.asked}")
-        latest = replace(answered, at=context.now())
-        if context.emit is not None:
-            context.emit(latest)
-    if latest.answer is not None:
-        return latest.answer
-    who, why = f" by {latest.by}" if latest.by else "", f": {latest.why}" if latest.why else ""
+            return Problem(WAITING, f"{waits.told}: {asked.asked}")
+        facts = {"approved": "answer" in answered, **answered, **where}
+        context.tell(ApprovalGiven, **facts)
+        given = ApprovalGiven(run_id=asked.run_id, at=0.0, **facts)
+    if given.answer is not None:
+        return given.answer
+    who, why = f" by {given.by}" if given.by else "", f": {given.why}" if given.why else ""
     return Problem(UNANSWERED, f"the question of step {asked.name} was not answered{who}{why}")
 
 
-async def _answered(context: RunContext, person: PersonWorker, asked: ApprovalAsked) -> ApprovalGiven | None:
-    """Return the answer within the process, or after the deadline; `None` means to wait."""
-    left = asked.left
-    given = partial(
-        ApprovalGiven, run_id=asked.run_id, at=0.0, round=asked.round, step=asked.step, action=asked.action
-    )
-    if left > 0 and person.ask is None:
-        if context.request.caller is None:
-            return None
-        return given(approved=False, why="a nested run cannot wait for a person")
-    if left > 0 and person.ask is not None:
-        with anyio.move_on_after(left):
+async def _answered(
+    context: RunContext, person: PersonWorker, asked: ApprovalAsked
+) -> Mapping[str, str] | None:
+    """Return the answer within the process or after the deadline, or why there is none; `None` to wait."""
+    if not asked.is_late and person.ask is None:
+        is_nested = context.request.caller is not None
+        return {"why": "a nested run cannot wait for a person"} if is_nested else None
+    if not asked.is_late and person.ask is not None:
+        with anyio.move_on_after(asked.left):
             with Boundary(f"worker {person.card.name!r}", WorkerFailed):
                 said = await person.ask(asked)
-            return given(approved=True, answer=await read_answer(asked, said), by=person.by)
+            return {"answer": await read_answer(asked, said), "by": person.by}
     why = f"nobody answered within {person.deadline:g} s" if person.deadline else "nobody answered in time"
-    if person.otherwise is None:
-        return given(approved=False, why=why)
-    return given(approved=True, answer=await read_answer(asked, person.otherwise), why=why)
+    return {"why": why} | (
+        {} if person.otherwise is None else {"answer": await read_answer(asked, person.otherwise)}
+    )
 
 
 def question_lines(asked: ApprovalAsked) -> list[str]:

@@ -29,8 +29,9 @@ class PersonWorker(Worker):
         ask: asks within the process, and returns the answer, within `Limits.seconds`. `None` lets the run
             wait in its journal.
         deadline: seconds from the question until `otherwise` stands for the answer; `None` for no limit. A
-            run that waits in its journal looks at the time when it is resumed.
-        otherwise: the answer after the deadline; with `None` the step then fails (`unanswered`).
+            run that waits in its journal continues when it is resumed, which `podium serve` does.
+        otherwise: the answer after the deadline; with `None` the step then fails (`unanswered`), and a later
+            `resume` asks again.
 
     Raises:
         ConfigError: `deadline` is not positive, or `otherwise` is without `deadline`, or none of `choices`.
@@ -52,7 +53,7 @@ class PersonWorker(Worker):
         self.choices = tuple(choices or ())
         self.ask = ask
         self.by = given.name
-        """Who is recorded with what `ask` returns."""
+        """The name that is recorded with the answers of `ask`."""
         self.deadline = deadline
         self.otherwise = otherwise
         if deadline is not None and deadline <= 0:

@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from math import inf
 from time import time
 
-from podium.errors import JournalError, PodiumError, RunUnknown
+from podium.errors import PodiumError, RunUnknown
 from podium.journal import SqlJournal
 from podium.run_state import fold
 from podium.secrets import scrub
 from podium_server.api.runs.actions import RunActions
 from podium_server.background_tasks import beside, repeat
-from podium_server.jobs.failures import RETRY_SECONDS
+from podium_server.jobs.failures import RETRY_SECONDS, is_temporary
 from podium_server.jobs.table import JobTable
 
 LOGGER = logging.getLogger("podium")
@@ -53,18 +53,19 @@ class Deadlines:
         self._due = {each: self._due[each] for each in waiting if each in self._due}
         for each in [each for each in waiting if each not in self._due][:_MOST_READ]:
             self._due[each] = await deadline_of(self._journal, each[0])
-        for (run_id, ended), due in list(self._due.items()):
+        for each, due in list(self._due.items()):
             if due <= time():
-                self._due[run_id, ended] = time() + RETRY_SECONDS
-                await self._continue(run_id)
+                self._due[each] = await self._continue(each[0])
 
-    async def _continue(self, run_id: str) -> None:
+    async def _continue(self, run_id: str) -> float:
+        """Continue a run, and return when to try it again if it still waits then."""
         try:
             await self._actions.continue_late(run_id)
-        except JournalError as error:
-            LOGGER.warning("run %s is continued later: %s", run_id, scrub(str(error)))
         except PodiumError as error:
-            LOGGER.warning("run %s is not continued at its deadline: %s", run_id, scrub(str(error)))
+            if not is_temporary(error, is_admitted=False):
+                LOGGER.warning("run %s is not continued at its deadline: %s", run_id, scrub(str(error)))
+                return inf
+        return time() + RETRY_SECONDS
 
 
 async def deadline_of(journal: SqlJournal, run_id: str) -> float:
