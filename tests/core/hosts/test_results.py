@@ -15,7 +15,7 @@ from podium.hosts import read_completion, read_sampling, read_tools, result_meta
 from podium.hosts.results import answer_sources, answered, plan_lines
 from podium.planners import FixedPlanner
 from podium.secrets import register
-from podium.types import Completion, Constraint, Outcome, Result, Sampling, steps_behind
+from podium.types import Completion, Constraint, Outcome, Problem, Result, Sampling, steps_behind
 from podium.usage import Usage
 
 pytestmark = pytest.mark.anyio
@@ -73,8 +73,11 @@ async def test_an_answer_that_lacks_something_is_returned_or_raised() -> None:
     assert raised.value.result is part
     with pytest.raises(RunFailed, match=r"^run \w+: there is no answer \(worker_failed: "):
         answered(await result(WorkerFailed("no"), "x", WorkerFailed("no")))
-    with pytest.raises(RunWaiting, match=r"^run \w+ waits for approval.*podium decide"):
+    with pytest.raises(RunWaiting, match=r"^run \w+ waits for approval.*podium decide \w+ approve"):
         answered(replace(part, status="waiting"))
+    asks = Problem("waiting", "step 1 waits for an answer: Why?")
+    with pytest.raises(RunWaiting, match=r"^run \w+ waits for an answer.*podium decide \w+ --answer"):
+        answered(replace(part, status="waiting", problem=asks))
 
 
 def test_sampling_is_read_and_written() -> None:

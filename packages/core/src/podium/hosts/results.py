@@ -40,8 +40,10 @@ def answered(result: Result, *, partial: Partial = "return") -> Result:
     if result.status == "failed":
         raise run_failed(f"there is no answer{reason}", result)
     if result.status == "waiting":
-        how = f"{how_to_decide(result.run_id)}; or give Policy(approve=...) a function"
-        waiting = RunWaiting(f"run {result.run_id} waits for approval{reason}: {how}")
+        asks = "waits for an answer" in reason
+        how, what = how_to_decide(result.run_id, asks=asks), "an answer" if asks else "approval"
+        how += f"; or give {'PersonWorker(ask' if asks else 'Policy(approve'}=...) a function"
+        waiting = RunWaiting(f"run {result.run_id} waits for {what}{reason}: {how}")
         waiting.result, waiting.actions = result, result.actions
         raise waiting
     if result.status == "partial" and partial == "raise":

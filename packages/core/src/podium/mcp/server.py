@@ -76,13 +76,15 @@ class _ConductorDesk(Desk):
         result = await progress.of(lambda listen: conductor.run(asked, labels=call.labels, on_event=listen))
         run_id, wrong = result.run_id, ""
         while result.status == "waiting":
+            asks = any(each.question is not None for each in progress.waiting)
+            how = how_to_decide(run_id, asks=asks)
             if client is None or client.capabilities.elicitation is None:
-                lack = "this client cannot ask its user (it has no elicitation)"
-                told = f"the plan waits for approval, and {lack}: {how_to_decide(run_id)}"
+                what = "a question waits for an answer" if asks else "the plan waits for approval"
+                told = f"{what}, and this client cannot ask its user (it has no elicitation): {how}"
                 return tool_failure(RunWaiting.code, told, result_metadata(result))
             found = await self._decide(context, run_id, progress.waiting, wrong)
             if found is None:
-                told = f"nobody decided on what run {run_id} waits for: {how_to_decide(run_id)}"
+                told = f"nobody decided on what run {run_id} waits for: {how}"
                 return tool_failure(RunWaiting.code, told, {"run_id": run_id})
             if not (wrong := found):
                 result = await progress.of(lambda listen: conductor.resume(run_id, on_event=listen))

@@ -51,9 +51,10 @@ _MOST_TOLD = 3
 """The number of steps that wait for an approval and are told."""
 
 
-def how_to_decide(run_id: str) -> str:
-    """Return how a user decides on what a run waits for, in words."""
-    told = f"decide with `podium decide {run_id} approve` (or `refuse`, or `--answer TEXT`)"
+def how_to_decide(run_id: str, *, asks: bool = False) -> str:
+    """Return how a user decides on what a run waits for, or with `asks` answers it, in words."""
+    told = f"decide with `podium decide {run_id} approve` (or `refuse`)"
+    told = f"answer with `podium decide {run_id} --answer TEXT`" if asks else told
     told += " or `Conductor.decide`"
     return f"{told}, then continue with `podium resume {run_id}` or `Conductor.resume`"
 
