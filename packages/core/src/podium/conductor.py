@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Literal, NoReturn, Self, Unpack
 
 from podium.aio.loops import LoopLocal, ResourceGroup
@@ -455,7 +454,13 @@ class Conductor(Worker):
             async for piece in pieces:
                 yield piece
 
+    def check_host(self) -> None:
+        """Check each worker: see `Worker.check_host`."""
+        for worker in self.pool:
+            worker.check_host()
+
     async def _run(self, request: RunRequest, listen: Listener | None) -> Result:
+        self.check_host()
         async with self._open():
             return await RunSession(self._settings, request, listen).run()
 
@@ -464,12 +469,7 @@ class Conductor(Worker):
         self._entries.set(self._entries.get() + 1)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:
         self._entries.set(self._entries.get() - 1)
         await super().__aexit__(kind, error, traceback)
 

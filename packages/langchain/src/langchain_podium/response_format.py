@@ -57,7 +57,8 @@ class ResponseFormat:
             raise ConfigError(f"{told}: {scrub(str(error))[:_MAX_QUOTE]}") from error
         self.name: str = tool["function"]["name"]
         self.tools = Tools((tool,), {"type": "function", "function": {"name": self.name}})
-        self._validator = validator_of(tool["function"].get("parameters") or {"type": "object"})
+        self.schema: dict[str, Any] = tool["function"].get("parameters") or {"type": "object"}
+        self._validator = validator_of(self.schema)
 
     def read(self, result: Result) -> Any:
         """Return the parsed answer of a run: an object of the Pydantic class, else a dict.

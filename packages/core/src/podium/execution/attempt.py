@@ -429,6 +429,7 @@ def _misfit(completion: Completion) -> str:
     """Return what is wrong with the completion of a user's worker; empty if it is valid."""
     text: object = completion.text
     calls: object = completion.tool_calls
+    data: object = completion.data
     cost = completion.cost
     if not isinstance(text, str):
         return f"text is {type(text).__name__}: it must be text"
@@ -436,6 +437,8 @@ def _misfit(completion: Completion) -> str:
         return f"finish_reason is {completion.finish_reason!r:.80}: it must be one of {', '.join(_REASONS)}"
     if not isinstance(calls, tuple) or not all(map(_is_call, calls)):
         return f"tool_calls are {calls!r:.80}: they must be a tuple of objects in OpenAI's form"
+    if data is not None and not isinstance(data, Mapping):
+        return f"data are {data!r:.80}: they must be a mapping of JSON data, or None"
     if cost is not None and not is_cost(cost):
         return f"cost is {cost!r:.80}: it must be a number of USD, 0 or more and below {MAX_COST:g}, or None"
     return ""

@@ -470,9 +470,8 @@ class StepRunner:
         started = now if self._reused is not None else None
         if made:
             started = made[0].began - self.context.began
-        action: ActionEnd | None = None
-        if state.acts:
-            action = "not_done" if latest is None else latest.action_end
+        ending: ActionEnd = "not_done" if latest is None else latest.action_end
+        action = ending if state.acts else None
         if action == "unknown" and problem is not None and state.action is not None:
             told = f"{problem.message}; it is not known whether the action was carried out"
             problem = replace(problem, message=f"{told}: {remedy(state.action)}")
@@ -486,6 +485,7 @@ class StepRunner:
             problem=problem,
             finish_reason=None if whole is None else whole.finish_reason,
             tool_calls=() if whole is None else whole.tool_calls,
+            data=None if whole is None else whole.data,
             **totals(calls),
             attempts=0 if latest is None else latest.number,
             calls=calls if before or len(calls) > 1 else (),

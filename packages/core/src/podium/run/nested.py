@@ -133,7 +133,15 @@ def _completion(result: Result, usage: Usage, cost: float | None) -> Completion:
         kind = NestedLimit if problem is not None and problem.code == LimitExceeded.code else WorkerFailed
         raise kind(message, maybe_paid=True, usage=usage, cost=cost)
     missing = None if problem is None else problem.message
-    return Completion(result.answer, usage=usage, cost=cost, missing=missing, tool_calls=result.tool_calls)
+    nested = [dict(outcome.data) for outcome in result.outcomes if outcome.data is not None]
+    return Completion(
+        result.answer,
+        usage=usage,
+        cost=cost,
+        missing=missing,
+        tool_calls=result.tool_calls,
+        data={"nested": nested} if nested else None,
+    )
 
 
 def _bill(result: Result, before: Result | None) -> tuple[Usage, float | None]:

@@ -297,3 +297,5 @@ class Completion:
     """Whether the call used tokens; `False` if no model was called."""
     missing: str | None = None
     """The missing parts of the answer, in words; `None` if no part is known to be missing."""
+    data: Mapping[str, Any] | None = None
+    """What the worker returned beside the text, as JSON data; `None` for nothing. See `Outcome.data`."""

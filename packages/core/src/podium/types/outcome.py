@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from podium.budget.ledger import UNREPORTED, Charged, weakest
 from podium.errors import PodiumError, RunWaiting, WorkerError, actions_told
@@ -115,6 +115,9 @@ class Outcome(Billed):
     """The key of the reused cached answer; empty if none was reused."""
     tool_calls: tuple[Part, ...] = ()
     """Tool calls for the caller of the run to execute, in OpenAI's form."""
+    data: Mapping[str, Any] | None = None
+    """What the worker returned beside its text, as JSON data, such as the documents of a retriever; `None`
+    for nothing. No other step is shown it. `nested` has the data of the steps of a nested run."""
     action: ActionEnd | None = None
     """How the action ended; `None` for other steps."""
     shown: tuple[int, ...] | None = None

@@ -382,6 +382,13 @@ class Worker(ResourceGroup, ABC):
         """The kinds of `Constraint` that the worker supports; it ignores other kinds."""
         return frozenset()
 
+    def check_host(self) -> None:
+        """Check that calls can succeed where the run is started; a run calls it before its planner is asked.
+
+        Raises:
+            ConfigError: they cannot, such as those of a tool that reads the state of a graph, outside of one.
+        """
+
     @abstractmethod
     def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Execute the subtask: yield pieces of text as they arrive, then one `Completion` with all text.

@@ -116,5 +116,5 @@ def create_conductor_agent(  # noqa: PLR0913 - options of the graph with default
         input_schema=schema({"messages": messages}),
         output_schema=schema({"messages": messages, VIEW: Data, **form}),
     )
-    draw(graph, nodes)
+    draw(graph, nodes, is_outer=True)
     return graph.compile(checkpointer=checkpointer, store=store, name=name)

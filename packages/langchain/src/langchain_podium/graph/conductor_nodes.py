@@ -18,6 +18,7 @@ from langgraph.errors import GraphInterrupt
 from langgraph.graph import END
 
 from langchain_podium.graph.approval_interrupt import ask_approval
+from langchain_podium.graph.around import context_labels, context_policy
 from langchain_podium.graph.control_flow import GraphExit, enclosing, pass_graph_exits, unwrap_graph_exit
 from langchain_podium.graph.events import stream_events
 from langchain_podium.graph.graph_node import Data, State
@@ -26,10 +27,10 @@ from langchain_podium.graph.kept_record import KeptRecord
 from langchain_podium.graph.message_stream import Listener, MessageStream, Show, without_streams
 from langchain_podium.graph.named_texts import named_texts
 from langchain_podium.graph.plan_graph import raised_above
-from langchain_podium.graph.runtime_context import context_labels, context_policy
 from langchain_podium.graph.state import RECORD, VIEW, of_plan, of_result, plan_hash
 from langchain_podium.graph.state_keys import MESSAGES, STRUCTURED, answer_message
 from langchain_podium.graph.step_starter import GraphStepStarter, check_checkpointer, is_kept
+from langchain_podium.graph.writes import UPDATES, Writes
 from langchain_podium.messages import to_query
 from langchain_podium.response_format import ResponseFormat
 from langchain_podium.tracing import child_runs, thread_of, under
@@ -83,8 +84,12 @@ class ConductorNodes:
     """The schema of the answer, which is then also under `structured_response`; `None` means text."""
     name: str | None = None
     """The name on the message with the answer."""
+    writes: Mapping[str, str] = field(default_factory=dict)
+    """The fields that are written to keys of the state: see `Writes`."""
     is_inner: bool = True
     """Whether the nodes are in the conductor's own graph, which may be inside the user's graph."""
+
+    _writes: Writes = field(init=False)
 
     def __post_init__(self) -> None:
         for name, kind in (("executor", Executor), ("partial", Partial), ("show", Show)):
@@ -96,6 +101,7 @@ class ConductorNodes:
             raise ConfigError(
                 f"approve is {self.approve!r:.40}: it must be True, False, 'plans' or 'actions'"
             )
+        self._writes = Writes(self.writes, self.conductor.pool, self.response_format)
 
     @property
     def waits(self) -> bool:
@@ -311,11 +317,12 @@ class ConductorNodes:
         refused = _is_refused(result)
         if not refused:
             answered(result, partial=self.partial)
-        said = text_answer(result)
+        said, answer = text_answer(result), None
         data: Data = {VIEW: of_result(result, self.conductor)}
         if self.response_format is not None:
-            data[STRUCTURED] = None if refused else self.response_format.read(result)
-            said = said if refused else self.response_format.text(data[STRUCTURED])
+            answer = data[STRUCTURED] = None if refused else self.response_format.read(result)
+            said = said if refused else self.response_format.text(answer)
+        data[UPDATES] = self._writes.updates(result, answer)
         if self.output != MESSAGES:
             return data | {self.output: said}
         if refused and result.problem is not None and not said:

@@ -3,14 +3,18 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables.config import ensure_config
 from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
 
+from langchain_podium.graph.around import inside
 from langchain_podium.graph.conductor_nodes import Approve, ConductorNodes, Executor, Partial
 from langchain_podium.graph.graph_node import Data, Node, State
 from langchain_podium.graph.message_stream import Show
 from langchain_podium.graph.state import RECORD, VIEW, schema
-from langchain_podium.graph.state_keys import STRUCTURED, InParent, StateKeys
+from langchain_podium.graph.state_keys import STRUCTURED, StateKeys
+from langchain_podium.graph.writes import UPDATES, written
 from langchain_podium.response_format import ResponseFormat
 from podium.conductor import Conductor
 from podium.policy import Policy
@@ -28,6 +32,7 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
     result: str | None = "podium",
     context: Mapping[str, str] | None = None,
     response_format: dict[str, Any] | type | None = None,
+    writes: Mapping[str, str] | None = None,
     name: str | None = None,
     labels: Iterable[str] = (),
     policy: Policy | None = None,
@@ -62,15 +67,19 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
             `title`. It is offered to the worker of the plan's last step as a tool that it must call. The
             state's key `structured_response` gets the parsed answer, and `output` gets it as JSON. An answer
             that does not fit raises `RunFailed`. `None` means text.
+        writes: keys of the state that get fields of typed outputs: of the answer, which needs
+            `response_format`, as in `{"sum": "total"}`, or of a worker whose card has `returns`, as in
+            `{"sum": "clerk.total"}`. A key that is declared as a list gets the values of all executions,
+            another key the last one. `None` writes none.
         name: the name on the message with the answer, which shows other agents the speaker; `None` means the
             name on the conductor's card.
         labels: labels of each question; `podium_labels` of the graph's runtime context adds others.
         policy: applies in addition to the conductor's policy, as does `podium_policy` of the runtime context.
 
     Raises:
-        ConfigError: `executor`, `partial`, `show` or `response_format` is invalid. When the node is called:
-            the graph's state lacks the key `output`, a `result` other than `podium`, or `structured_response`
-            if there is a `response_format`.
+        ConfigError: `executor`, `partial`, `show` or `response_format` is invalid, or `writes` names a field
+            that does not exist. When the node is called: the graph's state lacks the key `output`, a `result`
+            other than `podium`, a key of `writes`, or `structured_response` if there is a `response_format`.
     """
     output = output or (input if input == "messages" else "answer")
     nodes = ConductorNodes(
@@ -83,10 +92,15 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
         show=show,
         context=context or {},
         response_format=None if response_format is None else ResponseFormat(response_format),
+        writes=writes or {},
         name=name or conductor.card.name,
     )
     state_keys = StateKeys(
-        output=output, result=result, structured=response_format is not None, name=nodes.name
+        output=output,
+        result=result,
+        structured=response_format is not None,
+        name=nodes.name,
+        writes=writes or (),
     )
     if executor == "podium" and not nodes.waits:
         nodes.is_inner = False
@@ -95,37 +109,79 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
             state_keys.check(config)
             return state_keys.written(await nodes.conduct(state, config, is_sync=is_sync), config)
 
-        return Node("conduct", conduct, acts=conductor.acts)
+        return _OuterNode("conduct", conduct, acts=conductor.acts)
     asked = dict.fromkeys((input, *nodes.context.values()), Any)
     form = {} if response_format is None else {STRUCTURED: Any}
     graph = StateGraph(
-        schema({**asked, output: Any, VIEW: Data, RECORD: list[str], **form}),
+        schema({**asked, output: Any, VIEW: Data, RECORD: list[str], UPDATES: Any, **form}),
         input_schema=schema(asked),
-        output_schema=schema({output: Any, VIEW: Data, **form}),
+        output_schema=schema({output: Any, VIEW: Data, UPDATES: Any, **form}),
     )
     draw(graph, nodes)
 
-    def check(state: State, config: RunnableConfig) -> State:
-        state_keys.check(config)
-        return state
-
-    parts = (InParent(check), graph.compile(name="conductor"), InParent(state_keys.written))
-    return RunnableSequence(*parts, name="podium")
+    return _GraphNode(graph.compile(name="conductor"), state_keys, acts=conductor.acts)
 
 
-def draw(graph: "StateGraph[Any, Any, Any, Any]", nodes: ConductorNodes) -> None:
-    """Add a conductor's nodes and edges to a graph."""
+class _OuterNode(Node):
+    """A node of the user's graph: workers read its state, and the run writes to it."""
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
+        """Run the node from sync code."""
+        settled = ensure_config(config)
+        with inside(input, settled):
+            return written(super().invoke(input, settled), settled)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
+        """Run the node."""
+        settled = ensure_config(config)
+        with inside(input, settled):
+            return written(await super().ainvoke(input, settled), settled)
+
+
+class _GraphNode(RunnableLambda[Any, Any]):
+    """A node that runs a conductor's graph with the state and for the state of the user's graph.
+
+    LangGraph finds the graph among the dependencies of a `RunnableLambda`.
+    """
+
+    def __init__(
+        self, graph: "CompiledStateGraph[Any, Any, Any, Any]", keys: StateKeys, *, acts: bool
+    ) -> None:
+        super().__init__(graph.invoke, graph.ainvoke, name="podium")
+        self.deps = [graph]
+        self.acts = acts
+        self._graph = graph
+        self._keys = keys
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
+        """Run the graph from sync code."""
+        settled = ensure_config(config)
+        self._keys.check(settled)
+        with inside(input, settled):
+            return written(self._keys.written(self._graph.invoke(input, settled), settled), settled)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
+        """Run the graph."""
+        settled = ensure_config(config)
+        self._keys.check(settled)
+        with inside(input, settled):
+            return written(self._keys.written(await self._graph.ainvoke(input, settled), settled), settled)
+
+
+def draw(graph: "StateGraph[Any, Any, Any, Any]", nodes: ConductorNodes, *, is_outer: bool = False) -> None:
+    """Add a conductor's nodes and edges to a graph; `is_outer` tells whether its state is the user's."""
+    node = _OuterNode if is_outer else Node
     if nodes.executor == "podium" and not nodes.waits:
-        graph.add_node("conduct", Node("conduct", nodes.conduct, acts=nodes.conductor.acts))
+        graph.add_node("conduct", node("conduct", nodes.conduct, acts=nodes.conductor.acts))
         graph.add_edge(START, "conduct")
         return
-    graph.add_node("plan", Node("plan", nodes.plan))
-    graph.add_node("execute", Node("execute", nodes.execute, acts=nodes.conductor.acts))
+    graph.add_node("plan", node("plan", nodes.plan))
+    graph.add_node("execute", node("execute", nodes.execute, acts=nodes.conductor.acts))
     graph.add_conditional_edges(START, nodes.first, ["plan", "execute"])
     paths = ["execute", END]
     if nodes.waits:
         paths.append("approve")
-        graph.add_node("approve", Node("approve", nodes.ask))
+        graph.add_node("approve", node("approve", nodes.ask))
         graph.add_edge("approve", "execute")
     graph.add_conditional_edges("plan", nodes.following, paths)
     graph.add_conditional_edges("execute", nodes.following, paths)

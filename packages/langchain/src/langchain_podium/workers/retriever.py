@@ -6,6 +6,7 @@ from langchain_core.retrievers import BaseRetriever
 
 from langchain_podium.cancellation import apart
 from langchain_podium.messages import cited
+from langchain_podium.workers.commands import documents_data
 from langchain_podium.workers.errors import langchain_errors
 from podium.types import Completion
 from podium.workers import Card, Request, Worker, step_input_of
@@ -35,7 +36,7 @@ class RetrieverWorker(Worker):
         with langchain_errors(self.card.name):
             found = await apart(self.retriever.ainvoke(subtask))
             text = cited(found)
-        answer = Completion(text)
+        answer = Completion(text, data=documents_data(found))
         if not text.strip():
             answer = Completion(f"Nothing was found for: {subtask[:200]}", missing="nothing was found")
         if request.stream:

@@ -18,6 +18,7 @@ from langchain_podium.content import missing_of
 from langchain_podium.finish import finish_of, refusal_of
 from langchain_podium.messages import text_of, write_calls
 from langchain_podium.usage import Spent
+from langchain_podium.workers.commands import command_completion, is_command
 from langchain_podium.workers.errors import langchain_errors
 from langchain_podium.workers.parts import acts_first, is_built_in
 from podium.errors import WorkerBroken
@@ -71,9 +72,12 @@ class RunnableWorker(Worker):
                         streamed += text
                         yield text
         with self._errors(spent):
-            text = streamed or self._text(returned)
+            made = command_completion(returned, self.card.name) if is_command(returned) else None
+            text = streamed or (self._text(returned) if made is None else made.text)
             calls = _calls(returned)
             completion = _completion(text, returned, spent, self.card)
+            if made is not None:
+                completion = replace(completion, missing=made.missing, data=made.data)
             if not text.strip() and not calls:
                 raise WorkerBroken(f"worker {self.card.name!r} returned no text", maybe_paid=True)
         if request.stream and text and not streamed:

@@ -1,45 +1,125 @@
-"""A worker that calls a LangChain tool."""
+"""A worker that calls a LangChain tool.
 
+A tool may read more than the arguments in its subtask: the id of its call, and, in a graph, the state,
+the store and the runtime, which LangGraph's own `ToolNode` injects.
+"""
+
+import sys
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 from langchain_core.messages import ToolCall, ToolMessage
-from langchain_core.tools import BaseTool
+from langchain_core.runnables.config import ensure_config
+from langchain_core.tools import BaseTool, InjectedToolCallId
+from langchain_core.tools.base import _is_injected_arg_type, get_all_basemodel_annotations
 from pydantic import BaseModel
 
 from langchain_podium.cancellation import apart
 from langchain_podium.content import content_completion, is_content
+from langchain_podium.graph.around import Around, around
 from langchain_podium.messages import text_of
+from langchain_podium.workers.commands import artifact_data, command_completion, is_command
 from langchain_podium.workers.errors import langchain_errors
-from podium.errors import ToolFailed
+from podium.errors import ConfigError, ToolFailed
 from podium.hosts import ToolWorker
 from podium.types import Completion
 from podium.types.messages import storable
 from podium.workers import Card
 
 
-def tool_worker(tool: BaseTool, card: Card) -> ToolWorker:
-    """Return a worker that calls a tool."""
+class LangChainTool(ToolWorker):
+    """Calls a LangChain tool.
 
-    async def call(arguments: dict[str, Any]) -> Completion:
-        with langchain_errors(card.name, acts_first=True):
-            if tool.response_format == "content":
-                return _completion(await _called(tool, arguments, card.name), card.name)
+    Args:
+        tool: the tool.
+        card: the worker's card.
+    """
+
+    is_interruptible = True
+
+    def __init__(self, tool: BaseTool, *, card: Card) -> None:
+        schema = tool.args_schema
+        model = schema if isinstance(schema, type) and issubclass(schema, BaseModel) else None
+        super().__init__(_schema(tool), self._run, card=card, model=model)
+        self._tool = tool
+        self._node = _injecting_node(tool)
+        annotations = get_all_basemodel_annotations(tool.get_input_schema()).values()
+        self._takes_id = any(_is_injected_arg_type(each, InjectedToolCallId) for each in annotations)
+
+    def check_host(self) -> None:
+        """Check that the graph around has what the tool reads of it."""
+        if self._node is None:
+            return
+        told, graph = f"tool {self.card.name!r}", around()
+        if graph is None:
+            raise ConfigError(
+                f"{told} reads the state or the store of a graph, and the run is in no graph: run its "
+                "conductor in a node, with conductor_node(...) or create_conductor_agent(...)"
+            )
+        injected = self._node._injected_args[self._tool.name]  # noqa: SLF001 - what the node will inject
+        if injected.store and graph.runtime.store is None:
+            raise ConfigError(f"{told} reads the graph's store, and there is no store: compile(store=...)")
+        state, optional = graph.state, injected._optional_state_args  # noqa: SLF001 - as above
+        for argument, key in injected.state.items():
+            if key and argument not in optional and not _has(state, key):
+                raise ConfigError(f"{told} reads {key!r}, which the graph's state does not have: set it")
+
+    async def _run(self, arguments: dict[str, Any]) -> Completion:
+        tool, name, graph = self._tool, self.card.name, around()
+        with langchain_errors(name, acts_first=True):
+            if self._node is None and not self._takes_id and tool.response_format == "content":
+                returned = await _called(tool, arguments, name)
+                return self._result(returned)
             # Only a call with an id also returns the artifact.
-            asked = ToolCall(type="tool_call", id=uuid4().hex, name=tool.name, args=arguments)
-            returned = await apart(tool.ainvoke(asked))
-            if not isinstance(returned, ToolMessage):
-                return _completion(returned, card.name)
-            if returned.status == "error":
-                raise ToolFailed(f"tool {card.name!r} failed: {str(returned.text)[:300]}", maybe_paid=True)
-            content = returned.content if isinstance(returned.content, list) else [returned.content]
-            return content_completion(content, returned.artifact, card.name)
+            call = ToolCall(type="tool_call", id=uuid4().hex, name=tool.name, args=arguments)
+            if self._node is None or graph is None:
+                returned = await apart(tool.ainvoke(call))
+            else:
+                returned = await apart(_injected(self._node, call, graph))
+            return self._result(returned, call["id"])
 
-    schema = tool.args_schema
-    model = schema if isinstance(schema, type) and issubclass(schema, BaseModel) else None
-    worker = ToolWorker(_schema(tool), call, card=card, model=model)
-    worker.is_interruptible = True
-    return worker
+    def _result(self, returned: Any, call_id: str | None = None) -> Completion:
+        name = self.card.name
+        if is_command(returned):
+            return command_completion(returned, name, call_id)
+        if not isinstance(returned, ToolMessage):
+            return _completion(returned, name)
+        if returned.status == "error":
+            raise ToolFailed(f"tool {name!r} failed: {str(returned.text)[:300]}", maybe_paid=True)
+        content = returned.content if isinstance(returned.content, list) else [returned.content]
+        made = content_completion(content, returned.artifact, name)
+        return replace(made, data=artifact_data(returned.artifact))
+
+
+def _injecting_node(tool: BaseTool) -> Any:
+    """Return LangGraph's node for a tool that reads state, store or runtime; `None` for other tools."""
+    if "langgraph.prebuilt" not in sys.modules:  # where the annotations of such tools are
+        return None
+    from langgraph.prebuilt import ToolNode  # noqa: PLC0415 - it is optional
+
+    async def inject(request: Any, _: Any) -> Any:  # else ToolNode demands a message in each command
+        call = node._inject_tool_args(request.tool_call, request.runtime)  # noqa: SLF001 - as below
+        return await tool.ainvoke(call, request.runtime.config)
+
+    node = ToolNode([tool], awrap_tool_call=inject, handle_tool_errors=False)
+    injected = node._injected_args[tool.name]  # noqa: SLF001 - LangGraph has no public way to ask for them
+    # ToolNode injects its runtime into any argument of this name, also into one that the model writes
+    takes_runtime = injected.runtime in injected.all_injected_keys
+    return node if injected.state or injected.store or takes_runtime else None
+
+
+async def _injected(node: Any, call: ToolCall, graph: Around) -> Any:
+    """Call the tool of a node, and return what the tool returned."""
+    given = {"__type": "tool_call_with_context", "tool_call": call, "state": graph.state}
+    returned = await node.ainvoke(given, ensure_config())
+    parts = returned if isinstance(returned, list) else [returned]
+    found = [one for part in parts for one in (part["messages"] if isinstance(part, dict) else [part])]
+    return found if len(found) > 1 else found[0]
+
+
+def _has(state: Any, key: str) -> bool:
+    return key in state if isinstance(state, dict) else hasattr(state, key)
 
 
 async def _called(tool: BaseTool, arguments: dict[str, Any], worker: str) -> object:

@@ -14,7 +14,7 @@ from langchain_podium.workers.graph import GraphWorker, has_messages
 from langchain_podium.workers.parts import is_graph, may_act
 from langchain_podium.workers.retriever import RetrieverWorker
 from langchain_podium.workers.runnable import RunnableWorker
-from langchain_podium.workers.tool import tool_worker
+from langchain_podium.workers.tool import LangChainTool
 from podium.errors import ConfigError
 from podium.hosts import CardMaker, CardOptions
 from podium.workers import Card, StepInput, Worker
@@ -83,5 +83,5 @@ def _worker(thing: Runnable[Any, Any], card: Card, give: Callable[[StepInput], A
     if isinstance(thing, BaseRetriever):
         return RetrieverWorker(thing, card=card)
     if isinstance(thing, BaseTool):
-        return tool_worker(thing, card)
+        return LangChainTool(thing, card=card)
     return RunnableWorker(thing, card=card)

@@ -1,0 +1,113 @@
+"""The graph around a conductor: its state, its store, and the runtime context of the call.
+
+A run has no part of LangGraph. What its workers may read of the graph is here, for the node that is running.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
+
+from podium.errors import ConfigError
+from podium.policy import Policy
+
+_READ: Final = "__pregel_read"
+"""The configuration key of LangGraph's function that reads the graph's state."""
+_RUNTIME: Final = "__pregel_runtime"
+"""The configuration key of the runtime, with the store and the context."""
+UNDECLARED: Final = object()
+"""Stands for the value of a key that the graph's state does not declare."""
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The graph around a conductor's node."""
+
+    config: RunnableConfig
+    """The configuration of the node."""
+    given: Any = None
+    """The input of the node; `None` if it is not known, as in a function of the user's."""
+
+    @property
+    def runtime(self) -> Any:
+        """The runtime of the graph, with `store` and `context`."""
+        return self._configured(_RUNTIME)
+
+    @property
+    def channels(self) -> Mapping[str, Any]:
+        """LangGraph's channel of each key of the state; empty outside of a graph."""
+        read = self._configured(_READ)
+        found: Mapping[str, Any] = {} if read is None else read.args[1]
+        return found
+
+    @property
+    def state(self) -> Any:
+        """The state of the graph: the input of the node, or else all keys that have a value."""
+        if self.given is not None:
+            return self.given
+        return self._configured(_READ)(select=list(self.channels), fresh=True)
+
+    def held(self, key: str) -> object:
+        """Return the state's value of a key; `None` if it is empty, `UNDECLARED` if the key is unknown."""
+        read: Callable[[str], object] | None = self._configured(_READ)
+        if read is None:  # outside of a graph, where the node raises an error
+            return None
+        try:
+            return read(key)
+        except KeyError:
+            return UNDECLARED
+
+    def _configured(self, key: str) -> Any:
+        return self.config.get("configurable", {}).get(key)
+
+
+_AROUND: Final = ContextVar[Around | None]("podium_around", default=None)
+
+
+def around() -> Around | None:
+    """Return the graph around the current run; `None` outside of a graph."""
+    found = _AROUND.get() or Around(ensure_config())
+    return None if found.runtime is None else found
+
+
+@contextmanager
+def inside(given: Any, config: RunnableConfig | None) -> Iterator[None]:
+    """Make the graph of a node the one that `around` returns.
+
+    Args:
+        given: the input of the node.
+        config: the configuration of the node.
+    """
+    token = _AROUND.set(Around(ensure_config(config), given))
+    try:
+        yield
+    finally:
+        _AROUND.reset(token)
+
+
+def context_labels() -> Iterable[str]:
+    """Return the labels of the question in the runtime context (`podium_labels`); empty without any."""
+    labels: Iterable[str] | None = _in_context("podium_labels")
+    return () if labels is None else labels
+
+
+def context_policy() -> Policy | None:
+    """Return the policy in the runtime context (`podium_policy`); `None` without one.
+
+    Raises:
+        ConfigError: the value is not a policy.
+    """
+    policy = _in_context("podium_policy")
+    if not isinstance(policy, Policy | None):
+        raise ConfigError(f"podium_policy in the runtime context is {policy!r:.80}: set a Policy")
+    return policy
+
+
+def _in_context(name: str) -> Any:
+    found = around()
+    context = None if found is None else found.runtime.context
+    return context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)

@@ -1,0 +1,277 @@
+"""What a run writes to the state of the graph around it, beside its answer."""
+
+import json
+import operator
+from typing import Annotated, Any
+
+import pytest
+from graphs.conducted import Plans
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import InjectedToolCallId, StructuredTool, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.types import Command
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from langchain_podium.graph import conductor_node, create_conductor_agent
+from langchain_podium.graph.conductor_nodes import Executor
+from langchain_podium.workers import as_worker
+from podium import Conductor, Plan, ScriptedWorker, Step
+from podium.errors import ConfigError, RunFailed
+from podium.journal import MemoryJournal
+from podium.planners import FixedPlanner
+from podium.policy import Policy
+from podium.workers import Card, Worker
+
+pytestmark = pytest.mark.anyio
+EXECUTORS = pytest.mark.parametrize("executor", ["podium", "langgraph"])
+
+
+class Desk(TypedDict, total=False):
+    """A state with keys of all kinds."""
+
+    messages: Annotated[list[AnyMessage], add_messages]
+    customer: str
+    total: int
+    totals: list[int]
+    notes: Annotated[list[str], operator.add]
+    podium: dict[str, Any]
+
+
+@tool
+def rename(name: str, call: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+    """Rename the customer, as tools of agents do."""
+    said = [ToolMessage(f"renamed to {name}", tool_call_id=call), AIMessage("Done.")]
+    return Command(update={"customer": name, "notes": [f"was renamed to {name}"], "messages": said})
+
+
+@tool
+def note(text: str) -> Command[Any]:
+    """Write a note."""
+    return Command(update={"notes": [text]})
+
+
+@tool
+def lose(text: str) -> list[Any]:
+    """Update a key that the state does not declare, and one with a value that is not data."""
+    return [Command(update={"unknown": text, "customer": object(), "notes": ["kept"]}, goto="elsewhere")]
+
+
+def noted(step: Any) -> Command[Any]:
+    """Return a command, as a node does."""
+    return Command(update={"notes": [str(step)]})
+
+
+def graph_of(conductor: Conductor, checkpointer: Any = None, **options: Any) -> Any:
+    """Return a graph with one node."""
+    graph = StateGraph(Desk)
+    graph.add_node("conductor", conductor_node(conductor, **options))
+    graph.add_edge(START, "conductor")
+    return graph.compile(checkpointer=checkpointer)
+
+
+def of(*steps: tuple[Any, str], **options: Any) -> Conductor:
+    """Return a conductor whose plan gives each worker a subtask, in order; each sees those before."""
+    workers = {id(worker): worker for worker, _ in steps}
+    numbers = [list(workers).index(id(worker)) for worker, _ in steps]
+    plan = Plan(tuple(Step(numbers[n], told, tuple(range(n))) for n, (_, told) in enumerate(steps)))
+    return Conductor(Plans(plan), [as_worker(worker) for worker in workers.values()], **options)
+
+
+ASKED: dict[str, Any] = {"messages": [("user", "Who?")], "customer": "Ann", "notes": ["new"]}
+
+
+@EXECUTORS
+async def test_commands_of_steps_update_the_state(executor: Executor) -> None:
+    """A key with a reducer gets each update; the message for the tool call is the output of the step."""
+    conductor = of((note, "first"), (rename, "Bo"), (rename, "Cy"))
+    left = await graph_of(conductor, executor=executor).ainvoke(ASKED)
+    assert left["podium"]["status"] == "ok"
+    assert left["customer"] == "Cy"
+    assert left["notes"] == ["new", "first", "was renamed to Bo", "was renamed to Cy"]
+    assert [message.text for message in left["messages"]] == ["Who?", "Done.", "Done.", "renamed to Cy"]
+    assert [each["text"] for each in left["podium"]["outcomes"]][1:] == ["renamed to Bo", "renamed to Cy"]
+
+
+async def test_commands_of_functions_and_of_nested_conductors_do_too() -> None:
+    """Their text is the update, if they say nothing else."""
+    inner = Conductor(FixedPlanner(Plan((Step(0, "nested"),))), [as_worker(note)], card=Card(name="inner"))
+    function = RunnableLambda(noted, name="noted")
+    left = await graph_of(of((inner, "ask"), (function, "told"))).ainvoke(ASKED)
+    assert left["notes"][:2] == ["new", "nested"]
+    assert left["podium"]["outcomes"][0]["text"] == '{"notes": ["nested"]}'
+    assert "told" in left["notes"][2]
+
+
+async def test_updates_that_cannot_be_kept_are_named() -> None:
+    """The run is partial, and the rest of the update is applied."""
+    left = await graph_of(of((lose, "x"))).ainvoke(ASKED)
+    assert left["notes"] == ["new", "kept"]
+    assert left["podium"]["status"] == "partial"
+    told = left["podium"]["problem"]["message"]
+    assert all(each in told for each in ("'unknown'", "declare", "'customer'", "object", "goto"))
+
+
+@EXECUTORS
+async def test_updates_survive_an_interrupted_run(executor: Executor) -> None:
+    """They are applied once, when the node ends; the tool is not called again."""
+    called = 0
+
+    @tool
+    def count(text: str) -> Command[Any]:
+        """Count calls."""
+        nonlocal called
+        called += 1
+        return Command(update={"notes": [text]})
+
+    fails = [True]
+
+    def fail(_: Any) -> str:
+        if fails:
+            raise ValueError(fails.pop())
+        return "done"
+
+    failing = as_worker(RunnableLambda(fail, name="fail"), acts=False)
+    conductor = of((count, "once"), (failing, "then"), journal=MemoryJournal())
+    graph = graph_of(conductor, InMemorySaver(), executor=executor)
+    thread = {"configurable": {"thread_id": "1"}}
+    with pytest.raises(RunFailed):
+        await graph.ainvoke(ASKED, thread)
+    left = await graph.ainvoke(None, thread)
+    assert left["notes"] == ["new", "once"]
+    assert called == 1
+
+
+async def test_the_agent_is_updated_after_an_approval() -> None:
+    """Of its own state, a step can change the messages."""
+    conductor = of((rename, "Bo"), policy=Policy(approve="later"))
+    agent = create_conductor_agent(conductor, checkpointer=InMemorySaver())
+    thread = {"configurable": {"thread_id": "1"}}
+    await agent.ainvoke({"messages": "Who?"}, thread)
+    left = await agent.ainvoke(Command(resume=True), thread)
+    assert [message.text for message in left["messages"]][:2] == ["Who?", "Done."]
+    assert left["messages"][-1].text.startswith("renamed to Bo")
+    assert "'customer'" in left["podium"]["problem"]["message"]
+
+
+class Found(BaseRetriever):
+    """Finds one document with a score."""
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        del run_manager
+        return [Document(f"about {query}", id="1", metadata={"source": "a.txt", "score": 0.5})]
+
+
+def scored(word: str) -> tuple[str, Any]:
+    """Return a text and what it is made of."""
+    return word, {"rows": [1, 2], "odd": object()}
+
+
+async def test_documents_and_artifacts_are_in_the_run() -> None:
+    """As JSON, with ids, scores and other metadata; what has no JSON form is named."""
+    table = StructuredTool.from_function(scored, response_format="content_and_artifact")
+    left = await graph_of(of((Found(), "cats"), (table, "dogs"))).ainvoke(ASKED)
+    documents, artifact = (each["data"] for each in json.loads(json.dumps(left["podium"]["outcomes"])))
+    kept = {"id": "1", "page_content": "about cats", "metadata": {"source": "a.txt", "score": 0.5}}
+    assert documents == {"documents": [kept]}
+    assert artifact["artifact"]["rows"] == [1, 2]
+    assert "no JSON form" in artifact["artifact"]["odd"]
+
+
+class Sum(BaseModel):
+    """An answer with fields."""
+
+    total: int
+    note: str = ""
+
+
+class Summed(TypedDict, total=False):
+    """A state for such an answer."""
+
+    messages: list[Any]
+    structured_response: Any
+    total: int
+
+
+def clerk(*replies: str) -> Worker:
+    """Return a worker with a typed output."""
+    told = iter(replies)
+    card = Card(name="clerk", returns={"total": "integer", "parts": [{"price": "integer"}]})
+    return ScriptedWorker(card, lambda _: next(told))
+
+
+@EXECUTORS
+async def test_fields_of_the_answer_are_written(executor: Executor) -> None:
+    """The plan names no state."""
+    writer = ScriptedWorker("writer", '{"total": 42, "note": "sum"}')
+    built = StateGraph(Summed)
+    node = conductor_node(
+        of((writer, "Sum up.")), executor=executor, response_format=Sum, writes={"total": "total"}
+    )
+    built.add_node("conductor", node)
+    built.add_edge(START, "conductor")
+    assert (await built.compile().ainvoke({"messages": [("user", "How many?")]}))["total"] == 42
+
+
+@EXECUTORS
+async def test_fields_of_a_worker_are_written(executor: Executor) -> None:
+    """A list gets the values of all executions, in the order of the plan; another key the last one."""
+    worker = clerk('{"total": 1, "parts": [{"price": 2}]}', '{"total": 3, "parts": []}')
+    plan = Plan((Step(0, "a"), Step(0, "b", access=(0,))))
+    conductor = Conductor(FixedPlanner(plan), [worker])
+    writes = {"total": "clerk.total", "totals": "clerk.total"}
+    left = await graph_of(conductor, executor=executor, writes=writes).ainvoke(ASKED)
+    assert (left["total"], left["totals"]) == (3, [1, 3])
+
+
+async def test_each_item_of_a_map_is_written() -> None:
+    """The list that the map returns is not one more."""
+    worker = ScriptedWorker(Card(name="clerk", returns={"total": "integer"}), '{"total": 7}')
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "a {{item}}", each=("x", "y")),))), [worker])
+    left = await graph_of(conductor, writes={"totals": "clerk.total"}).ainvoke(ASKED)
+    assert left["totals"] == [7, 7]
+
+
+async def test_an_output_that_does_not_fit_is_an_error() -> None:
+    """The state is not changed, and the error has what was paid for."""
+    conductor = of((clerk("none"), "a"))
+    with pytest.raises(RunFailed, match="clerk") as raised:
+        await graph_of(conductor, writes={"total": "clerk.total"}).ainvoke(ASKED)
+    assert raised.value.result is not None
+
+
+UNKNOWN: dict[str, Any] = {
+    "no field of the worker": {"total": "clerk.sum"},
+    "no field of the answer": {"total": "sum"},
+    "no part of a field": {"total": "clerk.total.sum"},
+    "no worker": {"total": "nobody.total"},
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_unknown_fields_are_refused_at_once(case: str) -> None:
+    """Before there is a graph."""
+    with pytest.raises(ConfigError, match="writes"):
+        conductor_node(of((clerk(), "a")), response_format=Sum, writes=UNKNOWN[case])
+
+
+def test_a_field_of_text_is_refused_at_once() -> None:
+    """The error says how to type it."""
+    with pytest.raises(ConfigError, match="response_format"):
+        conductor_node(of((clerk(), "a")), writes={"total": "total"})
+    with pytest.raises(ConfigError, match="returns"):
+        conductor_node(of((ScriptedWorker("writer", ""), "a")), writes={"total": "writer.total"})
+
+
+async def test_a_key_that_the_state_lacks_is_refused_before_the_planner_is_asked() -> None:
+    """LangGraph would drop it."""
+    conductor = of((clerk("none"), "a"))
+    with pytest.raises(ConfigError, match="'sum'"):
+        await graph_of(conductor, writes={"sum": "clerk.total"}).ainvoke(ASKED)
+    assert isinstance(conductor.planner, Plans)
+    assert conductor.planner.asked == 0
