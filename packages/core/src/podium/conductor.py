@@ -469,7 +469,7 @@ class Conductor(Worker):
         self._entries.set(self._entries.get() + 1)
         return self
 
-    async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:
+    async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:  # noqa: PYI036 - passed on
         self._entries.set(self._entries.get() - 1)
         await super().__aexit__(kind, error, traceback)
 
