@@ -184,7 +184,6 @@ KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
     ("a graph with a function at its edge", True, lambda: _routed(lambda state: END)),
     ("a graph with a model at its edge", False, lambda: _routed(MODEL)),
     ("a model whose server searches", False, lambda: MODEL.bind_tools([{"type": "web_search"}])),
-    ("a model that is offered a function", False, lambda: MODEL.bind_tools([LOOK, {"name": "x"}])),
     ("a model whose server calls MCP tools", True, lambda: MODEL.bind_tools([{"type": "mcp"}])),
     ("a model whose server executes code", True, lambda: MODEL.bind_tools([{"type": "code_interpreter"}])),
     ("an agent whose server searches", False, lambda: create_agent(MODEL, [{"type": "file_search"}])),

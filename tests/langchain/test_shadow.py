@@ -24,7 +24,8 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableGenerator, RunnableLambda
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, interrupt
 from servers.chat_server import Call, ChatServer, Reply, says
 from typer.testing import CliRunner
@@ -838,3 +839,33 @@ def test_without_podium_shadow_the_import_says_what_to_install() -> None:
     told = done.stderr.splitlines()[-1]
     assert told.startswith("ImportError: langchain_podium.shadow needs podium-shadow: run `")
     assert told.endswith(" './packages/shadow'` in a clone of Podium")
+
+
+def test_a_graph_with_a_candidate_is_a_graph(pairs: MemoryPairs) -> None:
+    """`langgraph dev` serves it: it is copied for each request, with a store of threads."""
+
+    def told(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage(f"turn {len(state['messages'])}")]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("say", told)
+    builder.add_edge(START, "say")
+    seen: list[Any] = []
+    compiled = builder.compile(name="desk")
+    thread = RunnableConfig(configurable={"thread_id": "1"})
+    with shadow(compiled, RunnableLambda(seen.append), 1.0, journal=pairs) as shadowed:
+        assert isinstance(shadowed, CompiledStateGraph)
+        assert (shadowed.name, shadowed.get_graph().nodes.keys()) == (
+            "desk",
+            compiled.get_graph().nodes.keys(),
+        )
+        served = shadowed.copy(update={"checkpointer": InMemorySaver()})
+        for question in ("One?", "Two?"):
+            answer = served.invoke({"messages": [("user", question)]}, thread)
+        assert [each.text for each in answer["messages"]] == ["One?", "turn 1", "Two?", "turn 3"]
+        assert served.get_state(thread).values["messages"] == answer["messages"]
+    assert [pair.primary.answer for pair in recorded(pairs)] == ["turn 1", "turn 3"]
+    assert [[each.text for each in asked["messages"]] for asked in seen] == [
+        ["One?"],
+        ["One?", "turn 1", "Two?"],
+    ]

@@ -16,7 +16,7 @@ from referencing import Registry
 from podium.errors import ConfigError, RunFailed
 from podium.hosts.results import answered, run_failed, tool_arguments
 from podium.secrets import scrub
-from podium.types import Result, Tools
+from podium.types import Constraint, Result, Sampling, Tools
 
 _MAX_QUOTE = 500
 
@@ -57,7 +57,9 @@ class ResponseFormat:
             raise ConfigError(f"{told}: {scrub(str(error))[:_MAX_QUOTE]}") from error
         self.name: str = tool["function"]["name"]
         self.tools = Tools((tool,), {"type": "function", "function": {"name": self.name}})
+        # for workers without tools, which are asked for it in words
         self.schema: dict[str, Any] = tool["function"].get("parameters") or {"type": "object"}
+        self.sampling = Sampling(constraint=Constraint("json", self.schema))
         self._validator = validator_of(self.schema)
 
     def read(self, result: Result) -> Any:

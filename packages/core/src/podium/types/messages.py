@@ -82,6 +82,11 @@ class Tools:
     choice: str | Part | None = None
     """`auto`, `required`, `none`, or one function in OpenAI's form; `None` means the server's default."""
 
+    @property
+    def is_forced(self) -> bool:
+        """Whether the answer must be a call of one function, so that no text is left to constrain."""
+        return isinstance(self.choice, Mapping)
+
 
 Query = str | Sequence[Message | Mapping[str, Any]]
 """Text, or the chat messages of a conversation. `read_conversation` finds the question in it."""

@@ -19,6 +19,8 @@ _READ: Final = "__pregel_read"
 """The configuration key of LangGraph's function that reads the graph's state."""
 _RUNTIME: Final = "__pregel_runtime"
 """The configuration key of the runtime, with the store and the context."""
+CHECKPOINTER: Final = "__pregel_checkpointer"
+"""The configuration key of the checkpointer of a node's graph."""
 UNDECLARED: Final = object()
 """Stands for the value of a key that the graph's state does not declare."""
 
@@ -87,6 +89,20 @@ def inside(given: Any, config: RunnableConfig | None) -> Iterator[None]:
         yield
     finally:
         _AROUND.reset(token)
+
+
+def check_checkpointer(worker: str) -> None:
+    """Check that a graph can store a run that waits for a person, for a worker that interrupts it.
+
+    Raises:
+        ConfigError: there is no graph, or it has no checkpointer.
+    """
+    graph = around()
+    if graph is None or not graph.config.get("configurable", {}).get(CHECKPOINTER):
+        raise ConfigError(
+            f"worker {worker!r} calls interrupt(), and the run cannot wait: run its conductor in a node of a "
+            "graph with a checkpointer, as in graph.compile(checkpointer=...)"
+        )
 
 
 def context_labels() -> Iterable[str]:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial as bound
 from hashlib import sha256
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import anyio
 from langchain_core.runnables import RunnableConfig
@@ -244,9 +244,10 @@ class ConductorNodes:
             return await self._called(self._resume(run_id), config, journal, step_starter)
         heard: list[Event] | None = None if self.conductor.journal is None else []
         texts = named_texts(state, self.context)
-        tools = () if self.response_format is None else self.response_format.tools
+        form = self.response_format
+        asked: dict[str, Any] = {} if form is None else {"tools": form.tools, "sampling": form.sampling}
         begun = bound(
-            self.conductor.run, query, run_id=named, context=texts, tools=tools, labels=context_labels()
+            self.conductor.run, query, run_id=named, context=texts, labels=context_labels(), **asked
         )
         result = await self._called(begun, config, journal, step_starter, heard)
         if heard is not None and result.status in ("failed", "partial") and isinstance(heard[0], RunEnded):

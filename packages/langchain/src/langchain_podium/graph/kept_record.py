@@ -11,10 +11,9 @@ from anyio.to_thread import run_sync
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointMetadata, empty_checkpoint
 
+from langchain_podium.graph.around import CHECKPOINTER
 from langchain_podium.graph.state import RECORD
 
-CHECKPOINTER: Final = "__pregel_checkpointer"
-"""The configuration key of the checkpointer of a node's graph."""
 _RESUMING: Final = "__pregel_resuming"
 """The configuration key that shows a node whether its graph is resumed."""
 _OF_CHECKPOINT: Final = ("checkpoint_id", "checkpoint_map")

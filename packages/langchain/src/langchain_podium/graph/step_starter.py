@@ -4,7 +4,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langgraph.errors import GraphInterrupt
 
-from langchain_podium.graph.kept_record import CHECKPOINTER
+from langchain_podium.graph.around import CHECKPOINTER
 from langchain_podium.graph.plan_graph import carry_out
 from podium.errors import ConfigError
 from podium.execution import ExternalScheduler, Pause

@@ -17,7 +17,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 
@@ -175,6 +175,7 @@ class WatchedRequest:
             answered = self._answered
             if self._settings.is_graph and self._spent.returned is not None:
                 answered = [self._spent.returned]  # the chunks may be updates, tokens, or from subgraphs
+                asked = [_conversation(total(asked), self._spent.returned)]
 
             def told() -> tuple[str, Side]:
                 question = question_of(total(asked))
@@ -215,6 +216,15 @@ class _CandidateRequest(Candidate):
     def spent(self) -> Spent:
         """Return the spending of the call so far."""
         return self._spent.spent()
+
+
+def _conversation(asked: Any, state: Any) -> Any:
+    """Return a graph's input with all messages of its thread, up to the user's last one."""
+    messages = state.get("messages") if isinstance(state, Mapping) else None
+    last = [at for at, each in enumerate(messages or ()) if isinstance(each, HumanMessage)][-1:]
+    if not messages or not last:
+        return asked
+    return {**(asked if isinstance(asked, Mapping) else {}), "messages": messages[: last[0] + 1]}
 
 
 def question_of(asked: Any) -> str:

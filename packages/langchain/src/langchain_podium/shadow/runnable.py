@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, M
 from contextlib import aclosing
 from pathlib import Path
 from time import perf_counter
-from types import TracebackType
 from typing import Any, Self
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -39,13 +38,16 @@ def shadow(  # noqa: PLR0913 - one parameter for each option
     prices: Mapping[str, Price] | None = None,
     answer: Callable[[Any], str] = answer_of,
     config: RunnableConfig | None = None,
-) -> "Shadow":
+) -> Any:
     """Return a Runnable that calls `primary`, and passes a sample of the requests to `candidate`, too.
+
+    The Runnable of a compiled graph is a graph of the same class.
 
     The candidate is called in its own thread, after the primary has answered. So the caller does not wait for
     the candidate, and gets none of its errors. Each pair of answers is recorded, with the time, calls, tokens
     and cost of both; `podium evals shadow report` compares them. If the primary is a graph, its final state
-    is compared, also if the caller streams it. The candidate does not get the arguments that control
+    is compared, also if the caller streams it, and the candidate gets all messages of this state up to the
+    user's last one. The candidate does not get the arguments that control
     streaming and interrupts (`stream_mode`, `interrupt_before` and so on). The candidate uses the memory and
     the processors of this process.
 
@@ -89,25 +91,16 @@ def shadow(  # noqa: PLR0913 - one parameter for each option
         config=_own(config, name),
         is_graph=is_graph(innermost(primary)),
     )
-    return Shadow(primary, settings)
+    return ShadowGraph.of(primary, settings) if _is_compiled(primary) else Shadow(primary, settings)
 
 
-class Shadow(RunnableBindingBase[Any, Any]):
-    """The primary with its candidate; created by `shadow`.
+class Shadowing:
+    """What a primary and its candidate have in common with each other: the store and the thread of both.
 
     Close it, or use it as a context manager, to end running candidates.
     """
 
-    _settings: ShadowSettings = PrivateAttr()
-
-    def __init__(self, primary: Runnable[Any, Any], settings: ShadowSettings) -> None:
-        super().__init__(bound=primary)
-        self._settings = settings
-
-    @classmethod
-    def is_lc_serializable(cls) -> bool:
-        """Return `False`: a shadow has a thread."""
-        return False
+    _settings: ShadowSettings
 
     @property
     def pairs(self) -> Pairs:
@@ -137,18 +130,62 @@ class Shadow(RunnableBindingBase[Any, Any]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.aclose()
+
+    def _drawn(self, config: Config, kwargs: Mapping[str, Any], *asked: Any) -> WatchedRequest | None:
+        """Return the request to watch; `None` if it is not drawn, or cannot be copied."""
+        run_id = (config or {}).get("run_id")
+        if not self._settings.runner.draws(None if run_id is None else str(run_id)):
+            return None
+        watch = WatchedRequest(self._settings, config, kwargs)
+        return watch if not asked or watch.copies(asked[0]) else None
+
+
+class ShadowGraph(Shadowing):
+    """A graph with its candidate: a base class of the graph's own class, so that it remains such a graph."""
+
+    @classmethod
+    def of(cls, graph: Any, settings: ShadowSettings) -> Any:
+        """Return a copy of a compiled graph with a candidate, which copies of the copy have, too."""
+        kind = type(graph)
+        own = type(kind.__name__, (cls, kind), {"__module__": kind.__module__, "_settings": settings})
+        return own(**{name: value for name, value in vars(graph).items() if name != "__orig_class__"})
+
+    def stream(self, input: Any, config: Config = None, **kwargs: Any) -> Any:  # noqa: A002
+        """Stream the graph, which `invoke` and `batch` do, too."""
+        streamed, watch = super().stream, self._drawn(config, kwargs, input)  # type: ignore[misc]
+        if watch is None:
+            return streamed(input, config, **kwargs)
+        return _pieces(watch, lambda: streamed(input, watch.config, **kwargs))
+
+    def astream(self, input: Any, config: Config = None, **kwargs: Any) -> Any:  # noqa: A002
+        """Stream the graph, which `ainvoke` and `astream_events` do, too."""
+        streamed, watch = super().astream, self._drawn(config, kwargs, input)  # type: ignore[misc]
+        if watch is None:
+            return streamed(input, config, **kwargs)
+        return _apieces(watch, lambda: streamed(input, watch.config, **kwargs))
+
+
+class Shadow(Shadowing, RunnableBindingBase[Any, Any]):
+    """The primary with its candidate; created by `shadow`."""
+
+    _settings: ShadowSettings = PrivateAttr()
+
+    def __init__(self, primary: Runnable[Any, Any], settings: ShadowSettings) -> None:
+        super().__init__(bound=primary)
+        self._settings = settings
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """Return `False`: a shadow has a thread."""
+        return False
 
     def invoke(self, input: Any, config: Config = None, **kwargs: Any) -> Any:  # noqa: A002
         """Call the primary."""
@@ -257,13 +294,10 @@ class Shadow(RunnableBindingBase[Any, Any]):
             return self.bound.astream_events(input, config, **kwargs)
         return RunnableSerializable.astream_events(self, input, config, **kwargs)
 
-    def _drawn(self, config: Config, kwargs: Mapping[str, Any], *asked: Any) -> WatchedRequest | None:
-        """Return the request to watch; `None` if it is not drawn, or cannot be copied."""
-        run_id = (config or {}).get("run_id")
-        if not self._settings.runner.draws(None if run_id is None else str(run_id)):
-            return None
-        watch = WatchedRequest(self._settings, config, kwargs)
-        return watch if not asked or watch.copies(asked[0]) else None
+
+def _is_compiled(primary: object) -> bool:
+    """Return whether an object is a graph of this process, and not one behind a client."""
+    return is_graph(primary) and hasattr(primary, "channels")
 
 
 def _pieces(watch: WatchedRequest, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:

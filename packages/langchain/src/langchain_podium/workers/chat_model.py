@@ -24,7 +24,7 @@ from langchain_podium.workers.errors import langchain_errors
 from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
 from podium.hosts import read_completion, sampling_arguments
 from podium.secrets import register, scrubbing
-from podium.types import Completion, Part, Sampling, Tools
+from podium.types import Completion, Part, Tools
 from podium.workers import Card, Request, Worker
 from podium.workers.openai.chat_response import joined_finish
 from podium.workers.openai.errors import ReportedFault
@@ -100,7 +100,7 @@ class ChatModelWorker(Worker):
         """Call the model; with `request.stream`, as a stream."""
         answer, pieces, finish = None, list[str](), None
         model = self._offered(request.tools)
-        asked, options = to_langchain(request.messages), self._options(request.sampling)
+        asked, options = to_langchain(request.messages), self._options(request)
         with scrubbing():
             if not request.stream:
                 with langchain_errors(self.card.name):
@@ -134,11 +134,13 @@ class ChatModelWorker(Worker):
         choice = {} if tools.choice is None else {"tool_choice": _choice(tools.choice)}
         return self.model.bind_tools([dict(tool) for tool in tools.offered], **choice)
 
-    def _options(self, sampling: Sampling) -> dict[str, Any]:
+    def _options(self, request: Request) -> dict[str, Any]:
+        sampling = request.sampling
         options = sampling_arguments(sampling)
         if sampling.effort is not None and "reasoning_effort" in self._kind.model_fields:
             options["reasoning_effort"] = sampling.effort
-        if sampling.constraint is not None and sampling.constraint.kind in self.constraint_kinds:
+        is_text = request.tools is None or not request.tools.is_forced
+        if is_text and sampling.constraint is not None and sampling.constraint.kind in self.constraint_kinds:
             schema = {"name": "answer", "schema": sampling.constraint.value, "strict": True}
             options["response_format"] = {"type": "json_schema", "json_schema": schema}
         return options

@@ -19,7 +19,7 @@ from langchain_podium.graph.graph_node import is_called_sync
 from langchain_podium.messages import text_of, to_langchain
 from langchain_podium.usage import Spent
 from langchain_podium.workers.errors import interrupted
-from langchain_podium.workers.runnable import RunnableWorker
+from langchain_podium.workers.runnable import RunnableWorker, asked_messages
 from podium.types import Completion
 from podium.workers import Card, Request, StepInput
 
@@ -57,7 +57,7 @@ class GraphWorker(RunnableWorker):
     def _input(self, request: Request) -> Any:
         if self._give is not None:
             return super()._input(request)
-        return {"messages": to_langchain(request.messages)}
+        return {"messages": to_langchain(asked_messages(request))}
 
     async def _invoke(self, given: Any, config: RunnableConfig) -> Any:
         if _is_hosted() and is_called_sync():  # the outer graph's checkpointer may only support sync calls

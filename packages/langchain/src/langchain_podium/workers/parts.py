@@ -10,7 +10,7 @@ from inspect import getclosurevars, isfunction, ismethod, unwrap
 from itertools import chain
 from typing import Any, Final
 
-from langchain_core.language_models import BaseLanguageModel
+from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 from langchain_core.output_parsers import BaseOutputParser
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.retrievers import BaseRetriever
@@ -28,6 +28,7 @@ from langchain_core.runnables.base import RunnableBindingBase, RunnableEachBase
 from langchain_core.runnables.configurable import DynamicRunnable
 from langchain_core.tools import BaseTool
 
+from langchain_podium.cards import innermost, settings
 from podium.hosts.workers import hints_act, said_acts
 
 _BUILT_IN: Final = (BaseLanguageModel, BasePromptTemplate, BaseOutputParser, BaseRetriever)
@@ -61,6 +62,47 @@ def acts_first(thing: object) -> bool:
     An agent calls its tools only after that.
     """
     return any(_acts(leaf) for leaf in _leaves(thing) if not hasattr(leaf, _TOOLS))
+
+
+def interrupts(thing: object) -> bool:
+    """Return whether a part of an object certainly may interrupt a graph: its code names `interrupt`."""
+    types = sys.modules.get("langgraph.types")  # code that calls it has imported it
+    if types is None:
+        return False
+    for part in _parts(thing):
+        if is_graph(part):
+            if getattr(part, "interrupt_before_nodes", ()) or getattr(part, "interrupt_after_nodes", ()):
+                return True
+            if any(interrupts(node.bound) for node in getattr(part, "nodes", {}).values()):
+                return True
+        if any(interrupts(each) for each in getattr(part, _TOOLS, {}).values()):
+            return True
+        if any(types.interrupt in _named(code) for code in _codes(part)):
+            return True
+    return False
+
+
+def _codes(part: Any) -> Iterator[Any]:
+    """Yield the functions of a tool, of a node, or of another Runnable."""
+    names = ("func", "coroutine", "_run", "_arun") if isinstance(part, BaseTool) else ("func", "afunc")
+    found = [getattr(part, name, None) for name in names]
+    yield from (unwrap(each) for each in found if isfunction(each) or ismethod(each))
+
+
+def _named(code: Any) -> list[object]:
+    """Return what the code of a function names outside of it."""
+    seen = getclosurevars(getattr(code, "__func__", code))
+    return [*seen.globals.values(), *seen.nonlocals.values()]
+
+
+def open_tools(thing: Any) -> list[str]:
+    """Return the names of the tools that a chat model, or the last model of a chain, leaves to its caller."""
+    while isinstance(inner := innermost(thing), RunnableSequence):
+        thing = inner.last
+    offered = settings(thing).get("tools") if isinstance(inner, BaseChatModel) else None
+    tools = [tool for tool in offered if isinstance(tool, Mapping)] if isinstance(offered, list) else []
+    left = [tool for tool in tools if tool.get("type", "function") in ("function", "custom")]
+    return [str(tool.get("function", tool).get("name")) for tool in left]
 
 
 def is_built_in(thing: object) -> bool:

@@ -16,6 +16,7 @@ from langchain_core.runnables.config import RunnableConfig, ensure_config, merge
 from langchain_podium.cancellation import apart, each
 from langchain_podium.content import missing_of
 from langchain_podium.finish import finish_of, refusal_of
+from langchain_podium.graph.around import check_checkpointer
 from langchain_podium.messages import text_of, write_calls
 from langchain_podium.usage import Spent
 from langchain_podium.workers.commands import command_completion, is_command
@@ -23,8 +24,10 @@ from langchain_podium.workers.errors import langchain_errors
 from langchain_podium.workers.parts import acts_first, is_built_in
 from podium.errors import WorkerBroken
 from podium.hosts.results import spent_completion
-from podium.types import Completion, Part
+from podium.prompts.prompt import fill
+from podium.types import Completion, Message, Part
 from podium.types.messages import prompt_text
+from podium.types.references import compact
 from podium.workers import Card, Request, StepInput, Worker, step_input_of
 
 
@@ -39,6 +42,9 @@ class RunnableWorker(Worker):
             the steps before `give` is called.
     """
 
+    interrupts = False
+    """Whether a part of the Runnable is known to call `interrupt()`."""
+
     def __init__(
         self, runnable: Runnable[Any, Any], *, card: Card, give: Callable[[StepInput], Any] | None = None
     ) -> None:
@@ -51,6 +57,11 @@ class RunnableWorker(Worker):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.card.name!r})"
+
+    def check_host(self) -> None:
+        """Check that a call can be interrupted, if it will be."""
+        if self.interrupts:
+            check_checkpointer(self.card.name)
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Invoke the Runnable; with `request.stream`, stream it."""
@@ -96,10 +107,19 @@ class RunnableWorker(Worker):
     def _input(self, request: Request) -> Any:
         if self._give is not None:
             return self._give(step_input_of(request))
-        return prompt_text(request.messages)
+        return prompt_text(asked_messages(request))
 
     def _text(self, returned: object) -> str:
         return text_of(returned)
+
+
+def asked_messages(request: Request) -> tuple[Message, ...]:
+    """Return the messages of a request; the last one also says in which form the answer must be."""
+    messages, constraint = request.messages, request.sampling.constraint
+    if constraint is None or constraint.kind != "json":
+        return messages
+    told = fill("returns", subtask=messages[-1].text, schema=compact(constraint.value))
+    return (*messages[:-1], replace(messages[-1], content=told))
 
 
 _END = object()

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from langchain_podium.cancellation import apart
 from langchain_podium.content import content_completion, is_content
-from langchain_podium.graph.around import Around, around
+from langchain_podium.graph.around import Around, around, check_checkpointer
 from langchain_podium.messages import text_of
 from langchain_podium.workers.commands import artifact_data, command_completion, is_command
 from langchain_podium.workers.errors import langchain_errors
@@ -37,6 +37,8 @@ class LangChainTool(ToolWorker):
     """
 
     is_interruptible = True
+    interrupts = False
+    """Whether the tool is known to call `interrupt()`."""
 
     def __init__(self, tool: BaseTool, *, card: Card) -> None:
         schema = tool.args_schema
@@ -48,7 +50,9 @@ class LangChainTool(ToolWorker):
         self._takes_id = any(_is_injected_arg_type(each, InjectedToolCallId) for each in annotations)
 
     def check_host(self) -> None:
-        """Check that the graph around has what the tool reads of it."""
+        """Check that the graph around has what the tool reads of it, and can wait if the tool interrupts."""
+        if self.interrupts:
+            check_checkpointer(self.card.name)
         if self._node is None:
             return
         told, graph = f"tool {self.card.name!r}", around()

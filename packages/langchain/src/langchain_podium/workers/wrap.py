@@ -11,7 +11,7 @@ from langchain_core.tools import BaseTool
 from langchain_podium.cards import card_of, given_name, innermost
 from langchain_podium.workers.chat_model import ChatModelWorker
 from langchain_podium.workers.graph import GraphWorker, has_messages
-from langchain_podium.workers.parts import is_graph, may_act
+from langchain_podium.workers.parts import interrupts, is_graph, may_act, open_tools
 from langchain_podium.workers.retriever import RetrieverWorker
 from langchain_podium.workers.runnable import RunnableWorker
 from langchain_podium.workers.tool import LangChainTool
@@ -49,7 +49,7 @@ def as_worker(
 
     Raises:
         ConfigError: the object cannot be a worker, or already is one and so has its own card and `acts`; or
-            both a card and parts of one are given.
+            both a card and parts of one are given; or it is a model with tools for its caller (`bind_tools`).
     """
     maker = CardMaker(options)
     has_name = options.get("name") is not None or options.get("card") is not None
@@ -66,11 +66,18 @@ def as_worker(
         )
     worker = _worker(thing, card_of(thing, maker), input)
     worker.acts = may_act(thing) if acts is None else acts
+    if isinstance(worker, RunnableWorker | LangChainTool):
+        worker.interrupts = interrupts(thing)
     return worker
 
 
 def _worker(thing: Runnable[Any, Any], card: Card, give: Callable[[StepInput], Any] | None) -> Worker:
     inner = innermost(thing)
+    if tools := open_tools(thing):
+        raise ConfigError(
+            f"{card.name!r} has tools that nobody would call ({', '.join(tools)}): use an agent with the "
+            "model and its tools, as in create_agent(model, tools), or make each tool a worker"
+        )
     if is_graph(inner):
         if give is None and not has_messages(inner):
             told = f"the state of graph {card.name!r} has no messages"

@@ -53,10 +53,14 @@ def chat_body(
         body["reasoning"] = {"effort": sampling.effort}
     elif sampling.effort is not None and provider.effort is not None:
         body[provider.effort] = sampling.effort
-    if sampling.constraint is not None:
-        asked = _constraint_fields(provider, sampling.constraint)
+    if (constraint := _constraint_of(sampling, tools)) is not None:
+        asked = _constraint_fields(provider, constraint)
         body.update({} if tools is not None and "tools" in asked else asked)
     return body
+
+
+def _constraint_of(sampling: Sampling, tools: Tools | None) -> Constraint | None:
+    return None if tools is not None and tools.is_forced else sampling.constraint
 
 
 def _constraint_fields(provider: Provider, constraint: Constraint) -> dict[str, Any]:
@@ -112,8 +116,8 @@ def responses_body(
     )
     if sampling.effort is not None:
         body["reasoning"] = {"effort": sampling.effort}
-    if sampling.constraint is not None:
-        body["text"] = {"format": _format(sampling.constraint)}
+    if (constraint := _constraint_of(sampling, tools)) is not None:
+        body["text"] = {"format": _format(constraint)}
     if tools is not None:
         body["tools"] = [_flat(tool) for tool in tools.offered]
         if tools.choice is not None:
