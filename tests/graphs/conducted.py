@@ -7,12 +7,13 @@ import anyio
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import Checkpointer
+from langgraph.types import Checkpointer, Command
 
 from langchain_podium.graph import conductor_node
 from podium import Conductor, Plan, Step
 from podium.plan_text import write_plan
 from podium.planners import Planner, PlanRequest, PlanText
+from podium.policy import Policy
 from podium.workers import FREE, StepInput, Worker
 from podium.workers.simple import FunctionWorker
 
@@ -85,6 +86,20 @@ class Calls:
     def workers(self, names: str) -> list[Worker]:
         """Return a worker for each letter."""
         return [self.worker(name) for name in names]
+
+
+LATER = Policy(approve="later")
+"""Each plan waits for a person."""
+
+
+def decided(kind: str = "approve", **facts: Any) -> Command[Any]:
+    """Return the decision of a person, as chat interfaces for LangChain's agents send it."""
+    return Command(resume={"decisions": [{"type": kind, **facts}]})
+
+
+def edited(*steps: dict[str, Any]) -> Command[Any]:
+    """Return the decision that changes a plan to these steps."""
+    return decided("edit", edited_action={"name": "plan", "args": {"steps": steps}})
 
 
 DIAMOND = Plan((Step(0, "begin"), Step(1, "left", (0,)), Step(2, "right", (0,)), Step(3, "join", (1, 2))))

@@ -5,10 +5,9 @@ from uuid import UUID
 
 import pytest
 from contracts.waiting_contract import QUESTION, Ask, check_waiting
-from graphs.conducted import Calls, Plans, around
+from graphs.conducted import LATER, Calls, Plans, around, decided
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
-from langgraph.types import Command
 
 from langchain_podium import ChatPodium, ConductorRunnable, create_conductor_agent
 from langchain_podium.graph.conductor_nodes import Executor
@@ -84,20 +83,20 @@ async def test_a_thread_at_an_interrupt_is_asked_again(
     calls, journal = Calls(), MemoryJournal() if is_recorded else None
     planner = Plans(Plan((Step(0, "Say it."),)))
     conductor = Conductor(planner, calls.workers("A"), journal=journal)
-    options: Any = {"executor": executor, "approve": True, "checkpointer": InMemorySaver()}
+    options: Any = {"executor": executor, "policy": LATER, "checkpointer": InMemorySaver()}
     graph = create_conductor_agent(conductor, **options) if is_agent else around(conductor, **options)
 
     async def asked(question: str, thread: str) -> str:
         config: Any = {"configurable": {"thread_id": thread}}
         state = await graph.ainvoke({"messages": [("user", question)]}, config)
-        run_id: str = state["__interrupt__"][0].value["run_id"]
+        run_id: str = state["__interrupt__"][0].value["podium"]["run_id"]
         return run_id
 
     first = await asked(QUESTION, "1")
     assert [await asked(QUESTION, "1") for _ in range(2)] == [first, first]
     assert planner.asked == 1
     assert await asked(QUESTION, "2") != first
-    state = await graph.ainvoke(Command(resume=True), {"configurable": {"thread_id": "1"}})
+    state = await graph.ainvoke(decided(), {"configurable": {"thread_id": "1"}})
     assert state["messages"][-1].content == "A()"
     assert calls.names == ["A"]
     assert await asked(QUESTION, "1") != first

@@ -13,6 +13,7 @@ from podium.conductor import Conductor
 from podium.errors import ConfigError, PlanError, PlanForbidden
 from podium.journal import Journal, MemoryJournal, SqlJournal
 from podium.plan_text import Change, edit_plan
+from podium.planners import ChatPlanner
 from podium.policy import ApprovalRequest, Policy, Rule
 from podium.types import ApprovalGiven, Event, Plan, PlanReady, Step
 from podium.types.references import Condition
@@ -384,3 +385,39 @@ async def test_plans_cannot_wait_without_a_journal(*, of_the_run: bool) -> None:
     assert (await conductor.plan("Why?")).steps == PLAN.steps
     with pytest.raises(ConfigError, match="journal"):
         await conductor.run("Why?", policy=later if of_the_run else None)
+
+
+async def test_who_refuses_may_ask_for_another_plan(desk: Desk) -> None:
+    """The planner is shown the reason; the next plan waits, too, and repeats nothing that is paid for."""
+    mailing = rows((0, "find", ()), (2, "send", (0,)))
+    model = ScriptedWorker("boss", lambda asked: mailing if "by mail" in asked.messages[-1].text else ROWS)
+
+    def conductor() -> Conductor:
+        desk.conductor()
+        return Conductor(ChatPlanner(model), desk.workers[-1], policy=desk.policy, journal=desk.journal)
+
+    await conductor().run("Why?", run_id="r1")
+    await conductor().decide("r1", approved=False, again=True, why="Send it by mail.")
+    again = await conductor().resume("r1")
+    assert (again.status, desk.calls()) == ("waiting", [0, 0, 0])
+    await conductor().decide("r1", approved=True)
+    result = await conductor().resume("r1")
+    assert (result.status, result.answer) == ("ok", "mailer")
+    assert (desk.calls(), len(model.requests)) == ([1, 0, 1], 2)
+    assert result.rounds[0].outcomes[0].problem is not None
+    assert result.rounds[0].outcomes[0].problem.code == "planned_again"
+
+
+async def test_who_refuses_an_action_may_ask_for_another_plan() -> None:
+    """The other steps of the plan have run, and are not paid for again."""
+    workers, journal = pool(), MemoryJournal()
+    workers[2].acts = True
+    mailing = rows((0, "find", ()), (2, "send", (0,)))
+    model = ScriptedWorker("boss", lambda asked: ROWS if "no mail" in asked.messages[-1].text else mailing)
+    policy = Policy(approve="later", ask="actions")
+    conductor = Conductor(ChatPlanner(model), workers, policy=policy, journal=journal)
+    assert (await conductor.run("Why?", run_id="r1")).status == "waiting"
+    await conductor.decide("r1", approved=False, again=True, why="There is no mail today.")
+    result = await conductor.resume("r1")
+    assert (result.status, result.answer) == ("ok", "writer")
+    assert [len(worker.requests) for worker in workers] == [1, 1, 0]

@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
-from graphs.conducted import Chat, Plans
+from graphs.conducted import LATER, Chat, Plans, decided
 from langchain.agents import create_agent
 from langchain.agents.middleware import ModelRetryMiddleware
 from langchain_core.runnables import RunnableLambda
@@ -82,7 +82,7 @@ def graph_of(
     planner: Planner | Plan, *workers: Worker, saver: Any = None, tries: int = 1, **options: Any
 ) -> Any:
     """Return a graph of a user, with a conductor over these workers as its only node."""
-    names = ("executor", "approve", "partial")
+    names = ("executor", "partial", "policy")
     own = {name: options.pop(name) for name in names if name in options}
     options.setdefault("retry", Retry(attempts=1))
     planner = Plans(planner) if isinstance(planner, Plan) else planner
@@ -97,6 +97,8 @@ def refund(order: int = 1017, *access: int) -> Step:
     return Step(0, f'{{"order": {order}}}', access)
 
 
+ACTIONS = Policy(ask="actions", approve="later")
+"""Each action waits for a person."""
 REFUND_AND_WRITE = Plan((refund(), Step(1, "Write.")))
 """No step reads the refund."""
 
@@ -220,10 +222,8 @@ async def test_a_process_that_dies_in_a_refund(executor: Executor) -> None:
 
 
 def _asking(journal: Make) -> dict[str, Any]:
-    """Return the options with which actions wait; a conductor's policy needs a journal."""
-    if journal is None:
-        return {"approve": "actions"}
-    return {"journal": journal(), "policy": Policy(ask="actions", approve="later")}
+    """Return the options with which actions wait."""
+    return {"journal": journal and journal(), "policy": ACTIONS}
 
 
 @EXECUTORS
@@ -262,19 +262,20 @@ class TestApprovalOfActions:
         state, shown = await call(ASKED), list[Any]()
         while "__interrupt__" in state:
             (asked,) = state["__interrupt__"]
-            shown.append((asked.value["step"], asked.value["worker"], asked.value["arguments"]))
-            assert asked.value["approve"] == "action"
+            (request,) = asked.value["action_requests"]
+            shown.append((asked.value["podium"]["step"], request["name"], request["args"]))
+            assert asked.value["podium"]["kind"] == "action"
             assert [request.step_input.subtask for request in model.requests] == ["Read."]
-            answers = {1017: True, 1018: {"approved": False, "why": "too much"}}
-            state = await call(Command(resume=answers[asked.value["arguments"]["order"]]))
-        assert sorted(shown) == [(1, "refund", {"order": 1017}), (2, "refund", {"order": 1018})]
+            answers = {1017: decided(), 1018: decided("reject", message="too much")}
+            state = await call(answers[request["args"]["order"]])
+        assert sorted(shown) == [("1", "refund", {"order": 1017}), ("2", "refund", {"order": 1018})]
         assert (state["podium"]["status"], shop.refunds) == ("partial", [1017])
         assert "too much" in state["podium"]["problem"]["message"]
         assert [request.step_input.subtask for request in model.requests] == ["Read.", "Sum up."]
 
-    @pytest.mark.parametrize("said", [{"plan": '{"steps": []}'}, {"steps": []}, 7, None, []])
+    @pytest.mark.parametrize("said", [decided("edit").resume, "we keep the money", 7, None, []])
     async def test_answers_that_are_no_decision(self, executor: Executor, said: Any) -> None:
-        """They are asked again; a text is the reason of a refusal."""
+        """They are asked again; an action cannot be edited, and a text alone is no refusal."""
         shop = Shop()
         graph = graph_of(
             REFUND_AND_WRITE,
@@ -282,14 +283,14 @@ class TestApprovalOfActions:
             Writer().worker,
             saver=InMemorySaver(),
             executor=executor,
-            approve="actions",
+            policy=ACTIONS,
         )
         await graph.ainvoke(ASKED, CONFIG)
         state = await graph.ainvoke(Command(resume={"none": said} if said is None else said), CONFIG)
         (asked,) = state["__interrupt__"]
-        assert asked.value["problem"]
-        assert "(action)" in asked.value["mermaid"]
-        state = await graph.ainvoke(Command(resume="we keep the money"), CONFIG)
+        assert asked.value["podium"]["problem"]
+        assert "(action)" in asked.value["podium"]["mermaid"]
+        state = await graph.ainvoke(decided("reject", message="we keep the money"), CONFIG)
         assert (state["podium"]["status"], shop.refunds) == ("partial", [])
         assert "we keep the money" in state["podium"]["problem"]["message"]
 
@@ -302,14 +303,14 @@ class TestApprovalOfActions:
             Writer().worker,
             saver=InMemorySaver(),
             executor=executor,
-            approve=True,
-            **_asking(MemoryJournal),
+            policy=LATER & ACTIONS,
+            journal=MemoryJournal(),
         )
         state, shown = await graph.ainvoke(ASKED, CONFIG), list[str]()
         while "__interrupt__" in state:
-            shown.append(state["__interrupt__"][0].value["approve"])
+            shown.append(state["__interrupt__"][0].value["podium"]["kind"])
             assert shop.refunds == []
-            state = await graph.ainvoke(Command(resume=True), CONFIG)
+            state = await graph.ainvoke(decided(), CONFIG)
         assert (shown, state["podium"]["status"], shop.refunds) == (["plan", "action"], "ok", [1017])
 
 
@@ -344,7 +345,7 @@ async def test_an_action_that_interrupts_beside_others_that_wait(
         asking,
         saver=InMemorySaver(),
         executor="langgraph",
-        approve="actions",
+        policy=ACTIONS,
         journal=journal and journal(),
     )
 
@@ -353,8 +354,11 @@ async def test_an_action_that_interrupts_beside_others_that_wait(
 
     state, shown = await call(ASKED), list[Any]()
     while (asked := state.get("__interrupt__")) and len(shown) < 10:
-        shown += [each.value if isinstance(each.value, str) else each.value["arguments"] for each in asked]
-        state = await call(Command(resume={each.id: True for each in asked}))
+        shown += [
+            each.value if isinstance(each.value, str) else each.value["action_requests"][0]["args"]
+            for each in asked
+        ]
+        state = await call(Command(resume={each.id: decided().resume for each in asked}))
     asks = [order for order in (16, 17) if {"order": order} in shown]
     assert state["podium"]["status"] == "ok"
     assert sorted(map(str, shown)) == sorted(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypedDict
 
 import anyio
 import pytest
-from graphs.conducted import DIAMOND, Calls, Plans
+from graphs.conducted import DIAMOND, LATER, Calls, Plans, decided
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -94,11 +94,11 @@ async def test_two_runs_at_once_on_one_thread_do_not_mix(executor: Executor, cal
 async def test_a_new_question_leaves_a_plan_that_waits_behind(calls: Calls) -> None:
     """What is approved then is the new plan."""
     planner = Plans(Plan((Step(0, "a"),)), Plan((Step(1, "b"),)))
-    agent = create_conductor_agent(planner, calls.workers("AB"), approve=True, checkpointer=InMemorySaver())
+    agent = create_conductor_agent(planner, calls.workers("AB"), policy=LATER, checkpointer=InMemorySaver())
     await agent.ainvoke(_asked("one"), CONFIG)
     state = await agent.ainvoke(_asked("two"), CONFIG)
-    assert state["__interrupt__"][0].value["plan"]["steps"][0]["subtask"] == "b"
-    state = await agent.ainvoke(Command(resume=True), CONFIG)
+    assert state["__interrupt__"][0].value["podium"]["plan"]["steps"][0]["subtask"] == "b"
+    state = await agent.ainvoke(decided(), CONFIG)
     assert state["messages"][-1].content == "B()"
     assert calls.names == ["B"]
 
@@ -158,7 +158,7 @@ def test_a_conductor_has_its_workers_already(calls: Calls) -> None:
 def test_it_can_be_drawn(calls: Calls) -> None:
     """Before it has run, too."""
     agent = create_conductor_agent(
-        Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD")), executor="langgraph", approve=True
+        Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD")), executor="langgraph", policy=LATER
     )
     drawn = agent.get_graph().draw_mermaid()
     for edge in ("plan -.-> approve", "approve --> execute", "execute -.-> __end__"):

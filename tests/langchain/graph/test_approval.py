@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from graphs.conducted import DIAMOND, Calls, Plans, around
+from graphs.conducted import DIAMOND, LATER, Calls, Plans, around, decided, edited
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
@@ -86,20 +86,25 @@ async def test_a_plan_is_approved_in_another_process(
     planners = [Plans(DIAMOND), Plans("nobody may plan again")]
     async with open_saver() as saver:
         graph = around(
-            Conductor(planners[0], calls.workers("ABCD")), executor=executor, approve=True, checkpointer=saver
+            Conductor(planners[0], calls.workers("ABCD")), executor=executor, policy=LATER, checkpointer=saver
         )
         state = await graph.ainvoke(ASKED, CONFIG)
         (asked,) = state["__interrupt__"]
-        assert asked.value["plan"] == Plan(DIAMOND.steps).to_json()
-        assert asked.value["workers"] == list("ABCD")
-        assert "s0 --> s1" in asked.value["mermaid"]
-        assert asked.value["forecast"]["calls"]["likely"] == 4
+        (request,) = asked.value["action_requests"]
+        assert [step["worker"] for step in request["args"]["steps"]] == list("ABCD")
+        assert "A: begin" in request["description"]
+        (review,) = asked.value["review_configs"]
+        assert review["action_name"] == request["name"] == "plan"
+        assert review["allowed_decisions"] == ["approve", "edit", "reject", "respond"]
+        assert asked.value["podium"]["plan"] == Plan(DIAMOND.steps).to_json()
+        assert "s0 --> s1" in asked.value["podium"]["mermaid"]
+        assert asked.value["podium"]["forecast"]["calls"]["likely"] == 4
         assert calls.names == []
     async with open_saver() as saver:
         graph = around(
-            Conductor(planners[1], calls.workers("ABCD")), executor=executor, approve=True, checkpointer=saver
+            Conductor(planners[1], calls.workers("ABCD")), executor=executor, policy=LATER, checkpointer=saver
         )
-        state = await graph.ainvoke(Command(resume=True), CONFIG)
+        state = await graph.ainvoke(decided(), CONFIG)
     assert state["messages"][-1].content == "D(B(A()),C(A()))"
     assert state["podium"]["status"] == "ok"
     assert [planner.asked for planner in planners] == [1, 0]
@@ -134,12 +139,14 @@ async def test_a_question_of_a_step_waits_at_an_interrupt(executor: Executor, ca
         await around(conductor, executor=executor).ainvoke(ASKED, CONFIG)
     graph = around(conductor, executor=executor, checkpointer=InMemorySaver())
     (asked,) = (await graph.ainvoke(ASKED, CONFIG))["__interrupt__"]
-    assert (asked.value["approve"], asked.value["step"], asked.value["worker"]) == ("question", 2, "C")
-    assert asked.value["question"] == "right\n\nStep 0: begin\nA()"
-    assert asked.value["choices"] == ("yes", "no")
-    (asked,) = (await graph.ainvoke(Command(resume="perhaps"), CONFIG))["__interrupt__"]
-    assert "write one of 'yes', 'no'" in asked.value["problem"]
-    state = await graph.ainvoke(Command(resume="yes"), CONFIG)
+    (request,) = asked.value["action_requests"]
+    own = asked.value["podium"]
+    assert (own["kind"], own["step"], request["name"]) == ("question", "2", "C")
+    assert request["args"]["question"] == "right\n\nStep 0: begin\nA()"
+    assert request["args"]["choices"] == ("yes", "no")
+    (asked,) = (await graph.ainvoke(decided("respond", message="perhaps"), CONFIG))["__interrupt__"]
+    assert "write one of 'yes', 'no'" in asked.value["podium"]["problem"]
+    state = await graph.ainvoke(decided("respond", message="yes"), CONFIG)
     assert state["messages"][-1].content == "D(B(A()),yes)"
     assert sorted(calls.names) == list("ABD")
 
@@ -165,33 +172,20 @@ def test_savers_that_are_not_async_do_as_well(
     ]
     with where as saver:
         saver.setup()
-        graph = around(Conductor(planner, workers), executor=executor, approve=True, checkpointer=saver)
+        graph = around(Conductor(planner, workers), executor=executor, policy=LATER, checkpointer=saver)
         state = graph.invoke(ASKED, CONFIG)
         while "__interrupt__" in state:
-            state = graph.invoke(Command(resume=True), CONFIG)
-    told = "told True" if executor == "langgraph" else "C(A())"
-    assert state["messages"][-1].content == f"D(B(A()),{told})"
+            state = graph.invoke(decided(), CONFIG)
+    told = "told {'decisions'" if executor == "langgraph" else "C(A())"
+    assert state["messages"][-1].content.startswith(f"D(B(A()),{told}")
     assert planner.asked == 1
 
 
-EDITS = {
-    "plan json": {"schema": 1, "steps": [{"worker": 2, "subtask": "do it", "access": []}]},
-    "plan json with names": {"steps": [{"worker": "C", "subtask": "do it", "access": []}]},
-    "plan text": '{"worker": 2, "subtask": "do it", "access": []}\n',
-    "plan lists": 'model_id = [2]\nsubtasks = ["do it"]\naccess_list = [[]]',
-    "edits": [
-        {"op": "change", "step": 3, "access": []},
-        {"op": "remove", "step": 2},
-        {"op": "remove", "step": 1},
-        {"op": "remove", "step": 0},
-        {"op": "change", "step": 0, "worker": "C"},
-    ],
-    "facts": {"approved": True, "plan": '{"worker": 2, "subtask": "do it", "access": []}', "why": "shorter"},
-    "facts with edits": {
-        "plan": {"steps": [{"worker": 1, "subtask": "do it", "access": []}]},
-        "edits": [{"op": "change", "step": 0, "worker": 2}],
-    },
-    "plan": Plan((Step(2, "do it"),)),
+ONE = {"worker": "C", "subtask": "do it", "access": []}
+EDITS: dict[str, Any] = {
+    "names": {"steps": [ONE]},
+    "numbers": {"steps": [{**ONE, "worker": 2}]},
+    "plan": {"schema": 1, "steps": [{**ONE, "worker": 2}]},
 }
 
 
@@ -205,11 +199,11 @@ async def test_an_edited_plan_is_the_one_that_is_carried_out(
     graph = around(
         Conductor(planner, calls.workers("ABCD")),
         executor=executor,
-        approve=True,
+        policy=LATER,
         checkpointer=InMemorySaver(),
     )
     await graph.ainvoke(ASKED, CONFIG)
-    state = await graph.ainvoke(Command(resume=edit), CONFIG)
+    state = await graph.ainvoke(decided("edit", edited_action={"name": "plan", "args": edit}), CONFIG)
     assert state["messages"][-1].content == "C()"
     assert calls.names == ["C"]
     assert planner.asked == 1
@@ -240,35 +234,53 @@ async def test_workflows(executor: Executor, calls: Calls) -> None:
     reading = calls.worker("B", lambda step_input: step_input.subtask)
     planner = ChatPlanner(ScriptedWorker("boss", model), spelling="json", workflows=True)
     conductor = Conductor(planner, [listing, reading, calls.worker("C")])
-    graph = around(conductor, executor=executor, approve=True, checkpointer=InMemorySaver())
+    graph = around(conductor, executor=executor, policy=LATER, checkpointer=InMemorySaver())
     state = await graph.ainvoke(ASKED, CONFIG)
     is_flat = executor == "langgraph"
     assert told == [not is_flat]
-    said: Any = [{"op": "change", "step": "1.0", "subtask": "skim {{item}}"}]
+    said = edited(MAP[0], MAP[1] | {"steps": [MAP[1]["steps"][0] | {"subtask": "skim {{item}}"}]}, MAP[2])
     if is_flat:
-        state = await graph.ainvoke(Command(resume={"steps": MAP}), CONFIG)
-        assert "the graph of this host runs plain steps" in state["__interrupt__"][0].value["problem"]
-        said = True
-    state = await graph.ainvoke(Command(resume=said), CONFIG)
+        state = await graph.ainvoke(edited(*MAP), CONFIG)
+        assert (
+            "the graph of this host runs plain steps" in state["__interrupt__"][0].value["podium"]["problem"]
+        )
+        said = decided()
+    state = await graph.ainvoke(said, CONFIG)
     assert state["messages"][-1].content == ("C()" if is_flat else 'C(["skim x","skim y"])')
 
 
-NONSENSE = [
+NONSENSE: list[Any] = [
     None,
     7,
+    True,
+    "lgtm",
+    "no",
     [],
     {},
-    {"answer": "yes"},
-    {"approved": "maybe"},
-    [{"op": "remove", "step": 0}],
-    [{"op": "destroy"}],
-    {"steps": []},
-    {"steps": [{"worker": "nobody", "subtask": "x", "access": []}]},
-    {"plan": 3},
-    {"plan": {"steps": [{"worker": 0, "subtask": "x", "access": [4]}]}},
-    {"steps": [{"worker": 0, "subtask": "x", "access": []}] * 33},
-    'model_id = [2]\nsubtasks = ["do it"]',
-    '{"worker": 99, "subtask": "do it", "access": []}',
+    {"type": "approve"},
+    {"decisions": []},
+    {"decisions": [{"type": "approve"}, {"type": "approve"}]},
+    {"decisions": [{"type": "perhaps"}]},
+    *(
+        decided(**each).resume
+        for each in (
+            {"kind": "respond"},
+            {"kind": "reject", "message": 7},
+            {"kind": "edit"},
+            {"kind": "edit", "edited_action": {"name": "plan", "args": 3}},
+            *(
+                {"kind": "edit", "edited_action": {"args": {"steps": steps}}}
+                for steps in (
+                    [],
+                    3,
+                    [{**ONE, "worker": "nobody"}],
+                    [{**ONE, "worker": 99}],
+                    [{**ONE, "access": [4]}],
+                    [ONE] * 33,
+                )
+            ),
+        )
+    ),
 ]
 
 
@@ -280,7 +292,7 @@ async def test_nonsense_is_asked_about_again_and_nothing_is_lost(executor: Execu
     graph = around(
         Conductor(planner, calls.workers("ABCD")),
         executor=executor,
-        approve=True,
+        policy=LATER,
         checkpointer=InMemorySaver(),
     )
     state = await graph.ainvoke(ASKED, CONFIG)
@@ -288,37 +300,53 @@ async def test_nonsense_is_asked_about_again_and_nothing_is_lost(executor: Execu
     for said in NONSENSE:
         state = await graph.ainvoke(Command(resume={state["__interrupt__"][0].id: said}), CONFIG)
         (asked,) = state["__interrupt__"]
-        assert asked.value["plan"] == Plan(DIAMOND.steps).to_json()
-        told.append(asked.value["problem"])
+        assert asked.value["podium"]["plan"] == Plan(DIAMOND.steps).to_json()
+        told.append(asked.value["podium"]["problem"])
     assert all(told)
     assert any("nobody" in problem for problem in told)
-    state = await graph.ainvoke(Command(resume=True), CONFIG)
+    state = await graph.ainvoke(decided(), CONFIG)
     assert state["messages"][-1].content == "D(B(A()),C(A()))"
     assert planner.asked == 1
 
 
 @EXECUTORS
-@pytest.mark.parametrize(
-    ("said", "why"),
-    [
-        (False, ""),
-        ("no", ""),
-        ("That is far too dear.", "far too dear"),
-        ({"approved": False, "why": "not now"}, "not now"),
-    ],
-)
+@pytest.mark.parametrize("why", ["", "That is far too dear."])
 async def test_a_refused_plan_is_not_carried_out_and_the_answer_says_so(
-    said: object, why: str, executor: Executor, calls: Calls
+    why: str, executor: Executor, calls: Calls
 ) -> None:
     """Somebody wanted it so: nothing is raised."""
     conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
-    graph = around(conductor, executor=executor, approve=True, checkpointer=InMemorySaver())
+    graph = around(conductor, executor=executor, policy=LATER, checkpointer=InMemorySaver())
     await graph.ainvoke(ASKED, CONFIG)
-    state = await graph.ainvoke(Command(resume=said), CONFIG)
+    state = await graph.ainvoke(decided("reject", message=why), CONFIG)
     assert calls.names == []
     assert "refused" in state["messages"][-1].content
     assert why in state["messages"][-1].content
     assert state["podium"]["problem"]["code"] == "refused"
+
+
+@EXECUTORS
+async def test_a_response_goes_back_to_the_planner(executor: Executor, calls: Calls) -> None:
+    """It is shown the words and plans again, as often as a person asks; the new plan waits, too."""
+    told: list[str] = []
+
+    def model(request: Request) -> str:
+        told.append(request.messages[-1].text)
+        return json.dumps({"steps": [{"worker": "ABC"[len(told) - 1], "subtask": "do it", "access": []}]})
+
+    planner = ChatPlanner(ScriptedWorker("boss", model), spelling="json")
+    conductor = Conductor(planner, calls.workers("ABC"))
+    graph = around(conductor, executor=executor, policy=LATER, checkpointer=InMemorySaver())
+    await graph.ainvoke(ASKED, CONFIG)
+    for words in ("Let B do it.", "No, C."):
+        state = await graph.ainvoke(decided("respond", message=words), CONFIG)
+        assert words in told[-1]
+    (request,) = state["__interrupt__"][0].value["action_requests"]
+    assert request["args"]["steps"][0]["worker"] == "C"
+    assert calls.names == []
+    state = await graph.ainvoke(decided(), CONFIG)
+    assert (state["podium"]["status"], state["messages"][-1].content) == ("ok", "C()")
+    assert len(told) == 3
 
 
 @EXECUTORS
@@ -328,12 +356,12 @@ async def test_each_rounds_plan_waits(executor: Executor, calls: Calls) -> None:
     conductor = Conductor(
         planner, calls.workers("AB"), limits=Limits(rounds=2), accept=lambda question, answer: answer == "B()"
     )
-    graph = around(conductor, executor=executor, approve=True, checkpointer=InMemorySaver())
+    graph = around(conductor, executor=executor, policy=LATER, checkpointer=InMemorySaver())
     asked = []
     state = await graph.ainvoke(ASKED, CONFIG)
     while "__interrupt__" in state:
-        asked.append(state["__interrupt__"][0].value["round"])
-        state = await graph.ainvoke(Command(resume=True), CONFIG)
+        asked.append(state["__interrupt__"][0].value["podium"]["round"])
+        state = await graph.ainvoke(decided(), CONFIG)
     assert asked == [1, 2]
     assert state["messages"][-1].content == "B()"
     assert calls.names == ["A", "B"]
@@ -350,10 +378,10 @@ async def test_who_else_must_approve_is_asked_before_and_once(executor: Executor
         return True
 
     conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"), policy=Policy(approve=look))
-    graph = around(conductor, executor=executor, approve=True, checkpointer=InMemorySaver())
+    graph = around(conductor, executor=executor, policy=LATER, checkpointer=InMemorySaver())
     await graph.ainvoke(ASKED, CONFIG)
     assert seen == [1]
-    state = await graph.ainvoke(Command(resume=True), CONFIG)
+    state = await graph.ainvoke(decided(), CONFIG)
     assert state["podium"]["status"] == "ok"
     assert seen == [1]
 
@@ -387,7 +415,7 @@ async def test_a_conductor_whose_plans_wait_anyway_waits_at_an_interrupt(
     graph = around(conductor, executor=executor, checkpointer=InMemorySaver())
     state = await graph.ainvoke(ASKED, CONFIG)
     assert "__interrupt__" in state
-    state = await graph.ainvoke(Command(resume=True), CONFIG)
+    state = await graph.ainvoke(decided(), CONFIG)
     assert state["messages"][-1].content == "D(B(A()),C(A()))"
 
 
@@ -398,11 +426,11 @@ async def test_what_was_decided_in_the_conductors_journal_is_not_asked_again(
     """Who comes second finds it decided."""
     journal = MemoryJournal()
     conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"), journal=journal)
-    graph = around(conductor, executor=executor, approve=True, checkpointer=InMemorySaver())
+    graph = around(conductor, executor=executor, policy=LATER, checkpointer=InMemorySaver())
     state = await graph.ainvoke(ASKED, CONFIG)
-    run_id = state["__interrupt__"][0].value["run_id"]
+    run_id = state["__interrupt__"][0].value["podium"]["run_id"]
     await conductor.decide(run_id, approved=True, plan=Plan((Step(2, "do it"),)))
-    state = await graph.ainvoke(Command(resume=False), CONFIG)  # too late
+    state = await graph.ainvoke(decided("reject"), CONFIG)  # too late
     assert state["messages"][-1].content == "C()"
 
 
@@ -410,12 +438,11 @@ async def test_what_was_decided_in_the_conductors_journal_is_not_asked_again(
 async def test_what_the_policy_forbids_is_not_approved(executor: Executor, calls: Calls) -> None:
     """It is told, and asked again."""
     conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCDE"), policy=Policy(allowed=list("ABCD")))
-    graph = around(conductor, executor=executor, approve=True, checkpointer=InMemorySaver())
+    graph = around(conductor, executor=executor, policy=LATER, checkpointer=InMemorySaver())
     await graph.ainvoke(ASKED, CONFIG)
-    edit = [{"op": "change", "step": 3, "worker": "E"}]
-    state = await graph.ainvoke(Command(resume=edit), CONFIG)
-    assert "E" in state["__interrupt__"][0].value["problem"]
-    state = await graph.ainvoke(Command(resume=True), CONFIG)
+    state = await graph.ainvoke(edited({"worker": "E", "subtask": "do it", "access": []}), CONFIG)
+    assert "E" in state["__interrupt__"][0].value["podium"]["problem"]
+    state = await graph.ainvoke(decided(), CONFIG)
     assert state["podium"]["status"] == "ok"
 
 
@@ -428,12 +455,12 @@ async def test_a_plan_that_was_edited_in_the_state_is_carried_out_once_it_is_app
     planner = Plans(Plan((Step(0, "a"), Step(1, "b", (0,)))))
     journal = MemoryJournal() if kept_by == "journal" else None
     conductor = Conductor(planner, calls.workers("ABC"), journal=journal)
-    graph = around(conductor, executor=executor, approve=True, checkpointer=InMemorySaver())
+    graph = around(conductor, executor=executor, policy=LATER, checkpointer=InMemorySaver())
     await graph.ainvoke(ASKED, CONFIG)
     inner = (await graph.aget_state(CONFIG, subgraphs=True)).tasks[0].state
     edited = {**inner.values["podium"], "plan": Plan((Step(0, "a"), Step(2, "c", (0,)))).to_json()}
     await graph.aupdate_state(inner.config, {"podium": edited})
-    state = await graph.ainvoke(Command(resume=True), CONFIG)
+    state = await graph.ainvoke(decided(), CONFIG)
     assert state["messages"][-1].content == "C(A())"
     assert state["podium"]["status"] == "ok"
     assert calls.names == ["A", "C"]
@@ -443,12 +470,12 @@ async def test_a_plan_that_was_edited_in_the_state_is_carried_out_once_it_is_app
 async def test_a_plan_that_was_edited_in_the_state_can_be_refused(calls: Calls) -> None:
     """Then nobody is called."""
     conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
-    graph = around(conductor, approve=True, checkpointer=InMemorySaver())
+    graph = around(conductor, policy=LATER, checkpointer=InMemorySaver())
     await graph.ainvoke(ASKED, CONFIG)
     inner = (await graph.aget_state(CONFIG, subgraphs=True)).tasks[0].state
     edited = {**inner.values["podium"], "plan": Plan((Step(0, "a"),)).to_json()}
     await graph.aupdate_state(inner.config, {"podium": edited})
-    state = await graph.ainvoke(Command(resume="not this one"), CONFIG)
+    state = await graph.ainvoke(decided("reject", message="not this one"), CONFIG)
     assert "not this one" in state["messages"][-1].content
     assert calls.names == []
 
@@ -456,7 +483,7 @@ async def test_a_plan_that_was_edited_in_the_state_can_be_refused(calls: Calls) 
 async def test_a_record_that_was_tampered_with_is_no_record(calls: Calls) -> None:
     """The error says so."""
     graph = around(
-        Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD")), approve=True, checkpointer=InMemorySaver()
+        Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD")), policy=LATER, checkpointer=InMemorySaver()
     )
     await graph.ainvoke(ASKED, CONFIG)
     inner = (await graph.aget_state(CONFIG, subgraphs=True)).tasks[0].state
@@ -471,7 +498,7 @@ async def test_a_graph_that_cannot_wait_is_refused_before_the_planner_is_paid(
 ) -> None:
     """Without a checkpointer nobody could answer; a `thread_id` alone keeps nothing."""
     plans = Plans(DIAMOND)
-    graph = around(Conductor(plans, calls.workers("ABCD")), executor=executor, approve=True)
+    graph = around(Conductor(plans, calls.workers("ABCD")), executor=executor, policy=LATER)
     for config in ({}, CONFIG):
         with pytest.raises(ConfigError, match="no checkpointer"):
             await graph.ainvoke(ASKED, config)
@@ -481,11 +508,11 @@ async def test_a_graph_that_cannot_wait_is_refused_before_the_planner_is_paid(
 async def test_the_status_of_the_second_run_of_a_thread_while_it_waits(calls: Calls) -> None:
     """It is in the state of the node; the graph has the run before until the node ends."""
     conductor = Conductor(FixedPlanner(Plan((Step(0, "a"),))), [calls.worker("A")])
-    graph = around(conductor, checkpointer=InMemorySaver(), approve=True)
+    graph = around(conductor, checkpointer=InMemorySaver(), policy=LATER)
     for before in (None, "ok"):
         state = await graph.ainvoke(ASKED, CONFIG)
         inner = (await graph.aget_state(CONFIG, subgraphs=True)).tasks[0].state
         told = state.get("podium") or {"status": None}
         assert (told["status"], inner.values["podium"]["status"]) == (before, "waiting")
-        state = await graph.ainvoke(Command(resume=True), CONFIG)
+        state = await graph.ainvoke(decided(), CONFIG)
         assert state["podium"]["status"] == "ok"

@@ -5,7 +5,7 @@ from typing import Any
 
 import anyio
 import pytest
-from graphs.conducted import FIRST, LAST, Chat, Slow, around
+from graphs.conducted import FIRST, LAST, LATER, Chat, Slow, around, decided
 from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
@@ -221,10 +221,10 @@ async def test_what_ended_well_is_not_paid_again_after_an_approved_run_failed() 
     good, bad = ScriptedWorker("good", "fine"), ScriptedWorker("bad", find)
     plan = Plan((Step(0, "look"), Step(1, "write", (0,))))
     conductor = Conductor(FixedPlanner(plan), [good, bad], retry=Retry(attempts=1))
-    graph = around(conductor, approve=True, checkpointer=InMemorySaver())
+    graph = around(conductor, policy=LATER, checkpointer=InMemorySaver())
     await graph.ainvoke(ASKED, CONFIG)
     with pytest.raises(RunFailed):
-        await graph.ainvoke(Command(resume=True), CONFIG)
+        await graph.ainvoke(decided(), CONFIG)
     state = await graph.ainvoke(None, CONFIG)
     assert isinstance(state["messages"][-1], AIMessage)
     assert (state["podium"]["status"], len(good.requests), len(bad.requests)) == ("ok", 1, 2)

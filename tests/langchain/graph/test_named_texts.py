@@ -3,10 +3,9 @@
 from typing import Any, TypedDict
 
 import pytest
-from graphs.conducted import Calls, Plans, around
+from graphs.conducted import LATER, Calls, Plans, around, decided
 from langchain_core.documents import Document
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command
 
 from langchain_podium.graph.conductor_nodes import Executor
 from podium import Conductor, Plan, ScriptedWorker, Step
@@ -68,11 +67,11 @@ async def test_a_plan_that_waits_for_approval_has_its_texts_when_it_goes_on(exec
         state=Desk,
         input="question",
         context={"rules": "rules"},
-        approve=True,
+        policy=LATER,
         checkpointer=InMemorySaver(),
     )
     await graph.ainvoke({"question": "What?", "rules": "Be short."}, CONFIG)
-    state = await graph.ainvoke(Command(resume=True), CONFIG)
+    state = await graph.ainvoke(decided(), CONFIG)
     assert state["answer"] == "read"
     assert "Be short." in _texts(clerk)[0]
 

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 import anyio
 import pytest
-from graphs.conducted import DIAMOND, Calls, around
+from graphs.conducted import DIAMOND, LATER, Calls, around, decided
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
@@ -257,7 +257,10 @@ async def test_a_command_to_the_parent_graph_jumps_in_the_users_own(
     plan = Plan((Step(0, "begin"), Step(1, "end", (0,))))
     graph = StateGraph(Pair)
     node = conductor_node(
-        Conductor(FixedPlanner(plan), workers), input="question", executor=executor, approve=approve
+        Conductor(FixedPlanner(plan), workers),
+        input="question",
+        executor=executor,
+        policy=LATER if approve else None,
     )
     graph.add_node("conductor", node)
     graph.add_node("human", lambda state: {"answer": f"a human has {state['question']}"})
@@ -267,7 +270,7 @@ async def test_a_command_to_the_parent_graph_jumps_in_the_users_own(
     config: Any = {"configurable": {"thread_id": "1"}}
     state = await compiled.ainvoke({"question": "How many?"}, config)
     if approve:
-        state = await compiled.ainvoke(Command(resume=True), config)
+        state = await compiled.ainvoke(decided(), config)
     assert state["answer"] == "a human has handed over"
     assert calls.names == ["A", "B"]
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from graphs.conducted import DIAMOND, Calls, Plans, around
+from graphs.conducted import DIAMOND, LATER, Calls, Plans, around, decided, edited
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
@@ -80,14 +80,14 @@ async def test_a_pool_in_another_order_changes_nothing_while_a_plan_waits(
     """Workers are found by name; who edits uses the numbers they were shown."""
     saver, planner = InMemorySaver(), Plans(Plan((Step(0, "a"), Step(1, "b", (0,)))))
     first = around(
-        Conductor(planner, calls.workers("ABC")), executor=executor, approve=True, checkpointer=saver
+        Conductor(planner, calls.workers("ABC")), executor=executor, policy=LATER, checkpointer=saver
     )
     await first.ainvoke(ASKED, CONFIG)
     later = around(
-        Conductor(planner, calls.workers("CBA")), executor=executor, approve=True, checkpointer=saver
+        Conductor(planner, calls.workers("CBA")), executor=executor, policy=LATER, checkpointer=saver
     )
-    edit = [{"op": "change", "step": 1, "worker": 2}]
-    state = await later.ainvoke(Command(resume=edit), CONFIG)
+    steps = [{"worker": 0, "subtask": "a", "access": []}, {"worker": 2, "subtask": "b", "access": [0]}]
+    state = await later.ainvoke(edited(*steps), CONFIG)
     assert state["messages"][-1].content == "C(A())"
 
 
@@ -114,8 +114,8 @@ async def test_a_nested_conductor_works_in_a_graph_whose_state_is_the_journal(ca
     """Its own run is recorded beside the outer one until that has ended."""
     inner = Conductor(Plans(Plan((Step(0, "a"),))), calls.workers("A"), card=Card(name="inner"))
     outer = Conductor(FixedPlanner(Plan((Step(0, "b"),))), [inner])
-    graph = around(outer, executor="langgraph", checkpointer=InMemorySaver(), approve=True)
+    graph = around(outer, executor="langgraph", checkpointer=InMemorySaver(), policy=LATER)
     await graph.ainvoke(ASKED, CONFIG)
-    state = await graph.ainvoke(Command(resume=True), CONFIG)
+    state = await graph.ainvoke(decided(), CONFIG)
     assert state["messages"][-1].content == "A()"
     assert state["podium"]["status"] == "ok"

@@ -5,7 +5,7 @@ import operator
 from typing import Annotated, Any
 
 import pytest
-from graphs.conducted import Plans
+from graphs.conducted import Plans, decided
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.retrievers import BaseRetriever
@@ -153,7 +153,7 @@ async def test_the_agent_is_updated_after_an_approval() -> None:
     agent = create_conductor_agent(conductor, checkpointer=InMemorySaver())
     thread = {"configurable": {"thread_id": "1"}}
     await agent.ainvoke({"messages": "Who?"}, thread)
-    left = await agent.ainvoke(Command(resume=True), thread)
+    left = await agent.ainvoke(decided(), thread)
     assert [message.text for message in left["messages"]][:2] == ["Who?", "Done."]
     assert left["messages"][-1].text.startswith("renamed to Bo")
     assert "'customer'" in left["podium"]["problem"]["message"]

@@ -183,10 +183,7 @@ class Conductor(Worker):
 
     def __reduce__(self) -> NoReturn:
         """Raise `TypeError`: connections, locks and limits cannot be copied or pickled."""
-        raise TypeError(
-            "a Conductor cannot be copied or pickled: it has connections, locks and limits of this process. "
-            "Share it, or create another with the same arguments"
-        )
+        raise TypeError("a Conductor cannot be copied or pickled (it has connections): share it")
 
     def bind(
         self, *, labels: Iterable[str] = (), policy: Policy | None = None, workers: Sequence[Worker] = ()
@@ -388,6 +385,7 @@ class Conductor(Worker):
         *,
         approved: bool | None = None,
         plan: Plan | None = None,
+        again: bool = False,
         action: int | str | None = None,
         round: int | None = None,  # noqa: A002 - the word of plans and events
         done: bool | None = None,
@@ -404,6 +402,7 @@ class Conductor(Worker):
             run_id: the run's id.
             approved: whether the waiting plan, or the waiting actions, may run.
             plan: the changed plan; `None` changes nothing.
+            again: whether, with `approved=False`, the planner writes another plan, and is shown `why`.
             action: the step of the action, the fan-out or the question, from 0; inside of maps and blocks
                 its name, such as `2[17]` (see `Outcome.path`). `None` means the plan, all actions and
                 fan-outs that wait, or the only question.
@@ -431,11 +430,12 @@ class Conductor(Worker):
             plan = self._written_out(plan)
             plan.fit(len(self.pool), self.limits.plan_steps, previous=True)
         facts: dict[str, Any] = {"run_id": run_id, "at": 0.0, "by": by, "why": why}
-        given: ApprovalGiven | ActionDecided = (
-            ApprovalGiven(**facts, round=0, approved=approved is not False, plan=plan, answer=answer)
-            if done is None
-            else ActionDecided(**facts, round=round or 0, step=0, done=done)
+        given: ApprovalGiven | ActionDecided = ActionDecided(
+            **facts, round=round or 0, step=0, done=bool(done)
         )
+        if done is None:
+            facts |= {"approved": approved is not False, "again": again}
+            given = ApprovalGiven(**facts, round=0, plan=plan, answer=answer)
         async with self._open():
             await decide(journal, given, self._settings, None if action is None else str(action))
 

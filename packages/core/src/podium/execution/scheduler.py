@@ -67,7 +67,7 @@ class RoundScheduler:
             on_failure = "note"
         self._graph = DependencyGraph(context, on_failure, context.paid_results.round(number).places)
         self._fit = Fit(context, self._graph)
-        has_exact_keys = may_replan or paid is not None
+        has_exact_keys = may_replan or paid is not None or bool(approve)
         self._paid = PaidSteps(context, number, self._graph, paid, has_exact_keys=has_exact_keys)
         self._steps = Progress(context, self._graph, self._fit, self._paid)
         self._approve = approve.get("actions")

@@ -28,13 +28,13 @@ from podium.planners.planner import Turn
 from podium.policy.policy import Ask
 from podium.policy.rules import after
 from podium.prompts.prompt import fill, shown_step
-from podium.run.approval import PAUSED, AcceptanceCheck, request_answer, request_approval, waiting
+from podium.run.approval import AGAIN, PAUSED, AcceptanceCheck, request_answer, request_approval, waiting
 from podium.run.forecast import remember
 from podium.run.planning import CODES, EarlyStart, PlanRequester, failures, planned_by, text_before
 from podium.run_state.actions import remedy, undecided_problem
 from podium.run_state.paid import PaidResults
 from podium.secrets import BUGS
-from podium.types.events import PlannerEnded, PlanReady, RoundStarted
+from podium.types.events import ApprovalGiven, PlannerEnded, PlanReady, RoundStarted
 from podium.types.outcome import Action, Outcome, Problem, Proposal, Round
 from podium.types.plan import Plan, PlannedBy
 from podium.types.result import RunStatus, answer_of, answer_outcome, conclusion, missing, steps_of, told
@@ -203,9 +203,10 @@ class Rounds:
 
     async def _round(self, number: int, begun: _Next, turns: tuple[Turn, ...], given: Plan | None) -> Round:
         context, why = self.context, begun.why
-        last = not self._improvements and context.settings.accept is None
-        context.tell(RoundStarted, round=number, why=why)
         approvals, policy = context.paid_results.approvals, context.policy
+        is_replaced = any(isinstance(each, ApprovalGiven) and each.again for each in approvals.values())
+        last = not self._improvements and context.settings.accept is None and not is_replaced
+        context.tell(RoundStarted, round=number, why=why)
         execution = RoundScheduler(
             context,
             number,
@@ -366,7 +367,8 @@ class Rounds:
             execution.stop(bug)
             return plan
         if isinstance(allowed, Problem):
-            self.problem, self._stopped = allowed, True
+            if allowed.code != AGAIN or self._speaks or not self.context.request.query:
+                self.problem, self._stopped = allowed, True
             if allowed.code != WAITING:
                 execution.refuse(plan, allowed)
             return plan
@@ -418,6 +420,10 @@ class Rounds:
 
     def _after_failure(self, current: Round) -> _Next | None:
         """Return a round with a new plan, or with an earlier plan; `None` if neither helps."""
+        problems = [outcome.problem for outcome in steps_of(current)]
+        if words := {each.message for each in problems if each is not None and each.code == AGAIN}:
+            why = "; ".join(sorted(words))
+            return _Next(why, fill("another", reason=why), frozenset(), _paid_results(self._paid))
         context, number = self.context, current.number + 1
         if context.settings.on_failure != "replan" or (not self._replans and self._earlier is None):
             return None

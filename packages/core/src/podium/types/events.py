@@ -240,6 +240,8 @@ class ApprovalGiven(_OfRound):
     """The answer to a question; `None` for an approval, and for a question that gets no answer."""
     plan: Plan | None = None
     """The changed plan; `None` if the plan was not changed, or was rejected."""
+    again: bool = False
+    """Whether the planner writes another plan after the rejection, and is shown `why`."""
     by: str = ""
     """The person or program that decided."""
     why: str = ""

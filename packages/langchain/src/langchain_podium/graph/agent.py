@@ -12,7 +12,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer
 
-from langchain_podium.graph.conductor_nodes import Approve, ConductorNodes, Executor, Partial
+from langchain_podium.graph.conductor_nodes import ConductorNodes, Executor, Partial
 from langchain_podium.graph.graph_node import Data
 from langchain_podium.graph.message_stream import Show
 from langchain_podium.graph.node import draw
@@ -29,7 +29,7 @@ from podium.policy import Policy
 from podium.workers import Worker
 
 _OPTIONS: Final = (
-    *("executor", "approve", "partial", "show"),
+    *("executor", "partial", "show"),
     *("checkpointer", "store", "name", "response_format"),
 )
 """Options of the agent in addition to those of its conductor."""
@@ -40,7 +40,6 @@ def create_conductor_agent(  # noqa: PLR0913 - options of the graph with default
     workers: Sequence[Runnable[Any, Any] | Worker] = (),
     *,
     executor: Executor = "podium",
-    approve: Approve = False,
     partial: Partial = "return",
     show: Show = "answer",
     checkpointer: Checkpointer = None,
@@ -60,7 +59,6 @@ def create_conductor_agent(  # noqa: PLR0913 - options of the graph with default
         conductor: a conductor; or only its planner, which may be a chat model.
         workers: the workers if only a planner is given: all objects that `as_worker` accepts.
         executor: how steps are started, as in `conductor_node`.
-        approve: what waits at an interrupt, as in `conductor_node`.
         partial: whether an incomplete answer is returned or raised, as in `conductor_node`.
         show: the texts of a run that are messages in the graph's streams, as in `conductor_node`.
         checkpointer: stores threads; `None` stores none.
@@ -86,7 +84,6 @@ def create_conductor_agent(  # noqa: PLR0913 - options of the graph with default
             face="create_conductor_agent",
             takes=(
                 "executor",
-                "approve",
                 "partial",
                 "show",
                 "checkpointer",
@@ -103,7 +100,6 @@ def create_conductor_agent(  # noqa: PLR0913 - options of the graph with default
         input="messages",
         output="messages",
         executor=executor,
-        approve=approve,
         partial=partial,
         show=show,
         response_format=None if response_format is None else ResponseFormat(response_format),

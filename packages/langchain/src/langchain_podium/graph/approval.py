@@ -1,176 +1,157 @@
-"""Build the approval request of an interrupt, and read the decision.
+"""What people are asked at an interrupt, and what they answer: in the format of LangChain's agents.
 
-The module defines the data that the approver is shown, and the answers that are accepted.
+The interrupt is a request of `HumanInTheLoopMiddleware` with one action, so that chat interfaces for such
+agents show buttons: the plan, an action, a fan-out, or a question of a step. What is Podium's own is under
+`podium`. The answer is `{"decisions": [decision]}`.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from langchain_podium.graph.graph_node import Data
-from podium.errors import PlanInvalid, PlanSyntaxError
-from podium.plan_text import edit_plan, parse_plan, read_edits
+from podium.errors import PlanInvalid
+from podium.hosts.results import plan_lines
+from podium.plan_text import write_plan
 from podium.plan_text.edits import read_saved_plan
 from podium.secrets import scrub
 from podium.types import ApprovalAsked, Forecast, Plan
+from podium.types.forecast import explain_forecast
 from podium.types.steps import step_at, worker_of
 
-_TAKES: Final = (
-    "answer True or False; a text with the reason of a refusal; a plan, as text or as JSON; "
-    "or {'approved': ..., 'why': ..., 'plan': ..., 'edits': [...]}"
-)
-_TAKES_OF_ACTION: Final = (
-    "answer True or False; a text with the reason of a refusal; or {'approved': ..., 'why': ...}"
-)
-_YES: Final = frozenset({"yes", "y", "ok", "true", "approve", "approved"})
-_NO: Final = frozenset({"no", "n", "false", "refuse", "refused", "reject", "rejected", ""})
-_KEYS: Final = frozenset({"approved", "why", "plan", "edits"})
-
-
 _OF_RUN: Final = ("run_id", "round", "plan", "workers", "hash", "mermaid")
+_OF_PLAN: Final = ("approve", "edit", "reject", "respond")
+_OF_ACTION: Final = ("approve", "reject", "respond")
+_OF_QUESTION: Final = ("respond", "reject")
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A decision about a plan or an action."""
+    """A decision of a person, or an answer to a question."""
 
     approved: bool
     plan: Plan | None = None
     """The changed plan; `None` if the plan is unchanged or refused."""
     why: str = ""
+    again: bool = False
+    """Whether the planner writes another plan, with the words in `why`."""
+    answer: str | None = None
+    """The answer to a question; `None` for a decision."""
 
 
 def shown(view: Data, forecast: Forecast, problem: str) -> Data:
-    """Return the data that an interrupt shows to the approver.
+    """Return the interrupt for the approval of a plan.
 
     Args:
         view: the view of the run in the state.
         forecast: the forecast of the plan's cost.
         problem: why the last answer was invalid; empty if there was none.
     """
-    told: Data = {"approve": "plan", **{key: view[key] for key in _OF_RUN}, "forecast": asdict(forecast)}
-    return {**told, "problem": problem, "takes": _TAKES} if problem else told
+    plan, workers = Plan.from_json(view["plan"]), view["workers"]
+    arguments = json.loads(write_plan(plan, "json", workers=workers))
+    told = "\n".join([*plan_lines(plan, workers), explain_forecast(forecast)])
+    own = {"kind": "plan", "forecast": asdict(forecast)}
+    return _request(view, ("plan", arguments, told), _OF_PLAN, problem, own)
 
 
 def shown_action(view: Data, asked: ApprovalAsked, problem: str) -> Data:
-    """Return the data of an interrupt for an action; its arguments are as JSON, or the subtask of an agent.
-
-    `shown` describes the other arguments.
-
-    Args:
-        view: the view of the run in the state.
-        asked: the approval that the run waits for.
-        problem: why the last answer was invalid; empty if there was none.
-    """
-    assert asked.step is not None
-    text = scrub(asked.asked)
+    """Return the interrupt for an action or a fan-out; an agent has its subtask as the only argument."""
+    text, worker = scrub(asked.asked), _worker(view, asked)
     try:
         arguments: object = json.loads(text)
     except ValueError:
-        arguments = text
-    what, of_run = "fan-out" if asked.is_fan_out else "action", {key: view[key] for key in _OF_RUN}
-    worker = worker_of(step_at(asked.plan.steps, asked.name), view["workers"])
-    own = {"step": asked.step, "worker": worker, "arguments": arguments}
-    own |= {"path": asked.path} if asked.path else {}
-    told: Data = {"approve": what, **own, **of_run}
-    return {**told, "problem": problem, "takes": _TAKES_OF_ACTION} if problem else told
+        arguments = None
+    if not isinstance(arguments, dict):
+        arguments = {"subtask": text}
+    kind = "fan-out" if asked.is_fan_out else "action"
+    told = f"Step {asked.name} waits: {worker} {text}"
+    return _request(view, (worker, arguments, told), _OF_ACTION, problem, {"kind": kind, "step": asked.name})
 
 
 def shown_question(view: Data, asked: ApprovalAsked, problem: str) -> Data:
-    """Return the data of an interrupt for the question of a step, as `shown_action`."""
+    """Return the interrupt for the question of a step, which `respond` answers."""
     assert asked.question is not None
-    worker = worker_of(step_at(asked.plan.steps, asked.name), view["workers"])
-    own: Data = {"approve": "question", "step": asked.step, "path": asked.path, "worker": worker}
-    own |= {"question": scrub(asked.asked), **asdict(asked.question)}
-    own |= {key: view[key] for key in _OF_RUN}
-    return {**own, "problem": problem} if problem else own
+    arguments = {"question": scrub(asked.asked), **asdict(asked.question)}
+    told, worker = f"Step {asked.name} asks: {scrub(asked.asked)}", _worker(view, asked)
+    own = {"kind": "question", "step": asked.name}
+    return _request(view, (worker, arguments, told), _OF_QUESTION, problem, own)
 
 
-def read_verdict(said: object) -> Decision:
-    """Return the decision about an action in an answer.
+def _worker(view: Data, asked: ApprovalAsked) -> str:
+    return worker_of(step_at(asked.plan.steps, asked.name), view["workers"])
 
-    Raises:
-        PlanInvalid: the answer is not a decision.
-    """
-    match said:
-        case bool():
-            return Decision(said)
-        case str():
-            word = _word(said)
-            return Decision(word in _YES, why="" if word in _YES | _NO else scrub(said.strip()))
-        case {"approved": bool(approved), **others} if others.keys() <= {"why"}:
-            return Decision(approved, why=scrub(str(others.get("why", ""))))
-    raise PlanInvalid("bad_shape", f"{said!r:.80} is not a decision about an action: {_TAKES_OF_ACTION}")
+
+def _request(
+    view: Data, asked: tuple[str, object, str], allowed: Sequence[str], problem: str, own: Data
+) -> Data:
+    name, arguments, told = asked
+    description = f"The last answer was not accepted: {problem}\n\n{told}" if problem else told
+    return {
+        "action_requests": [{"name": name, "args": arguments, "description": description}],
+        "review_configs": [{"action_name": name, "allowed_decisions": [*allowed]}],
+        "podium": {**own, **{key: view[key] for key in _OF_RUN}, "problem": problem},
+    }
 
 
 def read_decision(said: object, plan: Plan, workers: Sequence[str], most_steps: int) -> Decision:
-    """Return the decision in an answer.
+    """Return the decision about a plan in the answer to an interrupt.
 
     Args:
-        said: the answer, as JSON data; or a plan.
+        said: the answer.
         plan: the plan that is decided about.
-        workers: names of the pool's workers, which an answer may use.
+        workers: names of the pool's workers, which the answer may use.
         most_steps: maximum number of steps of a plan.
 
     Raises:
-        PlanError: the answer is invalid, or has an invalid plan or change.
+        PlanError: the answer is invalid, or has an invalid plan.
     """
+    match _decision(said, _OF_PLAN):
+        case {"type": "edit", "edited_action": {"args": Mapping() as arguments}}:
+            now = read_saved_plan(json.dumps(dict(arguments), default=str), workers, most_steps)
+            return Decision(approved=True, plan=None if now.steps == plan.steps else now)
+        case {"type": "edit"}:
+            told = 'write the whole plan, as in {"type": "edit", "edited_action": {"args": {"steps": [...]}}}'
+            raise PlanInvalid("bad_shape", f"the edit has no plan: {told}")
+        case decision:
+            return _verdict(decision)
+
+
+def read_verdict(said: object) -> Decision:
+    """Return the decision about an action in the answer to an interrupt; raise `PlanError` as above."""
+    return _verdict(_decision(said, _OF_ACTION))
+
+
+def read_response(said: object) -> Decision:
+    """Return the answer to a question in the answer to an interrupt; raise `PlanError` as above."""
+    decision = _decision(said, _OF_QUESTION)
+    if decision["type"] == "reject":
+        return _verdict(decision)
+    return Decision(approved=True, answer=_words(decision))
+
+
+def _verdict(decision: Mapping[str, Any]) -> Decision:
+    if decision["type"] == "approve":
+        return Decision(approved=True)
+    return Decision(approved=False, why=_words(decision), again=decision["type"] == "respond")
+
+
+def _words(decision: Mapping[str, Any]) -> str:
+    """Return the message of a decision; a response needs one."""
+    said = decision.get("message") or ""
+    if not isinstance(said, str) or (decision["type"] == "respond" and not said.strip()):
+        raise PlanInvalid("bad_shape", f"message is {said!r:.80}: write a text")
+    return scrub(said.strip())
+
+
+def _decision(said: object, allowed: Sequence[str]) -> Mapping[str, Any]:
+    """Return the only decision in an answer."""
     match said:
-        case bool():
-            return Decision(said)
-        case Plan():
-            return _changed(plan, said)
-        case str():
-            return _read_text(said, plan, workers, most_steps)
-        case list() if said:
-            return _changed(plan, edit_plan(plan, *read_edits(said, workers)))
-        case {"steps": _}:
-            return _changed(plan, _read_plan(said, workers, most_steps))
-        case Mapping() if said and set(said) <= _KEYS:
-            return _read_facts(said, plan, workers, most_steps)
-    raise PlanInvalid("bad_shape", f"{said!r:.80} is not a decision about the plan: {_TAKES}")
-
-
-def _read_text(said: str, plan: Plan, workers: Sequence[str], most_steps: int) -> Decision:
-    word = _word(said)
-    if word in _YES or word in _NO:
-        return Decision(word in _YES)
-    try:
-        return _changed(plan, parse_plan(said, workers=workers, max_steps=most_steps))
-    except PlanSyntaxError as error:
-        if error.code != "no_plan":
-            raise
-    return Decision(approved=False, why=scrub(said.strip()))
-
-
-def _word(said: str) -> str:
-    return said.strip().strip(".!").lower()
-
-
-def _read_facts(said: Mapping[str, Any], plan: Plan, workers: Sequence[str], most_steps: int) -> Decision:
-    approved, why = said.get("approved", "plan" in said or "edits" in said), said.get("why", "")
-    if not isinstance(approved, bool) or not isinstance(why, str):
-        raise PlanInvalid(
-            "bad_shape", f"approved is {approved!r:.40}, why {why!r:.40}: write true or false, text"
-        )
-    if not approved:
-        return Decision(approved=False, why=scrub(why))
-    now = _read_plan(said["plan"], workers, most_steps) if "plan" in said else plan
-    if "edits" in said:
-        now = edit_plan(now, *read_edits(said["edits"], workers))
-    return replace(_changed(plan, now), why=scrub(why))
-
-
-def _read_plan(data: object, workers: Sequence[str], most_steps: int) -> Plan:
-    if isinstance(data, Plan):
-        return data
-    try:
-        text = data if isinstance(data, str) else json.dumps(data)
-    except (TypeError, ValueError) as error:
-        raise PlanInvalid("bad_shape", f"the plan is {data!r:.80}: write it as text or as JSON") from error
-    return read_saved_plan(text, workers, most_steps)
-
-
-def _changed(plan: Plan, now: Plan) -> Decision:
-    return Decision(approved=True, plan=None if now.steps == plan.steps else now)
+        case {"decisions": [{"type": str(kind)} as decision]} if kind in allowed:
+            found: Mapping[str, Any] = decision
+            return found
+    kinds = ", ".join(allowed)
+    raise PlanInvalid(
+        "bad_shape",
+        f'{said!r:.80} is not a decision: answer {{"decisions": [{{"type": ...}}]}} with one of {kinds}',
+    )

@@ -1,11 +1,17 @@
 """Interrupt for the approval of a plan or an action until the decision is valid."""
 
-import json
 from dataclasses import replace
 
 from langgraph.types import interrupt
 
-from langchain_podium.graph.approval import read_decision, read_verdict, shown, shown_action, shown_question
+from langchain_podium.graph.approval import (
+    read_decision,
+    read_response,
+    read_verdict,
+    shown,
+    shown_action,
+    shown_question,
+)
 from langchain_podium.graph.graph_node import Data
 from podium.conductor import Conductor
 from podium.errors import PlanError, QueryError
@@ -58,7 +64,8 @@ async def ask_approval(
             await conductor.decide(
                 run_id,
                 approved=decision.approved,
-                action=asked.step,
+                action=asked.name,
+                again=decision.again,
                 by="interrupt",
                 why=decision.why,
                 journal=journal,
@@ -76,6 +83,7 @@ async def ask_approval(
                 run_id,
                 approved=decision.approved,
                 plan=changed if decision.approved else None,
+                again=decision.again,
                 by="interrupt",
                 why=decision.why,
                 journal=journal,
@@ -91,12 +99,19 @@ async def _ask_question(conductor: Conductor, journal: Journal, view: Data, aske
     problem = ""
     while not asked.is_late:
         said = interrupt(shown_question(view, asked, problem))
-        answer = said if isinstance(said, str) else json.dumps(said)
         try:
+            decision = read_response(said)
+            approved = None if decision.approved else False
             await conductor.decide(
-                asked.run_id, answer=answer, action=asked.name, by="interrupt", journal=journal
+                asked.run_id,
+                approved=approved,
+                answer=decision.answer,
+                action=asked.name,
+                by="interrupt",
+                why=decision.why,
+                journal=journal,
             )
-        except QueryError as error:
+        except (PlanError, QueryError) as error:
             problem = str(error)
         else:
             return

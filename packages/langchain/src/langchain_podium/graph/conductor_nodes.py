@@ -41,7 +41,6 @@ from podium.execution.context import pause
 from podium.hosts.continuation import session_run_id, undecided_run
 from podium.hosts.results import answered, text_answer
 from podium.journal import Journal
-from podium.policy import Ask, Policy
 from podium.run.approval import PAUSED, REFUSED
 from podium.run_state import fold
 from podium.run_state.state import for_pool
@@ -55,8 +54,6 @@ Partial = Literal["return", "raise"]
 
 _KEEP_SECONDS: Final = 5.0
 """Seconds that a cancelled node waits until its record is stored."""
-Approve = bool | Literal["plans", "actions"]
-"""What waits at an interrupt: nothing, each plan (`True` or `plans`), or each action."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,8 +70,6 @@ class ConductorNodes:
     output: str
     """The state key of the answer."""
     executor: Executor
-    approve: Approve
-    """What is shown for approval at an interrupt."""
     partial: Partial
     show: Show = "answer"
     """The texts of a run that are messages in the graph's streams."""
@@ -97,31 +92,17 @@ class ConductorNodes:
                 told = " or ".join(get_args(kind))
                 raise ConfigError(f"{name} is {getattr(self, name)!r:.40}: it must be {told}")
 
-        if not isinstance(self.approve, bool) and self.approve not in ("plans", "actions"):
-            raise ConfigError(
-                f"approve is {self.approve!r:.40}: it must be True, False, 'plans' or 'actions'"
-            )
         self._writes = Writes(self.writes, self.conductor.pool, self.response_format)
 
     @property
     def waits(self) -> bool:
         """Whether plans or actions wait for approval."""
-        return bool(self.approve) or self.conductor.waits
+        return self.conductor.waits
 
     @property
     def is_flat(self) -> bool:
         """Whether the graph starts the steps, so that plans can have no maps, branches and blocks."""
         return self.executor == "langgraph"
-
-    @property
-    def _policy(self) -> Policy | None:
-        """The policy of a run, in addition to the conductor's policy."""
-        ask: Ask = "actions" if self.approve == "actions" else "plans"
-        policy = context_policy()
-        if not self.approve or "later" in self.conductor.policy.approvers_of(ask):
-            return policy
-        later = Policy(approve="later", ask=ask)
-        return later if policy is None else policy & later
 
     async def conduct(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
         """Run everything in one node."""
@@ -277,7 +258,7 @@ class ConductorNodes:
                 tell = stream_events(get_stream_writer(), self.conductor.pool.names, heard)
                 begun = bound(
                     run,
-                    policy=self._policy,
+                    policy=context_policy(),
                     journal=None if journal is self.conductor.journal else journal,
                     middleware=pass_graph_exits(child_runs(), waits=step_starter is not None),
                     step_starter=step_starter,

@@ -9,7 +9,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from langchain_podium.graph.around import inside
-from langchain_podium.graph.conductor_nodes import Approve, ConductorNodes, Executor, Partial
+from langchain_podium.graph.conductor_nodes import ConductorNodes, Executor, Partial
 from langchain_podium.graph.graph_node import Data, Node, State
 from langchain_podium.graph.message_stream import Show
 from langchain_podium.graph.state import RECORD, VIEW, schema
@@ -26,7 +26,6 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
     input: str = "messages",  # noqa: A002 - the usual name
     output: str | None = None,
     executor: Executor = "podium",
-    approve: Approve = False,
     partial: Partial = "return",
     show: Show = "answer",
     result: str | None = "podium",
@@ -52,8 +51,6 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
         executor: `podium` starts each step as soon as its inputs exist. `langgraph` builds a graph from the
             plan: each step is a node, which is checkpointed and may call `interrupt()`. A step starts when
                 all steps of the previous superstep have ended.
-        approve: what waits at an interrupt for approval: each plan (`True` or `plans`), or each `actions` at
-            its arguments, while the other steps run. It requires a checkpointer.
         partial: whether an incomplete answer, such as after a failed last step, is returned, or raised as
             `RunFailed`; `ainvoke(None, config)` then retries the failed steps.
         show: the texts of a run that are messages in the graph's streams, token by token: only the answer,
@@ -75,6 +72,8 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
             name on the conductor's card.
         labels: labels of each question; `podium_labels` of the graph's runtime context adds others.
         policy: applies in addition to the conductor's policy, as does `podium_policy` of the runtime context.
+            What waits for approval (`Policy(approve="later")`: plans, or with `ask="actions"` each action)
+            waits at an interrupt, which requires a checkpointer.
 
     Raises:
         ConfigError: `executor`, `partial`, `show` or `response_format` is invalid, or `writes` names a field
@@ -87,7 +86,6 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
         input=input,
         output=output,
         executor=executor,
-        approve=approve,
         partial=partial,
         show=show,
         context=context or {},
