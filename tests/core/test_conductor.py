@@ -11,7 +11,7 @@ from core.actors import PlanningActor, boss, plan_of, rows
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import PlanInvalid, PlannerError, QueryError
+from podium.errors import ConfigError, PlanInvalid, PlannerError, QueryError
 from podium.planners import CachedPlanner, ChatPlanner, DirectPlanner, PlanRequest, PlanText
 from podium.policy import Policy
 from podium.types import Completion, Message, Plan, Result, Step
@@ -84,6 +84,48 @@ async def test_workers_may_be_shown_no_question() -> None:
     assert all(
         request.step_input is not None and not request.step_input.query for request in pool[0].requests
     )
+
+
+TALK = [
+    Message("system", "Be brief."),
+    Message("user", "Who are you?"),
+    Message("assistant", "A bot."),
+    Message("user", "Why is the sky blue?"),
+]
+MEMORIES: list[tuple[Any, list[int], str]] = [
+    ("all", [0, 1, 2, 3], ""),
+    ("question", [3], "not shown the whole conversation"),
+    ("none", [], "not shown the question"),
+    (0, [3], "not shown the whole conversation"),
+    (1, [2, 3], "not shown the whole conversation"),
+    (9, [0, 1, 2, 3], "not shown the whole conversation"),
+    (lambda talk: [talk[0], talk[-1]], [0, 3], "not shown the whole conversation"),
+]
+
+
+@pytest.mark.parametrize(("memory", "seen", "told"), MEMORIES)
+async def test_a_worker_is_shown_what_its_card_says_of_the_conversation(
+    memory: Any, seen: list[int], told: str
+) -> None:
+    """The planner sees all of it, and is told what the worker is not shown."""
+    worker, model = ScriptedWorker(Card(name="w", memory=memory), "done"), ScriptedWorker("boss", GOOD)
+    forgetful = [worker, ScriptedWorker("other", "done")]
+    result = await Conductor(ChatPlanner(model), forgetful).run(TALK)
+    assert result.status == "ok"
+    shown = worker.requests[0].step_input
+    assert shown is not None
+    assert shown.query == tuple(TALK[number] for number in seen)
+    prompt = "".join(message.text for message in model.requests[0].messages)
+    assert all(message.text in prompt for message in TALK)
+    assert told in prompt
+    assert bool(told) == ("is not shown" in prompt)
+
+
+@pytest.mark.parametrize("memory", [-1, True, "some", None])
+def test_a_memory_that_is_none_of_these_is_refused(memory: Any) -> None:
+    """At once."""
+    with pytest.raises(ConfigError, match="memory"):
+        Card(name="w", memory=memory)
 
 
 async def test_images_reach_workers_that_take_them_untouched() -> None:

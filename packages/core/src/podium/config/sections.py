@@ -95,6 +95,8 @@ class ChatSection(WorkerTable):
     """Content parts that the model accepts besides text: `image_url`, `input_audio`, `file`."""
     concurrency: Count | None = None
     """Maximum concurrent calls; default: no limit."""
+    memory: Literal["all", "question", "none"] | int = "all"
+    """What of the conversation it is shown; a number stands for the question and so many messages before."""
     free_errors: bool = False
     """Whether the server bills no call that it answers with an error of its own (5xx, without gateways)."""
     sampling: SamplingSection = SamplingSection()
@@ -200,6 +202,8 @@ class CommandSection(WorkerTable):
     """USD per million tokens, for a program that reports its tokens and no cost."""
     concurrency: Count | None = None
     """Maximum concurrent calls; default: no limit."""
+    memory: Literal["all", "question", "none"] | int = "all"
+    """What of the conversation it is shown; a number stands for the question and so many messages before."""
     env: dict[str, str] = Field(default_factory=dict)
     """Environment variables of the program, with their values."""
     env_from: tuple[VariableName, ...] = ()

@@ -327,7 +327,7 @@ class RunContext:
     ) -> StepInput:
         """Return the input of a step's worker; `template` is the subtask before values were filled in."""
         query, most_chars = self.request.query, self.settings.limits.output_chars
-        shown = query if self.shows_question else ()
+        shown = worker.card.remembers(query) if self.shows_question else ()
         texts = self.request.context
         return step_input(worker, step, visible, shown, most_chars=most_chars, texts=texts, template=template)
 

@@ -221,7 +221,8 @@ class PaidSteps:
     def _set_keys(self, state: StepNode, visible: Sequence[VisibleStep]) -> None:
         """Set the keys of a step that sees `visible`."""
         context = self.context
-        query = context.request.query if context.shows_question else ()
+        card = context.settings.pool.cards[state.call.worker]
+        query = card.remembers(context.request.query) if context.shows_question else ()
         subtask = renumbered(state.call.subtask, state.step.access.index)
         seen = tuple(
             replace(each, gap=self._content(state.seen(each.step))) if each.gap and not each.where else each

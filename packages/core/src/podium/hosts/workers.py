@@ -31,6 +31,7 @@ from podium.types.messages import storable
 from podium.types.references import is_object
 from podium.workers import Card, Pool, Price, Request, StepInput, Worker, step_input_of
 from podium.workers.openai.models import with_known_facts
+from podium.workers.worker import Memory
 
 
 class CardOptions(TypedDict, total=False):
@@ -50,6 +51,8 @@ class CardOptions(TypedDict, total=False):
     """
     labels: Iterable[str]
     """Properties that rules of a policy refer to; none by default."""
+    memory: Memory
+    """What of the conversation the worker is shown: see `podium.workers.worker.Memory`; by default all."""
     returns: Mapping[str, Any] | None
     """A JSON schema of the worker's outputs: see `Card.returns`; by default (`None`) any text."""
 
@@ -163,6 +166,7 @@ class CardMaker:
             context_window=context_window,
             parts=parts,
             concurrency=concurrency,
+            memory=self._options.get("memory", "all"),
             returns=self._options.get("returns"),
         )
         return with_known_facts(card, base_url, model) if base_url and model else card

@@ -33,6 +33,13 @@ _SEES = {
 }
 
 
+def remembers(card: Card) -> str:
+    """Return what a worker is not shown of the conversation; empty if it is shown all of it."""
+    if card.memory == "all":
+        return ""
+    return "is not shown the question" if card.memory == "none" else "is not shown the whole conversation"
+
+
 MAX_EXAMPLES = 4
 """Maximum number of examples in a prompt, as in the paper."""
 MAX_KINDS = 3
@@ -137,6 +144,8 @@ def _card(number: int, card: Card, show: Show, kinds: Sequence[Kind]) -> str:
         facts.append(f"up to ${card.most_cost:g} a call")
     if card.context_window is not None:
         facts.append(f"context of {card.context_window:,} tokens")
+    if told := remembers(card):
+        facts.append(told)
     if card.parts:
         facts.append("also takes " + ", ".join(sorted(card.parts)))
     shown = [rate for kind in kinds for rate in card.measured if rate.kind == kind]

@@ -9,7 +9,7 @@ from typing import Any
 
 from podium.errors import ConfigError, PlanSyntaxError
 from podium.plan_text.parser import MAX_CHARS, PlanReader
-from podium.planners.chat import ChatPlanner, asked_question, told_left
+from podium.planners.chat import ChatPlanner, asked_question, remembers, told_left
 from podium.planners.planner import PlanRequest, PlanText
 from podium.prompts.prompt import fill
 from podium.types.messages import Completion, Message, Part, Sampling, Tools, storable
@@ -168,7 +168,8 @@ def _tools(request: PlanRequest) -> list[Part]:
     """Return the workers as functions in OpenAI's form."""
     tools: list[Part] = []
     for index, (name, card) in enumerate(zip(_tool_names(request.cards), request.cards, strict=True)):
-        about = " ".join([card.description or card.name, *([_ACTS] if index in request.acts else [])])
+        acts, told = _ACTS if index in request.acts else "", remembers(card)
+        about = " ".join(filter(None, [card.description or card.name, acts, told and f"It {told}."]))
         what = "The input: text, or the JSON object that the tool expects."
         if index not in request.fills:
             what = "What the worker is to do, with all that it needs to know."

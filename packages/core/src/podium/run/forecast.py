@@ -191,7 +191,8 @@ class _Simulation(_Draws):
             visible = tuple(shown_step(plan, seen, "") for seen in step.access)
             visible = previous + visible if step.previous else visible
             worker = pool[step.worker]
-            messages = worker_messages(step_input(worker, step, visible, asked, texts=texts), worker.card)
+            seen = worker.card.remembers(asked)
+            messages = worker_messages(step_input(worker, step, visible, seen, texts=texts), worker.card)
             self._prompts[index] = estimate_usage(messages, "").input_tokens
 
     def play(self) -> Amounts:
@@ -260,7 +261,8 @@ class _Estimate(_Draws):
         for call in calls_in(self._needed):
             number, calls = call.worker, pool.states[call.worker].history.calls
             habit = self._habits.setdefault(number, _Habit(pool[number], calls))
-            prompt = estimate_usage((*asked, Message("user", call.subtask)), "").input_tokens
+            seen = pool.cards[call.worker].remembers(asked)
+            prompt = estimate_usage((*seen, Message("user", call.subtask)), "").input_tokens
             prompt += round(len(call.access) * WRITTEN)
             self._samples[number, call.subtask] = [self._drawn(habit, prompt) for _ in range(DRAWS)]
 

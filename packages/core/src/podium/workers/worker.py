@@ -169,6 +169,11 @@ FREE = Price(input=0.0, output=0.0)
 """The price of work that costs nothing, such as on your own machine."""
 
 
+Memory = Literal["all", "question", "none"] | int | Callable[[tuple[Message, ...]], Sequence[Message]]
+"""What of the conversation a worker is shown: all of it; only the question; nothing; the question and as many
+messages before it; or what a function returns of the conversation, whose last message is the question."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """The description of a worker for planners and people."""
@@ -197,6 +202,8 @@ class Card:
     reused."""
     concurrency: int | None = None
     """Maximum concurrent calls; `None` for no limit."""
+    memory: Memory = "all"
+    """What of the conversation it is shown: see `Memory`. A conductor may show its workers less."""
     free_errors: bool = False
     """Whether its server bills no call that it answers with an error of its own (5xx, without the statuses of
     gateways). Otherwise such a call is charged for its prompt."""
@@ -214,6 +221,10 @@ class Card:
             check_name(label, f"a label of worker {self.name!r}")
         if self.concurrency is not None and self.concurrency < 1:
             raise ConfigError(f"worker {self.name!r}: concurrency {self.concurrency} must be 1 or more")
+        is_count = type(self.memory) is int and self.memory >= 0
+        if not (is_count or callable(self.memory) or self.memory in ("all", "question", "none")):
+            told = "it must be all, question, none, a number of messages, or a function"
+            raise ConfigError(f"worker {self.name!r}: memory is {self.memory!r:.80}: {told}")
         if self.most_cost is not None and not is_cost(self.most_cost):
             told = f"worker {self.name!r}: most_cost is {self.most_cost!r:.80}"
             raise ConfigError(f"{told}: it must be a number, 0 or more and below {MAX_COST:g}, in USD")
@@ -228,6 +239,14 @@ class Card:
         if self.most_cost is not None or self.price is None:
             return self.most_cost
         return self.price.most(input_tokens, output_tokens)
+
+    def remembers(self, query: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Return what of a conversation, whose last message is the question, the worker is shown."""
+        if callable(self.memory):
+            return tuple(self.memory(query)) if query else ()
+        if isinstance(self.memory, int):
+            return query[-1 - self.memory :]
+        return query if self.memory == "all" else query[-1:] if self.memory == "question" else ()
 
     @property
     def form(self) -> Form | None:

@@ -168,7 +168,7 @@ class _Writer:
                 called,
                 step,
                 visible,
-                query if conductor.show_question else (),
+                card.remembers(query) if conductor.show_question else (),
                 most_chars=conductor.limits.output_chars,
                 texts=self._started.context,
             )
