@@ -12,8 +12,8 @@ from typing_extensions import TypedDict
 
 from langchain_podium import ChatPodium, ConductorRunnable, conductor_node, create_conductor_agent
 from langchain_podium.graph.conductor_nodes import Executor
-from podium import Card, Conductor, ScriptedWorker
-from podium.errors import ConfigError, PlannerError
+from podium import Card, Conductor, Limits, ScriptedWorker
+from podium.errors import ConfigError, PlannerError, RunFailed
 from podium.policy import Policy, Rule
 
 pytestmark = pytest.mark.anyio
@@ -31,6 +31,8 @@ class Context(TypedDict, total=False):
 
     podium_labels: list[str]
     podium_policy: Any
+    podium_limits: Any
+    podium_conductor: Any
 
 
 def conductor(plan: str, policy: Policy | None = NO_MAIL) -> Conductor:
@@ -105,8 +107,41 @@ async def test_labels_and_policy(
         await graph.ainvoke({"messages": [("user", "Mail it.")]}, context=context)
 
 
-async def test_a_context_without_a_policy() -> None:
-    """It is refused, as data from outside could be meant."""
-    graph = in_graph(conductor(MAIL), "podium")
-    with pytest.raises(ConfigError, match="podium_policy"):
-        await graph.ainvoke({"messages": [("user", "Mail it.")]}, context={"podium_policy": "none"})
+@EXECUTORS
+async def test_a_tenant_has_its_own_pool_and_limits(executor: Executor) -> None:
+    """Labels and policy of the node apply to it, too."""
+    graph = in_graph(conductor(FIND, None), executor, policy=Policy(denied="mailer"))
+    asked: Any = {"messages": [("user", "How high?")]}
+    workers = [ScriptedWorker("web", "It is 300 m high."), ScriptedWorker("mailer", "sent")]
+    tenant = Conductor(boss(FIND), workers)
+    left = await graph.ainvoke(asked, context={"podium_conductor": tenant})
+    assert left["messages"][-1].content == "It is 300 m high."
+    assert (await graph.ainvoke(asked))["messages"][-1].content == "It is 330 m high."
+    with pytest.raises(PlannerError, match="mailer"):
+        await graph.ainvoke(asked, context={"podium_conductor": Conductor(boss(MAIL), workers)})
+    with pytest.raises((PlannerError, RunFailed), match="calls"):
+        await graph.ainvoke(asked, context={"podium_limits": Limits(calls=1)})
+
+
+@EXECUTORS
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("podium_policy", "none"),
+        ("podium_limits", {"calls": 1}),
+        ("podium_conductor", "tenant"),
+        ("podium_conductor", "acting"),
+        ("podium_conductor", "waiting"),
+    ],
+)
+async def test_a_context_with_another_value(executor: Executor, name: str, value: Any) -> None:
+    """It is refused before the planner is asked; the graph of a node is built for what may happen in it."""
+    workers = [ScriptedWorker("web", "x")]
+    if value == "acting":
+        workers[0].acts = True
+        value = Conductor(boss(FIND), workers)
+    elif value == "waiting":
+        value = Conductor(boss(FIND), workers, policy=Policy(approve="later"))
+    graph = in_graph(conductor(MAIL), executor)
+    with pytest.raises(ConfigError, match=name):
+        await graph.ainvoke({"messages": [("user", "Mail it.")]}, context={name: value})

@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
+from podium.budget import Limits
+from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.policy import Policy
 
+Value = TypeVar("Value")
 _READ: Final = "__pregel_read"
 """The configuration key of LangGraph's function that reads the graph's state."""
 _RUNTIME: Final = "__pregel_runtime"
@@ -112,15 +115,36 @@ def context_labels() -> Iterable[str]:
 
 
 def context_policy() -> Policy | None:
-    """Return the policy in the runtime context (`podium_policy`); `None` without one.
+    """Return the policy in the runtime context (`podium_policy`); `None` without one; raise `ConfigError`."""
+    return _typed("podium_policy", Policy)
+
+
+def context_limits() -> Limits | None:
+    """Return the limits in the runtime context (`podium_limits`); `None` without any; raise `ConfigError`."""
+    return _typed("podium_limits", Limits)
+
+
+def context_conductor(own: Conductor) -> Conductor | None:
+    """Return the conductor in the runtime context (`podium_conductor`); `None` without one.
 
     Raises:
-        ConfigError: the value is not a policy.
+        ConfigError: the value is something else, or the graph was not built for what it may do.
     """
-    policy = _in_context("podium_policy")
-    if not isinstance(policy, Policy | None):
-        raise ConfigError(f"podium_policy in the runtime context is {policy!r:.80}: set a Policy")
-    return policy
+    found = _typed("podium_conductor", Conductor)
+    for can, does in (("acts", "act"), ("waits", "wait for a person")) if found is not None else ():
+        if getattr(found, can) and not getattr(own, can):
+            told = (
+                f"podium_conductor in the runtime context may {does}, and the conductor of the node may not"
+            )
+            raise ConfigError(f"{told}: build the node with a conductor that may")
+    return found
+
+
+def _typed(name: str, kind: type[Value]) -> Value | None:
+    found = _in_context(name)
+    if not isinstance(found, kind | None):
+        raise ConfigError(f"{name} in the runtime context is {found!r:.80}: set a {kind.__name__}")
+    return found
 
 
 def _in_context(name: str) -> Any:

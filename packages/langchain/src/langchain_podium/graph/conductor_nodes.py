@@ -4,7 +4,7 @@ The module converts between a run and a graph's state, and resumes a run in a la
 another process. The module `node` adds the edges between the nodes.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial as bound
@@ -18,7 +18,12 @@ from langgraph.errors import GraphInterrupt
 from langgraph.graph import END
 
 from langchain_podium.graph.approval_interrupt import ask_approval
-from langchain_podium.graph.around import context_labels, context_policy
+from langchain_podium.graph.around import (
+    context_conductor,
+    context_labels,
+    context_limits,
+    context_policy,
+)
 from langchain_podium.graph.control_flow import GraphExit, enclosing, pass_graph_exits, unwrap_graph_exit
 from langchain_podium.graph.events import stream_events
 from langchain_podium.graph.graph_node import Data, State
@@ -41,6 +46,7 @@ from podium.execution.context import pause
 from podium.hosts.continuation import session_run_id, undecided_run
 from podium.hosts.results import answered, text_answer
 from podium.journal import Journal
+from podium.policy import Policy
 from podium.run.approval import PAUSED, REFUSED
 from podium.run_state import fold
 from podium.run_state.state import for_pool
@@ -64,7 +70,8 @@ class ConductorNodes:
         ConfigError: `executor`, `partial` or `show` is invalid.
     """
 
-    conductor: Conductor
+    own: Conductor
+    """The conductor of the node."""
     input: str
     """The state key of the question."""
     output: str
@@ -81,23 +88,35 @@ class ConductorNodes:
     """The name on the message with the answer."""
     writes: Mapping[str, str] = field(default_factory=dict)
     """The fields that are written to keys of the state: see `Writes`."""
+    labels: Iterable[str] = ()
+    """Labels of each question."""
+    policy: Policy | None = None
+    """A policy in addition to the conductor's own."""
     is_inner: bool = True
     """Whether the nodes are in the conductor's own graph, which may be inside the user's graph."""
 
-    _writes: Writes = field(init=False)
-
     def __post_init__(self) -> None:
+        self.own = self.own.bind(labels=self.labels, policy=self.policy)
         for name, kind in (("executor", Executor), ("partial", Partial), ("show", Show)):
             if getattr(self, name) not in get_args(kind):
                 told = " or ".join(get_args(kind))
                 raise ConfigError(f"{name} is {getattr(self, name)!r:.40}: it must be {told}")
 
-        self._writes = Writes(self.writes, self.conductor.pool, self.response_format)
+        self._fields(self.own)
+
+    @property
+    def conductor(self) -> Conductor:
+        """The conductor of the call: the one in the runtime context, for a tenant, or else the node's."""
+        found = context_conductor(self.own)
+        return self.own if found is None else found.bind(labels=self.labels, policy=self.policy)
+
+    def _fields(self, conductor: Conductor) -> Writes:
+        return Writes(self.writes, conductor.pool, self.response_format)
 
     @property
     def waits(self) -> bool:
         """Whether plans or actions wait for approval."""
-        return self.conductor.waits
+        return self.own.waits
 
     @property
     def is_flat(self) -> bool:
@@ -250,6 +269,7 @@ class ConductorNodes:
         heard: list[Event] | None = None,
     ) -> Result:
         """Call the conductor, and raise LangGraph's control-flow exceptions unchanged."""
+        self._fields(self.conductor)
         above = _namespace(config)
         messages = MessageStream(config, (enclosing(above) if self.is_inner else "") or above, self.show)
         quiet = without_streams(config.get("callbacks"))
@@ -259,6 +279,7 @@ class ConductorNodes:
                 begun = bound(
                     run,
                     policy=context_policy(),
+                    limits=context_limits(),
                     journal=None if journal is self.conductor.journal else journal,
                     middleware=pass_graph_exits(child_runs(), waits=step_starter is not None),
                     step_starter=step_starter,
@@ -304,7 +325,7 @@ class ConductorNodes:
         if self.response_format is not None:
             answer = data[STRUCTURED] = None if refused else self.response_format.read(result)
             said = said if refused else self.response_format.text(answer)
-        data[UPDATES] = self._writes.updates(result, answer)
+        data[UPDATES] = self._fields(self.conductor).updates(result, answer)
         if self.output != MESSAGES:
             return data | {self.output: said}
         if refused and result.problem is not None and not said:

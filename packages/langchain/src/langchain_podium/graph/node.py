@@ -72,6 +72,8 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
             name on the conductor's card.
         labels: labels of each question; `podium_labels` of the graph's runtime context adds others.
         policy: applies in addition to the conductor's policy, as does `podium_policy` of the runtime context.
+            There, `podium_limits` are the limits of the call, and `podium_conductor` replaces the conductor,
+            as for a tenant with workers of its own.
             What waits for approval (`Policy(approve="later")`: plans, or with `ask="actions"` each action)
             waits at an interrupt, which requires a checkpointer.
 
@@ -82,7 +84,9 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
     """
     output = output or (input if input == "messages" else "answer")
     nodes = ConductorNodes(
-        conductor=conductor.bind(labels=labels, policy=policy),
+        own=conductor,
+        labels=labels,
+        policy=policy,
         input=input,
         output=output,
         executor=executor,
@@ -170,11 +174,11 @@ def draw(graph: "StateGraph[Any, Any, Any, Any]", nodes: ConductorNodes, *, is_o
     """Add a conductor's nodes and edges to a graph; `is_outer` tells whether its state is the user's."""
     node = _OuterNode if is_outer else Node
     if nodes.executor == "podium" and not nodes.waits:
-        graph.add_node("conduct", node("conduct", nodes.conduct, acts=nodes.conductor.acts))
+        graph.add_node("conduct", node("conduct", nodes.conduct, acts=nodes.own.acts))
         graph.add_edge(START, "conduct")
         return
     graph.add_node("plan", node("plan", nodes.plan))
-    graph.add_node("execute", node("execute", nodes.execute, acts=nodes.conductor.acts))
+    graph.add_node("execute", node("execute", nodes.execute, acts=nodes.own.acts))
     graph.add_conditional_edges(START, nodes.first, ["plan", "execute"])
     paths = ["execute", END]
     if nodes.waits:
