@@ -6,6 +6,7 @@ from typing import Any, TypedDict
 
 import pytest
 from contracts.odd_answers import CALLS, ODD_ANSWERS, REFUSED, OddAnswer, check
+from langchain.agents import create_agent
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
@@ -580,3 +581,37 @@ async def test_a_remote_graph_answers_with_its_last_message(*, streams: bool) ->
     assert (result.answer, result.status) == ("It is 330 m.", "ok")
     assert result.usage.estimated
     assert result.usage.total_tokens > 0
+
+
+SAID = " ".join(f"word{number}" for number in range(12))
+
+
+@tool
+def look(word: str) -> str:
+    """Look a word up."""
+    return f"about {word}"
+
+
+def talks(before: str) -> Callable[[Call], Reply]:
+    """Return a script of a model that may write a text, calls a tool, and then writes an answer."""
+
+    def reply(call: Call) -> Reply:
+        if call.body["messages"][-1]["role"] != "tool":
+            made = {"id": "1", "type": "function", "function": {"name": "look", "arguments": '{"word": "x"}'}}
+            return says(call, before, tool_calls=[made])
+        return says(call, SAID, pieces=12)
+
+    return reply
+
+
+@pytest.mark.parametrize("before", ["", "Let me look."])
+async def test_an_agent_streams_what_it_writes(openai: Make, before: str) -> None:
+    """Also what it wrote before it called a tool, which has been shown; the rest of its state is not told."""
+    async with ChatServer(talks(before)) as server:
+        agent = as_worker(create_agent(openai(server.url), [look], name="clerk"))
+        conductor = Conductor(FixedPlanner(Plan((Step(0, "Look."),))), [agent])
+        pieces = [piece async for piece in ConductorRunnable(conductor).astream("What?")]
+        whole = await ConductorRunnable(conductor).ainvoke("What?")
+    assert "".join(pieces) == (f"{before}\n\n{SAID}" if before else SAID)
+    assert len(pieces) > 10
+    assert whole == SAID

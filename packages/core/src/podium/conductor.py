@@ -183,7 +183,9 @@ class Conductor(Worker):
 
     def __reduce__(self) -> NoReturn:
         """Raise `TypeError`: connections, locks and limits cannot be copied or pickled."""
-        raise TypeError("a Conductor cannot be copied or pickled (it has connections): share it")
+        raise TypeError(
+            "a Conductor cannot be copied or pickled: it has connections. Share it, or create another"
+        )
 
     def bind(
         self, *, labels: Iterable[str] = (), policy: Policy | None = None, workers: Sequence[Worker] = ()

@@ -4,13 +4,14 @@ The module sets the graph's input state and its thread.
 """
 
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
 import anyio.to_thread
-from langchain_core.messages import convert_to_messages
+from langchain_core.messages import AIMessageChunk, convert_to_messages
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import RunnableConfig, ensure_config
 
@@ -19,6 +20,7 @@ from langchain_podium.graph.graph_node import is_called_sync
 from langchain_podium.messages import text_of, to_langchain
 from langchain_podium.usage import Spent
 from langchain_podium.workers.errors import interrupted
+from langchain_podium.workers.parts import AGENT_NODES, is_plain_agent
 from langchain_podium.workers.runnable import RunnableWorker, asked_messages
 from podium.types import Completion
 from podium.workers import Card, Request, StepInput
@@ -31,9 +33,9 @@ class GraphWorker(RunnableWorker):
     """Runs a graph; the last message in its state is the answer.
 
     For an agent with structured output, `structured_response` is the answer, as JSON. Each call starts with
-    the step's input alone: a graph with its own checkpointer uses a new thread for each call. The answer is
-    not streamed, because only the end of an agent shows which message is the last; LangChain's callbacks get
-    its tokens as they are written. The tokens of a `RemoteGraph` are unknown.
+    the step's input alone: a graph with its own checkpointer uses a new thread for each call. Only agents are
+    streamed, because only their messages are certainly for the user: the answer is then all that the agent
+    wrote, also before it called a tool. The tokens of a `RemoteGraph` are unknown.
     """
 
     def __init__(
@@ -46,13 +48,32 @@ class GraphWorker(RunnableWorker):
         super().__init__(graph, card=card, give=give)
         self.is_interruptible = True
         self._is_remote = not hasattr(innermost(graph), "channels")
+        self._speaks = give is None and is_plain_agent(innermost(graph))
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Invoke the graph."""
-        async for piece in super().call(replace(request, stream=False)):
-            if request.stream and isinstance(piece, Completion):
+        """Invoke the graph, or stream an agent."""
+        is_sync = _is_hosted() and is_called_sync()  # then the checkpointer may only support sync calls
+        streams = request.stream and self._speaks and not is_sync and request.sampling.constraint is None
+        async for piece in super().call(replace(request, stream=streams)):
+            if request.stream and not streams and isinstance(piece, Completion):
                 yield piece.text
             yield piece
+
+    async def _stream(self, given: Any, config: RunnableConfig) -> AsyncGenerator[Any, None]:
+        """Yield the texts of an agent as they are written, and then its state."""
+        state, said = None, ""
+        stream: Any = self.runnable.astream(given, config, stream_mode=["messages", "values"])
+        async with aclosing(stream) as told:
+            async for mode, part in told:
+                if mode == "values":
+                    state = part
+                    continue
+                chunk, facts = part
+                is_own = facts.get("langgraph_node") in AGENT_NODES and isinstance(chunk, AIMessageChunk)
+                if is_own and (text := str(chunk.text)):
+                    yield f"\n\n{text}" if said not in ("", chunk.id) else text
+                    said = chunk.id or ""
+        yield state
 
     def _input(self, request: Request) -> Any:
         if self._give is not None:
@@ -60,7 +81,7 @@ class GraphWorker(RunnableWorker):
         return {"messages": to_langchain(asked_messages(request))}
 
     async def _invoke(self, given: Any, config: RunnableConfig) -> Any:
-        if _is_hosted() and is_called_sync():  # the outer graph's checkpointer may only support sync calls
+        if _is_hosted() and is_called_sync():  # as above
             return await anyio.to_thread.run_sync(partial(self.runnable.invoke, given, config))
         returned = await super()._invoke(given, config)
         if self._is_remote and isinstance(returned, dict) and "messages" in returned:
@@ -77,9 +98,11 @@ class GraphWorker(RunnableWorker):
             config["configurable"] = {"thread_id": uuid4().hex}
         return config
 
-    def _text(self, returned: object) -> str:
+    def _check(self, returned: object) -> None:
         if isinstance(returned, dict) and returned.get("__interrupt__"):
             raise interrupted(self.card.name)
+
+    def _text(self, returned: object) -> str:
         if isinstance(returned, dict) and returned.get("structured_response") is not None:
             return text_of(returned["structured_response"])
         return super()._text(returned)

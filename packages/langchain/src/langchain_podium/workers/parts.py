@@ -40,6 +40,8 @@ _AGENTS: Final = (
     "langchain_podium.graph.conductor_nodes",
 )
 """Modules whose functions are nodes and edges of agents: they call what is in their closures."""
+AGENT_NODES: Final = ("model", "agent")
+"""The nodes of agents that call their model."""
 _TOOLS: Final = "tools_by_name"
 """The attribute of the node of an agent's tools."""
 _WRAPPERS: Final = ("_wrap_tool_call", "_awrap_tool_call")
@@ -108,6 +110,21 @@ def open_tools(thing: Any) -> list[str]:
 def is_built_in(thing: object) -> bool:
     """Return whether an object is made only of models, prompts, parsers and retrievers."""
     return all(isinstance(part, _BUILT_IN) for part in _parts(thing))
+
+
+def is_plain_agent(thing: Any) -> bool:
+    """Return whether a graph is an agent of LangChain whose answer is what its model writes, as it is.
+
+    It has no structured output, and no middleware after its model.
+    """
+    nodes = {name: node.bound for name, node in getattr(thing, "nodes", {}).items()}
+    models = [getattr(nodes[name], "func", None) for name in AGENT_NODES if name in nodes]
+    if not models or not isfunction(models[0]) or not _is_of_agent(models[0]):
+        return False
+    before = ("before_agent", "before_model", "pre_model_hook")
+    others = [name for name in nodes if name not in (*AGENT_NODES, "__start__", "tools")]
+    is_structured = getclosurevars(models[0]).nonlocals.get("initial_response_format") is not None
+    return not is_structured and all(name.endswith(before) for name in others)
 
 
 def is_graph(thing: object) -> bool:

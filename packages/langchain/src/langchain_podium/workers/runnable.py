@@ -4,7 +4,7 @@ The module makes the input of the Runnable, and converts the output of the Runna
 retrievers and tools have workers of their own, in other modules.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 from typing import Any
@@ -72,7 +72,7 @@ class RunnableWorker(Worker):
             if not request.stream:
                 returned = await apart(self._invoke(given, config))
         if request.stream:
-            async with aclosing(each(self.runnable.astream(given, config))) as stream:
+            async with aclosing(each(self._stream(given, config))) as stream:
                 while True:
                     with self._errors(spent):
                         chunk = await anext(stream, _END)
@@ -83,6 +83,7 @@ class RunnableWorker(Worker):
                         streamed += text
                         yield text
         with self._errors(spent):
+            self._check(returned)
             made = command_completion(returned, self.card.name) if is_command(returned) else None
             text = streamed or (self._text(returned) if made is None else made.text)
             calls = _calls(returned)
@@ -100,6 +101,12 @@ class RunnableWorker(Worker):
 
     async def _invoke(self, given: Any, config: RunnableConfig) -> Any:
         return await self.runnable.ainvoke(given, config)
+
+    def _stream(self, given: Any, config: RunnableConfig) -> AsyncIterator[Any]:
+        return self.runnable.astream(given, config)
+
+    def _check(self, returned: object) -> None:
+        """Raise an error if a return value has no answer."""
 
     def _config(self, spent: Spent) -> RunnableConfig:
         return RunnableConfig(callbacks=[spent])
