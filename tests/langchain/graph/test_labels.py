@@ -1,16 +1,18 @@
 """Labels in graphs: they stay with the messages of a thread; the runtime context has others."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from core.actors import boss
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from typing_extensions import TypedDict
 
-from langchain_podium import ChatPodium, ConductorRunnable, conductor_node, create_conductor_agent
+from langchain_podium import ChatPodium, ConductorRunnable, as_worker, conductor_node, create_conductor_agent
 from langchain_podium.graph.conductor_nodes import Executor
 from podium import Card, Conductor, Limits, ScriptedWorker
 from podium.errors import ConfigError, PlannerError, RunFailed
@@ -32,7 +34,7 @@ class Context(TypedDict, total=False):
     podium_labels: list[str]
     podium_policy: Any
     podium_limits: Any
-    podium_conductor: Any
+    podium_workers: Any
 
 
 def conductor(plan: str, policy: Policy | None = NO_MAIL) -> Conductor:
@@ -108,19 +110,19 @@ async def test_labels_and_policy(
 
 
 @EXECUTORS
-async def test_a_tenant_has_its_own_pool_and_limits(executor: Executor) -> None:
-    """Labels and policy of the node apply to it, too."""
-    graph = in_graph(conductor(FIND, None), executor, policy=Policy(denied="mailer"))
+async def test_a_tenant_has_its_own_workers_and_limits(executor: Executor) -> None:
+    """Objects of LangChain, too; only for this call."""
+    mine = json.dumps({"worker": "mine", "subtask": "x", "access": []})
+    graph = in_graph(conductor(mine, None), executor)
     asked: Any = {"messages": [("user", "How high?")]}
-    workers = [ScriptedWorker("web", "It is 300 m high."), ScriptedWorker("mailer", "sent")]
-    tenant = Conductor(boss(FIND), workers)
-    left = await graph.ainvoke(asked, context={"podium_conductor": tenant})
+    own = RunnableLambda(lambda _: "It is 300 m high.", name="mine")
+    workers = [as_worker(own, acts=False)]
+    left = await graph.ainvoke(asked, context={"podium_workers": workers})
     assert left["messages"][-1].content == "It is 300 m high."
-    assert (await graph.ainvoke(asked))["messages"][-1].content == "It is 330 m high."
-    with pytest.raises(PlannerError, match="mailer"):
-        await graph.ainvoke(asked, context={"podium_conductor": Conductor(boss(MAIL), workers)})
+    with pytest.raises(PlannerError, match="mine"):
+        await graph.ainvoke(asked)
     with pytest.raises((PlannerError, RunFailed), match="calls"):
-        await graph.ainvoke(asked, context={"podium_limits": Limits(calls=1)})
+        await graph.ainvoke(asked, context={"podium_workers": workers, "podium_limits": Limits(calls=1)})
 
 
 @EXECUTORS
@@ -129,19 +131,12 @@ async def test_a_tenant_has_its_own_pool_and_limits(executor: Executor) -> None:
     [
         ("podium_policy", "none"),
         ("podium_limits", {"calls": 1}),
-        ("podium_conductor", "tenant"),
-        ("podium_conductor", "acting"),
-        ("podium_conductor", "waiting"),
+        ("podium_workers", "web"),
+        ("podium_workers", [RunnableLambda(lambda asked: asked, name="acting")]),
     ],
 )
 async def test_a_context_with_another_value(executor: Executor, name: str, value: Any) -> None:
     """It is refused before the planner is asked; the graph of a node is built for what may happen in it."""
-    workers = [ScriptedWorker("web", "x")]
-    if value == "acting":
-        workers[0].acts = True
-        value = Conductor(boss(FIND), workers)
-    elif value == "waiting":
-        value = Conductor(boss(FIND), workers, policy=Policy(approve="later"))
     graph = in_graph(conductor(MAIL), executor)
     with pytest.raises(ConfigError, match=name):
         await graph.ainvoke({"messages": [("user", "Mail it.")]}, context={name: value})

@@ -183,9 +183,7 @@ class Conductor(Worker):
 
     def __reduce__(self) -> NoReturn:
         """Raise `TypeError`: connections, locks and limits cannot be copied or pickled."""
-        raise TypeError(
-            "a Conductor cannot be copied or pickled: it has connections. Share it, or create another"
-        )
+        raise TypeError("a Conductor cannot be copied or pickled: it has locks. Share it, or create another")
 
     def bind(
         self, *, labels: Iterable[str] = (), policy: Policy | None = None, workers: Sequence[Worker] = ()

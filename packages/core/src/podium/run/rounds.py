@@ -252,16 +252,9 @@ class Rounds:
             keyed = execution.keyed
             self._paid += [each for each in keyed if each[1].status == "ok"]
             self._failures = tuple([each for each in keyed if each[1].status == "failed"])
-            ended = Round(
-                number=number,
-                plan=plan,
-                planner=self._planner,
-                proposals=tuple(proposals),
-                outcomes=execution.outcomes,
-                why=why,
-            )
-            self.done.append(ended)
-            remember(self.context.settings.pool, ended, self.context.settings.pool.names)
+            ended = partial(Round, number=number, plan=plan, planner=self._planner, why=why)
+            self.done.append(ended(proposals=tuple(proposals), outcomes=execution.outcomes))
+            remember(self.context.settings.pool, self.done[-1], self.context.settings.pool.names)
         self._stop(execution, number)
         if refused is not None:
             if self.answer is None:

@@ -96,9 +96,7 @@ def create_conductor_agent(  # noqa: PLR0913 - options of the graph with default
         told = ", ".join([*(["workers"] if workers else []), *options])
         raise ConfigError(f"{told}: these cannot be given with a conductor; give them to the Conductor")
     nodes = ConductorNodes(
-        own=conductor,
-        labels=labels,
-        policy=policy,
+        own=conductor.bind(labels=labels, policy=policy),
         input="messages",
         output="messages",
         executor=executor,

@@ -3,10 +3,10 @@
 A run has no part of LangGraph. What its workers may read of the graph is here, for the node that is running.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from langchain_core.runnables import RunnableConfig
@@ -36,6 +36,8 @@ class Around:
     """The configuration of the node."""
     given: Any = None
     """The input of the node; `None` if it is not known, as in a function of the user's."""
+    bound: dict[int, Conductor] = field(default_factory=dict)
+    """By the identity of a conductor: the conductor with the workers of the runtime context."""
 
     @property
     def runtime(self) -> Any:
@@ -124,20 +126,12 @@ def context_limits() -> Limits | None:
     return _typed("podium_limits", Limits)
 
 
-def context_conductor(own: Conductor) -> Conductor | None:
-    """Return the conductor in the runtime context (`podium_conductor`); `None` without one.
-
-    Raises:
-        ConfigError: the value is something else, or the graph was not built for what it may do.
-    """
-    found = _typed("podium_conductor", Conductor)
-    for can, does in (("acts", "act"), ("waits", "wait for a person")) if found is not None else ():
-        if getattr(found, can) and not getattr(own, can):
-            told = (
-                f"podium_conductor in the runtime context may {does}, and the conductor of the node may not"
-            )
-            raise ConfigError(f"{told}: build the node with a conductor that may")
-    return found
+def context_workers() -> Sequence[Any]:
+    """Return the further workers in the runtime context (`podium_workers`); raise `ConfigError`."""
+    given = _in_context("podium_workers")
+    if not isinstance(given, list | tuple | None):
+        raise ConfigError(f"podium_workers in the runtime context is {given!r:.80}: set a list of workers")
+    return given or ()
 
 
 def _typed(name: str, kind: type[Value]) -> Value | None:

@@ -4,7 +4,7 @@ The module converts between a run and a graph's state, and resumes a run in a la
 another process. The module `node` adds the edges between the nodes.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial as bound
@@ -19,10 +19,11 @@ from langgraph.graph import END
 
 from langchain_podium.graph.approval_interrupt import ask_approval
 from langchain_podium.graph.around import (
-    context_conductor,
+    around,
     context_labels,
     context_limits,
     context_policy,
+    context_workers,
 )
 from langchain_podium.graph.control_flow import GraphExit, enclosing, pass_graph_exits, unwrap_graph_exit
 from langchain_podium.graph.events import stream_events
@@ -39,6 +40,7 @@ from langchain_podium.graph.writes import UPDATES, Writes
 from langchain_podium.messages import to_query
 from langchain_podium.response_format import ResponseFormat
 from langchain_podium.tracing import child_runs, thread_of, under
+from langchain_podium.workers import as_worker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.execution import StepStarter
@@ -46,7 +48,6 @@ from podium.execution.context import pause
 from podium.hosts.continuation import session_run_id, undecided_run
 from podium.hosts.results import answered, text_answer
 from podium.journal import Journal
-from podium.policy import Policy
 from podium.run.approval import PAUSED, REFUSED
 from podium.run_state import fold
 from podium.run_state.state import for_pool
@@ -88,15 +89,10 @@ class ConductorNodes:
     """The name on the message with the answer."""
     writes: Mapping[str, str] = field(default_factory=dict)
     """The fields that are written to keys of the state: see `Writes`."""
-    labels: Iterable[str] = ()
-    """Labels of each question."""
-    policy: Policy | None = None
-    """A policy in addition to the conductor's own."""
     is_inner: bool = True
     """Whether the nodes are in the conductor's own graph, which may be inside the user's graph."""
 
     def __post_init__(self) -> None:
-        self.own = self.own.bind(labels=self.labels, policy=self.policy)
         for name, kind in (("executor", Executor), ("partial", Partial), ("show", Show)):
             if getattr(self, name) not in get_args(kind):
                 told = " or ".join(get_args(kind))
@@ -106,9 +102,16 @@ class ConductorNodes:
 
     @property
     def conductor(self) -> Conductor:
-        """The conductor of the call: the one in the runtime context, for a tenant, or else the node's."""
-        found = context_conductor(self.own)
-        return self.own if found is None else found.bind(labels=self.labels, policy=self.policy)
+        """The conductor of the call: the node's, with the workers of a tenant."""
+        workers, found = context_workers(), around()
+        if not workers or found is None:
+            return self.own
+        if (bound := found.bound.get(id(self.own))) is None:
+            bound = found.bound[id(self.own)] = self.own.bind(workers=[as_worker(each) for each in workers])
+        if bound.acts and not self.own.acts:
+            told = "a worker of podium_workers in the runtime context may act, and no worker of the node may"
+            raise ConfigError(f"{told}: build the node with one that may")
+        return bound
 
     def _fields(self, conductor: Conductor) -> Writes:
         return Writes(self.writes, conductor.pool, self.response_format)

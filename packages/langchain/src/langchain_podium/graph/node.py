@@ -72,8 +72,7 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
             name on the conductor's card.
         labels: labels of each question; `podium_labels` of the graph's runtime context adds others.
         policy: applies in addition to the conductor's policy, as does `podium_policy` of the runtime context.
-            There, `podium_limits` are the limits of the call, and `podium_conductor` replaces the conductor,
-            as for a tenant with workers of its own.
+            There, `podium_limits` are the limits of the call, and `podium_workers` are further workers of it.
             What waits for approval (`Policy(approve="later")`: plans, or with `ask="actions"` each action)
             waits at an interrupt, which requires a checkpointer.
 
@@ -84,9 +83,7 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
     """
     output = output or (input if input == "messages" else "answer")
     nodes = ConductorNodes(
-        own=conductor,
-        labels=labels,
-        policy=policy,
+        own=conductor.bind(labels=labels, policy=policy),
         input=input,
         output=output,
         executor=executor,
