@@ -18,9 +18,9 @@ from llama_index.core.workflow import (
     step,
 )
 from llama_index.llms.openai_like import OpenAILike
+from llama_index_podium.planner import conductor_of
 
 from llama_index_podium import as_worker
-from llama_index_podium.planner import conductor_of
 from podium import Conductor, Result
 from podium.journal import MemoryJournal
 from podium.policy import Policy

@@ -31,7 +31,7 @@ def engine_of(url: str, model: str, folder: Path) -> ConductorQueryEngine:
         Calculator(),
         as_worker(llm, name="writer", description="Writes answers from what it is shown."),
     ]
-    return ConductorQueryEngine.from_defaults(workers, llm, streaming=True, limits=Limits(seconds=120))
+    return ConductorQueryEngine(workers=workers, planner=llm, streaming=True, limits=Limits(seconds=120))
 
 
 async def main() -> None:

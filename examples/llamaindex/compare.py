@@ -79,7 +79,7 @@ def engines(llm: OpenAILike, silos: dict[str, BaseRetriever]) -> dict[str, Calla
     writer = as_worker(llm, name="writer", description="Writes answers from what it is shown.")
 
     def conductor(workers: list[Any]) -> BaseQueryEngine:
-        return ConductorQueryEngine.from_defaults([*workers, writer], llm)
+        return ConductorQueryEngine(workers=[*workers, writer], planner=llm)
 
     def sub_questions() -> BaseQueryEngine:
         asking = LLMQuestionGenerator.from_defaults(llm=llm)

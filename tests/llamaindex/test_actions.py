@@ -16,8 +16,13 @@ from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.llms.openai_like import OpenAILike
 from servers.chat_server import MODEL
 
-from llama_index_podium import ConductorLLM, ConductorQueryEngine, ConductorRetriever, as_worker
-from llama_index_podium.tools import ConductorToolSpec
+from llama_index_podium import (
+    ConductorLLM,
+    ConductorQueryEngine,
+    ConductorRetriever,
+    ConductorToolSpec,
+    as_worker,
+)
 from podium import Card, Conductor, FunctionWorker, Plan, Step
 from podium.errors import ConfigError, PlannerError
 from podium.planners import FixedPlanner

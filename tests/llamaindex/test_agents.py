@@ -99,7 +99,7 @@ async def test_nodes_that_its_tools_find_are_sources(llm: Make) -> None:
         engine = index_of("contracts").as_query_engine(llm=Blocking("March"), similarity_top_k=1)
         tool = QueryEngineTool.from_defaults(engine, name="contracts", description="d")
         agent = FunctionAgent(name="reader", tools=[tool], llm=llm(server.url))
-        conductor = ConductorQueryEngine.from_defaults([agent], FixedPlanner(ONE))
+        conductor = ConductorQueryEngine(workers=[agent], planner=FixedPlanner(ONE))
         response = await conductor.aquery("?")
     assert str(response) == "It says: March"
     assert [node.metadata["podium_steps"] for node in response.source_nodes] == [[0]]

@@ -16,7 +16,7 @@ from llamaindex.library import Shelf, index_of
 from llamaindex.speaking import Blocking, Native
 
 from llama_index_podium import as_worker
-from llama_index_podium.workers.blocking import is_blocking
+from llama_index_podium.cards import is_blocking
 from podium import Conductor, Plan, Step
 from podium.planners import FixedPlanner
 from podium.workers import Gather

@@ -69,7 +69,7 @@ async def test_it_is_asked_its_subtask_after_what_it_may_see(kind: str) -> None:
 
     engine = engines(Native(speak), seen)[kind]
     workers = [ScriptedWorker("a", "canary-one"), as_worker(engine, name="chat")]
-    conductor = ConductorQueryEngine.from_defaults(workers, FixedPlanner(TWO))
+    conductor = ConductorQueryEngine(workers=workers, planner=FixedPlanner(TWO))
     response = await conductor.aquery("the-question")
     assert str(response) == "It ends in March."
     assert "canary-one" in prompts[0]
@@ -124,7 +124,7 @@ async def test_a_retriever_that_blocks_keeps_no_other_step_waiting(kind: str) ->
         as_worker(engines(Native(speak), [], Meeting("contracts"))[kind], name=name) for name in ("a", "b")
     ]
     plan = Plan((Step(0, "Acme March"), Step(1, "Acme March"), Step(2, "join", (0, 1))))
-    engine = ConductorQueryEngine.from_defaults([*two, Gather()], FixedPlanner(plan))
+    engine = ConductorQueryEngine(workers=[*two, Gather()], planner=FixedPlanner(plan))
     response = await engine.aquery("?")
     assert {node.node_id: node.metadata["podium_steps"] for node in response.source_nodes} == {
         "c1": [0, 1],

@@ -14,11 +14,14 @@ from llama_index.core.tools import ToolOutput
 from llamaindex.speaking import TOKENS, Native
 from pydantic import Field
 
-from llama_index_podium import ConductorLLM, ConductorQueryEngine, ConductorRetriever
+from llama_index_podium import (
+    ConductorLLM,
+    ConductorQueryEngine,
+    ConductorRetriever,
+    ConductorToolSpec,
+    as_worker,
+)
 from llama_index_podium.events import StepInProgressEvent
-from llama_index_podium.planner import conductor_of
-from llama_index_podium.tools import ConductorToolSpec
-from llama_index_podium.workers import as_worker
 from podium import Conductor
 from podium.planners import Planner
 
@@ -162,7 +165,7 @@ class EngineAdapter(Adapter):
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return a query engine."""
-        return EngineFace(ConductorQueryEngine.from_defaults(workers, planner, **options).conductor)
+        return EngineFace(ConductorQueryEngine(workers=workers, planner=planner, **options).conductor)
 
 
 class LLMAdapter(EngineAdapter):
@@ -170,7 +173,7 @@ class LLMAdapter(EngineAdapter):
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return an LLM."""
-        return LLMFace(ConductorLLM.from_defaults(workers, planner, **options).conductor)
+        return LLMFace(ConductorLLM(workers=workers, planner=planner, **options).conductor)
 
 
 class RetrieverAdapter(EngineAdapter):
@@ -178,7 +181,7 @@ class RetrieverAdapter(EngineAdapter):
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return a retriever."""
-        return RetrieverFace(ConductorQueryEngine.from_defaults(workers, planner, **options).conductor)
+        return RetrieverFace(ConductorQueryEngine(workers=workers, planner=planner, **options).conductor)
 
 
 class ToolAdapter(EngineAdapter):
@@ -186,7 +189,7 @@ class ToolAdapter(EngineAdapter):
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return a tool."""
-        return ToolFace(conductor_of(planner, workers, **options))
+        return ToolFace(ConductorToolSpec(planner=planner, workers=workers, **options).conductor)
 
 
 class TestQueryEngine(AdapterContract):

@@ -23,9 +23,13 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import BaseTool
 from pydantic import BaseModel
 
-from llama_index_podium import ConductorLLM, ConductorQueryEngine, ConductorRetriever
-from llama_index_podium.tools import ConductorToolSpec
-from llama_index_podium.workers import as_worker
+from llama_index_podium import (
+    ConductorLLM,
+    ConductorQueryEngine,
+    ConductorRetriever,
+    ConductorToolSpec,
+    as_worker,
+)
 from podium import Conductor, Plan, ScriptedWorker, Step
 from podium.execution import Retry
 from podium.planners import FixedPlanner

@@ -21,9 +21,12 @@ from llamaindex.library import Shelf
 from llamaindex.speaking import Blocking, Native
 from pydantic import BaseModel
 
-from llama_index_podium import ConductorLLM, ConductorQueryEngine, ConductorRetriever, as_worker
+from llama_index_podium import (
+    ConductorLLM,
+    ConductorToolSpec,
+    as_worker,
+)
 from llama_index_podium.messages import from_llama, to_llama
-from llama_index_podium.tools import ConductorToolSpec
 from podium import Card, ChatPlanner, Conductor, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, QueryError, RunFailed
 from podium.execution import Retry
@@ -51,7 +54,7 @@ async def speak(shown: str) -> str:
 @pytest.fixture
 def llm() -> ConductorLLM:
     """Return an LLM over one worker."""
-    return ConductorLLM.from_defaults([Native(speak, name="writer")], planned((0, "write", ())))
+    return ConductorLLM(workers=[Native(speak, name="writer")], planner=planned((0, "write", ())))
 
 
 async def test_a_partial_answer_can_be_refused() -> None:
@@ -99,8 +102,8 @@ async def test_a_response_holds_what_the_run_came_to(llm: ConductorLLM) -> None:
 
 async def test_a_response_holds_the_nodes_behind_it() -> None:
     """As a chat, a completion, and the last of a stream."""
-    llm = ConductorLLM.from_defaults(
-        [as_worker(Shelf("contracts"), name="contracts")], planned((0, "March", ()))
+    llm = ConductorLLM(
+        workers=[as_worker(Shelf("contracts"), name="contracts")], planner=planned((0, "March", ()))
     )
     (*_, last) = [piece async for piece in await llm.astream_chat(ASKED)]
     for response in (await llm.achat(ASKED), await llm.acomplete("?"), last):
@@ -113,7 +116,7 @@ async def test_nodes_that_items_of_a_map_find_are_behind_it() -> None:
     """Under the step of the map."""
     plan = Plan((Step(0, "{{item}}", each=("March", "Acme")), Step(1, "join", access=(0,))))
     workers = [as_worker(Shelf("contracts"), name="contracts"), ScriptedWorker("joiner", "both")]
-    llm = ConductorLLM.from_defaults(workers, FixedPlanner(plan))
+    llm = ConductorLLM(workers=workers, planner=FixedPlanner(plan))
     (*_, last) = [piece async for piece in await llm.astream_chat(ASKED)]
     for response in (await llm.achat(ASKED), last):
         found = {node.node_id: node.metadata["podium_steps"] for node in response.raw["source_nodes"]}  # type: ignore[index]
@@ -137,7 +140,7 @@ async def test_the_conversation_reaches_the_workers() -> None:
 async def test_how_to_write_reaches_the_last_worker() -> None:
     """What a conductor cannot do is refused."""
     first, last = ScriptedWorker("first", "a"), ScriptedWorker("last", "b")
-    llm = ConductorLLM.from_defaults([first, last], planned((0, "x", ()), (1, "y", (0,))))
+    llm = ConductorLLM(workers=[first, last], planner=planned((0, "x", ()), (1, "y", (0,))))
     await llm.achat(ASKED, temperature=0.2, max_tokens=7, stop=["END"])
     sampling = last.requests[0].sampling
     assert (sampling.temperature, sampling.max_tokens, sampling.stop) == (0.2, 7, ("END",))
@@ -148,9 +151,9 @@ async def test_how_to_write_reaches_the_last_worker() -> None:
 
 async def test_a_failed_run_raises_with_its_result(llm: ConductorLLM) -> None:
     """From each way to ask."""
-    broken = ConductorLLM.from_defaults(
-        [Blocking(lambda prompt: 1 / 0, name="a")],  # type: ignore[arg-type, return-value]
-        planned((0, "x", ())),
+    broken = ConductorLLM(
+        workers=[Blocking(lambda prompt: 1 / 0, name="a")],  # type: ignore[arg-type, return-value]
+        planner=planned((0, "x", ())),
         retry=Retry(attempts=1),
     )
     with pytest.raises(RunFailed, match="division by zero") as raised:
@@ -200,7 +203,7 @@ async def test_tools_are_offered_and_their_calls_come_back() -> None:
     """The turn after is not planned again, and the steps before are not paid for again."""
     caller, first = Caller(), ScriptedWorker("first", "sunny")
     planner = ScriptedWorker("planner", write_plan(Plan((Step(0, "x"), Step(1, "y", (0,)))), "rows"))
-    llm = ConductorLLM.from_defaults([first, caller], ChatPlanner(planner))
+    llm = ConductorLLM(workers=[first, caller], planner=ChatPlanner(planner))
     tools = [FunctionTool.from_defaults(weather)]
     assert llm.metadata.is_function_calling_model
     response = await llm.achat_with_tools(tools, chat_history=ASKED)
@@ -244,7 +247,7 @@ def agent(test: Any) -> Any:
 async def test_a_function_agent_thinks_with_it(streaming: bool) -> None:  # noqa: FBT001
     """LlamaIndex's agent calls the tool, and the conductor answers with what it returned."""
     caller = Caller()
-    llm = ConductorLLM.from_defaults([caller], planned((0, "x", ())))
+    llm = ConductorLLM(workers=[caller], planner=planned((0, "x", ())))
     asked = FunctionAgent(tools=[weather], llm=llm, streaming=streaming, system_prompt="Be kind.")
     answer = await asked.run("How warm is it in Bern?")
     assert str(answer) == "It is 12 degrees in Bern."
@@ -260,7 +263,7 @@ async def test_a_react_agent_thinks_with_it() -> None:
             return "Thought: I can answer.\nAnswer: Twelve."
         return 'Thought: I need the tool.\nAction: weather\nAction Input: {"city": "Bern"}'
 
-    llm = ConductorLLM.from_defaults([Native(think, name="thinker")], planned((0, "think", ())))
+    llm = ConductorLLM(workers=[Native(think, name="thinker")], planner=planned((0, "think", ())))
     answer = await ReActAgent(tools=[weather], llm=llm).run("How warm is it in Bern?")
     assert str(answer) == "Twelve."
 
@@ -352,20 +355,6 @@ async def test_a_conversation_may_end_in_a_message_without_text(before: list[Cha
     assert "warm" in worker.requests[0].messages[-1].text
     with pytest.raises(QueryError, match="empty"):
         await llm.achat([ChatMessage("")])
-
-
-def test_an_option_that_it_does_not_take_is_refused() -> None:
-    """By name, with the options that there are."""
-    conductor = Conductor(FixedPlanner("x"), [ScriptedWorker("writer", "x")])
-    with pytest.raises(TypeError, match=r"does not accept foo, partal: its options .*max_tokens.*partial"):
-        ConductorLLM(conductor, foo=1, partal="raise")
-
-
-@pytest.mark.parametrize("face", [ConductorLLM, ConductorQueryEngine, ConductorRetriever])
-def test_what_is_no_conductor_is_refused(face: Any) -> None:
-    """At once, not at the first question."""
-    with pytest.raises(ConfigError, match=f"{face.__name__} needs a conductor, not "):
-        face(ScriptedWorker("writer", "x"))
 
 
 async def test_its_own_sampling_reaches_the_last_worker() -> None:

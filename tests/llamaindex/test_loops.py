@@ -19,8 +19,11 @@ def llm(url: str) -> OpenAILike:
 
 def query_engine(url: str) -> Face:
     """Return a conductor as a query engine."""
-    engine = ConductorQueryEngine.from_defaults(
-        [as_worker(llm(url), name="worker")], llm(url), retry=Retry(attempts=1), partial="raise"
+    engine = ConductorQueryEngine(
+        workers=[as_worker(llm(url), name="worker")],
+        planner=llm(url),
+        retry=Retry(attempts=1),
+        partial="raise",
     )
 
     async def ask() -> str:
@@ -31,8 +34,11 @@ def query_engine(url: str) -> Face:
 
 def model(url: str) -> Face:
     """Return a conductor as an LLM."""
-    asked = ConductorLLM.from_defaults(
-        [as_worker(llm(url), name="worker")], llm(url), retry=Retry(attempts=1), partial="raise"
+    asked = ConductorLLM(
+        workers=[as_worker(llm(url), name="worker")],
+        planner=llm(url),
+        retry=Retry(attempts=1),
+        partial="raise",
     )
     question = [ChatMessage("Why?")]
 

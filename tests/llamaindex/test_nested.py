@@ -12,8 +12,13 @@ from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llamaindex.library import Shelf
 from llamaindex.speaking import Native
 
-from llama_index_podium import ConductorLLM, ConductorQueryEngine, ConductorRetriever, as_worker
-from llama_index_podium.tools import ConductorToolSpec
+from llama_index_podium import (
+    ConductorLLM,
+    ConductorQueryEngine,
+    ConductorRetriever,
+    ConductorToolSpec,
+    as_worker,
+)
 from podium import Conductor, Limits, Plan, Step
 from podium.execution import Retry
 from podium.planners import FixedPlanner

@@ -159,8 +159,8 @@ async def test_a_server_that_is_not_there_is_unavailable(llm: Make) -> None:
 async def test_a_cancel_closes_the_request(llm: Make) -> None:
     """The server sees the client leave."""
     async with ChatServer(lambda call: Reply([STALL])) as server:
-        engine = ConductorQueryEngine.from_defaults(
-            [llm(server.url)], FixedPlanner(write_plan(Plan((Step(0, "x"),)), "rows"))
+        engine = ConductorQueryEngine(
+            workers=[llm(server.url)], planner=FixedPlanner(write_plan(Plan((Step(0, "x"),)), "rows"))
         )
         task = asyncio.create_task(engine.aquery("?"))
         with anyio.fail_after(10):
@@ -188,7 +188,7 @@ async def test_it_plans_reads_an_index_and_writes(llm: Make) -> None:
     async with ChatServer(reply) as server:
         model = llm(server.url)
         contracts = as_worker(index_of("contracts").as_query_engine(llm=model), name="contracts")
-        engine = ConductorQueryEngine.from_defaults([contracts, model], model)
+        engine = ConductorQueryEngine(workers=[contracts, model], planner=model)
         response = await engine.aquery("When?")
     assert str(response) == "It ends in March."
     assert response.metadata is not None
@@ -209,7 +209,7 @@ def test_code_that_is_not_async_can_ask_again_over_the_same_connection() -> None
             max_retries=0,
             async_http_client=client,
         )
-        engine = ConductorQueryEngine.from_defaults([model], plan, retry=Retry(attempts=1))
+        engine = ConductorQueryEngine(workers=[model], planner=plan, retry=Retry(attempts=1))
         streaming = ConductorQueryEngine(engine.conductor, streaming=True)
         team = ConductorLLM(engine.conductor)
         said = [str(engine.query("?")), str(engine.query("?")), team.complete("?").text]
@@ -242,7 +242,7 @@ async def test_an_agents_tools_reach_the_model_and_come_back(llm: Make, *, strea
 
     async with ChatServer(reply) as server:
         model = llm(server.url)
-        team = ConductorLLM.from_defaults([model], model)
+        team = ConductorLLM(workers=[model], planner=model)
         agent = FunctionAgent(tools=[weather], llm=team, streaming=streaming)
         assert str(await agent.run("How warm is it in Bern?")) == "It is 12 degrees in Bern"
     assert len(planned) == 1
@@ -261,8 +261,8 @@ async def test_a_tool_that_is_required_is_called(llm: Make) -> None:
         return ""
 
     async with ChatServer(reply) as server:
-        team = ConductorLLM.from_defaults(
-            [llm(server.url)], FixedPlanner(write_plan(Plan((Step(0, "x"),)), "rows"))
+        team = ConductorLLM(
+            workers=[llm(server.url)], planner=FixedPlanner(write_plan(Plan((Step(0, "x"),)), "rows"))
         )
         response = await team.achat_with_tools(
             [FunctionTool.from_defaults(look)], chat_history=[ChatMessage("Look!")], tool_required=True
@@ -283,8 +283,8 @@ async def test_arguments_that_were_cut_are_not_completed_by_a_guess(llm: Make) -
         return city
 
     async with ChatServer(reply) as server:
-        team = ConductorLLM.from_defaults(
-            [llm(server.url)], FixedPlanner(write_plan(Plan((Step(0, "x"),)), "rows"))
+        team = ConductorLLM(
+            workers=[llm(server.url)], planner=FixedPlanner(write_plan(Plan((Step(0, "x"),)), "rows"))
         )
         response = await team.achat_with_tools(
             [FunctionTool.from_defaults(look)], chat_history=[ChatMessage("Look!")]

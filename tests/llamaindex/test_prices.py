@@ -5,8 +5,7 @@ from contracts.known_prices import MODEL, OPENAI, check_planner, check_prices
 from llama_index.llms.openai import OpenAI, OpenAIResponses
 from llama_index.llms.openai_like import OpenAILike
 
-from llama_index_podium.planner import as_planner
-from llama_index_podium.workers import as_worker
+from llama_index_podium import as_planner, as_worker
 from podium.workers import Card, Worker
 
 

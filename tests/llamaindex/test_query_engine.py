@@ -4,7 +4,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from llama_index.core import PromptTemplate, Settings
+from llama_index.core import PromptTemplate
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.response.schema import AsyncStreamingResponse, Response, StreamingResponse
@@ -26,7 +26,7 @@ from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool,
 from llamaindex.library import Shelf, index_of
 from llamaindex.speaking import TOKENS, Blocking, Native
 
-from llama_index_podium import ConductorQueryEngine, ConductorRetriever, as_worker
+from llama_index_podium import ConductorQueryEngine, as_worker
 from podium import Card, Conductor, Limits, Plan, RulePlanner, ScriptedWorker, Step
 from podium.errors import ConfigError, RunFailed
 from podium.execution import Retry
@@ -56,7 +56,7 @@ BOTH = ((0, "Acme contract", ()), (1, "Acme invoiced", ()), (2, "join", (0, 1)))
 async def test_source_nodes_are_those_behind_the_answer_each_once() -> None:
     """A node that two steps found is there once and names both; what no answer is made of is not there."""
     planner = planned((0, "Bolt July", ()), *((w, s, tuple(a + 1 for a in b)) for w, s, b in BOTH))
-    engine = ConductorQueryEngine.from_defaults([*silos(), Gather()], planner)
+    engine = ConductorQueryEngine(workers=[*silos(), Gather()], planner=planner)
     response = await engine.aquery("What of Acme?")
     assert isinstance(response, Response)
     found = {node.node_id: node.metadata["podium_steps"] for node in response.source_nodes}
@@ -97,7 +97,7 @@ async def test_a_search_looks_up_what_an_earlier_step_found() -> None:
         as_worker(FunctionTool.from_defaults(pay)),
         Gather(),
     ]
-    response = await ConductorQueryEngine.from_defaults(workers, planner).aquery("What of July?")
+    response = await ConductorQueryEngine(workers=workers, planner=planner).aquery("What of July?")
     assert seen[0] == "July"
     assert sorted(seen[1:]) == ["Bolt invoiced", "What of Bolt?"]
     assert "300 euros" in str(response)
@@ -107,7 +107,7 @@ async def test_a_search_looks_up_what_an_earlier_step_found() -> None:
 async def test_the_index_is_left_as_it_was() -> None:
     """What a source node says of its steps stands in a copy, and is shown to no model."""
     shelf = Shelf("contracts")
-    engine = ConductorQueryEngine.from_defaults([as_worker(shelf, name="a")], planned((0, "Acme", ())))
+    engine = ConductorQueryEngine(workers=[as_worker(shelf, name="a")], planner=planned((0, "Acme", ())))
     (first, *_) = engine.query("?").source_nodes
     assert first.metadata == {"file_name": "c1.txt", "podium_steps": [0]}
     assert "podium_steps" not in first.node.get_content(MetadataMode.LLM)
@@ -121,7 +121,9 @@ async def test_the_index_is_left_as_it_was() -> None:
 async def test_a_node_has_the_best_of_its_scores(subtasks: tuple[str, ...]) -> None:
     """Three steps find it with three scores; their order does not matter."""
     planner = planned(*((0, subtask, ()) for subtask in subtasks), (1, "x", (0, 1, 2)))
-    engine = ConductorQueryEngine.from_defaults([as_worker(Shelf("contracts"), name="a"), Gather()], planner)
+    engine = ConductorQueryEngine(
+        workers=[as_worker(Shelf("contracts"), name="a"), Gather()], planner=planner
+    )
     (node,) = [n for n in (await engine.aquery("?")).source_nodes if n.node_id == "shared"]
     assert (node.score, node.metadata["podium_steps"]) == (6.0, [0, 1, 2])
 
@@ -133,7 +135,7 @@ async def test_any_score_is_better_than_none(scores: tuple[float | None, ...]) -
     engines = [Said(answer=Response("fine", [NodeWithScore(node=node, score=score)])) for score in scores]
     workers = [as_worker(engine, name=f"w{number}") for number, engine in enumerate(engines)]
     planner = planned((0, "a", ()), (1, "b", ()), (2, "c", ()), (3, "x", (0, 1, 2)))
-    engine = ConductorQueryEngine.from_defaults([*workers, Gather()], planner)
+    engine = ConductorQueryEngine(workers=[*workers, Gather()], planner=planner)
     (found,) = (await engine.aquery("?")).source_nodes
     assert found.score == 0.0
 
@@ -159,8 +161,10 @@ async def test_nodes_of_an_attempt_that_failed_do_not_count() -> None:
     twice = RetrieverQueryEngine(
         Other("contracts"), get_response_synthesizer(llm=Blocking(lambda prompt: said.pop(0)))
     )
-    engine = ConductorQueryEngine.from_defaults(
-        [as_worker(twice, name="twice")], planned((0, "Acme", ())), retry=Retry(attempts=2, first_wait=0.001)
+    engine = ConductorQueryEngine(
+        workers=[as_worker(twice, name="twice")],
+        planner=planned((0, "Acme", ())),
+        retry=Retry(attempts=2, first_wait=0.001),
     )
     response = await engine.aquery("?")
     assert (str(response), [node.node_id for node in response.source_nodes]) == ("fine", ["shared"])
@@ -178,7 +182,7 @@ async def test_two_silos_with_equal_ids_lose_no_text(*, streaming: bool) -> None
     """Nodes of one id are one node only where their content is the same."""
     workers = [as_worker(Shelf("contracts"), name="a"), as_worker(other_library(), name="b"), Gather()]
     plan = planned((0, "July", ()), (1, "July", ()), (2, "join", (0, 1)))
-    engine = ConductorQueryEngine.from_defaults(workers, plan, streaming=streaming)
+    engine = ConductorQueryEngine(workers=workers, planner=plan, streaming=streaming)
     response = await engine.aquery("?")
     if isinstance(response, AsyncStreamingResponse):
         [piece async for piece in response.async_response_gen()]
@@ -193,8 +197,8 @@ async def test_an_engine_without_text_answers_with_its_nodes(*, rewrites: bool) 
     engine: BaseQueryEngine = RetrieverQueryEngine(Shelf("contracts"), NoText(llm=Blocking("x")))
     if rewrites:
         engine = TransformQueryEngine(engine, HyDEQueryTransform(llm=Blocking("Acme"), include_original=True))
-    conductor = ConductorQueryEngine.from_defaults(
-        [as_worker(engine, name="silo")], planned((0, "Acme March", ()))
+    conductor = ConductorQueryEngine(
+        workers=[as_worker(engine, name="silo")], planner=planned((0, "Acme March", ()))
     )
     response = await conductor.aquery("?")
     assert "The contract with Acme ends in March" in str(response)
@@ -219,7 +223,7 @@ def finds_nothing(kind: str) -> Any:
 @pytest.mark.parametrize("kind", ["retriever", "tool", "engine", "streaming", "no text"])
 async def test_a_search_that_finds_nothing_says_so(kind: str) -> None:
     """Its words are none of LlamaIndex's, and the run is not `ok`."""
-    engine = ConductorQueryEngine.from_defaults([finds_nothing(kind)], planned((0, "zebra", ())))
+    engine = ConductorQueryEngine(workers=[finds_nothing(kind)], planner=planned((0, "zebra", ())))
     response = await engine.aquery("?")
     assert str(response).startswith("Nothing was found for: zebra\n\n(Not complete: ")
     assert response.source_nodes == []
@@ -235,8 +239,8 @@ async def test_a_model_that_writes_nothing_gives_no_answer(text: str) -> None:
         Shelf("contracts"),
         get_response_synthesizer(llm=Blocking(text), response_mode=ResponseMode.SIMPLE_SUMMARIZE),
     )
-    conductor = ConductorQueryEngine.from_defaults(
-        [as_worker(engine, name="silo")], planned((0, "Acme", ())), retry=Retry(attempts=1)
+    conductor = ConductorQueryEngine(
+        workers=[as_worker(engine, name="silo")], planner=planned((0, "Acme", ())), retry=Retry(attempts=1)
     )
     with pytest.raises(RunFailed, match="gave no answer"):
         await conductor.aquery("?")
@@ -244,14 +248,14 @@ async def test_a_model_that_writes_nothing_gives_no_answer(text: str) -> None:
 
 async def test_nodes_of_a_nested_conductor_are_those_of_its_step() -> None:
     """The step of the outer plan has found them."""
-    inner = ConductorQueryEngine.from_defaults(
-        [as_worker(Shelf("invoices"), name="invoices")],
-        planned((0, "Bolt", ())),
+    inner = ConductorQueryEngine(
+        workers=[as_worker(Shelf("invoices"), name="invoices")],
+        planner=planned((0, "Bolt", ())),
         card=Card(name="books", description="the books"),
     )
     planner = planned((0, "Acme", ()), (1, "Bolt", ()), (2, "x", (0, 1)))
-    engine = ConductorQueryEngine.from_defaults(
-        [as_worker(Shelf("contracts"), name="contracts"), inner, Gather()], planner
+    engine = ConductorQueryEngine(
+        workers=[as_worker(Shelf("contracts"), name="contracts"), inner, Gather()], planner=planner
     )
     nodes = (await engine.aquery("?")).source_nodes
     assert {n.node_id: n.metadata["podium_steps"] for n in nodes} == {"c1": [0], "shared": [0, 1], "i2": [1]}
@@ -259,7 +263,7 @@ async def test_nodes_of_a_nested_conductor_are_those_of_its_step() -> None:
 
 async def test_a_tool_around_it_has_its_nodes() -> None:
     """And the run's metadata, for the agent that calls it."""
-    engine = ConductorQueryEngine.from_defaults([silos()[0]], planned((0, "March", ())))
+    engine = ConductorQueryEngine(workers=[silos()[0]], planner=planned((0, "March", ())))
     output = await QueryEngineTool.from_defaults(engine, name="team", description="d").acall("?")
     assert [node.node_id for node in output.raw_output.source_nodes] == ["c1"]
     assert output.raw_output.metadata["status"] == "ok"
@@ -297,7 +301,7 @@ async def test_engines_llms_and_tools_work_together() -> None:
         (2, "contract with Acme", ()),
         (3, "Write it up.", (0, 1, 2)),
     )
-    engine = ConductorQueryEngine.from_defaults(tools, planner)
+    engine = ConductorQueryEngine(workers=tools, planner=planner)
     response = await engine.aquery("How much in three months?")
     assert response.metadata is not None
     steps = response.metadata["steps"]
@@ -331,7 +335,7 @@ async def test_an_engine_is_shown_its_access_list_and_looks_for_its_subtask() ->
     inner = RetrieverQueryEngine(Embedded("contracts"), get_response_synthesizer(llm=Blocking(say)))
     planner = planned((0, "first", ()), (0, "hidden", ()), (1, "second", (0,)), (2, "x", (1, 2)))
     first = ScriptedWorker("first", {"first": "canary-one", "hidden": "canary-two"})
-    engine = ConductorQueryEngine.from_defaults([first, as_worker(inner, name="e"), Gather()], planner)
+    engine = ConductorQueryEngine(workers=[first, as_worker(inner, name="e"), Gather()], planner=planner)
     await engine.aquery("the-question")
     (shown,) = asked
     assert seen[0].embedding_strs == ["second"]
@@ -345,7 +349,7 @@ async def test_streams_the_answer_with_the_nodes_it_is_made_of() -> None:
         return "one two three"
 
     workers = [*silos(), Native(speak, name="writer")]
-    engine = ConductorQueryEngine.from_defaults(workers, planned(*BOTH), streaming=True)
+    engine = ConductorQueryEngine(workers=workers, planner=planned(*BOTH), streaming=True)
     response = await engine.aquery("?")
     assert isinstance(response, AsyncStreamingResponse)
     assert {node.node_id for node in response.source_nodes} == {"c1", "c2", "i1", "i2", "shared"}
@@ -366,7 +370,7 @@ def test_streams_to_code_that_is_not_async() -> None:
         return "one two three"
 
     workers = [*silos(), Native(speak, name="writer")]
-    engine = ConductorQueryEngine.from_defaults(workers, planned(*BOTH), streaming=True)
+    engine = ConductorQueryEngine(workers=workers, planner=planned(*BOTH), streaming=True)
     response = engine.query("?")
     assert isinstance(response, StreamingResponse)
     assert len(response.source_nodes) == 5
@@ -379,8 +383,8 @@ async def test_a_failed_query_raises_with_all_that_was_paid_for() -> None:
     """Streamed or not; the error holds the result."""
     worker = Blocking(lambda prompt: 1 / 0, name="a")  # type: ignore[arg-type, return-value]
     for streaming in (False, True):
-        engine = ConductorQueryEngine.from_defaults(
-            [worker], planned((0, "x", ())), streaming=streaming, retry=Retry(attempts=1)
+        engine = ConductorQueryEngine(
+            workers=[worker], planner=planned((0, "x", ())), streaming=streaming, retry=Retry(attempts=1)
         )
         with pytest.raises(RunFailed, match="division by zero") as raised:
             await engine.aquery("?")
@@ -392,8 +396,8 @@ async def test_a_partial_answer_says_what_it_lacks() -> None:
     broken = Blocking(lambda prompt: 1 / 0, name="broken")  # type: ignore[arg-type, return-value]
     writer = Blocking("written", name="writer")
     plan = ((0, "contract Acme March", ()), (1, "guess", ()), (2, "write", (0, 1)))
-    engine = ConductorQueryEngine.from_defaults(
-        [silos()[0], broken, writer], planned(*plan), retry=Retry(attempts=1)
+    engine = ConductorQueryEngine(
+        workers=[silos()[0], broken, writer], planner=planned(*plan), retry=Retry(attempts=1)
     )
     response = await engine.aquery("?")
     assert response.metadata is not None
@@ -407,9 +411,9 @@ async def test_a_partial_answer_can_be_refused(*, streaming: bool) -> None:
     """A streamed one at its end; and only by a word that there is."""
     broken = Blocking(lambda prompt: 1 / 0, name="broken")  # type: ignore[arg-type, return-value]
     plan = planned((0, "contract Acme March", ()), (1, "guess", ()), (2, "write", (0, 1)))
-    engine = ConductorQueryEngine.from_defaults(
-        [silos()[0], broken, Blocking("written", name="writer")],
-        plan,
+    engine = ConductorQueryEngine(
+        workers=[silos()[0], broken, Blocking("written", name="writer")],
+        planner=plan,
         streaming=streaming,
         partial="raise",
         retry=Retry(attempts=1),
@@ -422,8 +426,6 @@ async def test_a_partial_answer_can_be_refused(*, streaming: bool) -> None:
 
     with pytest.raises(RunFailed, match="is partial"):
         await ask()
-    with pytest.raises(ConfigError, match="return or raise"):
-        ConductorQueryEngine(engine.conductor, partial="drop")  # type: ignore[arg-type]
 
 
 async def test_prompts_can_be_read_and_changed() -> None:
@@ -438,8 +440,9 @@ async def test_prompts_can_be_read_and_changed() -> None:
         return Blocking(say, name=name)
 
     rows = write_plan(Plan((Step(0, "Acme invoiced", ()), Step(1, "write", (0,)))), "rows")
-    engine = ConductorQueryEngine.from_defaults(
-        [engine_tool("invoices", spy("reader", "read")), spy("writer", "written")], spy("chief", rows)
+    engine = ConductorQueryEngine(
+        workers=[engine_tool("invoices", spy("reader", "read")), spy("writer", "written")],
+        planner=spy("chief", rows),
     )
     prompts = engine.get_prompts()
     assert {
@@ -467,7 +470,7 @@ async def test_prompts_can_be_read_and_changed() -> None:
 
 async def test_a_prompt_without_its_task_is_refused() -> None:
     """So is one of a worker there is not."""
-    engine = ConductorQueryEngine.from_defaults([Blocking("x", name="a")], planned((0, "x", ())))
+    engine = ConductorQueryEngine(workers=[Blocking("x", name="a")], planner=planned((0, "x", ())))
     with pytest.raises(ConfigError, match=r"has no \{task\}"):
         engine.update_prompts({"a:task_prompt": PromptTemplate("Say hello.")})
     with pytest.raises(ValueError, match="no worker 'b' has prompts"):
@@ -476,9 +479,12 @@ async def test_a_prompt_without_its_task_is_refused() -> None:
 
 async def test_a_prompt_that_would_have_no_effect_is_refused() -> None:
     """Placeholders that nothing fills in, and names that there are not; then no prompt is changed."""
-    engine = ConductorQueryEngine.from_defaults(
-        [Blocking(lambda prompt: prompt, name="a"), as_worker(engine_tool("contracts", Blocking("x")))],
-        planned((0, "x", ())),
+    engine = ConductorQueryEngine(
+        workers=[
+            Blocking(lambda prompt: prompt, name="a"),
+            as_worker(engine_tool("contracts", Blocking("x"))),
+        ],
+        planner=planned((0, "x", ())),
     )
     with pytest.raises(ConfigError, match=r"has \{tone\}, which nothing fills in"):
         engine.update_prompts({"a:task_prompt": PromptTemplate("{task} {tone}")})
@@ -509,7 +515,7 @@ async def test_an_image_that_a_search_finds_is_named_as_left_out(kind: str, capt
     if kind == "engine":
         pictures = RetrieverQueryEngine(pictures, NoText(llm=Blocking("x")))
     worker = as_worker(pictures, name="pictures", description="maps")
-    engine = ConductorQueryEngine.from_defaults([worker], planned((0, "x", ())))
+    engine = ConductorQueryEngine(workers=[worker], planner=planned((0, "x", ())))
     response = await engine.aquery("?")
     told = "not passed on, since the output of a step is text: an image (node 'map')"
     text = f"{caption}\n\n[{told}]" if caption else f"[{told}]"
@@ -519,23 +525,12 @@ async def test_an_image_that_a_search_finds_is_named_as_left_out(kind: str, capt
     assert [node.node_id for node in response.source_nodes] == ["map"]
 
 
-async def test_the_planner_is_the_llm_of_the_settings_unless_one_is_given() -> None:
-    """As in LlamaIndex's own engines."""
-    rows = write_plan(Plan((Step(0, "x"),)), "rows")
-    before = Settings._llm
-    try:
-        Settings.llm = Blocking(rows, name="settled")
-        engine = ConductorQueryEngine.from_defaults([Blocking("said", name="a")])
-    finally:
-        Settings._llm = before
-    response = await engine.aquery("?")
-    assert (str(response), engine.conductor.planner.name) == ("said", "settled")
-
-
 async def test_what_the_conductor_takes_can_be_said() -> None:
     """Limits, for one; a conductor that is ready is taken as it is."""
-    engine = ConductorQueryEngine.from_defaults(
-        [Blocking("a", name="a")], planned((0, "x", ()), (0, "y", (0,))), limits=Limits(calls=1)
+    engine = ConductorQueryEngine(
+        workers=[Blocking("a", name="a")],
+        planner=planned((0, "x", ()), (0, "y", (0,))),
+        limits=Limits(calls=1),
     )
     with pytest.raises(RunFailed, match=r"Limits\.calls"):
         await engine.aquery("?")
@@ -543,32 +538,18 @@ async def test_what_the_conductor_takes_can_be_said() -> None:
     assert str(await ConductorQueryEngine(conductor).aquery("?")) == "ok"
 
 
-def test_options_that_there_are_not_are_refused() -> None:
-    """With the names of those that there are."""
-    with pytest.raises(TypeError, match=r"does not accept colour: its options are streaming, .*limits, "):
-        ConductorQueryEngine.from_defaults([Blocking("a", name="a")], planned((0, "x", ())), colour="red")
-    conductor = Conductor(RulePlanner(), [ScriptedWorker("w", "ok")])
-    told = "does not accept colour: its options are streaming, partial, labels, policy, callback_manager$"
-    with pytest.raises(TypeError, match=told):
-        ConductorQueryEngine(conductor, colour="red")
-    with pytest.raises(
-        TypeError, match=r"its options are answer, .*; limits is for the Conductor, or for Cond"
-    ):
-        ConductorRetriever(conductor, limits=Limits())
-
-
 async def test_the_fallback_planner_may_be_an_llm() -> None:
     """What is neither an LLM nor a planner is refused."""
     plan = write_plan(Plan((Step(0, "x"),)), "rows")
     workers = [Blocking("a", name="a")]
-    engine = ConductorQueryEngine.from_defaults(
-        workers, FixedPlanner("no plan"), fallback_planner=Blocking(plan, name="planner")
+    engine = ConductorQueryEngine(
+        workers=workers, planner=FixedPlanner("no plan"), fallback_planner=Blocking(plan, name="planner")
     )
     response = await engine.aquery("?")
     assert response.metadata is not None
     assert response.metadata["planner"]["is_fallback"]
     with pytest.raises(ConfigError, match="as_planner"):
-        ConductorQueryEngine.from_defaults(workers, planned((0, "x", ())), fallback_planner=object())
+        ConductorQueryEngine(workers=workers, planner=planned((0, "x", ())), fallback_planner=object())
 
 
 async def test_a_query_engine_can_be_a_worker_of_podiums_own_conductor() -> None:

@@ -11,7 +11,7 @@ from llamaindex.speaking import Blocking, Native
 
 from llama_index_podium import ConductorRetriever, as_worker
 from podium import Conductor, Plan, ScriptedWorker, Step
-from podium.errors import ConfigError, RunFailed
+from podium.errors import RunFailed
 from podium.execution import Retry
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
@@ -29,7 +29,7 @@ def planned(*steps: tuple[int, str, tuple[int, ...]]) -> FixedPlanner:
 def silos() -> ConductorRetriever:
     """Return a retriever over two retrievers, without any model."""
     workers = [as_worker(Shelf(name), name=name) for name in ("contracts", "invoices")]
-    return ConductorRetriever.from_defaults(workers, planned(*BOTH))
+    return ConductorRetriever(workers=workers, planner=planned(*BOTH))
 
 
 async def test_returns_the_nodes_behind_the_answer() -> None:
@@ -50,7 +50,7 @@ async def test_two_nodes_of_one_id_are_both_returned() -> None:
     other.nodes = [TextNode(id_="c1", text="Another contract with Acme ends in March.")]
     workers = [as_worker(Shelf("contracts"), name="a"), as_worker(other, name="b")]
     plan = planned((0, "March", ()), (1, "March", ()), (2, "join", (0, 1)))
-    retriever = ConductorRetriever.from_defaults(workers, plan)
+    retriever = ConductorRetriever(workers=workers, planner=plan)
     for nodes in (await retriever.aretrieve("?"), retriever.retrieve("?")):
         assert [node.node_id for node in nodes] == ["c1", "c1"]
         assert len({node.text for node in nodes}) == 2
@@ -71,7 +71,7 @@ async def test_what_is_lacking_is_told() -> None:
     broken = Blocking(lambda prompt: 1 / 0, name="broken")  # type: ignore[arg-type, return-value]
     plan = planned((0, "March", ()), (1, "guess", ()), (2, "join", (0, 1)))
     workers = [as_worker(Shelf("contracts"), name="contracts"), broken]
-    retriever = ConductorRetriever.from_defaults(workers, plan, retry=Retry(attempts=1))
+    retriever = ConductorRetriever(workers=workers, planner=plan, retry=Retry(attempts=1))
     (node, lack) = await retriever.aretrieve("?")
     assert lack.text.startswith("(Not complete: ")
     assert node.metadata["podium_run"]["status"] == "partial"
@@ -79,14 +79,10 @@ async def test_what_is_lacking_is_told() -> None:
     strict = ConductorRetriever(retriever.conductor, partial="raise")
     with pytest.raises(RunFailed, match="is partial"):
         await strict.aretrieve("?")
-    nothing = ConductorRetriever.from_defaults([Shelf("contracts")], planned((0, "zebra", ())))
+    nothing = ConductorRetriever(workers=[Shelf("contracts")], planner=planned((0, "zebra", ())))
     with pytest.raises(RunFailed, match=r"no node was found .*nothing was found") as raised:
         await nothing.aretrieve("?")
     assert raised.value.result.status == "partial"
-    with pytest.raises(ConfigError, match="return or raise"):
-        ConductorRetriever(retriever.conductor, partial="drop")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"does not accept colour: its options are answer, .*limits, "):
-        ConductorRetriever.from_defaults([Shelf("contracts")], planned((0, "x", ())), colour="red")
 
 
 async def test_a_chat_engine_takes_it() -> None:

@@ -98,7 +98,7 @@ def chief(plan: Plan) -> Blocking:
 def engine(**options: Any) -> ConductorQueryEngine:
     """Return an engine over a retriever and a writer, planned by an LLM."""
     workers = [as_worker(Shelf("contracts"), name="shelf"), Native(speak, name="writer")]
-    return ConductorQueryEngine.from_defaults(workers, chief(PLAN), **options)
+    return ConductorQueryEngine(workers=workers, planner=chief(PLAN), **options)
 
 
 @pytest.mark.parametrize("sync", [False, True])
@@ -157,7 +157,7 @@ async def test_the_end_of_a_run_is_an_event(heard: Heard) -> None:
     spans = [event.span_id.partition("-")[0] for event in ended]
     assert spans == ["ConductorQueryEngine._aquery", "ConductorLLM.achat", "ConductorRetriever.aretrieve"]
     broken = Blocking(lambda prompt: 1 / 0, name="broken")  # type: ignore[arg-type, return-value]
-    failing = ConductorQueryEngine.from_defaults([broken], FixedPlanner(ONE), retry=Retry(attempts=1))
+    failing = ConductorQueryEngine(workers=[broken], planner=FixedPlanner(ONE), retry=Retry(attempts=1))
     with pytest.raises(RunFailed):
         await failing.aquery("?")
     last = heard.events.of(RunEndEvent)[-1]
@@ -168,7 +168,7 @@ async def test_a_call_that_fails_drops_its_span(heard: Heard) -> None:
     """Once for each attempt; the step ends once."""
     broken = Blocking(lambda prompt: 1 / 0, name="broken")  # type: ignore[arg-type, return-value]
     workers = [as_worker(Shelf("contracts"), name="shelf"), broken]
-    asked = ConductorQueryEngine.from_defaults(workers, chief(PLAN), retry=Retry(attempts=1))
+    asked = ConductorQueryEngine(workers=workers, planner=chief(PLAN), retry=Retry(attempts=1))
     with pytest.raises(RunFailed, match="division by zero"):
         await asked.aquery("?")
     assert "step.broken" in [name_of(span) for span in heard.spans.dropped_spans]
@@ -181,7 +181,7 @@ async def test_a_call_that_fails_drops_its_span(heard: Heard) -> None:
 async def test_steps_of_a_nested_conductor_stand_under_its_step(heard: Heard) -> None:
     """And those of a conductor that a tool or an LLM stands for."""
     inner = engine(card=Card(name="inner", description="inner"))
-    outer = ConductorQueryEngine.from_defaults([inner], chief(Plan((Step(0, "x"),))))
+    outer = ConductorQueryEngine(workers=[inner], planner=chief(Plan((Step(0, "x"),))))
     await outer.aquery("?")
     assert heard.above(heard.named("step.shelf")) == [
         "step.inner",
@@ -220,29 +220,28 @@ async def test_nothing_of_a_step_is_left_when_it_is_over(heard: Heard) -> None:
 
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_callback_managers_are_told_too(streaming: bool) -> None:  # noqa: FBT001
-    """Of the query, of its steps, and under these of what workers with the same manager call."""
+    """Of the query, and under it of what workers with the same manager call."""
     debug = LlamaDebugHandler(print_trace_on_end=False)
     manager = CallbackManager([debug])
     workers = [
         as_worker(Shelf("contracts", callback_manager=manager), name="shelf"),
         Native(speak, name="writer", callback_manager=manager),
     ]
-    asked = ConductorQueryEngine.from_defaults(
-        workers, Blocking(write_plan(PLAN, "rows")), callback_manager=manager, streaming=streaming
+    asked = ConductorQueryEngine(
+        workers=workers,
+        planner=Blocking(write_plan(PLAN, "rows")),
+        callback_manager=manager,
+        streaming=streaming,
     )
     response = await asked.aquery("?")
     if streaming:
         assert [piece async for piece in response.async_response_gen()]  # type: ignore[union-attr]
     (query,) = debug.get_event_pairs(CBEventType.QUERY)
-    steps = debug.get_event_pairs(CBEventType.AGENT_STEP)
     (found,) = debug.get_event_pairs(CBEventType.RETRIEVE)
     (written,) = debug.get_event_pairs(CBEventType.LLM)
-    assert [len(pair) for pair in (*steps, query, found, written)] == [2] * 6
+    assert [len(pair) for pair in (query, found, written)] == [2] * 3
     parents = {child: parent for parent, children in manager.trace_map.items() for child in children}
-    planner, shelf, writer = (pair[0].id_ for pair in steps)
-    assert parents[found[0].id_] == shelf
-    assert parents[written[0].id_] == writer
-    assert {parents[one] for one in (planner, shelf, writer)} == {query[0].id_}
+    assert {parents[pair[0].id_] for pair in (found, written)} == {query[0].id_}
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -261,8 +260,7 @@ async def test_no_handler_is_shown_a_secret(heard: Heard, *, streaming: bool) ->
     response: Any = await asked.aquery(f"What is {key}?")
     text = "".join([piece async for piece in response.async_response_gen()]) if streaming else str(response)
     assert text == f"the key is {key}"
-    kinds = (CBEventType.QUERY, CBEventType.AGENT_STEP)
-    pairs = [pair for kind in kinds for pair in debug.get_event_pairs(kind)]
+    pairs = debug.get_event_pairs(CBEventType.QUERY)
     told = [repr(event.payload) for pair in pairs for event in pair]
     own = [event for event in heard.events.seen if type(event).__module__ == PlanReadyEvent.__module__]
     told += map(repr, own)

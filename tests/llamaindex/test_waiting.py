@@ -9,8 +9,7 @@ from contracts.waiting_contract import QUESTION, Ask, check_continued, check_wai
 from llama_index.core.llms import ChatMessage
 from llamaindex.speaking import Native
 
-from llama_index_podium import ConductorLLM, ConductorQueryEngine
-from llama_index_podium.tools import ConductorToolSpec
+from llama_index_podium import ConductorLLM, ConductorQueryEngine, ConductorToolSpec
 from podium import Conductor, Plan, Step
 from podium.errors import RunFailed
 from podium.journal import MemoryJournal
@@ -35,8 +34,8 @@ async def test_a_plan_is_looked_at_before_it_runs() -> None:
         return "x"
 
     workers = [Native(speak, name="finder"), Native(speak, name="writer")]
-    engine = ConductorQueryEngine.from_defaults(
-        workers, planner(), policy=Policy(approve=lambda asked: len(asked.plan.steps) < 2)
+    engine = ConductorQueryEngine(
+        workers=workers, planner=planner(), policy=Policy(approve=lambda asked: len(asked.plan.steps) < 2)
     )
     with pytest.raises(RunFailed):
         await engine.aquery("?")
@@ -102,8 +101,10 @@ async def test_a_query_goes_on_from_the_journal() -> None:
         return f"of {'found' if 'found' in shown else 'nothing'}"
 
     journal = MemoryJournal()
-    engine = ConductorQueryEngine.from_defaults(
-        [Native(find, name="finder"), Native(write, name="writer")], planner(), journal=journal
+    engine = ConductorQueryEngine(
+        workers=[Native(find, name="finder"), Native(write, name="writer")],
+        planner=planner(),
+        journal=journal,
     )
     task = asyncio.create_task(engine.aquery("?"))
     with anyio.fail_after(20):

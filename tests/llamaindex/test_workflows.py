@@ -137,9 +137,9 @@ class Finder(Workflow):
 async def test_what_it_ends_with_is_text(result: Any, text: str) -> None:
     """And its nodes are sources."""
     worker = as_worker(Plain(result), name="w", input_field="query")
-    response = await ConductorQueryEngine.from_defaults([worker], FixedPlanner(Plan((Step(0, "x"),)))).aquery(
-        "?"
-    )
+    response = await ConductorQueryEngine(
+        workers=[worker], planner=FixedPlanner(Plan((Step(0, "x"),)))
+    ).aquery("?")
     assert str(response) == text
     nodes = [node.node_id for node in response.source_nodes]
     assert nodes == (["n"] if result == [NODE] or isinstance(result, Response) else [])

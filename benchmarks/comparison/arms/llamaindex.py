@@ -32,7 +32,7 @@ def _llm(name: str, url: str) -> OpenAILike:
 
 async def _podium(job: Job, url: str) -> str:
     workers = [as_worker(_llm(s.name, url), name=s.name, description=s.description) for s in job.steps]
-    return str(await ConductorQueryEngine.from_defaults(workers, _llm(MANAGER, url)).aquery(QUESTION))
+    return str(await ConductorQueryEngine(workers=workers, planner=_llm(MANAGER, url)).aquery(QUESTION))
 
 
 class _Analyst(CustomQueryEngine):

@@ -1,8 +1,7 @@
-"""Podium for LlamaIndex: a conductor as a query engine, a retriever and an LLM.
+"""Podium for LlamaIndex: a conductor as a query engine, a retriever, an LLM, a workflow and tools.
 
-The tools for agents are in `llama_index_podium.tools`, the planner that is an LLM in
-`llama_index_podium.planner`, the events of a run in `llama_index_podium.events`. A name is imported when it
-is first used.
+The events of a run for handlers are in `llama_index_podium.events`, those of a workflow in
+`llama_index_podium.workflow`. A name is imported when it is first used.
 """
 
 import lazy_loader

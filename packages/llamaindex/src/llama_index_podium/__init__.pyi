@@ -1,6 +1,11 @@
+from .conductor import as_planner as as_planner
 from .llm import ConductorLLM as ConductorLLM
-from .query_engine import ConductorQueryEngine as ConductorQueryEngine
-from .retriever import ConductorRetriever as ConductorRetriever
-from .workers import as_worker as as_worker
+from .query import (
+    ConductorQueryEngine as ConductorQueryEngine,
+    ConductorRetriever as ConductorRetriever,
+    ConductorToolSpec as ConductorToolSpec,
+)
+from .workers.wrap import as_worker as as_worker
+from .workflow import ConductorWorkflow as ConductorWorkflow
 
 __version__: str

@@ -1,24 +1,38 @@
-"""Convert one call of an LLM to a run of its conductor."""
+"""One call of an LLM that a conductor answers, and the reading of structured answers."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
-from typing import Any, TypeVar
+import json
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, Generic, TypeVar
 
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole, TextBlock
-from llama_index.core.callbacks import CallbackManager
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole, TextBlock, ThinkingBlock
+from llama_index.core.output_parsers import PydanticOutputParser
+from llama_index.core.program.function_program import get_function_tool
+from llama_index.core.types import Model
+from pydantic import BaseModel
 
-from llama_index_podium.conducted import ConductedCall
+from llama_index_podium.conductor import ConductedCall, counts_of, run_id_of
+from llama_index_podium.events import Ambient
 from llama_index_podium.messages import call_blocks, from_llama
-from llama_index_podium.result_metadata import counts_of
-from llama_index_podium.structured import is_structured, note_result
-from llama_index_podium.tool_continuation import CONTINUATION, latest_continuation
-from llama_index_podium.tracing import Ambient
 from podium.aio.sync import events_of
 from podium.conductor import Conductor
-from podium.errors import ConfigError
+from podium.errors import ConfigError, PodiumError, RunFailed
 from podium.hosts import Partial, read_sampling, read_tools
+from podium.hosts.progress import Progress
+from podium.hosts.results import run_failed, tool_arguments
+from podium.run import RunOptions
+from podium.secrets import scrub
+from podium.types import Event, Part, Result
 
 T = TypeVar("T")
+CALL_OPTIONS: Final = ("tools", "tool_choice", "run_id")
+"""The options of a call besides sampling."""
+_CONTINUATION: Final = "podium_continuation"
+"""The key in a message's `additional_kwargs` for the continuation of the turn with its tool calls."""
+_ENDED: ContextVar[list[Result] | None] = ContextVar("podium_structured", default=None)
+"""The results of the current structured call, whose object cannot show that it is incomplete."""
+_MAX_QUOTE: Final = 500
 
 
 class LLMCall:
@@ -26,10 +40,11 @@ class LLMCall:
 
     Args:
         conductor: the conductor that plans and runs the call.
-        callbacks: the callback manager for the steps.
         messages: the conversation; messages of the user without content are left out.
-        options: the other arguments of the call: tools and sampling.
+        options: the other arguments of the call: tools, sampling, and the run's id.
         partial: whether an incomplete answer is returned, or raised as `RunFailed`.
+        run_id: the prefix of the run's id, if `options` have none.
+        show_steps: whether the plan and the steps are shown as thoughts.
 
     Raises:
         ConfigError: a conductor does not accept an option, or it acts and an agent calls tools in text.
@@ -38,18 +53,20 @@ class LLMCall:
     def __init__(
         self,
         conductor: Conductor,
-        callbacks: CallbackManager,
         messages: Sequence[ChatMessage],
         options: dict[str, Any],
         *,
         partial: Partial = "return",
+        run_id: str | None = None,
+        show_steps: bool = False,
     ) -> None:
         said = dict(options)
         self._tools = read_tools(said.pop("tools", None), said.pop("tool_choice", None))
-        self._sampling = read_sampling(said, of="ConductorLLM", takes=("tools", "tool_choice"))
+        self._run_id = said.pop("run_id", None)
+        self._prefix = run_id
+        self._sampling = read_sampling(said, of="ConductorLLM", takes=CALL_OPTIONS)
         self._conductor = conductor
         self._partial: Partial = partial
-        self._callbacks = callbacks
         if conductor.acts and any(map(_is_of_text_agent, messages)):
             raise ConfigError(
                 "an agent that calls tools in its text (ReActAgent) asks the conductor for each thought, and "
@@ -57,6 +74,8 @@ class LLMCall:
             )
         self._messages = [each for each in messages if not _is_blank(each)] or messages
         self._where = Ambient.here()
+        self._progress = Progress("steps") if show_steps else None
+        self._thoughts = ""
 
     async def response(self) -> ChatResponse:
         """Run the call, and return the whole answer."""
@@ -79,21 +98,78 @@ class LLMCall:
 
     async def _run(self, emit: Callable[[ChatResponse], None] | None) -> ChatResponse:
         """Run the call, emit each response except the last, and return the last."""
+
+        def on_event(event: Event) -> None:
+            told = "" if self._progress is None else self._progress.text(event)
+            self._thoughts += told
+            if emit is not None and told:
+                response = self._response(call.text, "")
+                response.additional_kwargs["thinking_delta"] = told
+                emit(response)
+
         with self._where.inside():  # a stream is read outside of its call
-            call = ConductedCall(
-                self._conductor,
-                self._callbacks,
-                from_llama(self._messages),
-                partial="raise" if is_structured() else self._partial,
-                tools=self._tools,
-                sampling=self._sampling,
-                continuation=latest_continuation(self._messages),
-            )
+            call = self._conducted(on_event)
             async with aclosing(call.events(stream=emit is not None)) as events:
                 async for text in events:
                     if emit is not None and text:
-                        emit(_response(call.text, text))
-            return _last(call, stream=emit is not None)
+                        emit(self._response(call.text, text))
+            return self._last(call, stream=emit is not None)
+
+    def _conducted(self, on_event: Callable[[Event], None]) -> ConductedCall:
+        asked = from_llama(self._messages)
+        run: RunOptions = {"run_id": self._run_id}
+        if self._run_id is None:
+            run = run_id_of(self._prefix, *(json.dumps(message.to_wire()) for message in asked))
+        return ConductedCall(
+            self._conductor,
+            asked,
+            run=run,
+            on_event=on_event,
+            partial="raise" if _ENDED.get() is not None else self._partial,
+            tools=self._tools,
+            sampling=self._sampling,
+            continuation=_latest_continuation(self._messages),
+        )
+
+    def _last(self, call: ConductedCall, *, stream: bool) -> ChatResponse:
+        """Return the last response, which has the tool calls, the nodes and the metadata.
+
+        Raises:
+            RunFailed: there is no answer, or it is incomplete and `partial` is `raise`.
+        """
+        answer = call.answer()
+        ended = _ENDED.get()
+        if ended is not None:
+            ended.append(answer.result)
+        response = self._response(answer.text, call.rest() if stream else None)
+        message = response.message
+        message.blocks += call_blocks(answer.tool_calls)
+        if answer.tool_calls:
+            # LlamaIndex's streams of structured answers read this field, which its own models set
+            message.additional_kwargs["tool_calls"] = [dict(each) for each in answer.tool_calls]
+        if answer.continuation is not None:
+            message.additional_kwargs[_CONTINUATION] = answer.continuation
+        response.raw = {
+            "usage": call.metadata["usage"],
+            "finish_reason": answer.host_finish_reason,
+            "podium": call.metadata,
+            "source_nodes": call.nodes,
+        }
+        response.additional_kwargs = counts_of(answer.usage)
+        return response
+
+    def _response(self, text: str, delta: str | None) -> ChatResponse:
+        thoughts = [ThinkingBlock(content=self._thoughts)] if self._thoughts else []
+        blocks = [*thoughts, *([TextBlock(text=text)] if text else [])]
+        return ChatResponse(message=ChatMessage(role=MessageRole.ASSISTANT, blocks=blocks), delta=delta)
+
+
+def _latest_continuation(messages: Sequence[ChatMessage]) -> object:
+    """Return the continuation in the model's last message; `None` if there is none."""
+    for message in reversed(messages):
+        if message.role == MessageRole.ASSISTANT:
+            return message.additional_kwargs.get(_CONTINUATION)
+    return None
 
 
 def _is_of_text_agent(message: ChatMessage) -> bool:
@@ -108,32 +184,57 @@ def _is_blank(message: ChatMessage) -> bool:
     )
 
 
-def _last(call: ConductedCall, *, stream: bool) -> ChatResponse:
-    """Return the last response, which has the tool calls, the nodes and the metadata.
+class StructuredCall(Generic[Model]):
+    """One structured call: LlamaIndex's programs ask for its object, and parse the answer.
 
-    Raises:
-        RunFailed: there is no answer, or it is incomplete and `partial` is `raise`.
+    If it cannot be parsed, `RunFailed` with the run's result is raised; no object is invented.
     """
-    answer = call.answer()
-    note_result(answer.result)
-    response = _response(answer.text, call.rest() if stream else None)
-    message = response.message
-    message.blocks += call_blocks(answer.tool_calls)
-    if answer.tool_calls:
-        # LlamaIndex's streams of structured answers read this field, which its own models set
-        message.additional_kwargs["tool_calls"] = [dict(each) for each in answer.tool_calls]
-    if answer.continuation is not None:
-        message.additional_kwargs[CONTINUATION] = answer.continuation
-    response.raw = {
-        "usage": call.metadata["usage"],
-        "finish_reason": answer.host_finish_reason,
-        "podium": call.metadata,
-        "source_nodes": call.nodes,
-    }
-    response.additional_kwargs = counts_of(answer.usage)
-    return response
+
+    def __init__(self, output_cls: type[Model]) -> None:
+        self._output_cls = output_cls
+        self._ended: list[Result] = []
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Convert exceptions of LlamaIndex in the block to `RunFailed` if a run has ended in it."""
+        token = _ENDED.set(self._ended)
+        try:
+            yield
+        except PodiumError:
+            raise
+        except (ValueError, TypeError, KeyError) as error:  # KeyError: a call of another tool
+            if not self._ended:
+                raise
+            raise self._unread(error) from error
+        finally:
+            _ENDED.reset(token)
+
+    def answer(self) -> Model:
+        """Return the parsed answer after the run has ended.
+
+        The answer is parsed again here, because LlamaIndex completes cut answers in streams and in arguments
+        of tools.
+        """
+        result = self._ended[-1]
+        try:
+            if result.tool_calls:
+                return self._read_call(result.tool_calls[0])
+            parsed: Model = PydanticOutputParser(self._output_cls).parse(result.answer)
+        except ValueError as error:
+            raise self._unread(error) from error
+        return parsed
+
+    def _read_call(self, call: Part) -> Model:
+        called, tool = call["function"]["name"], get_function_tool(self._output_cls).metadata
+        if called not in (tool.name, tool.to_openai_tool(skip_length_check=True)["function"]["name"]):
+            raise ValueError(f"the worker called {called!r}, which was not offered")
+        return self._output_cls.model_validate(tool_arguments(call))
+
+    def _unread(self, error: Exception) -> RunFailed:
+        told = f"the answer cannot be read as {self._output_cls.__name__}"
+        return run_failed(f"{told}: {scrub(str(error))[:_MAX_QUOTE]}", self._ended[-1])
 
 
-def _response(text: str, delta: str | None) -> ChatResponse:
-    blocks = [TextBlock(text=text)] if text else []
-    return ChatResponse(message=ChatMessage(role=MessageRole.ASSISTANT, blocks=blocks), delta=delta)
+def has_value(piece: BaseModel) -> bool:
+    """Return whether a partial object has a value; LlamaIndex streams blank objects if it cannot parse."""
+    return bool(piece.model_dump(exclude_none=True))

@@ -1,18 +1,27 @@
-"""Derive cards of LlamaIndex objects, for the planner."""
+"""Facts about objects of LlamaIndex: their cards, whether they act, and whether they block the event loop."""
 
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from typing import Any, Final, TypeVar, cast
 
+import anyio.to_thread
+from llama_index.core import SQLDatabase
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW
-from llama_index.core.llms import LLM
-from llama_index.core.tools import BaseTool
+from llama_index.core.llms import LLM, CustomLLM
+from llama_index.core.prompts.mixin import PromptMixin
+from llama_index.core.query_engine import CustomQueryEngine
+from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool
+from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from llama_index.core.workflow import Workflow
 
-from podium.hosts import CardMaker
-from podium.hosts.workers import base_url_of
+from podium.hosts import CardMaker, ConductorFace
+from podium.hosts.workers import base_url_of, said_acts
 from podium.workers import Card
+
+T = TypeVar("T")
+
 
 _SEARCHES: Final = "Searches its documents for what the subtask asks; answers with the passages found."
 _ANSWERS: Final = "Answers questions about its documents."
@@ -87,3 +96,105 @@ def _own_words(thing: Any) -> str:
     if kind.__module__.split(".")[0] == "llama_index":
         return ""
     return (vars(kind).get("__doc__") or "").strip().split("\n\n")[0]
+
+
+def may_act(thing: object) -> bool:
+    """Return whether a call of an object may change something.
+
+    It may if a part does, or cannot be seen, such as the steps of a workflow. Models, retrievers and engines
+    only read, unless they write the queries for a database of SQL.
+    """
+    return any(map(_acts, parts_of(thing)))
+
+
+def _acts(part: Any) -> bool:
+    if (said := said_acts(part)) is not None:
+        return said
+    if isinstance(part, BaseTool):
+        return _tool_acts(part)
+    if isinstance(part, Workflow):
+        return _workflow_acts(part)
+    return any(isinstance(held, SQLDatabase) for held in getattr(part, "__dict__", {}).values())
+
+
+def _tool_acts(tool: BaseTool) -> bool:
+    spec = getattr(getattr(tool, "real_fn", None), "__self__", None)
+    if isinstance(spec, ConductorFace):
+        return spec.conductor.acts
+    return type(tool) not in (QueryEngineTool, RetrieverTool)  # their parts are looked at
+
+
+def _workflow_acts(workflow: Workflow) -> bool:
+    """Return whether a workflow may act, apart from its tools and models, which are parts of their own."""
+    from llama_index.core.agent.workflow import AgentWorkflow  # noqa: PLC0415 - slow
+
+    if not acts_first(workflow):
+        return getattr(workflow, "tool_retriever", None) is not None
+    return type(workflow) is not AgentWorkflow
+
+
+def acts_first(workflow: Workflow) -> bool:
+    """Return whether a workflow may act before a model has answered: its class is unknown."""
+    from llama_index.core.agent.workflow import FunctionAgent, ReActAgent  # noqa: PLC0415 - slow
+
+    return type(workflow) not in (FunctionAgent, ReActAgent)
+
+
+_DEFAULTS: Final[tuple[tuple[type, str], ...]] = (
+    (BaseRetriever, "_aretrieve"),
+    (CustomLLM, "achat"),
+    (CustomLLM, "acomplete"),
+    (CustomQueryEngine, "acustom_query"),
+    (BasePydanticVectorStore, "aquery"),
+)
+"""Async methods that call the sync method unless a subclass overrides them."""
+_PARTS: Final = (PromptMixin, LLM, BaseTool, BasePydanticVectorStore)
+"""The types of inner objects that can block."""
+
+
+def is_blocking(thing: object) -> bool:
+    """Return whether async methods of an object, or of objects inside it, are known to block."""
+    return any(inherits(part, owner, method) for part in parts_of(thing) for owner, method in _DEFAULTS)
+
+
+def inherits(thing: object, owner: type, method: str) -> bool:
+    """Return whether an object inherits this method from `owner`, without a closer override."""
+    return isinstance(thing, owner) and next(k for k in type(thing).__mro__ if method in vars(k)) is owner
+
+
+async def in_thread(call: Callable[..., T], *arguments: Any) -> T:
+    """Call a blocking function in a thread. A cancel cannot stop the thread."""
+    return await anyio.to_thread.run_sync(call, *arguments, abandon_on_cancel=True)
+
+
+async def pieces_in_thread(make: Callable[[], Generator[T, None, None]]) -> AsyncGenerator[T, None]:
+    """Yield the items of a blocking generator, each computed in a thread."""
+    pieces, end, waits = await in_thread(make), object(), False
+    try:
+        while True:
+            waits = True
+            piece = await in_thread(next, pieces, end)
+            waits = False
+            if piece is end:
+                break
+            yield cast("T", piece)
+    finally:
+        if not waits:  # otherwise a thread that could not be stopped still uses the generator
+            pieces.close()
+
+
+def parts_of(thing: object) -> Iterator[object]:
+    """Yield an object and, recursively, all objects inside it."""
+    seen, todo = set[int](), [thing]
+    while todo:
+        part = todo.pop()
+        if id(part) not in seen:
+            seen.add(id(part))
+            yield part
+            todo += [inner for value in getattr(part, "__dict__", {}).values() for inner in _inside(value)]
+
+
+def _inside(value: object) -> list[object]:
+    held = list(value.values()) if isinstance(value, dict) else value
+    held = held if isinstance(held, list | tuple) else [value]
+    return [one for one in held if isinstance(one, _PARTS)]

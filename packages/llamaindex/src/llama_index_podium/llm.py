@@ -1,8 +1,13 @@
-"""A conductor as an LLM. The sync methods run the async methods."""
+"""A conductor as an LLM. The sync methods run the async methods.
+
+It does not use LlamaIndex's `OpenAI` over `podium.hosts.ConductorTransport`: a stream of `OpenAI` that is
+left does not close its response, so the run would continue; `OpenAI` sends a temperature that nobody has set,
+and refuses blocks that workers can be shown.
+"""
 
 from collections.abc import AsyncGenerator, Collection, Generator, Sequence
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -27,11 +32,9 @@ from llama_index.core.types import Model
 from pydantic import PrivateAttr
 from typing_extensions import override
 
-from llama_index_podium.call import LLMCall
-from llama_index_podium.conducted import bound_conductor
+from llama_index_podium.call import LLMCall, StructuredCall, has_value
+from llama_index_podium.conductor import Parts, conductor_of
 from llama_index_podium.messages import call_blocks, calls_of
-from llama_index_podium.planner import conductor_of
-from llama_index_podium.structured import StructuredCall, has_value
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
 from podium.hosts import ConductorFace, Partial, read_sampling
@@ -43,7 +46,7 @@ from podium.policy import Policy
 if TYPE_CHECKING:
     from llama_index.core.tools import BaseTool
 
-NAME = "podium"
+_NAME: Final = "podium"
 
 
 @ConductorFace.register
@@ -56,82 +59,60 @@ class ConductorLLM(FunctionCallingLLM):
     plain JSON, and `raw["source_nodes"]` has the nodes that the answer depends on.
 
     Args:
-        conductor: the conductor that plans and runs each call. A hosted conductor returns no steps and no
-            nodes.
+        conductor: plans and runs each call, instead of `planner`, `workers` and the other options of
+            `Conductor`. A hosted conductor returns no steps and no nodes.
+        planner: writes the plans: an LLM, or a planner of Podium; `None` uses `Settings.llm`, if it is set.
+        workers: retrievers, query engines, LLMs, tools, and all else that `as_worker` accepts.
+        show_steps: whether the plan and the steps are shown as the LLM's thoughts: in a `ThinkingBlock`, and
+            in streams as `thinking_delta`.
         partial: whether an incomplete answer is returned, or raised as `RunFailed`.
+        run_id: prefix of the runs' ids in the conductor's journal; a hash of the conversation follows it. The
+            same call, also in a new process, continues its run. With `None`, each call is a new run. A call
+            may have a whole id of its own: `llm.chat(…, run_id=…)`.
         labels: labels of each query; see `Conductor.bind`.
         policy: applies in addition to the conductor's policy.
-        callback_manager: gets the calls and steps; `None` uses the callback manager of `Settings`.
-        options: further options of LlamaIndex's `LLM`, such as `system_prompt`; `temperature`, `top_p`,
-            `max_tokens`, `seed`, `stop`, `reasoning_effort` and `response_format` as defaults for the worker
-            of the plan's last step.
+        callback_manager: gets the calls; `None` uses the callback manager of `Settings`.
+        options: further options of `podium.Conductor`, where `fallback_planner` may be an LLM; of
+            LlamaIndex's `LLM`, such as `system_prompt`; `temperature`, `top_p`, `max_tokens`, `seed`, `stop`,
+            `reasoning_effort` and `response_format` as defaults for the worker of the plan's last step.
 
     Raises:
         TypeError: an option is unknown.
-        ConfigError: the first argument is not a conductor, or `response_format` has no JSON schema.
+        ConfigError: there is no planner, or a conductor is given with its parts; or `response_format` has no
+            JSON schema; or see `Conductor`.
         RunFailed: from each call: the run has no answer; `result` is the run's result.
         PodiumError: from each call: see `Conductor.run`.
     """
 
     _conductor: Conductor = PrivateAttr()
-    _partial: Partial = PrivateAttr()
-    _sampling: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _asked: dict[str, Any] = PrivateAttr()
+    """Further arguments of each `LLMCall`."""
+    _sampling: dict[str, Any] = PrivateAttr()
     """The default sampling of the last step's worker."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the facts of one LLM
         self,
-        conductor: Conductor,
+        conductor: Conductor | None = None,
         *,
+        planner: LLM | Planner | None = None,
+        workers: Sequence[Any] = (),
+        show_steps: bool = False,
         partial: Partial = "return",
+        run_id: str | None = None,
         labels: Collection[str] = (),
         policy: Policy | None = None,
         callback_manager: CallbackManager | None = None,
         **options: Any,
     ) -> None:
-        bound = bound_conductor(conductor, "ConductorLLM", labels, policy)
-        takes = {*FunctionCallingLLM.model_fields, *SAMPLING_OPTIONS}
-        if unknown := sorted(options.keys() - takes):
-            told = ", ".join(sorted({"partial", "labels", "policy", *takes}))
-            raise TypeError(f"ConductorLLM does not accept {', '.join(unknown)}: its options are {told}")
         sampling: dict[str, Any] = {name: options.pop(name) for name in SAMPLING_OPTIONS if name in options}
+        fields = {name: options.pop(name) for name in FunctionCallingLLM.model_fields if name in options}
+        takes = ("show_steps", "partial", *sorted({*FunctionCallingLLM.model_fields, *SAMPLING_OPTIONS}))
+        parts = Parts(conductor, planner, workers, labels, policy, run_id)
+        made = conductor_of("ConductorLLM", parts, options, takes)
         read_sampling(sampling, of="ConductorLLM")  # raises for a mistake here, not in the first call
-        super().__init__(callback_manager=callback_manager or CallbackManager([]), **options)
-        self._sampling = sampling
-        self._conductor = bound
-        self._partial = check_partial(partial)
-
-    @classmethod
-    def from_defaults(
-        cls,
-        workers: Sequence[Any],
-        planner: LLM | Planner | None = None,
-        *,
-        partial: Partial = "return",
-        callback_manager: CallbackManager | None = None,
-        **options: Any,
-    ) -> "ConductorLLM":
-        """Return an LLM with a new conductor.
-
-        Args:
-            workers: retrievers, query engines, LLMs, tools, or workers of Podium.
-            planner: an LLM, or a planner of Podium; `None` uses `Settings.llm`.
-            partial: as for the LLM.
-            callback_manager: as for the LLM.
-            options: further options of `podium.Conductor`: `limits`, `policy`, `journal`, and so on;
-                `fallback_planner` may be an LLM.
-
-        Raises:
-            TypeError: an option is not an option of `Conductor`.
-            ConfigError: see `Conductor`.
-        """
-        conductor = conductor_of(
-            planner,
-            workers,
-            face="ConductorLLM.from_defaults",
-            takes=("partial", "callback_manager"),
-            **options,
-        )
-        return cls(conductor, partial=partial, callback_manager=callback_manager)
+        super().__init__(callback_manager=callback_manager or CallbackManager([]), **fields)
+        self._conductor, self._sampling = made, sampling
+        self._asked = {"partial": check_partial(partial), "run_id": run_id, "show_steps": show_steps}
 
     @override
     def __getstate__(self) -> NoReturn:
@@ -164,7 +145,7 @@ class ConductorLLM(FunctionCallingLLM):
             context_window=min(windows, default=DEFAULT_CONTEXT_WINDOW),
             is_chat_model=True,
             is_function_calling_model=any(worker.takes_tools for worker in self._conductor.pool),
-            model_name=NAME,
+            model_name=_NAME,
         )
 
     @llm_chat_callback()
@@ -332,8 +313,7 @@ class ConductorLLM(FunctionCallingLLM):
 
     def _call(self, messages: Sequence[ChatMessage], said: dict[str, Any]) -> LLMCall:
         asked = self._extend_messages(list(messages))
-        options = {**self._sampling, **said}
-        return LLMCall(self._conductor, self.callback_manager, asked, options, partial=self._partial)
+        return LLMCall(self._conductor, asked, {**self._sampling, **said}, **self._asked)
 
 
 async def _structured_pieces(

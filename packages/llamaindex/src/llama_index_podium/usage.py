@@ -1,4 +1,4 @@
-"""Add up the tokens of all model calls within a step, reported by LlamaIndex's instrumentation.
+"""What the models within a step report: their tokens, added up, and the finish reason of the last call.
 
 A query engine, a retriever or a tool reports no tokens itself. The models that it calls report their tokens
 in the events of their calls. The module reads the usage from the responses in these events.
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from inspect import BoundArguments
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
@@ -25,10 +25,45 @@ from llama_index.core.instrumentation.events.llm import (
 from llama_index.core.instrumentation.span_handlers import NullSpanHandler
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_podium.finish import Ending
+from podium.errors import WorkerBroken
+from podium.hosts.results import spent_completion
+from podium.types import Completion
 from podium.types.messages import Message, usage_or_estimate
 from podium.usage import Usage
-from podium.workers.openai.chat_response import read_usage
+from podium.workers import Card
+from podium.workers.openai.chat_response import joined_finish, read_usage
+
+_FINISHES: Final = ("finish_reason", "stop_reason", "done_reason")
+
+
+class Ending:
+    """The finish reason and the refusal of one answer, read from its chunks."""
+
+    def __init__(self) -> None:
+        self.refusal = ""
+        """The text in which the model refused to answer."""
+        self.finish: str | None = None
+        """The provider's finish reason; `None` if no chunk had one."""
+        self.states = False
+        """Whether the provider always sends a finish reason: an answer without one was cut off."""
+
+    @property
+    def is_broken_off(self) -> bool:
+        """Whether the answer ended without the finish reason that its provider always sends."""
+        return self.states and self.finish is None
+
+    def take(self, response: ChatResponse | CompletionResponse) -> None:
+        """Read the whole answer, or its next chunk."""
+        raw: Any = response.raw
+        raw = raw.model_dump() if hasattr(raw, "model_dump") else raw
+        raw = raw if isinstance(raw, Mapping) else {}
+        self.states = self.states or "choices" in raw
+        choice = (raw.get("choices") or [raw])[0]
+        spoken = choice.get("message") or choice.get("delta") or {}
+        self.refusal += str(spoken.get("refusal") or "") if isinstance(spoken, Mapping) else ""
+        said = next((choice[key] for key in _FINISHES if choice.get(key)), None)
+        self.finish = joined_finish(self.finish, said)
+
 
 _SPENDING: ContextVar["Spent | None"] = ContextVar("podium_spending", default=None)
 
@@ -119,6 +154,22 @@ def spending(spent: Spent | None = None) -> Iterator[Spent]:
         yield spent
     finally:
         _SPENDING.reset(token)
+
+
+def completion_of(text: str, spent: Spent, card: Card) -> Completion:
+    """Return the answer of such an object.
+
+    Raises:
+        WorkerBroken: the stream of a model broke off.
+        AnswerRefused: the last model or its provider's filter refused to answer.
+    """
+    if spent.is_broken_off and not spent.ending.refusal:
+        told = f"the stream of a model behind worker {card.name!r} ended with no finish_reason"
+        raise WorkerBroken(told, maybe_paid=True)
+    ending = spent.ending
+    return spent_completion(
+        text, spent.usage_at_end, card, finish_reason=ending.finish, refusal=ending.refusal
+    )
 
 
 def usage_of(response: ChatResponse | CompletionResponse) -> Usage | None:

@@ -53,6 +53,9 @@ class CardOptions(TypedDict, total=False):
     """Properties that rules of a policy refer to; none by default."""
     memory: Memory
     """What of the conversation the worker is shown: see `podium.workers.worker.Memory`; by default all."""
+    parts: Iterable[str]
+    """Content parts of questions that it accepts besides text: `image_url`, `input_audio`, `file`; by default
+    those that the host knows of."""
     returns: Mapping[str, Any] | None
     """A JSON schema of the worker's outputs: see `Card.returns`; by default (`None`) any text."""
 
@@ -164,7 +167,7 @@ class CardMaker:
             price=self._options.get("price"),
             labels=self._labels,
             context_window=context_window,
-            parts=parts,
+            parts=parts.union(self._options.get("parts") or ()),
             concurrency=concurrency,
             memory=self._options.get("memory", "all"),
             returns=self._options.get("returns"),

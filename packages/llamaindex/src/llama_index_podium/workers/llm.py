@@ -13,12 +13,11 @@ from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMixinType
+from llama_index.core.tools import AsyncBaseTool, ToolMetadata, ToolOutput
 
-from llama_index_podium.finish import Ending
+from llama_index_podium.cards import in_thread, inherits, pieces_in_thread
 from llama_index_podium.messages import calls_of, to_llama
-from llama_index_podium.usage import usage_of
-from llama_index_podium.workers.blocking import in_thread, inherits, pieces_in_thread
-from llama_index_podium.workers.offered import Offered
+from llama_index_podium.usage import Ending, usage_of
 from podium.budget import Spend
 from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
 from podium.hosts import read_completion, sampling_arguments, tool_call, worker_errors
@@ -227,3 +226,34 @@ class _Reading:
         self.texts.append(text or "")
         self.usage = usage_of(response) or self.usage
         self.ending.take(response)
+
+
+class Offered(AsyncBaseTool):
+    """A tool for LlamaIndex's models, made from a tool in OpenAI's format."""
+
+    def __init__(self, tool: Part) -> None:
+        self._metadata = _Described(tool["function"])
+
+    @property
+    def metadata(self) -> ToolMetadata:
+        """The tool's name, description and parameters."""
+        return self._metadata
+
+    def call(self, *_: Any, **__: Any) -> ToolOutput:
+        """Raise an error: only the caller of the run may call the tool."""
+        raise NotImplementedError(f"{self._metadata.name} must be called by the caller of the run")
+
+    async def acall(self, *_: Any, **__: Any) -> ToolOutput:
+        """Raise an error, like `call`."""
+        return self.call()
+
+
+class _Described(ToolMetadata):
+    """The metadata of a tool whose parameters are already a JSON schema."""
+
+    def __init__(self, function: Part) -> None:
+        super().__init__(description=function.get("description") or "", name=function["name"])
+        self._parameters = function.get("parameters") or {"type": "object", "properties": {}}
+
+    def get_parameters_dict(self) -> dict[str, Any]:
+        return dict(self._parameters)

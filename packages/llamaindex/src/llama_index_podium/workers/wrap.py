@@ -1,31 +1,69 @@
 """Make workers from LlamaIndex objects."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Unpack
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.llms import LLM
+from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import BaseTool, QueryEngineTool
+from llama_index.core.tools.types import adapt_to_async_tool
 from llama_index.core.workflow import Workflow
 
-from llama_index_podium.cards import card_of
-from llama_index_podium.workers.acts import may_act
-from llama_index_podium.workers.chat_engine import ChatEngineWorker
+from llama_index_podium.cards import card_of, in_thread, is_blocking, may_act
+from llama_index_podium.sources import note
+from llama_index_podium.usage import spending
+from llama_index_podium.workers.engines import (
+    ChatEngineWorker,
+    QueryEngineWorker,
+    RetrieverWorker,
+    is_empty_text,
+    nothing_found,
+)
 from llama_index_podium.workers.llm import LLMWorker
-from llama_index_podium.workers.search import QueryEngineWorker, RetrieverWorker
-from llama_index_podium.workers.tool import tool_worker
-from llama_index_podium.workers.workflow import WorkflowWorker
-from podium.errors import ConfigError
-from podium.hosts import CardMaker, CardOptions
+from podium.errors import ConfigError, WorkerFailed
+from podium.hosts import CardMaker, CardOptions, ToolWorker, worker_errors
+from podium.hosts.results import spent_completion
+from podium.types import Completion
+from podium.types.messages import storable
 from podium.workers import Card, Worker
+
+
+def tool_worker(tool: BaseTool, *, card: Card) -> ToolWorker:
+    """Return a worker that calls a tool, and collects the nodes it finds."""
+    called = adapt_to_async_tool(tool)
+
+    async def call(arguments: dict[str, Any]) -> Completion:
+        with (
+            spending() as spent,
+            worker_errors(card.name, usage=lambda: spent.known, has_run=lambda: True),
+        ):
+            if is_blocking(called):
+                output = await in_thread(lambda: called.call(**arguments))
+            else:
+                output = await called.acall(**arguments)
+            nodes = getattr(output.raw_output, "source_nodes", output.raw_output)
+            note(nodes)
+            if output.exception is not None:
+                raise output.exception
+            if output.is_error:
+                raise WorkerFailed(f"tool {card.name!r} failed: {output.content[:300]}", maybe_paid=True)
+        text = "" if output.raw_output is None and output.content == str(None) else output.content
+        completion = spent_completion(storable(text), spent.usage_at_end, card)
+        if nodes == [] and is_empty_text(completion.text):  # such as from a RetrieverTool
+            return nothing_found(", ".join(map(str, arguments.values())), completion)
+        return completion
+
+    return ToolWorker(tool.metadata.get_parameters_dict(), call, card=card)
 
 
 def as_worker(
     thing: Any,
     *,
     input_field: str | None = None,
+    tools: Sequence[BaseTool | Callable[..., Any]] = (),
     acts: bool | None = None,
     **options: Unpack[CardOptions],
 ) -> Worker:
@@ -41,6 +79,8 @@ def as_worker(
         thing: the object.
         input_field: the field of a workflow's start event from which its steps read the subtask, if the start
             event declares no fields.
+        tools: tools that an LLM may call within its step: it becomes a `FunctionAgent`, or a `ReActAgent` if
+            it calls no functions, with at most 20 turns (LlamaIndex's `max_iterations`).
         acts: whether a call may change something: see `Worker.acts`. By default (`None`), LLMs, retrievers
             and engines do not act, unless they contain a part that does, or write SQL. Workflows
             do, and tools, except those of an engine or a retriever. Agents do if a tool does, or cannot be
@@ -50,14 +90,23 @@ def as_worker(
 
     Raises:
         ConfigError: the object cannot be a worker or already has a card and `acts`; both a card and parts of
-            one are given; or `input_field` is missing, or not for this object.
+            one are given; or `input_field` is missing, or not for this object; or it is no LLM and has
+            `tools`.
     """
     maker = CardMaker(options)
     if input_field is not None and not isinstance(thing, Workflow):
         raise ConfigError(f"{thing!r:.80} is not a workflow: remove input_field")
     if (own := maker.podium_worker(thing, acts=acts)) is not None:
         return own
-    worker = _worker(thing, card_of(thing, maker), input_field)
+    card = card_of(thing, maker)
+    if tools:
+        if not isinstance(thing, LLM):
+            raise ConfigError(f"{thing!r:.80} is not an LLM: give its tools to the object itself")
+        from llama_index.core.agent.workflow import FunctionAgent, ReActAgent  # noqa: PLC0415 - slow
+
+        calls = isinstance(thing, FunctionCallingLLM) and thing.metadata.is_function_calling_model
+        thing = (FunctionAgent if calls else ReActAgent)(name=card.name, llm=thing, tools=[*tools])
+    worker = _worker(thing, card, input_field)
     worker.acts = may_act(thing) if acts is None else acts
     return worker
 
@@ -84,7 +133,11 @@ _KINDS: Final[tuple[tuple[type, Callable[..., Worker]], ...]] = (
 
 
 def _workflow_worker(workflow: Workflow, card: Card, input_field: str | None) -> Worker:
-    from llama_index_podium.workers.agent import AgentWorker, is_agent  # noqa: PLC0415 - loads all agents
+    from llama_index_podium.workers.workflows import (  # noqa: PLC0415 - loads all agents
+        AgentWorker,
+        WorkflowWorker,
+        is_agent,
+    )
 
     if not is_agent(workflow):
         return WorkflowWorker(workflow, card=card, input_field=input_field)

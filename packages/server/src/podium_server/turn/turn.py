@@ -10,6 +10,7 @@ import anyio.to_thread
 
 from podium.errors import PlannerError, RunFailed
 from podium.hosts import ChatAnswer, ChatCall
+from podium.hosts.progress import Progress
 from podium.hosts.results import answered, lack_after
 from podium.journal import Journal
 from podium.types import Part, Problem, Result, RunEnded, RunResumed, RunStarted
@@ -24,7 +25,6 @@ from podium_server.turn.asked import Asked
 from podium_server.turn.idempotency import Recorded
 from podium_server.turn.live_pieces import LivePieces
 from podium_server.turn.pieces import Piece, ProgressPiece, TextPiece
-from podium_server.turn.progress import Progress
 from podium_server.turn.running import Interrupt, RunCancelled
 from podium_server.turn.usage import answer_usage
 from podium_server.turn.without_urls import actions_form, without_urls

@@ -1,4 +1,6 @@
-"""Describes the events of a run to the client: the plan, the steps, and with `all` also their outputs."""
+"""Describes the events of a run to a reader: the plan, the steps, and with `all` also their outputs."""
+
+from typing import Literal
 
 from podium.budget.ledger import UNREPORTED
 from podium.hosts.maps import Maps
@@ -18,18 +20,17 @@ from podium.types import (
     StepEnded,
     StepStarted,
 )
-from podium_server.settings import Show
 
 
 class Progress:
     """The texts about the events of one run.
 
     Args:
-        show: what the client sees.
-        run_id: the run; events of nested runs have no text.
+        show: what the reader sees.
+        run_id: the run; by default the run of the first event. Events of nested runs have no text.
     """
 
-    def __init__(self, show: Show, run_id: str) -> None:
+    def __init__(self, show: Literal["none", "steps", "all"], run_id: str = "") -> None:
         self._show = show
         self._run_id = run_id
         self._workers: tuple[str, ...] = ()
@@ -43,6 +44,7 @@ class Progress:
 
     def text(self, event: Event) -> str:
         """Return the text for an event; empty if it has none."""
+        self._run_id = self._run_id or event.run_id
         if self._show == "none" or event.run_id != self._run_id:
             return ""
         if isinstance(event, RunStarted | RunResumed):
@@ -63,7 +65,7 @@ class Progress:
                 self._streamed.add(event.step)
                 return self._output(event, event.text)
             case StepEnded() if event.step in self._answers and event.outcome.status == "ok":
-                # its output is the answer, which the client has begun to read
+                # its output is the answer, which the reader has begun to read
                 is_other = event.outcome.stands_for is not None
                 return self._line(f"Step {event.step}: {event.outcome.end}.") if is_other else ""
             case _ if line := self._line_of(event):

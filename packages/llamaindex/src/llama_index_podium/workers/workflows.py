@@ -1,10 +1,11 @@
-"""A worker that runs a LlamaIndex agent or a team of agents."""
+"""Workers that are agents, teams of agents, and the user's own workflows."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, aclosing
+from contextvars import ContextVar
 from dataclasses import replace
-from typing import Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from llama_index.core.agent.workflow import (
     AgentOutput,
@@ -14,22 +15,85 @@ from llama_index.core.agent.workflow import (
     ToolCallResult,
 )
 from llama_index.core.agent.workflow.base_agent import BaseWorkflowAgent
-from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse
+from llama_index.core.base.response.schema import PydanticResponse, Response
 from llama_index.core.memory import ChatMemoryBuffer
-from llama_index.core.workflow import Event
+from llama_index.core.schema import NodeWithScore
+from llama_index.core.workflow import (
+    Event,
+    HumanResponseEvent,
+    InputRequiredEvent,
+    StartEvent,
+    StopEvent,
+    Workflow,
+)
 
+from llama_index_podium.cards import acts_first, in_thread, is_blocking
 from llama_index_podium.messages import to_llama
-from llama_index_podium.sources import note
-from llama_index_podium.usage import Spent, spending
-from llama_index_podium.workers.acts import acts_first
-from llama_index_podium.workers.answers import completion_of
-from llama_index_podium.workers.blocking import in_thread, is_blocking
-from llama_index_podium.workers.workflow_run import events_of_run, nodes_of_result
-from podium.errors import WorkerBroken
-from podium.hosts import text_of, worker_errors
+from llama_index_podium.sources import note, text_of as text_of_nodes
+from llama_index_podium.usage import Spent, completion_of, spending
+from podium.aio.calls import shielded
+from podium.errors import ConfigError, WorkerBroken, WorkerRefused
+from podium.hosts import ToolWorker, text_of, worker_errors
 from podium.types import Completion
 from podium.types.messages import storable
 from podium.workers import Card, Request, Worker
+
+if TYPE_CHECKING:
+    from workflows.handler import WorkflowHandler
+
+
+ASKER: ContextVar[Callable[[InputRequiredEvent], Awaitable[HumanResponseEvent]] | None] = ContextVar(
+    "podium_asker", default=None
+)
+"""Asks the person at the run; `None` if there is nobody who can be asked within a step."""
+
+
+async def events_of_run(handler: "WorkflowHandler", worker: str) -> AsyncGenerator[Event, None]:
+    """Yield the events that a run writes to its stream. Leaving the iteration cancels the run.
+
+    `await handler` returns the result of the run, or raises its error.
+
+    Raises:
+        WorkerRefused: the run waits for a person, who cannot be asked here.
+    """
+    try:
+        async with aclosing(handler.stream_events()) as events:
+            async for event in events:
+                if isinstance(event, InputRequiredEvent):
+                    ask = ASKER.get()
+                    if ask is None:
+                        asked = f"{getattr(event, 'prefix', '')!r:.200}"
+                        told = f"worker {worker!r} waits for a person to answer {asked}"
+                        raise WorkerRefused(f"{told}: use it in a ConductorWorkflow, or ask before the run")
+                    handler.ctx.send_event(await ask(event))
+                elif not isinstance(event, StopEvent):
+                    yield event
+    finally:
+        if not handler.is_done():
+            await shielded(handler.cancel_run())
+
+
+def text_of_result(result: object) -> str:
+    """Return the result of a workflow as text: text unchanged, nodes as passages, other values as JSON."""
+    match result:
+        case ChatMessage():
+            return result.content or ""
+        case ChatResponse():
+            return result.message.content or ""
+        case Response() | PydanticResponse():
+            return str(result) if result.response else ""
+        case [NodeWithScore(), *_]:
+            return text_of_nodes(node for node in result if isinstance(node, NodeWithScore))
+        case StopEvent():  # a subclass of the workflow's own
+            return text_of(result.model_dump(mode="json"))
+    return text_of(result)
+
+
+def nodes_of_result(result: object) -> Any:
+    """Return the nodes in the result of a workflow or a tool; other results are returned unchanged."""
+    return getattr(result, "source_nodes", result)
+
 
 _MEMORY_TOKENS: Final = 10**9
 """A limit so high that LlamaIndex's memory never drops messages.
@@ -133,6 +197,7 @@ class AgentWorker(Worker):
         return any(thing.output_cls or thing.structured_output_fn for thing in things)
 
     async def _listen(self, messages: list[ChatMessage], heard: "_Heard", spent: Spent) -> None:
+        ASKER.set(None)  # whoever is asked is in another event loop
         async with aclosing(self._events(messages, heard, spent)) as events:
             async for _ in events:
                 pass
@@ -185,3 +250,53 @@ class _Heard:
             self._faults.pop(event.tool_name, None)
             if output.is_error:
                 self._faults[event.tool_name] = storable(output.content)[:_MAX_QUOTE]
+
+
+class WorkflowWorker(ToolWorker):
+    """Runs a workflow, whose start event defines its arguments, like the schema of a tool.
+
+    Args:
+        workflow: the workflow. It runs in the event loop of the run.
+        card: the worker's card; its price is the price of the models that the workflow calls.
+        input_field: the field that gets the subtask, for a start event without declared fields.
+
+    Raises:
+        ConfigError: the start event declares no fields and there is no `input_field`, or it declares fields
+            and there is one.
+    """
+
+    uses_tokens = True
+
+    def __init__(self, workflow: Workflow, *, card: Card, input_field: str | None) -> None:
+        self.workflow = workflow
+        super().__init__(_schema(workflow, input_field, card.name), self._run, card=card)
+
+    async def _run(self, arguments: dict[str, Any]) -> Completion:
+        name, spent = self.card.name, Spent()
+        with worker_errors(name, usage=lambda: spent.known, has_run=lambda: True):
+            with spending(spent):  # the run's tasks are created here, and inherit it
+                handler = self.workflow.run(**arguments)
+            async for _ in events_of_run(handler, name):
+                pass
+            result: Any = await handler
+            note(nodes_of_result(result))
+            return completion_of(text_of_result(result), spent, self.card)
+
+
+def _schema(workflow: Workflow, input_field: str | None, name: str) -> dict[str, Any]:
+    """Return the JSON schema of a workflow's arguments."""
+    start = workflow.start_event_class
+    declared = [name for name in start.model_fields if name not in StartEvent.model_fields]
+    if input_field is None and declared:
+        return start.model_json_schema()
+    if input_field is None:
+        told = f"workflow {name!r} starts with a {start.__name__} that declares no fields"
+        raise ConfigError(
+            f"{told}: name the field that the steps of the workflow read, with "
+            "as_worker(..., input_field='query'), or declare the fields in a subclass of StartEvent"
+        )
+    if declared:
+        raise ConfigError(
+            f"workflow {name!r} has declared fields ({', '.join(declared)}): remove input_field"
+        )
+    return {"properties": {input_field: {"type": "string"}}, "required": [input_field]}
