@@ -92,6 +92,47 @@ async def test_an_agent_does_its_step(llm: Make, *, streaming: bool) -> None:
     assert not result.outcomes[2].usage.estimated
 
 
+def thinking(call: Call) -> Reply:
+    """Call a tool in text, and answer with what it returned."""
+    text = shown(call)
+    if "Observation: 12 degrees" in text:
+        return says(call, "Thought: I can answer.\nAnswer: 12 degrees")
+    return says(call, 'Thought: I need it.\nAction: weather\nAction Input: {"city": "Bern"}')
+
+
+@pytest.mark.parametrize("calls", [True, False])
+async def test_a_model_uses_its_tools_within_its_step(llm: Make, *, calls: bool) -> None:
+    """In a step in the middle; in text, if it calls no functions; at most 20 times."""
+    reply = calling("weather", '{"city": "Bern"}') if calls else thinking
+    async with ChatServer(reply) as server:
+        model = as_worker(
+            llm(server.url, is_function_calling_model=calls), tools=[weather], name="forecaster"
+        )
+        plan = Plan((Step(0, "How warm is it?"), Step(1, "join", (0,))))
+        result = await run(model, Gather(), plan=plan)
+    assert "12 degrees" in result.answer
+    assert (model.card.name, model.card.description) == ("forecaster", "An agent with the tools weather.")
+    assert model.acts
+
+    def again(call: Call) -> Reply:
+        asked = [tool_call(f"c{len(returned(call))}", "weather", '{"city": "Bern"}')]
+        return says(call, "", tool_calls=asked, finish_reason="tool_calls")
+
+    if calls:
+        async with ChatServer(again) as server:
+            endless = as_worker(llm(server.url), tools=[weather], name="endless")
+            result = await run(endless, retry=ONCE)
+            assert len(server.calls) <= 21
+        assert result.status == "failed"
+        assert "iterations" in str(result.problem)
+
+
+def test_only_a_model_is_given_tools() -> None:
+    """Agents have their own."""
+    with pytest.raises(ConfigError, match="is not an LLM: give its tools to the object itself"):
+        as_worker(FunctionTool.from_defaults(weather), tools=[weather])
+
+
 @pytest.mark.long
 async def test_nodes_that_its_tools_find_are_sources(llm: Make) -> None:
     """Those of the step."""

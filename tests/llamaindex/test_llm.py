@@ -163,6 +163,41 @@ async def test_a_failed_run_raises_with_its_result(llm: ConductorLLM) -> None:
         list(broken.stream_complete("?"))
 
 
+async def test_steps_are_shown_as_thoughts() -> None:
+    """As pieces of a stream, and in the message; they are not a part of the conversation."""
+    writer = ScriptedWorker("writer", "fine")
+    llm = ConductorLLM(Conductor(planned((0, "write", ())), [writer]), show_steps=True)
+    (*pieces, last) = [piece async for piece in await llm.astream_chat(ASKED)]
+    thoughts = "".join(piece.additional_kwargs.get("thinking_delta", "") for piece in pieces)
+    assert thoughts.startswith("Plan by fixed:\n0. writer: write\n")
+    assert "".join(piece.delta or "" for piece in [*pieces, last]) == "fine"
+    for message in (last.message, (await llm.achat(ASKED)).message):
+        assert [block.content for block in message.blocks if isinstance(block, ThinkingBlock)] == [thoughts]
+        assert message.content == "fine"
+        assert from_llama([message])[0].text == "fine"
+    assert (await llm.acomplete("?")).text == "fine"
+
+
+async def test_images_go_to_models_that_can_see_them() -> None:
+    """Which the caller says, because LlamaIndex does not know it; others are told that there are some."""
+    shown: dict[str, str] = {}
+
+    class Seeing(Native):
+        async def achat(self, messages: Any, **kwargs: Any) -> Any:
+            shown[self.name] = repr(messages[-1].blocks)
+            return await super().achat(messages, **kwargs)
+
+    sees, reads = (Seeing(speak, name=name) for name in ("sees", "reads"))
+    workers = [as_worker(sees, parts={"image_url"}), reads]
+    llm = ConductorLLM(workers=workers, planner=planned((0, "look", ()), (1, "write", (0,))))
+    await llm.achat(
+        [ChatMessage(blocks=[TextBlock(text="What?"), ImageBlock(url="https://example.org/a.png")])]
+    )
+    assert "a.png" in shown["sees"]
+    assert "a.png" not in shown["reads"]
+    assert "cannot be shown to you" in shown["reads"]
+
+
 class Place(BaseModel):
     """What is asked for."""
 

@@ -57,7 +57,7 @@ def as_planner(
 class Parts(NamedTuple):
     """The arguments of a face that say what its conductor is, and what it is asked."""
 
-    conductor: Conductor | None
+    conductor: Any
     planner: LLM | Planner | None
     workers: Sequence[Any]
     labels: Collection[str]

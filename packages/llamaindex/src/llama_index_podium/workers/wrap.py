@@ -98,17 +98,21 @@ def as_worker(
         raise ConfigError(f"{thing!r:.80} is not a workflow: remove input_field")
     if (own := maker.podium_worker(thing, acts=acts)) is not None:
         return own
-    card = card_of(thing, maker)
     if tools:
-        if not isinstance(thing, LLM):
-            raise ConfigError(f"{thing!r:.80} is not an LLM: give its tools to the object itself")
-        from llama_index.core.agent.workflow import FunctionAgent, ReActAgent  # noqa: PLC0415 - slow
-
-        calls = isinstance(thing, FunctionCallingLLM) and thing.metadata.is_function_calling_model
-        thing = (FunctionAgent if calls else ReActAgent)(name=card.name, llm=thing, tools=[*tools])
-    worker = _worker(thing, card, input_field)
+        thing = _agent(thing, tools, card_of(thing, maker).name)
+    worker = _worker(thing, card_of(thing, maker), input_field)
     worker.acts = may_act(thing) if acts is None else acts
     return worker
+
+
+def _agent(llm: object, tools: Sequence[BaseTool | Callable[..., Any]], name: str) -> Workflow:
+    """Return an LLM with tools as an agent."""
+    from llama_index.core.agent.workflow import FunctionAgent, ReActAgent  # noqa: PLC0415 - slow
+
+    if not isinstance(llm, LLM):
+        raise ConfigError(f"{llm!r:.80} is not an LLM: give its tools to the object itself")
+    calls = isinstance(llm, FunctionCallingLLM) and llm.metadata.is_function_calling_model
+    return (FunctionAgent if calls else ReActAgent)(name=name, llm=llm, tools=[*tools])
 
 
 def _worker(thing: Any, card: Card, input_field: str | None) -> Worker:
