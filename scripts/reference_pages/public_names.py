@@ -22,8 +22,6 @@ MODULES = (
     "evals/src/podium_evals/errors.py",
     "langchain/src/langchain_podium/shadow/runnable.py",
     "llamaindex/src/llama_index_podium/events.py",
-    "llamaindex/src/llama_index_podium/planner.py",
-    "llamaindex/src/llama_index_podium/tools.py",
     "train/src/podium_train/errors.py",
 )
 """Public modules that are not folders, in `packages/`; all their classes and functions are public."""

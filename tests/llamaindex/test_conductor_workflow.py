@@ -23,7 +23,7 @@ from llama_index.core.workflow import (
 from llamaindex.library import Shelf
 
 from llama_index_podium import ConductorWorkflow, as_worker
-from llama_index_podium.workflow import PersonAskedEvent, ProgressEvent
+from llama_index_podium.events import PersonAskedEvent, ProgressEvent
 from podium import FunctionWorker, Limits, Plan, ScriptedWorker, Step
 from podium.errors import RunFailed
 from podium.execution import Retry
@@ -258,7 +258,7 @@ import asyncio, os, sys
 from pathlib import Path
 from llama_index.core.workflow import HumanResponseEvent
 from llama_index_podium import ConductorWorkflow
-from llama_index_podium.workflow import PersonAskedEvent
+from llama_index_podium.events import PersonAskedEvent
 from podium import FunctionWorker, Plan, Step
 from podium.journal import SqlJournal
 from podium.planners import FixedPlanner

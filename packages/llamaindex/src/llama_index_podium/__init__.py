@@ -1,7 +1,6 @@
 """Podium for LlamaIndex: a conductor as a query engine, a retriever, an LLM, a workflow and tools.
 
-The events of a run for handlers are in `llama_index_podium.events`, those of a workflow in
-`llama_index_podium.workflow`. A name is imported when it is first used.
+Events are in `llama_index_podium.events`. A name is imported when it is first used.
 """
 
 import lazy_loader

@@ -13,8 +13,8 @@ from llama_index.core.types import Model
 from pydantic import BaseModel
 
 from llama_index_podium.conductor import ConductedCall, counts_of, run_id_of
-from llama_index_podium.events import Ambient
 from llama_index_podium.messages import call_blocks, from_llama
+from llama_index_podium.tracing import Ambient
 from podium.aio.sync import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError, PodiumError, RunFailed

@@ -11,8 +11,8 @@ from llama_index.core.schema import NodeWithScore
 from llama_index.core.settings import Settings
 
 from llama_index_podium.cards import card_of
-from llama_index_podium.events import Steps
 from llama_index_podium.sources import behind, merge
+from llama_index_podium.tracing import Steps
 from llama_index_podium.workers.llm import LLMWorker
 from llama_index_podium.workers.wrap import as_worker
 from podium.conductor import Conductor
@@ -113,7 +113,7 @@ def check_run_id(run_id: str, conductor: Conductor) -> None:
 
 
 def run_id_of(prefix: str | None, *texts: str) -> RunOptions:
-    """Return the options that name a run: by its prefix and a hash of what is asked; empty without one."""
+    """Return the options that name a run: by its prefix and a hash of the question; empty without one."""
     if prefix is None:
         return {}
     asked = sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -24,6 +24,7 @@ from llama_index.core.workflow import (
 from typing_extensions import override
 
 from llama_index_podium.conductor import ConductedCall, Parts, check_run_id, conductor_of
+from llama_index_podium.events import PersonAskedEvent, ProgressEvent
 from llama_index_podium.messages import from_llama
 from llama_index_podium.workers.workflows import ASKER
 from podium.conductor import Conductor
@@ -51,33 +52,6 @@ class QuestionEvent(StartEvent):
     user_msg: str | ChatMessage
     chat_history: list[ChatMessage]
     run_id: str
-
-
-class PersonAskedEvent(InputRequiredEvent):
-    """A person must decide; the answer is `HumanResponseEvent(response=…, name=event.name)`.
-
-    The response to an approval is `yes`, or `no` and the reason. `name` may be missing if nothing else waits.
-    """
-
-    prefix: str
-    """The text of the question: a plan, an action with its arguments, a fan-out, or a step's question."""
-    run_id: str
-    name: str
-    """The name of the step that waits; `plan` for the plan."""
-    kind: Literal["plan", "action", "fan_out", "question"]
-    choices: list[str]
-    """The possible answers to a question; empty for any text."""
-    until: float | None
-    """When the question is over, in seconds of Unix time; `None` for never."""
-
-
-class ProgressEvent(Event):
-    """A piece of the answer, or with `show_steps` a text about the plan and the steps."""
-
-    delta: str = ""
-    """The piece of the answer."""
-    progress: str = ""
-    """The text about the plan and the steps."""
 
 
 class _ConductEvent(Event):
@@ -143,7 +117,7 @@ class ConductorWorkflow(Workflow):
         self.show_steps = show_steps
         self.partial: Partial = check_partial(partial)
         self._people: dict[str, _Person] = {}
-        """Whom the workers of a run ask, by the run's id."""
+        """Who answers the workers of a run, by its id."""
 
     @override
     def run(  # type: ignore[override]

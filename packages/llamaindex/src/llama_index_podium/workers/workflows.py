@@ -197,7 +197,7 @@ class AgentWorker(Worker):
         return any(thing.output_cls or thing.structured_output_fn for thing in things)
 
     async def _listen(self, messages: list[ChatMessage], heard: "_Heard", spent: Spent) -> None:
-        ASKER.set(None)  # whoever is asked is in another event loop
+        ASKER.set(None)  # the person is in another event loop
         async with aclosing(self._events(messages, heard, spent)) as events:
             async for _ in events:
                 pass

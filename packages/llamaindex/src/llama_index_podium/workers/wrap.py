@@ -90,8 +90,8 @@ def as_worker(
 
     Raises:
         ConfigError: the object cannot be a worker or already has a card and `acts`; both a card and parts of
-            one are given; or `input_field` is missing, or not for this object; or it is no LLM and has
-            `tools`.
+            one are given; or `input_field` is missing, or not for this object; or `tools`
+            are given for another object than an LLM.
     """
     maker = CardMaker(options)
     if input_field is not None and not isinstance(thing, Workflow):

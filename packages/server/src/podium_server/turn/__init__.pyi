@@ -2,7 +2,6 @@ from .asked import Asked as Asked
 from .idempotency import KeyReused as KeyReused, Recorded as Recorded
 from .live_pieces import LivePieces as LivePieces, Written as Written
 from .pieces import Piece as Piece, ProgressPiece as ProgressPiece, TextPiece as TextPiece
-from .progress import Progress as Progress
 from .run_turn import RunTurn as RunTurn
 from .running import RunCancelled as RunCancelled, Running as Running
 from .tool_results import check_tool_results as check_tool_results
