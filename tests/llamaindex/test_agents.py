@@ -174,17 +174,6 @@ async def deltas(worker: Worker) -> list[str]:
     return [event.text for event in events if isinstance(event, AnswerDelta)]
 
 
-async def test_an_agent_without_tools_streams(llm: Make) -> None:
-    """Another agent's answer comes in one piece: what it says before a call of a tool is not of it."""
-    async with ChatServer(lambda call: says(call, "one two three", pieces=3)) as server:
-        plain = FunctionAgent(name="plain", llm=llm(server.url))
-        pieces = await deltas(as_worker(plain))
-        assert (len(pieces), "".join(pieces)) == (3, "one two three")
-    async with ChatServer(calling("weather", '{"city": "Bern"}')) as server:
-        agent = FunctionAgent(name="forecaster", tools=[weather], llm=llm(server.url))
-        assert await deltas(as_worker(agent)) == ["It says: 12 degrees in Bern"]
-
-
 async def test_a_team_does_its_step(llm: Make) -> None:
     """One agent hands over to another."""
 

@@ -57,7 +57,7 @@ def mistakes() -> dict[str, tuple[Callable[[Any], Any], type[Exception], str]]:
         "unknown": (
             lambda face: face(planner=FixedPlanner(PLAN), workers=[Blocking("x")], colour="red"),
             TypeError,
-            "does not accept colour: its options are planner, workers, labels, policy, .*partial.*limits, ",
+            "does not accept colour: its options are planner, workers, .*run_id, .*limits, .*partial",
         ),
         "unknown beside a conductor": (lambda face: face(conductor(), colour="red"), TypeError, "colour"),
         "an incomplete answer": (lambda face: face(conductor(), partial="drop"), ConfigError, "or raise"),
@@ -73,8 +73,6 @@ def mistakes() -> dict[str, tuple[Callable[[Any], Any], type[Exception], str]]:
 def test_a_mistake_is_said_at_once(face: Any, name: str) -> None:
     """With the name of the face, and the ways to make it."""
     make, kind, told = mistakes()[name]
-    if face is ConductorWorkflow and name == "a run of no journal":
-        kind, told = TypeError, "does not accept run_id"  # each of its runs is named
     with pytest.raises(kind, match=told) as raised:
         make(face)
     assert face.__name__ in str(raised.value) or name in {"no model", "an incomplete answer"} | {
@@ -117,11 +115,15 @@ async def _call(made: Conductor) -> str:
     return str((await ConductorLLM(made).achat([ChatMessage("?")], run_id="monday")).message.content)
 
 
+async def _named_workflow(made: Conductor) -> str:
+    return str(await ConductorWorkflow(made, run_id="monday").run("?"))
+
+
 async def _workflow(made: Conductor) -> str:
     return str(await ConductorWorkflow(made).run(user_msg="?", run_id="monday"))
 
 
-@pytest.mark.parametrize("ask", [_engine, _stream, _retriever, _llm, _call, _workflow])
+@pytest.mark.parametrize("ask", [_engine, _stream, _retriever, _llm, _call, _workflow, _named_workflow])
 async def test_a_named_run_is_one_run(ask: Any) -> None:
     """Asked again, also by another object, it is not paid for again."""
     async with MemoryJournal() as journal:

@@ -4,12 +4,10 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from llama_index.core import PromptTemplate
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.response.schema import AsyncStreamingResponse, Response, StreamingResponse
 from llama_index.core.indices.query.query_transform import HyDEQueryTransform
-from llama_index.core.prompts import ChatPromptTemplate
 from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine, TransformQueryEngine
 from llama_index.core.response_synthesizers import ResponseMode, get_response_synthesizer
 from llama_index.core.response_synthesizers.no_text import NoText
@@ -426,77 +424,6 @@ async def test_a_partial_answer_can_be_refused(*, streaming: bool) -> None:
 
     with pytest.raises(RunFailed, match="is partial"):
         await ask()
-
-
-async def test_prompts_can_be_read_and_changed() -> None:
-    """Those of the planner, of LLMs, and of the engines inside; the task stays in them."""
-    shown: dict[str, str] = {}
-
-    def spy(name: str, says: str) -> Blocking:
-        def say(prompt: str) -> str:
-            shown[name] = prompt
-            return says
-
-        return Blocking(say, name=name)
-
-    rows = write_plan(Plan((Step(0, "Acme invoiced", ()), Step(1, "write", (0,)))), "rows")
-    engine = ConductorQueryEngine(
-        workers=[engine_tool("invoices", spy("reader", "read")), spy("writer", "written")],
-        planner=spy("chief", rows),
-    )
-    prompts = engine.get_prompts()
-    assert {
-        "planner:task_prompt",
-        "writer:task_prompt",
-        "invoices:response_synthesizer:text_qa_template",
-    } <= set(prompts)
-    engine.update_prompts(
-        {
-            "planner:task_prompt": PromptTemplate("{task}\n\nPrefer few steps."),
-            "writer:task_prompt": ChatPromptTemplate.from_messages(
-                [("system", "Write in verse."), ("user", "{task}")]
-            ),
-            "invoices:response_synthesizer:text_qa_template": PromptTemplate(
-                "Only figures.\n{context_str}\n{query_str}"
-            ),
-        }
-    )
-    assert str(await engine.aquery("{curly} question")) == "written"
-    assert shown["chief"].rstrip().endswith("Prefer few steps.\nassistant:")
-    assert "{curly} question" in shown["chief"]
-    assert shown["writer"].startswith("system: Write in verse.\nuser: ")
-    assert shown["reader"].startswith("Only figures.")
-
-
-async def test_a_prompt_without_its_task_is_refused() -> None:
-    """So is one of a worker there is not."""
-    engine = ConductorQueryEngine(workers=[Blocking("x", name="a")], planner=planned((0, "x", ())))
-    with pytest.raises(ConfigError, match=r"has no \{task\}"):
-        engine.update_prompts({"a:task_prompt": PromptTemplate("Say hello.")})
-    with pytest.raises(ValueError, match="no worker 'b' has prompts"):
-        engine.update_prompts({"b:task_prompt": PromptTemplate("{task}")})
-
-
-async def test_a_prompt_that_would_have_no_effect_is_refused() -> None:
-    """Placeholders that nothing fills in, and names that there are not; then no prompt is changed."""
-    engine = ConductorQueryEngine(
-        workers=[
-            Blocking(lambda prompt: prompt, name="a"),
-            as_worker(engine_tool("contracts", Blocking("x"))),
-        ],
-        planner=planned((0, "x", ())),
-    )
-    with pytest.raises(ConfigError, match=r"has \{tone\}, which nothing fills in"):
-        engine.update_prompts({"a:task_prompt": PromptTemplate("{task} {tone}")})
-    good = {"a:task_prompt": PromptTemplate("{task} CANARY")}
-    for name in ("a:tast_prompt", "contracts:response_synthesizer:text_qa", "contracts:x:y"):
-        told = f"has no prompt {name.partition(':')[2]!r}: it has .*(task_prompt|text_qa_template)"
-        with pytest.raises(ValueError, match=told):
-            engine.update_prompts({**good, name: PromptTemplate("{task}")})
-    assert "CANARY" not in str(await engine.aquery("?"))
-    filled = PromptTemplate("{task} {tone}").partial_format(tone="Be brief.")
-    engine.update_prompts({"a:task_prompt": filled})
-    assert "Be brief." in str(await engine.aquery("?"))
 
 
 @pytest.mark.parametrize("caption", ["", "a map"])

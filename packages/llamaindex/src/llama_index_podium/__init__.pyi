@@ -1,4 +1,4 @@
-from .conductor import as_planner as as_planner
+from .conductor import FaceOptions as FaceOptions, as_planner as as_planner
 from .llm import ConductorLLM as ConductorLLM
 from .query import (
     ConductorQueryEngine as ConductorQueryEngine,

@@ -1,6 +1,5 @@
 """One call of an LLM that a conductor answers, and the reading of structured answers."""
 
-import json
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
@@ -9,8 +8,8 @@ from typing import Any, Final, Generic, TypeVar
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole, TextBlock, ThinkingBlock
 from llama_index.core.output_parsers import PydanticOutputParser
 from llama_index.core.program.function_program import get_function_tool
+from llama_index.core.program.utils import FlexibleModel
 from llama_index.core.types import Model
-from pydantic import BaseModel
 
 from llama_index_podium.conductor import ConductedCall, counts_of, run_id_of
 from llama_index_podium.messages import call_blocks, from_llama
@@ -119,7 +118,7 @@ class LLMCall:
         asked = from_llama(self._messages)
         run: RunOptions = {"run_id": self._run_id}
         if self._run_id is None:
-            run = run_id_of(self._prefix, *(json.dumps(message.to_wire()) for message in asked))
+            run = run_id_of(self._prefix, asked)
         return ConductedCall(
             self._conductor,
             asked,
@@ -224,6 +223,20 @@ class StructuredCall(Generic[Model]):
             raise self._unread(error) from error
         return parsed
 
+    async def pieces(
+        self, pieces: AsyncGenerator[Model | FlexibleModel, None]
+    ) -> AsyncGenerator[Model | FlexibleModel, None]:
+        """Yield objects that grow, and finally the complete object."""
+        async with aclosing(pieces):
+            while True:
+                with self.inside():
+                    piece = await anext(pieces, None)
+                if piece is None:
+                    break
+                if piece.model_dump(exclude_none=True):  # LlamaIndex's objects are blank if it cannot parse
+                    yield piece
+        yield self.answer()
+
     def _read_call(self, call: Part) -> Model:
         called, tool = call["function"]["name"], get_function_tool(self._output_cls).metadata
         if called not in (tool.name, tool.to_openai_tool(skip_length_check=True)["function"]["name"]):
@@ -233,8 +246,3 @@ class StructuredCall(Generic[Model]):
     def _unread(self, error: Exception) -> RunFailed:
         told = f"the answer cannot be read as {self._output_cls.__name__}"
         return run_failed(f"{told}: {scrub(str(error))[:_MAX_QUOTE]}", self._ended[-1])
-
-
-def has_value(piece: BaseModel) -> bool:
-    """Return whether a partial object has a value; LlamaIndex streams blank objects if it cannot parse."""
-    return bool(piece.model_dump(exclude_none=True))

@@ -1,10 +1,11 @@
 """The conductor of a face, from its parts, and one call of it, whose steps LlamaIndex is told of."""
 
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+import json
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, Literal, TypedDict
 
 from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore
@@ -15,18 +16,22 @@ from llama_index_podium.sources import behind, merge
 from llama_index_podium.tracing import Steps
 from llama_index_podium.workers.llm import LLMWorker
 from llama_index_podium.workers.wrap import as_worker
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError
+from podium.execution import Accept, OnFailure, Retry
 from podium.hosts import CardMaker, ChatAnswer, ChatCall, result_metadata
 from podium.hosts.results import plan_metadata
-from podium.hosts.workers import CONDUCTOR_OPTIONS, make_conductor
+from podium.hosts.workers import make_conductor
+from podium.journal import Cache, Journal
+from podium.plan_text import SavedPlan
 from podium.planners import ChatPlanner, Planner
 from podium.policy import Policy
 from podium.run import Listener, RunOptions
 from podium.secrets import scrub_data
 from podium.types import AnswerDelta, Event, Message, Outcome, Plan, PlannedBy, PlanReady, Result, StepEnded
 from podium.usage import Usage
-from podium.workers import Price, Worker
+from podium.workers import Card, Price, Worker
 
 
 def as_planner(
@@ -54,55 +59,65 @@ def as_planner(
     return ChatPlanner(worker, **options)
 
 
-class Parts(NamedTuple):
-    """The arguments of a face that say what its conductor is, and what it is asked."""
+class FaceOptions(TypedDict, total=False):
+    """What a face takes besides a conductor: the parts of one, and what holds for each question."""
 
-    conductor: Any
     planner: LLM | Planner | None
+    """Writes the plans: an LLM, or a planner of Podium; by default `Settings.llm`, if it is set."""
     workers: Sequence[Any]
+    """Retrievers, query engines, LLMs, tools, and all else that `as_worker` accepts."""
     labels: Collection[str]
+    """Labels of each question; see `Conductor.bind`."""
     policy: Policy | None
+    """Applies to each question, in addition to the policy of a given conductor."""
     run_id: str | None
+    """Prefix of the ids of runs in the conductor's journal; a hash of the question follows it. The same call,
+    also in a new process, continues its run. By default (`None`), each call is a new run."""
+    fallback_planner: LLM | Planner | None
+    """These and all below: see `Conductor`."""
+    limits: Limits | None
+    direct: bool | str
+    accept: Accept | None
+    retry: Retry | None
+    on_failure: OnFailure
+    cache: Cache | Literal["run"] | None
+    journal: Journal | None
+    show_question: bool
+    warm_prefix: bool
+    plans: Iterable[SavedPlan]
+    card: Card | None
 
 
 def conductor_of(
-    face: str, parts: Parts, options: Mapping[str, Any], takes: Sequence[str], more: Sequence[Worker] = ()
+    face: type, conductor: object, options: Mapping[str, Any], takes: Sequence[str] = (), *more: Worker
 ) -> Conductor:
-    """Return the conductor of a face: the given one, or a new one from its parts.
+    """Return the given conductor, or a new one from its parts; `more` follows the given workers.
 
-    Args:
-        face: the name of the face's class, for errors.
-        parts: the arguments of the face.
-        options: further options of `Conductor`, for a new one.
-        takes: the names of the other options of the face, for errors.
-        more: workers that follow the given ones in a new conductor.
-
-    Raises:
-        TypeError: an option is unknown.
-        ConfigError: there is no planner, or a conductor together with its parts; or see `Conductor`.
+    `takes` are the names of the other options of the face, for an error.
     """
-    takes = (*Parts._fields[1:], *takes)
-    if unknown := sorted(options.keys() - set(CONDUCTOR_OPTIONS)):
-        told = ", ".join(dict.fromkeys((*takes, *CONDUCTOR_OPTIONS)))
-        raise TypeError(f"{face} does not accept {', '.join(unknown)}: its options are {told}")
-    conductor, planner = parts.conductor, parts.planner
+    name = face.__name__
+    if unknown := sorted(options.keys() - FaceOptions.__annotations__.keys()):
+        told = ", ".join((*FaceOptions.__annotations__, *takes))
+        raise TypeError(f"{name} does not accept {', '.join(unknown)}: its options are {told}")
+    own = {key: value for key, value in options.items() if value is not None and key != "run_id"}
+    labels, policy = own.pop("labels", ()), own.pop("policy", None)
     if conductor is None:
-        planner = getattr(Settings, "_llm", None) if planner is None else planner
+        planner = own.pop("planner", None) or getattr(Settings, "_llm", None)
         if planner is None:
             raise ConfigError(
-                f"{face} has no planner: give planner=... (an LLM, or a planner of Podium) and workers=..., "
+                f"{name} has no planner: give planner=... (an LLM, or a planner of Podium) and workers=..., "
                 "or a Conductor; or set Settings.llm"
             )
-        pool = [*map(as_worker, parts.workers), *more]
-        conductor = make_conductor(planner, pool, options, as_planner=as_planner, face=face)
+        pool = [*map(as_worker, own.pop("workers", ())), *more]
+        conductor = make_conductor(planner, pool, own, as_planner=as_planner, face=name)
     elif not isinstance(conductor, Conductor):
-        told = f"{face} needs a conductor, not {conductor!r:.80}"
+        told = f"{name} needs a conductor, not {conductor!r:.80}"
         raise ConfigError(f"{told}: give Conductor(planner, workers), or planner=... and workers=...")
-    elif own := [name for name in ("planner", "workers") if getattr(parts, name)] + sorted(options):
-        raise ConfigError(f"{face} has a conductor: give it {', '.join(own)} where it is made")
-    bound = conductor.bind(labels=parts.labels, policy=parts.policy)
-    if parts.run_id is not None:
-        check_run_id(parts.run_id, bound)
+    elif own:
+        raise ConfigError(f"{name} has a conductor: give it {', '.join(own)} where it is made")
+    bound = conductor.bind(labels=labels, policy=policy)
+    if run_id := options.get("run_id"):
+        check_run_id(run_id, bound)
     return bound
 
 
@@ -112,12 +127,12 @@ def check_run_id(run_id: str, conductor: Conductor) -> None:
         raise ConfigError(f"run_id={run_id!r} names runs in a journal: give the conductor a journal")
 
 
-def run_id_of(prefix: str | None, *texts: str) -> RunOptions:
+def run_id_of(prefix: str | None, asked: str | Sequence[Message]) -> RunOptions:
     """Return the options that name a run: by its prefix and a hash of the question; empty without one."""
     if prefix is None:
         return {}
-    asked = sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
-    return {"run_id": f"{prefix}:{asked[:16]}"}
+    text = asked if isinstance(asked, str) else json.dumps([message.to_wire() for message in asked])
+    return {"run_id": f"{prefix}:{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"}
 
 
 def metadata_of(result: Result) -> dict[str, Any]:

@@ -5,8 +5,7 @@ left does not close its response, so the run would continue; `OpenAI` sends a te
 and refuses blocks that workers can be shown.
 """
 
-from collections.abc import AsyncGenerator, Collection, Generator, Sequence
-from contextlib import aclosing, closing
+from collections.abc import AsyncGenerator, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from llama_index.core.base.llms.types import (
@@ -22,26 +21,22 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW
-from llama_index.core.llms import LLM
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.program.utils import FlexibleModel
-from llama_index.core.prompts import PromptTemplate
 from llama_index.core.types import Model
 from pydantic import PrivateAttr
 from typing_extensions import override
 
-from llama_index_podium.call import LLMCall, StructuredCall, has_value
-from llama_index_podium.conductor import Parts, conductor_of
+from llama_index_podium.call import LLMCall, StructuredCall
+from llama_index_podium.conductor import conductor_of
 from llama_index_podium.messages import call_blocks, calls_of
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
 from podium.hosts import ConductorFace, Partial, read_sampling
 from podium.hosts.chat import SAMPLING_OPTIONS
 from podium.hosts.results import check_partial
-from podium.planners import Planner
-from podium.policy import Policy
 
 if TYPE_CHECKING:
     from llama_index.core.tools import BaseTool
@@ -59,22 +54,13 @@ class ConductorLLM(FunctionCallingLLM):
     plain JSON, and `raw["source_nodes"]` has the nodes that the answer depends on.
 
     Args:
-        conductor: plans and runs each call, instead of `planner`, `workers` and the other options of
-            `Conductor`. A hosted conductor returns no steps and no nodes.
-        planner: writes the plans: an LLM, or a planner of Podium; `None` uses `Settings.llm`, if it is set.
-        workers: retrievers, query engines, LLMs, tools, and all else that `as_worker` accepts.
+        conductor: plans and runs each call. A hosted conductor returns no steps and no nodes.
         show_steps: whether the plan and the steps are shown as the LLM's thoughts: in a `ThinkingBlock`, and
             in streams as `thinking_delta`.
         partial: whether an incomplete answer is returned, or raised as `RunFailed`.
-        run_id: prefix of the runs' ids in the conductor's journal; a hash of the conversation follows it. The
-            same call, also in a new process, continues its run. With `None`, each call is a new run. A call
-            may have a whole id of its own: `llm.chat(…, run_id=…)`.
-        labels: labels of each query; see `Conductor.bind`.
-        policy: applies in addition to the conductor's policy.
-        callback_manager: gets the calls; `None` uses the callback manager of `Settings`.
-        options: further options of `podium.Conductor`, where `fallback_planner` may be an LLM; of
-            LlamaIndex's `LLM`, such as `system_prompt`; `temperature`, `top_p`, `max_tokens`, `seed`, `stop`,
-            `reasoning_effort` and `response_format` as defaults for the worker of the plan's last step.
+        options: see `ConductorQueryEngine`; also options of LlamaIndex's `LLM`, such as `system_prompt`, and
+            `temperature`, `top_p`, `max_tokens`, `seed`, `stop`, `reasoning_effort` and `response_format` as
+            defaults for the worker of the plan's last step. A call may have these, and a whole `run_id`.
 
     Raises:
         TypeError: an option is unknown.
@@ -90,37 +76,28 @@ class ConductorLLM(FunctionCallingLLM):
     _sampling: dict[str, Any] = PrivateAttr()
     """The default sampling of the last step's worker."""
 
-    def __init__(  # noqa: PLR0913 - the facts of one LLM
+    def __init__(
         self,
         conductor: Conductor | None = None,
         *,
-        planner: LLM | Planner | None = None,
-        workers: Sequence[Any] = (),
         show_steps: bool = False,
         partial: Partial = "return",
-        run_id: str | None = None,
-        labels: Collection[str] = (),
-        policy: Policy | None = None,
-        callback_manager: CallbackManager | None = None,
         **options: Any,
     ) -> None:
         sampling: dict[str, Any] = {name: options.pop(name) for name in SAMPLING_OPTIONS if name in options}
         fields = {name: options.pop(name) for name in FunctionCallingLLM.model_fields if name in options}
+        fields["callback_manager"] = fields.get("callback_manager") or CallbackManager([])
         takes = ("show_steps", "partial", *sorted({*FunctionCallingLLM.model_fields, *SAMPLING_OPTIONS}))
-        parts = Parts(conductor, planner, workers, labels, policy, run_id)
-        made = conductor_of("ConductorLLM", parts, options, takes)
+        made = conductor_of(type(self), conductor, options, takes)
         read_sampling(sampling, of="ConductorLLM")  # raises for a mistake here, not in the first call
-        super().__init__(callback_manager=callback_manager or CallbackManager([]), **fields)
+        super().__init__(**fields)
         self._conductor, self._sampling = made, sampling
-        self._asked = {"partial": check_partial(partial), "run_id": run_id, "show_steps": show_steps}
+        named = {"run_id": options.get("run_id"), "show_steps": show_steps}
+        self._asked = {"partial": check_partial(partial), **named}
 
     @override
     def __getstate__(self) -> NoReturn:
-        """Refuse to be pickled, because LlamaIndex would drop the conductor and only log it.
-
-        Raises:
-            TypeError: always.
-        """
+        """Refuse to be pickled (`TypeError`): LlamaIndex would drop the conductor, and only log it."""
         self._conductor.__reduce__()
 
     @classmethod
@@ -199,13 +176,7 @@ class ConductorLLM(FunctionCallingLLM):
         return iterate(lambda: asking.pieces(_completed))
 
     @override
-    def structured_predict(
-        self,
-        output_cls: type[Model],
-        prompt: PromptTemplate,
-        llm_kwargs: dict[str, Any] | None = None,
-        **prompt_args: Any,
-    ) -> Model:
+    def structured_predict(self, output_cls: type[Model], *args: Any, **kwargs: Any) -> Model:
         """Return the answer as an object.
 
         Raises:
@@ -213,60 +184,38 @@ class ConductorLLM(FunctionCallingLLM):
         """
         call = StructuredCall(output_cls)
         with call.inside():
-            super().structured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
+            super().structured_predict(output_cls, *args, **kwargs)
         return call.answer()
 
     @override
-    async def astructured_predict(
-        self,
-        output_cls: type[Model],
-        prompt: PromptTemplate,
-        llm_kwargs: dict[str, Any] | None = None,
-        **prompt_args: Any,
-    ) -> Model:
+    async def astructured_predict(self, output_cls: type[Model], *args: Any, **kwargs: Any) -> Model:
         """Return the answer as an object, like `structured_predict`."""
         call = StructuredCall(output_cls)
         with call.inside():
-            await super().astructured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
+            await super().astructured_predict(output_cls, *args, **kwargs)
         return call.answer()
 
     @override
     def stream_structured_predict(
-        self,
-        output_cls: type[Model],
-        prompt: PromptTemplate,
-        llm_kwargs: dict[str, Any] | None = None,
-        **prompt_args: Any,
+        self, output_cls: type[Model], *args: Any, **kwargs: Any
     ) -> Generator[Model | FlexibleModel, None, None]:
-        """Yield the answer as an object that grows, and finally the complete object.
-
-        Raises:
-            RunFailed: at the end: the answer cannot be parsed as the object.
-        """
+        """Yield the answer as an object that grows, and finally the complete object."""
         call = StructuredCall(output_cls)
-        pieces = super().stream_structured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
-        with closing(pieces):
-            while True:
-                with call.inside():
-                    piece = next(pieces, None)
-                if piece is None:
-                    break
-                if has_value(piece):
-                    yield piece
-        yield call.answer()
+
+        async def pieces() -> AsyncGenerator[Model | FlexibleModel, None]:
+            ask = super(ConductorLLM, self).astream_structured_predict
+            async for piece in call.pieces(await ask(output_cls, *args, **kwargs)):
+                yield piece
+
+        return iterate(pieces)
 
     @override
     async def astream_structured_predict(
-        self,
-        output_cls: type[Model],
-        prompt: PromptTemplate,
-        llm_kwargs: dict[str, Any] | None = None,
-        **prompt_args: Any,
+        self, output_cls: type[Model], *args: Any, **kwargs: Any
     ) -> AsyncGenerator[Model | FlexibleModel, None]:
         """Yield the answer as an object that grows, like `stream_structured_predict`."""
         call = StructuredCall(output_cls)
-        pieces = await super().astream_structured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
-        return _structured_pieces(call, pieces)
+        return call.pieces(await super().astream_structured_predict(output_cls, *args, **kwargs))
 
     @override
     def get_tool_calls_from_response(
@@ -314,20 +263,6 @@ class ConductorLLM(FunctionCallingLLM):
     def _call(self, messages: Sequence[ChatMessage], said: dict[str, Any]) -> LLMCall:
         asked = self._extend_messages(list(messages))
         return LLMCall(self._conductor, asked, {**self._sampling, **said}, **self._asked)
-
-
-async def _structured_pieces(
-    call: StructuredCall[Model], pieces: AsyncGenerator[Model | FlexibleModel, None]
-) -> AsyncGenerator[Model | FlexibleModel, None]:
-    async with aclosing(pieces):
-        while True:
-            with call.inside():
-                piece = await anext(pieces, None)
-            if piece is None:
-                break
-            if has_value(piece):
-                yield piece
-    yield call.answer()
 
 
 def _question(prompt: str) -> list[ChatMessage]:

@@ -19,6 +19,7 @@ from llama_index.core.base.llms.types import (
     ThinkingBlock,
     ToolCallBlock,
 )
+from llama_index.core.memory import ChatMemoryBuffer
 
 from podium.errors import QueryError
 from podium.hosts import tool_call
@@ -36,6 +37,11 @@ _ROLES: Final[Mapping[MessageRole, Role]] = {
     MessageRole.TOOL: "tool",
     MessageRole.FUNCTION: "tool",
 }
+
+
+def whole_memory() -> ChatMemoryBuffer:
+    """Return an empty memory with a limit so high that it never drops messages, as it would silently."""
+    return ChatMemoryBuffer.from_defaults(token_limit=10**9)
 
 
 def from_llama(messages: Sequence[ChatMessage]) -> tuple[Message, ...]:

@@ -1,9 +1,8 @@
 """A conductor as a query engine, as a retriever, and as the tools of an agent."""
 
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
-from contextlib import aclosing, contextmanager
-from dataclasses import replace
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Final, Unpack
 from uuid import uuid4
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
@@ -14,27 +13,21 @@ from llama_index.core.base.response.schema import (
     Response,
     StreamingResponse,
 )
-from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
-from llama_index.core.llms import LLM
-from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMixinType
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 
-from llama_index_podium.conductor import ConductedCall, Parts, conductor_of, run_id_of
+from llama_index_podium.conductor import ConductedCall, FaceOptions, conductor_of, run_id_of
 from llama_index_podium.sources import RUN, marked
-from llama_index_podium.workers.engines import QueryEngineWorker, RetrieverWorker
-from llama_index_podium.workers.llm import LLMWorker
 from podium.aio import iterate, run_sync
 from podium.aio.sync import events_of
 from podium.conductor import Conductor
 from podium.hosts import ConductorFace, Partial
 from podium.hosts.results import check_partial, lack_of, plan_lines, run_failed
-from podium.planners import Planner
-from podium.policy import Policy
-from podium.secrets import scrub
-from podium.workers import Gather, Worker
+from podium.workers import Gather
 
-_PLANNER: Final = "planner"
+_TAKES: Final = ("partial", "callback_manager")
 _TOLD: Final = ("run_id", "status", "problem", "planner")
 
 
@@ -47,25 +40,15 @@ class ConductorQueryEngine(BaseQueryEngine):
     `metadata` of a response has the run's id, status, planner, plan, steps, usage and cost. An incomplete
     answer is returned with `status` `partial` and the `problem`; a run without an answer raises.
 
-    Prompts: `<worker>:task_prompt` and `planner:task_prompt` of LLMs, where `{task}` is the prompt that
-    Podium writes; and the prompts of retrievers and engines, as `<worker>:<prompt>`.
-
     Args:
-        conductor: plans and runs each query, instead of `planner`, `workers` and the other options of
-            `Conductor`. A hosted conductor returns no steps and no nodes.
-        planner: writes the plans: an LLM, or a planner of Podium; `None` uses `Settings.llm`, if it is set.
-        workers: retrievers, query engines, LLMs, tools, and all else that `as_worker` accepts.
+        conductor: plans and runs each query. A hosted conductor returns no steps and no nodes.
         streaming: whether responses are streamed. A streamed response is returned when the answer begins,
             with the nodes found so far. Values that are known only at the end are added at the end.
         partial: whether an incomplete answer is returned, or raised as `RunFailed`; a streamed response
             raises it at its end.
-        run_id: prefix of the runs' ids in the conductor's journal; a hash of the query follows it. The same
-            query, also in a new process, continues its run. With `None`, each query is a new run.
-        labels: labels of each query; see `Conductor.bind`.
-        policy: applies in addition to the conductor's policy.
-        callback_manager: gets the queries; `None` uses the callback manager of `Settings`.
-        options: further options of `podium.Conductor`: `limits`, `journal`, and so on; `fallback_planner` may
-            be an LLM.
+        callback_manager: see LlamaIndex; `None` uses the callback manager of `Settings`.
+        options: in place of `conductor`: `planner`, `workers`, and the other options of `Conductor`; with or
+            without it `labels`, `policy` and `run_id`. See `FaceOptions`.
 
     Raises:
         TypeError: an option is unknown.
@@ -74,95 +57,43 @@ class ConductorQueryEngine(BaseQueryEngine):
         PodiumError: from each query: see `Conductor.run`.
     """
 
-    def __init__(  # noqa: PLR0913 - the facts of one engine
+    def __init__(
         self,
         conductor: Conductor | None = None,
         *,
-        planner: LLM | Planner | None = None,
-        workers: Sequence[Any] = (),
         streaming: bool = False,
         partial: Partial = "return",
-        run_id: str | None = None,
-        labels: Collection[str] = (),
-        policy: Policy | None = None,
         callback_manager: CallbackManager | None = None,
-        **options: Any,
+        **options: Unpack[FaceOptions],
     ) -> None:
-        parts = Parts(conductor, planner, workers, labels, policy, run_id)
-        takes = ("streaming", "partial", "callback_manager")
         super().__init__(callback_manager)
-        self.conductor = conductor_of("ConductorQueryEngine", parts, options, takes)
+        self.conductor = conductor_of(type(self), conductor, options, ("streaming", *_TAKES))
         self.streaming = streaming
         self.partial: Partial = check_partial(partial)
-        self.run_id = run_id
+        self.run_id = options.get("run_id")
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         call = self._call(query_bundle)
-        with self._told(query_bundle) as end:
-            if not self.streaming:
-                return end(run_sync(lambda: _whole(call)))
-            pieces = iterate(lambda: _pieces(call))
-            next(pieces)
-            return StreamingResponse(pieces, call.nodes, call.metadata)
+        if not self.streaming:
+            return run_sync(lambda: _whole(call))
+        pieces = iterate(lambda: _pieces(call))
+        next(pieces)
+        return StreamingResponse(pieces, call.nodes, call.metadata)
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         call = self._call(query_bundle)
-        with self._told(query_bundle) as end:
-            if not self.streaming:
-                return end(await _whole(call))
-            pieces = _pieces(call)
-            await anext(pieces)
-            return AsyncStreamingResponse(pieces, call.nodes, call.metadata)
-
-    @contextmanager
-    def _told(self, query: QueryBundle) -> Iterator[Callable[[Response], Response]]:
-        """Tell the callback manager of a query, and of its whole response if the yielded function gets it."""
-        payload: dict[Any, Any] = {EventPayload.QUERY_STR: scrub(query.query_str)}
-        with self.callback_manager.event(CBEventType.QUERY, payload=payload) as told:
-
-            def end(response: Response) -> Response:
-                shown = replace(response, response=scrub(response.response or ""))
-                told.on_end(payload={EventPayload.RESPONSE: shown})
-                return response
-
-            yield end
+        if not self.streaming:
+            return await _whole(call)
+        pieces = _pieces(call)
+        await anext(pieces)
+        return AsyncStreamingResponse(pieces, call.nodes, call.metadata)
 
     def _call(self, query: QueryBundle) -> ConductedCall:
         asked = query.query_str
         return ConductedCall(self.conductor, asked, partial=self.partial, run=run_id_of(self.run_id, asked))
 
     def _get_prompt_modules(self) -> PromptMixinType:
-        modules: dict[str, PromptMixin] = {}
-        planner = self.conductor.planner.worker
-        if isinstance(planner, LLMWorker):
-            modules[_PLANNER] = planner
-        for worker in self.conductor.pool:
-            module = _prompted(worker)
-            if module is not None:
-                name = worker.card.name.replace(":", "_")
-                while name in modules:
-                    name += "_"
-                modules[name] = module
-        return modules
-
-    def update_prompts(self, prompts_dict: PromptDictType) -> None:
-        """Update prompts; prompts that are not listed do not change.
-
-        Raises:
-            ValueError: a worker has no prompts, or not the named prompt; then no prompt is updated.
-            ConfigError: a `task_prompt` has no `{task}`, or has another placeholder.
-        """
-        modules = self._get_prompt_modules()
-        found: list[tuple[PromptMixin, PromptDictType]] = []
-        for key, prompt in prompts_dict.items():
-            name, _, rest = key.partition(":")  # LlamaIndex's own method does not support keys of three parts
-            if name not in modules:
-                raise ValueError(f"no worker {name!r} has prompts: known are {', '.join(modules)}")
-            if rest not in (known := modules[name].get_prompts()):
-                raise ValueError(f"worker {name!r} has no prompt {rest!r}: it has {', '.join(known)}")
-            found.append((modules[name], {rest: prompt}))
-        for module, prompts in found:
-            module.update_prompts(prompts)
+        return {}
 
 
 async def _whole(call: ConductedCall) -> Response:
@@ -196,15 +127,6 @@ def _pieces(call: ConductedCall) -> AsyncGenerator[str, None]:
     return events_of(run)
 
 
-def _prompted(worker: Worker) -> PromptMixin | None:
-    """Return the object of a worker that has prompts."""
-    if isinstance(worker, QueryEngineWorker):
-        return worker.engine
-    if isinstance(worker, RetrieverWorker):
-        return worker.retriever
-    return worker if isinstance(worker, LLMWorker) else None
-
-
 @ConductorFace.register
 class ConductorRetriever(BaseRetriever):
     """Plans a query, and returns the nodes found by the steps that the answer depends on.
@@ -215,50 +137,38 @@ class ConductorRetriever(BaseRetriever):
     may not be comparable.
 
     Args:
-        conductor: as for `ConductorQueryEngine`, like all arguments that are not listed.
-        planner: see there.
-        workers: see there. If they have no `Gather`, one is added, so that a plan over several searches needs
-            no model that writes an answer.
+        conductor: plans and runs each query.
         answer: whether the answer is the first node, with the run's metadata and no score. Workers that do
             not search find no nodes; their output is only in the answer.
         partial: whether the nodes of an incomplete answer are returned, or `RunFailed` is raised. Returned
             nodes end with a node of the sentence `(Not complete: …)`; with `answer`, the first node has it.
             `RunFailed` is also raised if an incomplete answer has no nodes.
-        run_id: see there.
-        labels: see there.
-        policy: see there.
-        callback_manager: see there.
-        options: see there.
+        callback_manager: see `ConductorQueryEngine`.
+        options: see there. If `workers` have no `Gather`, one is added, so that a plan over several searches
+            needs no model that writes an answer.
 
     Raises:
-        TypeError: as from `ConductorQueryEngine`, also the other errors.
+        TypeError: see there.
         ConfigError: see there.
-        RunFailed: see there.
-        PodiumError: see there.
+        PodiumError: from each query: see there.
     """
 
-    def __init__(  # noqa: PLR0913 - the facts of one retriever
+    def __init__(
         self,
         conductor: Conductor | None = None,
         *,
-        planner: LLM | Planner | None = None,
-        workers: Sequence[Any] = (),
         answer: bool = False,
         partial: Partial = "return",
-        run_id: str | None = None,
-        labels: Collection[str] = (),
-        policy: Policy | None = None,
         callback_manager: CallbackManager | None = None,
-        **options: Any,
+        **options: Unpack[FaceOptions],
     ) -> None:
-        parts = Parts(conductor, planner, workers, labels, policy, run_id)
-        gathers = () if any(isinstance(worker, Gather) for worker in workers) else (Gather(),)
+        gathers = any(isinstance(worker, Gather) for worker in options.get("workers", ()))
+        more = () if gathers else (Gather(),)
         super().__init__(callback_manager)
-        takes = ("answer", "partial", "callback_manager")
-        self.conductor = conductor_of("ConductorRetriever", parts, options, takes, gathers)
+        self.conductor = conductor_of(type(self), conductor, options, ("answer", *_TAKES), *more)
         self.answer = answer
         self.partial: Partial = check_partial(partial)
-        self.run_id = run_id
+        self.run_id = options.get("run_id")
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return run_sync(lambda: self._aretrieve(query_bundle))
@@ -302,40 +212,29 @@ class ConductorToolSpec(BaseToolSpec):
     failed after an action.
 
     Args:
-        conductor: as for `ConductorQueryEngine`, like all arguments that are not listed.
-        planner: see there.
-        workers: see there.
+        conductor: plans and runs each question.
         partial: whether an incomplete answer is returned, with a sentence that says so, or raised as
             `RunFailed`.
-        run_id: the conversation whose runs are continued; `None` means that they are continued only by this
-            object.
-        labels: see there.
-        policy: see there.
-        options: see there.
+        options: see `ConductorQueryEngine`. `run_id` names the conversation whose runs are continued; without
+            it, they are continued only by this object.
 
     Raises:
-        TypeError: as from `ConductorQueryEngine`, also the other errors.
+        TypeError: see there.
         ConfigError: see there.
     """
 
     spec_functions = [("ask_team", "aask_team"), ("plan_for_team", "aplan_for_team")]  # noqa: RUF012 - as LlamaIndex has it
 
-    def __init__(  # noqa: PLR0913 - the facts of one face
+    def __init__(
         self,
         conductor: Conductor | None = None,
         *,
-        planner: LLM | Planner | None = None,
-        workers: Sequence[Any] = (),
         partial: Partial = "return",
-        run_id: str | None = None,
-        labels: Collection[str] = (),
-        policy: Policy | None = None,
-        **options: Any,
+        **options: Unpack[FaceOptions],
     ) -> None:
-        parts = Parts(conductor, planner, workers, labels, policy, run_id)
-        self.conductor = conductor_of("ConductorToolSpec", parts, options, ("partial",))
+        self.conductor = conductor_of(type(self), conductor, options, ("partial",))
         self.partial: Partial = check_partial(partial)
-        self._session = uuid4().hex if run_id is None else run_id
+        self._session = options.get("run_id") or uuid4().hex
 
     async def aask_team(self, question: str) -> Response:
         """Have a team of specialists work out a question of several parts; returns the answer."""

@@ -2,15 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, Unpack
 from uuid import uuid4
 
 import anyio
-from llama_index.core.base.llms.types import ChatMessage, MessageRole
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import Response
-from llama_index.core.llms import LLM
 from llama_index.core.workflow import (
     Context,
     Event,
@@ -23,7 +22,7 @@ from llama_index.core.workflow import (
 )
 from typing_extensions import override
 
-from llama_index_podium.conductor import ConductedCall, Parts, check_run_id, conductor_of
+from llama_index_podium.conductor import ConductedCall, FaceOptions, check_run_id, conductor_of, run_id_of
 from llama_index_podium.events import PersonAskedEvent, ProgressEvent
 from llama_index_podium.messages import from_llama
 from llama_index_podium.workers.workflows import ASKER
@@ -34,8 +33,6 @@ from podium.hosts.decisions import asked_text, record_decision, waiting_of
 from podium.hosts.progress import Progress
 from podium.hosts.results import check_partial
 from podium.journal import MemoryJournal
-from podium.planners import Planner
-from podium.policy import Policy
 from podium.types import ApprovalAsked, Event as PodiumEvent
 from podium.workers import PersonWorker
 
@@ -49,8 +46,7 @@ _ASKED: Final = "podium_asked"
 class QuestionEvent(StartEvent):
     """The arguments of `ConductorWorkflow.run`."""
 
-    user_msg: str | ChatMessage
-    chat_history: list[ChatMessage]
+    messages: list[ChatMessage]
     run_id: str
 
 
@@ -76,16 +72,11 @@ class ConductorWorkflow(Workflow):
     journal.
 
     Args:
-        conductor: as for `ConductorQueryEngine`, like all arguments that are not listed. Without a journal,
-            waiting runs are kept in memory if `planner` and `workers` are given.
-        planner: see there.
-        workers: see there.
+        conductor: plans and runs each question.
         show_steps: whether the stream of events also shows the plan and the steps.
         partial: whether an incomplete answer is returned, or raised as `RunFailed`.
         timeout: the most seconds of a run, with the time in which it waits; `None` for no limit.
-        labels: see there.
-        policy: see there.
-        options: see there.
+        options: see `ConductorQueryEngine`. Without `journal`, runs that wait are in memory.
 
     Raises:
         TypeError: as from `ConductorQueryEngine`, also the other errors.
@@ -94,28 +85,25 @@ class ConductorWorkflow(Workflow):
         PodiumError: from each run: see `Conductor.run`.
     """
 
-    def __init__(  # noqa: PLR0913 - the facts of one workflow
+    def __init__(
         self,
         conductor: Conductor | None = None,
         *,
-        planner: LLM | Planner | None = None,
-        workers: Sequence[Any] = (),
         show_steps: bool = False,
         partial: Partial = "return",
         timeout: float | None = None,
-        labels: Collection[str] = (),
-        policy: Policy | None = None,
-        **options: Any,
+        **options: Unpack[FaceOptions],
     ) -> None:
         super().__init__(timeout=timeout)
+        policy, workers = options.get("policy"), options.get("workers", ())
         asks = (policy is not None and policy.waits) or any(isinstance(one, PersonWorker) for one in workers)
         if conductor is None and asks and options.get("journal") is None:
             options["journal"] = MemoryJournal()
-        parts = Parts(conductor, planner, workers, labels, policy, None)
         takes = ("show_steps", "partial", "timeout")
-        self.conductor = conductor_of("ConductorWorkflow", parts, options, takes)
+        self.conductor = conductor_of(type(self), conductor, options, takes)
         self.show_steps = show_steps
         self.partial: Partial = check_partial(partial)
+        self.run_id = options.get("run_id")
         self._people: dict[str, _Person] = {}
         """Who answers the workers of a run, by its id."""
 
@@ -133,8 +121,8 @@ class ConductorWorkflow(Workflow):
         Args:
             user_msg: the question.
             chat_history: the conversation before it.
-            run_id: the run's id in the journal, with which the same call in a new process continues it; empty
-                for a new run.
+            run_id: the run's id in the journal, with which the same call in a new process continues it; the
+                default is the `run_id` of the workflow with a hash of the question, or a new id.
             ctx: the context, as in LlamaIndex.
 
         Raises:
@@ -142,14 +130,16 @@ class ConductorWorkflow(Workflow):
         """
         if run_id:
             check_run_id(run_id, self.conductor)
-        start = QuestionEvent(user_msg=user_msg, chat_history=[*chat_history], run_id=run_id)
+        question = ChatMessage(user_msg) if isinstance(user_msg, str) else user_msg
+        asked = [*chat_history, question]
+        named = run_id or run_id_of(self.run_id, from_llama(asked)).get("run_id") or uuid4().hex
+        start = QuestionEvent(messages=asked, run_id=named)
         return super().run(ctx=ctx, start_event=start)  # its own `run_id` names executions in this process
 
     @step
     async def begin(self, ctx: Context, event: QuestionEvent) -> _ConductEvent:
-        """Name the run."""
-        named = event.model_copy(update={"run_id": event.run_id or uuid4().hex})
-        await ctx.store.set(_RUN, named)
+        """Store the question."""
+        await ctx.store.set(_RUN, event)
         await ctx.store.set(_ASKED, [])
         return _ConductEvent()
 
@@ -204,9 +194,6 @@ class ConductorWorkflow(Workflow):
         return _ConductEvent()
 
     def _call(self, ctx: Context, asked: QuestionEvent) -> ConductedCall:
-        question = asked.user_msg
-        if isinstance(question, str):
-            question = ChatMessage(role=MessageRole.USER, content=question)
         progress = Progress("steps") if self.show_steps else None
 
         def on_event(event: PodiumEvent) -> None:
@@ -215,7 +202,7 @@ class ConductorWorkflow(Workflow):
 
         return ConductedCall(
             self.conductor,
-            from_llama([*asked.chat_history, question]),
+            from_llama(asked.messages),
             run={} if self.conductor.journal is None else {"run_id": asked.run_id},
             on_event=on_event,
             partial=self.partial,

@@ -16,12 +16,12 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.chat_engine.types import BaseChatEngine, StreamingAgentChatResponse
-from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
+from llama_index.core.memory import BaseMemory
 from llama_index.core.response_synthesizers.no_text import NoText
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index_podium.cards import in_thread, is_blocking, parts_of
-from llama_index_podium.messages import to_llama
+from llama_index_podium.messages import to_llama, whole_memory
 from llama_index_podium.sources import gaps_of, note, text_of
 from llama_index_podium.usage import Spent, completion_of, spending
 from podium.aio.calls import shielded
@@ -169,11 +169,6 @@ def nothing_found(subtask: str, completion: Completion) -> Completion:
     return replace(completion, text=text, missing="nothing was found")
 
 
-_MEMORY_TOKENS: Final = 10**9
-"""A limit so high that LlamaIndex's memory never drops messages.
-
-With its default limit, the memory drops messages silently.
-"""
 _NEXT: Final = "It is the next message."
 _NO_STREAM: Final = (CondenseQuestionChatEngine,)
 """Engines that, when they stream, change a query engine that other calls use too."""
@@ -261,7 +256,7 @@ def _own_copy(engine: BaseChatEngine) -> BaseChatEngine:
         if isinstance(part, BaseRetriever) and is_blocking(part):
             own.__dict__[name] = _InThread(part)
     if isinstance(getattr(own, "_memory", None), BaseMemory):
-        own.__dict__["_memory"] = ChatMemoryBuffer.from_defaults(token_limit=_MEMORY_TOKENS)
+        own.__dict__["_memory"] = whole_memory()
     return own
 
 

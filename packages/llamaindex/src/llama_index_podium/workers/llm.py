@@ -6,36 +6,29 @@ own retries.
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn, cast
 
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole, TextBlock
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole
 from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
-from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
-from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMixinType
-from llama_index.core.tools import AsyncBaseTool, ToolMetadata, ToolOutput
+from llama_index.core.tools import FunctionTool, ToolMetadata
 
 from llama_index_podium.cards import in_thread, inherits, pieces_in_thread
 from llama_index_podium.messages import calls_of, to_llama
 from llama_index_podium.usage import Ending, usage_of
 from podium.budget import Spend
-from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
+from podium.errors import WorkerBroken, WorkerTimeout
 from podium.hosts import read_completion, sampling_arguments, tool_call, worker_errors
 from podium.secrets import scrubbing
 from podium.types import Completion, Part
 from podium.usage import Usage
 from podium.workers import Card, Request, Worker
 
-PROMPT: Final = "task_prompt"
-_PLAIN: Final = "{task}"
 _OPENAI: Final = "llama_index.llms.openai.base.OpenAI"
 
 
-class LLMWorker(Worker, PromptMixin):
+class LLMWorker(Worker):
     """Calls an LLM.
-
-    A `task_prompt` is a template around the prompt: Podium replaces `{task}` by the question, the visible
-    steps and the subtask.
 
     Args:
         llm: the model.
@@ -45,7 +38,6 @@ class LLMWorker(Worker, PromptMixin):
     def __init__(self, llm: LLM, *, card: Card) -> None:
         self.llm = llm
         self.card = card
-        self.prompt: BasePromptTemplate = PromptTemplate(_PLAIN)
         self.takes_tools = isinstance(llm, FunctionCallingLLM) and llm.metadata.is_function_calling_model
 
     def __repr__(self) -> str:
@@ -59,18 +51,18 @@ class LLMWorker(Worker, PromptMixin):
 
     @property
     def identity(self) -> str:
-        """The identity of the model for a cache: its metadata, its settings and its prompt."""
+        """The identity of the model for a cache: its metadata and its settings."""
         facts, card = self.llm.metadata.model_dump_json(), self.card
         settings = {
             key: getattr(self.llm, key, None) for key in ("temperature", "max_tokens", "system_prompt")
         }
-        told = (type(self.llm).__qualname__, card.name, card.version, facts, settings, self._template)
+        told = (type(self.llm).__qualname__, card.name, card.version, facts, settings)
         return repr(("llama_index", *told))
 
     def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
         """Return the worst case of a call, including its prompt."""
         worst = super().worst_case(request, answer_tokens)
-        more = len((self._template + (self.llm.system_prompt or "")).encode())
+        more = len((self.llm.system_prompt or "").encode())
         if worst is None:
             return None
         price, read = self.card.price, worst.input_tokens + more
@@ -80,7 +72,7 @@ class LLMWorker(Worker, PromptMixin):
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Call the model; with `request.stream`, as a stream."""
         reading = _Reading()
-        messages, asked = self._prompted(request), self._asked(request)
+        messages, asked = self._messages(request), self._asked(request)
         with scrubbing():
             if not request.stream:
                 with worker_errors(self.card.name):
@@ -103,30 +95,16 @@ class LLMWorker(Worker, PromptMixin):
                             yield piece.delta
             yield self._completion(request, reading)
 
-    def _prompted(self, request: Request) -> list[ChatMessage]:
-        """Return the messages for the model, with the task inserted into the prompt."""
-        messages = to_llama(request.messages)
-        if self._template != _PLAIN:
-            end = len(messages) - len(request.tool_messages)
-            users = [at for at in range(end) if messages[at].role == MessageRole.USER]
-            at = users[
-                0 if request.step_input is None else -1
-            ]  # the first message has a planner's task, later messages have repairs
-            task = messages[at]
-            others = [block for block in task.blocks if not isinstance(block, TextBlock)]
-            put = self.prompt.format_messages(llm=self.llm, task=task.content or "")
-            put[-1].blocks += others
-            messages[at : at + 1] = put
-        if self.llm.system_prompt:
-            messages.insert(0, ChatMessage(role=MessageRole.SYSTEM, content=self.llm.system_prompt))
-        return messages
+    def _messages(self, request: Request) -> list[ChatMessage]:
+        messages, own = to_llama(request.messages), self.llm.system_prompt
+        return [ChatMessage(role=MessageRole.SYSTEM, content=own), *messages] if own else messages
 
     def _asked(self, request: Request) -> dict[str, Any]:
         """Return the other arguments of the model's call: sampling and tools."""
         asked = sampling_arguments(request.sampling)
         tools = request.tools
         if tools is not None and tools.choice != "none":
-            asked |= {"tools": [Offered(tool) for tool in tools.offered], "allow_parallel_tool_calls": True}
+            asked |= {"tools": [_offered(tool) for tool in tools.offered], "allow_parallel_tool_calls": True}
             if tools.choice == "required":
                 asked["tool_required"] = True
             elif isinstance(tools.choice, dict):
@@ -184,32 +162,6 @@ class LLMWorker(Worker, PromptMixin):
         chosen = model.get_tool_calls_from_response(response, error_on_no_tool_call=False)
         return [tool_call(call.tool_id, call.tool_name, call.tool_kwargs) for call in chosen]
 
-    @property
-    def _template(self) -> str:
-        return self.prompt.get_template(llm=self.llm)
-
-    def _get_prompts(self) -> PromptDictType:
-        return {PROMPT: self.prompt}
-
-    def _get_prompt_modules(self) -> PromptMixinType:
-        return {}
-
-    def _update_prompts(self, prompts: PromptDictType) -> None:
-        if PROMPT in prompts:
-            found = set(prompts[PROMPT].template_vars)
-            if "task" not in found:
-                raise ConfigError(
-                    f"{PROMPT} of {self.card.name!r} has no {{task}}, which is the place of the prompt"
-                )
-            filled = {"task", *prompts[PROMPT].kwargs, *(prompts[PROMPT].function_mappings or ())}
-            if unknown := sorted(found - filled):
-                told = ", ".join(f"{{{name}}}" for name in unknown)
-                raise ConfigError(
-                    f"{PROMPT} of {self.card.name!r} has {told}, which nothing fills in: keep only {{task}}, "
-                    "or fill in the others with partial_format"
-                )
-            self.prompt = prompts[PROMPT]
-
 
 class _Reading:
     """The part of a model's answer that was read so far."""
@@ -228,24 +180,13 @@ class _Reading:
         self.ending.take(response)
 
 
-class Offered(AsyncBaseTool):
-    """A tool for LlamaIndex's models, made from a tool in OpenAI's format."""
+def _offered(tool: Part) -> FunctionTool:
+    """Return a tool in OpenAI's format as one that a model may request; the caller of the run calls it."""
+    return FunctionTool(_not_called, metadata=_Described(tool["function"]))
 
-    def __init__(self, tool: Part) -> None:
-        self._metadata = _Described(tool["function"])
 
-    @property
-    def metadata(self) -> ToolMetadata:
-        """The tool's name, description and parameters."""
-        return self._metadata
-
-    def call(self, *_: Any, **__: Any) -> ToolOutput:
-        """Raise an error: only the caller of the run may call the tool."""
-        raise NotImplementedError(f"{self._metadata.name} must be called by the caller of the run")
-
-    async def acall(self, *_: Any, **__: Any) -> ToolOutput:
-        """Raise an error, like `call`."""
-        return self.call()
+def _not_called() -> NoReturn:
+    raise NotImplementedError("the caller of the run calls the tools")
 
 
 class _Described(ToolMetadata):
