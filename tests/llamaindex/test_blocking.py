@@ -50,7 +50,7 @@ def retriever(meet: Callable[[], None], name: str) -> Any:
 def engine_over_a_retriever(meet: Callable[[], None], name: str) -> Any:
     """Return an engine that is native itself, over a retriever that blocks."""
     inner = RetrieverQueryEngine(
-        retriever(meet, "inner").retriever, get_response_synthesizer(llm=Blocking("read"))
+        retriever(meet, "inner").engine, get_response_synthesizer(llm=Blocking("read"))
     )
     return as_worker(inner, name=name)
 
@@ -73,12 +73,12 @@ def custom_engine(meet: Callable[[], None], name: str) -> Any:
 
 def retriever_as_a_tool(meet: Callable[[], None], name: str) -> Any:
     """Return a tool around what blocks."""
-    return RetrieverTool.from_defaults(retriever(meet, "inner").retriever, name=name, description="d")
+    return RetrieverTool.from_defaults(retriever(meet, "inner").engine, name=name, description="d")
 
 
 def fusion(meet: Callable[[], None], name: str) -> Any:
     """Return a retriever over retrievers in a list."""
-    inner = [retriever(meet, "inner").retriever]
+    inner = [retriever(meet, "inner").engine]
     return as_worker(
         QueryFusionRetriever(inner, llm=Blocking("q"), num_queries=1, use_async=False), name=name
     )

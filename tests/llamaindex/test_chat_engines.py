@@ -25,7 +25,6 @@ from llama_index_podium import ConductorQueryEngine, as_worker
 from podium import Conductor, Plan, ScriptedWorker, Step
 from podium.execution import Retry
 from podium.planners import FixedPlanner
-from podium.types import AnswerDelta, Result
 from podium.workers import Gather
 
 pytestmark = pytest.mark.anyio
@@ -83,30 +82,6 @@ async def test_it_is_asked_its_subtask_after_what_it_may_see(kind: str) -> None:
     assert engine.chat_history == []
 
 
-async def streamed(engine: Any) -> tuple[list[str], Result]:
-    """Return the pieces of an answer, and the result."""
-    conductor = Conductor(FixedPlanner("x"), [as_worker(engine)])
-    events = [event async for event in conductor.stream(Plan((Step(0, "Acme March"),)))]
-    return [event.text for event in events if isinstance(event, AnswerDelta)], events[-1].result  # type: ignore[union-attr]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("kind", "blocks"), [*((kind, False) for kind in KINDS), ("context", True), ("condense plus", True)]
-)
-async def test_its_answer_is_streamed(kind: str, *, blocks: bool) -> None:
-    """By all but the one that would change an engine that others use; the retriever may block."""
-
-    async def speak(prompt: str) -> str:
-        return "one two three"
-
-    shelf = Shelf("contracts", []) if blocks else None
-    pieces, result = await streamed(engines(Native(speak), [], shelf)[kind])
-    assert pieces == (["one two three"] if kind == "condense" else ["one", " two", " three"])
-    assert (result.answer, result.status) == ("one two three", "ok")
-    assert result.usage.total_tokens > 0
-
-
 @pytest.mark.parametrize("kind", ["context", "condense plus"])
 async def test_a_retriever_that_blocks_keeps_no_other_step_waiting(kind: str) -> None:
     """It is called in a thread, and its nodes are sources."""
@@ -117,12 +92,8 @@ async def test_a_retriever_that_blocks_keeps_no_other_step_waiting(kind: str) ->
             met.wait(20)
             return super()._retrieve(query_bundle)
 
-    async def speak(prompt: str) -> str:
-        return "It ends in March."
-
-    two = [
-        as_worker(engines(Native(speak), [], Meeting("contracts"))[kind], name=name) for name in ("a", "b")
-    ]
+    llm = Blocking("It ends in March.")
+    two = [as_worker(engines(llm, [], Meeting("contracts"))[kind], name=name) for name in ("a", "b")]
     plan = Plan((Step(0, "Acme March"), Step(1, "Acme March"), Step(2, "join", (0, 1))))
     engine = ConductorQueryEngine(workers=[*two, Gather()], planner=FixedPlanner(plan))
     response = await engine.aquery("?")
@@ -160,8 +131,7 @@ async def test_what_blocks_runs_in_a_thread() -> None:
     assert [outcome.text for outcome in result.outcomes[:2]] == ["met", "met"], result.explain()
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_an_engine_that_finds_nothing_says_so(*, stream: bool) -> None:
+async def test_an_engine_that_finds_nothing_says_so() -> None:
     """And a model that writes nothing gives no answer."""
 
     async def speak(prompt: str) -> str:
@@ -169,25 +139,20 @@ async def test_an_engine_that_finds_nothing_says_so(*, stream: bool) -> None:
 
     chat = as_worker(engines(Native(speak), [])["context"], name="chat")
     conductor = Conductor(FixedPlanner("x"), [chat], retry=ONCE)
-    listen = (lambda event: None) if stream else None
-    result = await conductor.run(Plan((Step(0, "zebra"),)), on_event=listen)
+    result = await conductor.run(Plan((Step(0, "zebra"),)))
     assert (result.answer, result.status) == ("Nothing was found for: zebra", "partial")
     silent = as_worker(SimpleChatEngine.from_defaults(llm=Native(speak)))
-    result = await Conductor(FixedPlanner("x"), [silent], retry=ONCE).run(
-        Plan((Step(0, "x"),)), on_event=listen
-    )
+    result = await Conductor(FixedPlanner("x"), [silent], retry=ONCE).run(Plan((Step(0, "x"),)))
     assert "gave no answer" in result.explain()
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_cancel_reaches_the_socket(llm: Make, *, stream: bool) -> None:
-    """Also that of the task in which LlamaIndex reads a stream."""
+async def test_a_cancel_reaches_the_socket(llm: Make) -> None:
+    """The server sees the client leave."""
     async with ChatServer(lambda call: Reply([STALL])) as server:
         engine = SimpleChatEngine.from_defaults(llm=llm(server.url))
-        listen = (lambda event: None) if stream else None
         before = asyncio.all_tasks()
         task = asyncio.create_task(
-            Conductor(FixedPlanner("x"), [as_worker(engine)]).run(Plan((Step(0, "x"),)), on_event=listen)
+            Conductor(FixedPlanner("x"), [as_worker(engine)]).run(Plan((Step(0, "x"),)))
         )
         with anyio.fail_after(20):
             while not server.calls:  # noqa: ASYNC110 - filled by the server
@@ -201,14 +166,13 @@ async def test_a_cancel_reaches_the_socket(llm: Make, *, stream: bool) -> None:
 
 
 async def test_an_error_of_its_model_is_told() -> None:
-    """Streamed or not, once."""
+    """With its code."""
 
     async def speak(prompt: str) -> str:
         raise ConnectionError("down")
 
     engine = SimpleChatEngine.from_defaults(llm=Native(speak))
-    for listen in (None, lambda event: None):
-        conductor = Conductor(FixedPlanner("x"), [as_worker(engine)], retry=ONCE)
-        result = await conductor.run(Plan((Step(0, "x"),)), on_event=listen)
-        assert result.outcomes[0].problem is not None
-        assert result.outcomes[0].problem.code == "worker_unavailable"
+    conductor = Conductor(FixedPlanner("x"), [as_worker(engine)], retry=ONCE)
+    result = await conductor.run(Plan((Step(0, "x"),)))
+    assert result.outcomes[0].problem is not None
+    assert result.outcomes[0].problem.code == "worker_unavailable"
