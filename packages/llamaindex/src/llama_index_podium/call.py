@@ -35,19 +35,7 @@ _MAX_QUOTE: Final = 500
 
 
 class LLMCall:
-    """A call of an LLM that a conductor answers.
-
-    Args:
-        conductor: the conductor that plans and runs the call.
-        messages: the conversation; messages of the user without content are left out.
-        options: the other arguments of the call: tools, sampling, and the run's id.
-        partial: whether an incomplete answer is returned, or raised as `RunFailed`.
-        run_id: the prefix of the run's id, if `options` have none.
-        show_steps: whether the plan and the steps are shown as thoughts.
-
-    Raises:
-        ConfigError: a conductor does not accept an option, or it acts and an agent calls tools in text.
-    """
+    """A call of an LLM that a conductor answers."""
 
     def __init__(
         self,
@@ -131,11 +119,7 @@ class LLMCall:
         )
 
     def _last(self, call: ConductedCall, *, stream: bool) -> ChatResponse:
-        """Return the last response, which has the tool calls, the nodes and the metadata.
-
-        Raises:
-            RunFailed: there is no answer, or it is incomplete and `partial` is `raise`.
-        """
+        """Return the last response, which has the tool calls, the nodes and the metadata."""
         answer = call.answer()
         ended = _ENDED.get()
         if ended is not None:
@@ -148,13 +132,14 @@ class LLMCall:
             message.additional_kwargs["tool_calls"] = [dict(each) for each in answer.tool_calls]
         if answer.continuation is not None:
             message.additional_kwargs[_CONTINUATION] = answer.continuation
+        used = counts_of(answer.new_usage)  # none for an answer that the journal had
         response.raw = {
-            "usage": call.metadata["usage"],
+            "usage": used,
             "finish_reason": answer.host_finish_reason,
             "podium": call.metadata,
             "source_nodes": call.nodes,
         }
-        response.additional_kwargs = counts_of(answer.usage)
+        response.additional_kwargs = used
         return response
 
     def _response(self, text: str, delta: str | None) -> ChatResponse:

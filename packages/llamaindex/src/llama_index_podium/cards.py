@@ -23,9 +23,12 @@ from podium.workers import Card
 T = TypeVar("T")
 
 
-_SEARCHES: Final = "Searches its documents for what the subtask asks; answers with the passages found."
-_ANSWERS: Final = "Answers questions about its documents."
-_CHATS: Final = "Answers in a conversation."
+_WORDS: Final[tuple[tuple[type, str], ...]] = (
+    (BaseRetriever, "Searches its documents for what the subtask asks; answers with the passages found."),
+    (BaseQueryEngine, "Answers questions about its documents."),
+    (BaseChatEngine, "Answers in a conversation."),
+)
+"""The description of an object whose class has none."""
 _NO_NAME: Final = "Agent"
 _NO_DESCRIPTION: Final = "An agent that can perform a task"
 """LlamaIndex's defaults for an agent without a name or description."""
@@ -43,15 +46,11 @@ def card_of(thing: object, maker: CardMaker | None = None) -> Card:
         model, url = facts.model_name, _base_url(thing)
     elif isinstance(thing, BaseTool):
         name, words = thing.metadata.name or name, thing.metadata.description
-    elif isinstance(thing, BaseRetriever):
-        words = _own_words(thing) or _SEARCHES
-    elif isinstance(thing, BaseQueryEngine):
-        words = _own_words(thing) or _ANSWERS
-    elif isinstance(thing, BaseChatEngine):
-        words = _own_words(thing) or _CHATS
     elif isinstance(thing, Workflow):
         name, words = _workflow(thing)
         model, url = _model_of(thing)
+    else:
+        words = _own_words(thing) or next((words for kind, words in _WORDS if isinstance(thing, kind)), "")
     maker = maker or CardMaker({})
     return maker.card(name=name, description=words, context_window=window, model=model, base_url=url)
 
@@ -111,26 +110,19 @@ def _acts(part: Any) -> bool:
     if (said := said_acts(part)) is not None:
         return said
     if isinstance(part, BaseTool):
-        return _tool_acts(part)
-    if isinstance(part, Workflow):
-        return _workflow_acts(part)
+        face = getattr(getattr(part, "real_fn", None), "__self__", None)  # such as a ConductorToolSpec
+        said = said_acts(face) if isinstance(face, ConductorFace) else None
+        return type(part) not in (QueryEngineTool, RetrieverTool) if said is None else said
+    if isinstance(part, Workflow):  # its tools and models are parts of their own
+        unseen = getattr(part, "tool_retriever", None) is not None
+        return unseen or (acts_first(part) and not _is_team(part))
     return any(isinstance(held, SQLDatabase) for held in getattr(part, "__dict__", {}).values())
 
 
-def _tool_acts(tool: BaseTool) -> bool:
-    spec = getattr(getattr(tool, "real_fn", None), "__self__", None)
-    if isinstance(spec, ConductorFace):
-        return spec.conductor.acts
-    return type(tool) not in (QueryEngineTool, RetrieverTool)  # their parts are looked at
-
-
-def _workflow_acts(workflow: Workflow) -> bool:
-    """Return whether a workflow may act, apart from its tools and models, which are parts of their own."""
+def _is_team(workflow: Workflow) -> bool:
     from llama_index.core.agent.workflow import AgentWorkflow  # noqa: PLC0415 - slow
 
-    if not acts_first(workflow):
-        return getattr(workflow, "tool_retriever", None) is not None
-    return type(workflow) is not AgentWorkflow
+    return type(workflow) is AgentWorkflow
 
 
 def acts_first(workflow: Workflow) -> bool:

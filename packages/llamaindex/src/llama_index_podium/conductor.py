@@ -152,18 +152,7 @@ def counts_of(usage: Usage) -> dict[str, Any]:
 
 
 class ConductedCall:
-    """One call of a face. Create one object per call.
-
-    Args:
-        conductor: the conductor that plans and runs the call.
-        asked: the question, or a conversation.
-        run: options of the run, such as its id.
-        on_event: called with each event, besides LlamaIndex's instrumentation.
-        chat: further arguments of `ChatCall`.
-
-    Raises:
-        QueryError: there is no question.
-    """
+    """One call of a face. Create one object per call."""
 
     def __init__(
         self,
@@ -212,9 +201,6 @@ class ConductedCall:
 
         The run begins at the first item, with the caller's context variables. Leaving the iteration cancels
         the run. Raises what `Conductor.run` raises.
-
-        Args:
-            stream: whether the answer is streamed.
         """
         run_id = ""
         async with aclosing(self._call.events(stream=stream)) as events:

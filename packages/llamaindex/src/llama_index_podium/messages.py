@@ -45,11 +45,7 @@ def whole_memory() -> ChatMemoryBuffer:
 
 
 def from_llama(messages: Sequence[ChatMessage]) -> tuple[Message, ...]:
-    """Convert LlamaIndex's messages to Podium's messages, without the reasoning of models.
-
-    Raises:
-        QueryError: Podium has no format for a part of a message.
-    """
+    """Convert LlamaIndex's messages to Podium's messages, without the reasoning of models."""
     return tuple(map(_from_llama, messages))
 
 

@@ -104,9 +104,6 @@ def _pieces(call: ConductedCall) -> AsyncGenerator[str, None]:
     """Yield the answer; first an empty text when the answer begins.
 
     Leaving the iteration cancels the run.
-
-    Raises:
-        RunFailed: there is no answer, or it differs from the text already yielded.
     """
 
     async def run(emit: Callable[[str], None]) -> None:

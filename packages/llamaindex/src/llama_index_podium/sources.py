@@ -58,12 +58,6 @@ def behind(
     for different content: then both nodes are returned. Each node is a copy. Its metadata has the key
     `podium_steps` with the numbers of the steps that found the node. Models and embeddings are not shown this
     key.
-
-    Args:
-        plan: the plan of the round.
-        ended: the outcomes of its successful steps, by step.
-        step: the step.
-        found: the nodes of each call.
     """
     steps = steps_behind(plan, ended, step)
     inside = [outcome for outcome in ended.values() if outcome.path and outcome.plan_step in steps]

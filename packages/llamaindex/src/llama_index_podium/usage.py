@@ -54,9 +54,7 @@ class Ending:
 
     def take(self, response: ChatResponse | CompletionResponse) -> None:
         """Read the whole answer, or its next chunk."""
-        raw: Any = response.raw
-        raw = raw.model_dump() if hasattr(raw, "model_dump") else raw
-        raw = raw if isinstance(raw, Mapping) else {}
+        raw = _mapping(response.raw)
         self.states = self.states or "choices" in raw
         choice = (raw.get("choices") or [raw])[0]
         spoken = choice.get("message") or choice.get("delta") or {}
@@ -138,11 +136,7 @@ class Spent:
 
 @contextmanager
 def spending(spent: Spent | None = None) -> Iterator[Spent]:
-    """Count the tokens of models in the block, and in all tasks started in it.
-
-    Args:
-        spent: the counter, which may already have counts; `None` creates one.
-    """
+    """Count the tokens of models in the block, and in all tasks started in it."""
     root = get_dispatcher()
     if _EVENTS not in root.event_handlers:
         root.add_event_handler(_EVENTS)
@@ -157,12 +151,7 @@ def spending(spent: Spent | None = None) -> Iterator[Spent]:
 
 
 def completion_of(text: str, spent: Spent, card: Card) -> Completion:
-    """Return the answer of such an object.
-
-    Raises:
-        WorkerBroken: the stream of a model broke off.
-        AnswerRefused: the last model or its provider's filter refused to answer.
-    """
+    """Return the answer of such an object."""
     if spent.is_broken_off and not spent.ending.refusal:
         told = f"the stream of a model behind worker {card.name!r} ended with no finish_reason"
         raise WorkerBroken(told, maybe_paid=True)

@@ -28,12 +28,7 @@ _OPENAI: Final = "llama_index.llms.openai.base.OpenAI"
 
 
 class LLMWorker(Worker):
-    """Calls an LLM.
-
-    Args:
-        llm: the model.
-        card: the worker's card.
-    """
+    """Calls an LLM."""
 
     def __init__(self, llm: LLM, *, card: Card) -> None:
         self.llm = llm

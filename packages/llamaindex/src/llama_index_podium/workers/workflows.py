@@ -46,9 +46,6 @@ async def events_of_run(handler: "WorkflowHandler", worker: str) -> AsyncGenerat
     """Yield the events that a run writes to its stream. Leaving the iteration cancels the run.
 
     `await handler` returns the result of the run, or raises its error.
-
-    Raises:
-        WorkerRefused: the run waits for a person, who cannot be asked here.
     """
     try:
         async with aclosing(handler.stream_events()) as events:
@@ -171,17 +168,7 @@ class AgentWorker(Worker):
 
 
 class WorkflowWorker(ToolWorker):
-    """Runs a workflow, whose start event defines its arguments, like the schema of a tool.
-
-    Args:
-        workflow: the workflow. It runs in the event loop of the run.
-        card: the worker's card; its price is the price of the models that the workflow calls.
-        input_field: the field that gets the subtask, for a start event without declared fields.
-
-    Raises:
-        ConfigError: the start event declares no fields and there is no `input_field`, or it declares fields
-            and there is one.
-    """
+    """Runs a workflow, whose start event defines its arguments, like the schema of a tool."""
 
     uses_tokens = True
 
