@@ -132,3 +132,12 @@ async def test_a_named_run_is_one_run(ask: Any) -> None:
         assert len(made.pool[0].requests) == 1  # type: ignore[attr-defined]
         (row,) = await journal.runs()
         assert row.run_id.startswith("monday")
+
+
+async def test_an_answer_that_the_journal_has_uses_no_tokens() -> None:
+    """A counter of LlamaIndex's adds up what calls report."""
+    async with MemoryJournal() as journal:
+        llm = ConductorLLM(conductor(journal=journal), run_id="monday")
+        first, again = await llm.achat([ChatMessage("?")]), await llm.achat([ChatMessage("?")])
+        assert first.additional_kwargs["total_tokens"] > 0
+        assert again.additional_kwargs["total_tokens"] == again.raw["usage"]["total_tokens"] == 0  # type: ignore[index]

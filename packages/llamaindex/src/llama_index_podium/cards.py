@@ -49,8 +49,8 @@ def card_of(thing: object, maker: CardMaker | None = None) -> Card:
     elif isinstance(thing, Workflow):
         name, words = _workflow(thing)
         model, url = _model_of(thing)
-    else:
-        words = _own_words(thing) or next((words for kind, words in _WORDS if isinstance(thing, kind)), "")
+    elif usual := [words for kind, words in _WORDS if isinstance(thing, kind)]:
+        words = _own_words(thing) or usual[0]
     maker = maker or CardMaker({})
     return maker.card(name=name, description=words, context_window=window, model=model, base_url=url)
 
