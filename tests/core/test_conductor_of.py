@@ -114,14 +114,16 @@ async def test_a_conversation_reaches_the_model_unchanged() -> None:
 
 
 async def test_tools_and_sampling_of_a_run_are_sent() -> None:
-    """In the words of each API."""
+    """In the words of each API; the call of a tool that is named has no text for a schema."""
     sampling = Sampling(temperature=0.5, max_tokens=9, constraint=Constraint("json", {"type": "object"}))
     async with ChatServer(reply) as server:
         for api in ("chat", "responses"):
             await hosted(server, api).run("Hi", tools=Tools((WEATHER,), NAMED), sampling=sampling)
-        chat, responses = (call.body for call in server.calls)
+            await hosted(server, api).run("Hi", tools=Tools((WEATHER,)), sampling=sampling)
+        chat, formed, responses, formed_responses = (call.body for call in server.calls)
     assert (chat["tools"], chat["tool_choice"], chat["temperature"]) == ([WEATHER], NAMED, 0.5)
-    assert chat["response_format"] == responses["text"]["format"] == {"type": "json_object"}
+    assert "response_format" not in chat
+    assert formed["response_format"] == formed_responses["text"]["format"] == {"type": "json_object"}
     assert responses["tools"] == [{"type": "function", "name": "weather", "parameters": {"type": "object"}}]
     assert responses["tool_choice"] == {"type": "function", "name": "weather"}
     assert (responses["temperature"], responses["max_output_tokens"]) == (0.5, 9)
