@@ -116,10 +116,10 @@ async def test_the_deadline_of_a_question() -> None:
     """After it, `otherwise` stands for the answer, or the step fails; a late answer is refused."""
     for otherwise, status in (("no", "ok"), (None, "partial")):
         async with MemoryJournal() as journal:
-            ann = PersonWorker("ann", choices=("yes", "no"), deadline=0.01, otherwise=otherwise)
+            ann = PersonWorker("ann", choices=("yes", "no"), deadline=0.5, otherwise=otherwise)
             conductor = office(ann, journal=journal)
             assert (await conductor.run("When?", run_id="run")).status == "waiting"
-            await anyio.sleep(0.02)
+            await anyio.sleep(0.6)
             with pytest.raises(QueryError, match="the time to answer step 1 is over"):
                 await conductor.decide("run", answer="yes")
             result = await conductor.run("When?", run_id="run")  # as `resume`
