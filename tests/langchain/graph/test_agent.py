@@ -60,9 +60,8 @@ async def test_two_runs_after_each_other_on_one_thread_share_no_step(
 ) -> None:
     """A step is shown steps of its own plan."""
     planner = Plans(Plan((Step(0, "a"), Step(1, "b", (0,)))), Plan((Step(1, "b"), Step(0, "a", (0,)))))
-    agent = create_conductor_agent(
-        planner, calls.workers("AB"), executor=executor, checkpointer=InMemorySaver()
-    )
+    options: Any = {"planner": planner, "workers": calls.workers("AB"), "executor": executor}
+    agent = create_conductor_agent(**options, checkpointer=InMemorySaver())
     first = await agent.ainvoke(_asked("one"), CONFIG)
     second = await agent.ainvoke(_asked("two"), CONFIG)
     assert first["messages"][-1].content == "B(A())"
@@ -94,7 +93,8 @@ async def test_two_runs_at_once_on_one_thread_do_not_mix(executor: Executor, cal
 async def test_a_new_question_leaves_a_plan_that_waits_behind(calls: Calls) -> None:
     """What is approved then is the new plan."""
     planner = Plans(Plan((Step(0, "a"),)), Plan((Step(1, "b"),)))
-    agent = create_conductor_agent(planner, calls.workers("AB"), policy=LATER, checkpointer=InMemorySaver())
+    options: Any = {"planner": planner, "workers": calls.workers("AB"), "policy": LATER}
+    agent = create_conductor_agent(**options, checkpointer=InMemorySaver())
     await agent.ainvoke(_asked("one"), CONFIG)
     state = await agent.ainvoke(_asked("two"), CONFIG)
     assert state["__interrupt__"][0].value["podium"]["plan"]["steps"][0]["subtask"] == "b"
@@ -114,7 +114,10 @@ async def test_workers_find_the_store(executor: Executor, calls: Calls) -> None:
         return str(found.value["is"])
 
     agent = create_conductor_agent(
-        FixedPlanner(Plan((Step(0, "look"),))), [calls.worker("looker", look)], executor=executor, store=store
+        planner=FixedPlanner(Plan((Step(0, "look"),))),
+        workers=[calls.worker("looker", look)],
+        executor=executor,
+        store=store,
     )
     assert (await agent.ainvoke(_asked("What colour?")))["messages"][-1].content == "blue"
 
@@ -130,7 +133,9 @@ async def test_a_chat_model_can_be_the_planner_and_a_worker(executor: Executor, 
     """One of LangChain's, called once as each."""
     async with ChatServer(_reply) as server:
         model = openai(server.url)
-        agent = create_conductor_agent(model, [model], executor=executor, limits=Limits(rounds=1))
+        agent = create_conductor_agent(
+            planner=model, workers=[model], executor=executor, limits=Limits(rounds=1)
+        )
         state = await agent.ainvoke(_asked("How many?"))
         assert len(server.calls) == 2
     assert state["messages"][-1].content == "Forty-two."
@@ -151,8 +156,10 @@ async def test_steps_have_typed_outputs(executor: Executor) -> None:
 def test_a_conductor_has_its_workers_already(calls: Calls) -> None:
     """What would not count is refused."""
     conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
-    with pytest.raises(ConfigError, match="workers, limits: these cannot be given"):
-        create_conductor_agent(conductor, calls.workers("E"), limits=Limits())
+    with pytest.raises(ConfigError, match="it has its own"):
+        create_conductor_agent(conductor, workers=calls.workers("E"))
+    with pytest.raises(ConfigError, match=r"planner=.* or a podium.Conductor"):
+        create_conductor_agent(workers=calls.workers("E"))
 
 
 def test_it_can_be_drawn(calls: Calls) -> None:

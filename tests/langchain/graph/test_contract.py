@@ -23,7 +23,7 @@ class GraphFace(Face):
     """A graph of a user's own, with the conductor as a node."""
 
     def __init__(self, conductor: Conductor, executor: Executor) -> None:
-        self._graph = around(conductor, executor=executor, show="all")
+        self._graph = around(conductor, executor=executor, show_steps=True)
 
     async def ask(self, question: str) -> Answer:
         """Invoke the graph."""

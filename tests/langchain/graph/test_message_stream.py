@@ -21,7 +21,7 @@ from langchain_podium.graph.conductor_nodes import Executor
 from langchain_podium.planner import as_planner
 from langchain_podium.workers import as_worker
 from podium import Conductor, Plan, ScriptedWorker, Step
-from podium.errors import ConfigError, WorkerUnavailable
+from podium.errors import WorkerUnavailable
 from podium.execution import Retry
 from podium.planners import FixedPlanner
 from podium.types import Completion
@@ -94,7 +94,7 @@ async def test_with_all_each_text_is_a_message_that_names_its_step_and_its_role(
     """Once each: the answer is not also the text of its worker."""
     saver, config = _saver(kept=kept)
     async with ChatServer(_reply) as server:
-        graph = around(_conductor(server.url, openai), executor=executor, checkpointer=saver, show="all")
+        graph = around(_conductor(server.url, openai), executor=executor, checkpointer=saver, show_steps=True)
         found, state = await _messages(graph, config, subgraphs=False)
     texts, ids = defaultdict[Any, str](str), defaultdict[Any, set[str]](set)
     for message, facts in found:
@@ -116,7 +116,7 @@ async def test_texts_of_the_items_of_a_map_name_their_items(openai: OpenAI) -> N
     plan = Plan((Step(0, "look at {{item}}", each=("a", "b")), Step(0, "write", access=(0,))))
     async with ChatServer(_reply) as server:
         clerk = as_worker(openai(server.url), name="clerk")
-        graph = around(Conductor(FixedPlanner(plan), [clerk]), show="all")
+        graph = around(Conductor(FixedPlanner(plan), [clerk]), show_steps=True)
         found, state = await _messages(graph, {}, subgraphs=False)
     texts = defaultdict[Any, str](str)
     for message, facts in found:
@@ -131,21 +131,21 @@ async def test_texts_of_the_items_of_a_map_name_their_items(openai: OpenAI) -> N
 
 
 @EXECUTORS
-@pytest.mark.parametrize("show", ["answer", "all"])
+@pytest.mark.parametrize("show_steps", [False, True])
 async def test_a_stream_of_events_has_the_answer_as_one_model_s_run(
-    executor: Executor, show: Any, openai: OpenAI
+    executor: Executor, openai: OpenAI, *, show_steps: bool
 ) -> None:
     """Steps and workers stay in it as chains."""
     streamed, chains, runs = defaultdict[str, str](str), set[str](), list[tuple[str, str]]()
     async with ChatServer(_reply) as server:
-        graph = around(_conductor(server.url, openai), executor=executor, show=show)
+        graph = around(_conductor(server.url, openai), executor=executor, show_steps=show_steps)
         async for event in graph.astream_events(ASKED, version="v2"):
             if event["event"] == "on_chat_model_stream":
                 streamed[event["metadata"]["podium_role"]] += event["data"]["chunk"].text
             elif event["event"] in ("on_chain_start", "on_chain_end"):
                 chains.add(event["name"])
                 runs.append((event["event"], event["run_id"]))
-    others = {"planner": PLAN, "worker": "some notes here"} if show == "all" else {}
+    others = {"planner": PLAN, "worker": "some notes here"} if show_steps else {}
     assert streamed == {"answer": "It is forty two.", **others}
     assert {"chief", "clerk"} <= chains
     assert len(runs) == len(set(runs))  # each begins and ends once
@@ -204,12 +204,6 @@ async def test_earlier_messages_of_a_thread_are_not_streamed_again(executor: Exe
         assert "".join(message.text for message, _ in found) == "an answer"
     assert first[0][0].id != second[0][0].id
     assert len(state["messages"]) == 4
-
-
-def test_show_is_answer_or_all() -> None:
-    """When the node is made."""
-    with pytest.raises(ConfigError, match="show is 'plan': it must be answer or all"):
-        around(Conductor(Plans(), [ScriptedWorker("A", "")]), show="plan")
 
 
 def _calling(team: ConductorRunnable[str]) -> dict[str, tuple[Any, Any]]:

@@ -123,9 +123,23 @@ async def test_events_and_the_plan_as_mermaid_are_in_the_custom_stream(
     assert names[0] == "podium_run_started"
     assert names[-1] == "podium_run_ended"
     assert names.count("podium_step_ended") == 4
+    assert not any(name.endswith("_delta") for name in names)
     ready = next(event["data"] for event in told if event["name"] == "podium_plan_ready")
     assert "3: D" in ready["mermaid"]
     json.dumps(told)
+
+
+@EXECUTORS
+async def test_pieces_of_text_are_in_the_custom_stream_if_steps_are_shown(
+    executor: Executor, calls: Calls
+) -> None:
+    """Each once: the answer is the text of a step."""
+    conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
+    graph = around(conductor, executor=executor, show_steps=True)
+    told = [event async for _, event in graph.astream(ASKED, stream_mode="custom", subgraphs=True)]
+    assert "podium_plan_delta" in [event["name"] for event in told]
+    texts = [event["data"]["text"] for event in told if event["name"] == "podium_step_delta"]
+    assert sorted(texts) == ["A()", "B(A())", "C(A())", "D(B(A()),C(A()))"]
 
 
 async def test_podiums_executor_streams_without_subgraphs_too(calls: Calls) -> None:

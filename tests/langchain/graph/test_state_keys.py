@@ -28,7 +28,7 @@ class Reports(TypedDict, total=False):
     question: str
     questions: list[str]
     answers: Annotated[list[str], operator.add]
-    runs: Annotated[list[dict[str, Any]], operator.add]
+    podium: Annotated[list[dict[str, Any]], operator.add]
 
 
 @EXECUTORS
@@ -38,7 +38,7 @@ async def test_a_conductor_called_by_send_adds_an_answer_and_a_run_for_each(
     """Answers and runs stand in the same order."""
     conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
     graph = StateGraph(Reports)
-    node = conductor_node(conductor, input="question", output="answers", result="runs", executor=executor)
+    node = conductor_node(conductor, input="question", output="answers", executor=executor)
     graph.add_node("conductor", node)
     graph.add_conditional_edges(
         START,
@@ -48,36 +48,36 @@ async def test_a_conductor_called_by_send_adds_an_answer_and_a_run_for_each(
     app = graph.compile(checkpointer=InMemorySaver())
     state = await app.ainvoke({"questions": ["one", "two", "three"]}, {"configurable": {"thread_id": "1"}})
     assert state["answers"] == ["D(B(A()),C(A()))"] * 3
-    assert [run["status"] for run in state["runs"]] == ["ok"] * 3
-    assert len({run["run_id"] for run in state["runs"]}) == 3
+    assert [run["status"] for run in state["podium"]] == ["ok"] * 3
+    assert len({run["run_id"] for run in state["podium"]}) == 3
 
 
 @EXECUTORS
 async def test_two_conductors_side_by_side_write_to_keys_of_their_own(
     executor: Executor, calls: Calls
 ) -> None:
-    """A key without a reducer takes one run, so each node names its own."""
+    """A key without a reducer takes one run, so `podium` has one."""
 
     class State(TypedDict, total=False):
         question: str
         left: str
         right: str
-        left_run: dict[str, Any]
-        right_run: dict[str, Any]
+        podium: Annotated[list[dict[str, Any]], operator.add]
 
     conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
     graph = StateGraph(State)
     for side in ("left", "right"):
-        keys: Any = {"input": "question", "output": side, "result": f"{side}_run"}
+        keys: Any = {"input": "question", "output": side}
         graph.add_node(f"ask_{side}", conductor_node(conductor, executor=executor, **keys))
         graph.add_edge(START, f"ask_{side}")
     state = await graph.compile().ainvoke({"question": "How many?"})
     assert state["left"] == state["right"] == "D(B(A()),C(A()))"
-    assert state["left_run"]["run_id"] != state["right_run"]["run_id"]
+    first, second = state["podium"]
+    assert first["run_id"] != second["run_id"]
 
 
 @EXECUTORS
-@pytest.mark.parametrize("keys", [{"output": "anwser"}, {"output": "answers", "result": "rnus"}])
+@pytest.mark.parametrize("keys", [{"output": "anwser"}])
 async def test_a_key_that_the_state_does_not_have_is_refused_before_anything_is_called(
     executor: Executor, keys: dict[str, str], calls: Calls
 ) -> None:
@@ -88,19 +88,6 @@ async def test_a_key_that_the_state_does_not_have_is_refused_before_anything_is_
     with pytest.raises(ConfigError, match=f"no key '{key}'.*{argument}="):
         await graph.ainvoke({"question": "How many?"})
     assert calls.names == []
-
-
-@EXECUTORS
-async def test_without_a_result_key_the_state_holds_the_answer_alone(
-    executor: Executor, calls: Calls
-) -> None:
-    """Though it declares a key `podium`."""
-    conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
-    state = await around(conductor, executor=executor, result=None).ainvoke(
-        {"messages": [("user", "How many?")]}
-    )
-    assert "podium" not in state
-    assert state["messages"][-1].content == "D(B(A()),C(A()))"
 
 
 @EXECUTORS

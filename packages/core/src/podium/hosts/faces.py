@@ -53,8 +53,11 @@ def conductor_of(  # noqa: PLR0913 - the differences between hosts
     as_worker: Callable[[Any], Worker],
     as_planner: Callable[..., Planner],
     face: str,
+    stores: bool = False,
 ) -> Conductor:
     """Return the given conductor, or make one of a planner and workers, which may be objects of the host.
+
+    Without a journal, runs that wait for a person wait in memory, unless the host `stores` them itself.
 
     Raises:
         ConfigError: there is no planner, or both a conductor and its parts are given.
@@ -77,7 +80,8 @@ def conductor_of(  # noqa: PLR0913 - the differences between hosts
     workflows = {"workflows": True} if given.pop("workflows", False) else {}
     pool = Pool([as_worker(worker) for worker in workers])
     policy = options.get("policy")
-    if options.get("journal") is None and (pool.waits_for or (policy is not None and policy.waits)):
+    waits = pool.waits_for or (policy is not None and policy.waits)
+    if waits and not stores and options.get("journal") is None:
         given["journal"] = MemoryJournal()
     return make_conductor(
         planner,

@@ -1,9 +1,8 @@
 """A complete graph for a conversation with a conductor."""
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import Runnable
 from langgraph.graph import StateGraph
@@ -14,40 +13,32 @@ from langgraph.types import Checkpointer
 
 from langchain_podium.graph.conductor_nodes import ConductorNodes, Executor, Partial
 from langchain_podium.graph.graph_node import Data
-from langchain_podium.graph.message_stream import Show
-from langchain_podium.graph.node import draw
+from langchain_podium.graph.node import draw, made_conductor
 from langchain_podium.graph.state import RECORD, VIEW, schema
 from langchain_podium.graph.state_keys import STRUCTURED
-from langchain_podium.planner import as_planner
 from langchain_podium.response_format import ResponseFormat
-from langchain_podium.workers import as_worker
+from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError
-from podium.hosts.workers import make_conductor
 from podium.planners import Planner
 from podium.policy import Policy
 from podium.workers import Worker
 
-_OPTIONS: Final = (
-    *("executor", "partial", "show"),
-    *("checkpointer", "store", "name", "response_format"),
-)
-"""Options of the agent in addition to those of its conductor."""
-
 
 def create_conductor_agent(  # noqa: PLR0913 - options of the graph with defaults
-    conductor: Conductor | Planner | BaseChatModel,
-    workers: Sequence[Runnable[Any, Any] | Worker] = (),
+    conductor: Conductor | None = None,
     *,
+    planner: Planner | Runnable[Any, Any] | None = None,
+    workers: Sequence[Runnable[Any, Any] | Worker] = (),
     executor: Executor = "podium",
     partial: Partial = "return",
-    show: Show = "answer",
+    show_steps: bool = False,
     checkpointer: Checkpointer = None,
     store: BaseStore | None = None,
     name: str = "conductor",
     response_format: dict[str, Any] | type | None = None,
     labels: Iterable[str] = (),
     policy: Policy | None = None,
+    limits: Limits | None = None,
     **options: Any,
 ) -> "CompiledStateGraph[Any, Any, Any, Any]":
     """Return a graph that answers a conversation.
@@ -56,11 +47,12 @@ def create_conductor_agent(  # noqa: PLR0913 - options of the graph with default
     thread's conversation, by `thread_id`.
 
     Args:
-        conductor: a conductor; or only its planner, which may be a chat model.
-        workers: the workers if only a planner is given: all objects that `as_worker` accepts.
+        conductor: the conductor; or give its parts, `planner` and `workers`.
+        planner: the planner, or a chat model.
+        workers: all objects that `as_worker` accepts.
         executor: how steps are started, as in `conductor_node`.
         partial: whether an incomplete answer is returned or raised, as in `conductor_node`.
-        show: the texts of a run that are messages in the graph's streams, as in `conductor_node`.
+        show_steps: whether steps are shown in the graph's streams, as in `conductor_node`.
         checkpointer: stores threads; `None` stores none.
         store: the result of `get_store()` in LangGraph workers; `None` gives them none.
         name: the graph's name inside another graph, and the name on its messages.
@@ -68,40 +60,23 @@ def create_conductor_agent(  # noqa: PLR0913 - options of the graph with default
             `structured_response`, and the last message has it as JSON.
         labels: labels of each question, as in `conductor_node`.
         policy: applies in addition to the conductor's policy, as in `conductor_node`.
-        options: further options of `Conductor` if only a planner is given; `fallback_planner` may be a chat
-            model.
+        limits: the limits of each run, as in `conductor_node`.
+        options: further options of `Conductor`, and `workflows`, if only its parts are given;
+            `fallback_planner` may be a chat model.
 
     Raises:
-        ConfigError: both a conductor, and workers or options of a conductor, are given.
-        TypeError: an option is not an option of `Conductor`.
+        ConfigError: there is neither a conductor nor a planner, or there are both.
+        TypeError: an option is unknown.
     """
-    if not isinstance(conductor, Conductor):
-        conductor = make_conductor(
-            conductor,
-            [as_worker(worker) for worker in workers],
-            options,
-            as_planner=as_planner,
-            face="create_conductor_agent",
-            takes=(
-                "executor",
-                "partial",
-                "show",
-                "checkpointer",
-                "store",
-                "name",
-                "response_format",
-            ),
-        )
-    elif workers or options:
-        told = ", ".join([*(["workers"] if workers else []), *options])
-        raise ConfigError(f"{told}: these cannot be given with a conductor; give them to the Conductor")
+    own = made_conductor(conductor, planner, workers, options, face="create_conductor_agent")
     nodes = ConductorNodes(
-        own=conductor.bind(labels=labels, policy=policy),
+        own=own.bind(labels=labels, policy=policy),
         input="messages",
         output="messages",
         executor=executor,
         partial=partial,
-        show=show,
+        show_steps=show_steps,
+        limits=limits,
         response_format=None if response_format is None else ResponseFormat(response_format),
         name=name,
     )

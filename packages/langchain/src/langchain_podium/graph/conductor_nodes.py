@@ -30,7 +30,7 @@ from langchain_podium.graph.events import stream_events
 from langchain_podium.graph.graph_node import Data, State
 from langchain_podium.graph.journal import StateJournal
 from langchain_podium.graph.kept_record import KeptRecord
-from langchain_podium.graph.message_stream import Listener, MessageStream, Show, without_streams
+from langchain_podium.graph.message_stream import Listener, MessageStream, without_streams
 from langchain_podium.graph.named_texts import named_texts
 from langchain_podium.graph.plan_graph import raised_above
 from langchain_podium.graph.state import RECORD, VIEW, of_plan, of_result, plan_hash
@@ -41,6 +41,7 @@ from langchain_podium.messages import to_query
 from langchain_podium.response_format import ResponseFormat
 from langchain_podium.tracing import child_runs, thread_of, under
 from langchain_podium.workers import as_worker
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.execution import StepStarter
@@ -68,7 +69,7 @@ class ConductorNodes:
     """A conductor as nodes of a graph.
 
     Raises:
-        ConfigError: `executor`, `partial` or `show` is invalid.
+        ConfigError: `executor` or `partial` is invalid.
     """
 
     own: Conductor
@@ -79,8 +80,10 @@ class ConductorNodes:
     """The state key of the answer."""
     executor: Executor
     partial: Partial
-    show: Show = "answer"
-    """The texts of a run that are messages in the graph's streams."""
+    show_steps: bool = False
+    """Whether texts of planners and workers are messages in the graph's streams, too."""
+    limits: Limits | None = None
+    """The limits of each run; `None` means those of the conductor."""
     context: Mapping[str, str] = field(default_factory=dict)
     """The state keys of named texts, by name."""
     response_format: ResponseFormat | None = None
@@ -93,7 +96,7 @@ class ConductorNodes:
     """Whether the nodes are in the conductor's own graph, which may be inside the user's graph."""
 
     def __post_init__(self) -> None:
-        for name, kind in (("executor", Executor), ("partial", Partial), ("show", Show)):
+        for name, kind in (("executor", Executor), ("partial", Partial)):
             if getattr(self, name) not in get_args(kind):
                 told = " or ".join(get_args(kind))
                 raise ConfigError(f"{name} is {getattr(self, name)!r:.40}: it must be {told}")
@@ -274,15 +277,18 @@ class ConductorNodes:
         """Call the conductor, and raise LangGraph's control-flow exceptions unchanged."""
         self._fields(self.conductor)
         above = _namespace(config)
-        messages = MessageStream(config, (enclosing(above) if self.is_inner else "") or above, self.show)
+        place = (enclosing(above) if self.is_inner else "") or above
+        messages = MessageStream(config, place, show_steps=self.show_steps)
         quiet = without_streams(config.get("callbacks"))
         try:
             with nullcontext() if quiet is None else under(quiet):
-                tell = stream_events(get_stream_writer(), self.conductor.pool.names, heard)
+                tell = stream_events(
+                    get_stream_writer(), self.conductor.pool.names, heard, has_pieces=self.show_steps
+                )
                 begun = bound(
                     run,
                     policy=context_policy(),
-                    limits=context_limits(),
+                    limits=context_limits() or self.limits,
                     journal=None if journal is self.conductor.journal else journal,
                     middleware=pass_graph_exits(child_runs(), waits=step_starter is not None),
                     step_starter=step_starter,

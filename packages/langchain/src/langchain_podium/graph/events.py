@@ -5,11 +5,16 @@ from collections.abc import Callable, Sequence
 from langgraph.types import StreamWriter
 
 from langchain_podium.events import totals
-from podium.types import Event, Plan, PlanReady, RunEnded
+from podium.types import AnswerDelta, Event, Plan, PlanReady, RunEnded
+from podium.types.events import PIECES
 
 
 def stream_events(
-    writer: StreamWriter, workers: Sequence[str], heard: list[Event] | None = None
+    writer: StreamWriter,
+    workers: Sequence[str],
+    heard: list[Event] | None = None,
+    *,
+    has_pieces: bool = False,
 ) -> Callable[[Event], None] | None:
     """Return a listener that sends a run's events to a graph's stream, as JSON: `podium_step_ended` etc.
 
@@ -17,6 +22,7 @@ def stream_events(
         writer: the stream's writer.
         workers: names of the pool's workers, for drawing plans.
         heard: a list to which the events are appended.
+        has_pieces: whether pieces of the texts of plans and steps are sent, too. The answer is a step's text.
 
     Returns:
         `None` if the events are not needed.
@@ -27,10 +33,12 @@ def stream_events(
     if is_deaf and heard is None:
         return None
 
+    unsent = (AnswerDelta,) if has_pieces else PIECES
+
     def listen(event: Event) -> None:
         if heard is not None:
             heard.append(event)
-        if not is_deaf:
+        if not is_deaf and not isinstance(event, unsent):
             data = event.to_json()
             if isinstance(event, PlanReady):
                 data["mermaid"] = Plan.from_json(data["plan"]).to_mermaid(workers, event.actions)

@@ -1,6 +1,6 @@
 """Write a run's texts to LangGraph's stream of messages and LangChain's stream of events.
 
-A conductor's node streams one message, token by token: the answer. With `show="all"`, the texts of planners
+A conductor's node streams one message, token by token: the answer. With `show_steps`, the texts of planners
 and workers are messages too. All messages are made from the events of the run, so that workers of all kinds
 are streamed. LangChain's stream handlers do not get the model calls inside the run.
 """
@@ -40,10 +40,6 @@ from podium.types import (
 )
 from podium.types.result import answer_outcome
 
-Show = Literal["answer", "all"]
-"""The texts of a run that are messages of its node: only the answer, or also the texts of planners and
-workers.
-"""
 Role = Literal["planner", "worker", "answer"]
 
 Listener = Callable[[Event], None]
@@ -73,7 +69,7 @@ def answer_stream(config: RunnableConfig) -> "tuple[MessageStream, BaseCallbackM
     if quiet is None:
         return None
     place = config.get("configurable", {}).get("checkpoint_ns", "")
-    return MessageStream(config, place, "answer", StreamMessagesHandler), quiet
+    return MessageStream(config, place, kind=StreamMessagesHandler), quiet
 
 
 def answer_id(result: Result) -> str | None:
@@ -125,13 +121,13 @@ class MessageStream:
     Args:
         config: the node's configuration.
         place: the namespace of the conductor's node in the user's graph.
-        show: the texts that are sent.
+        show_steps: whether texts of planners and workers are sent, too.
         kind: the class of the handlers.
     """
 
     config: RunnableConfig
     place: str
-    show: Show
+    show_steps: bool = False
     kind: type[Any] = _StreamingCallbackHandler
     _open: dict[str, _Message] = field(default_factory=dict)
     _workers: dict[tuple[int, int, int], str] = field(default_factory=dict)
@@ -188,7 +184,7 @@ class MessageStream:
             self._answering[event.round or 0, event.step or 0] = True
             key = message_id(event.run_id, event.round, event.step, event.attempt)
             await self._send(key, event.text, "answer", self._of_step(event))
-        elif self.show == "all":
+        elif self.show_steps:
             await self._take_other(event)
         if isinstance(event, RunEnded):
             await self._send_lack(event.result)

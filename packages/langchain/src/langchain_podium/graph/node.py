@@ -1,6 +1,6 @@
 """A conductor as a node of the user's graph."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -11,30 +11,37 @@ from langgraph.graph.state import CompiledStateGraph
 from langchain_podium.graph.around import inside
 from langchain_podium.graph.conductor_nodes import ConductorNodes, Executor, Partial
 from langchain_podium.graph.graph_node import Data, Node, State
-from langchain_podium.graph.message_stream import Show
 from langchain_podium.graph.state import RECORD, VIEW, schema
 from langchain_podium.graph.state_keys import STRUCTURED, StateKeys
 from langchain_podium.graph.writes import UPDATES, written
+from langchain_podium.planner import as_planner
 from langchain_podium.response_format import ResponseFormat
-from podium.conductor import Conductor
+from langchain_podium.workers import as_worker
+from podium.budget import Limits
+from podium.conductor import CARD, Conductor
+from podium.hosts.faces import conductor_of
+from podium.planners import Planner
 from podium.policy import Policy
+from podium.workers import Worker
 
 
 def conductor_node(  # noqa: PLR0913 - options of the node with defaults
-    conductor: Conductor,
+    conductor: Conductor | None = None,
     *,
+    planner: Planner | Runnable[Any, Any] | None = None,
+    workers: Sequence[Runnable[Any, Any] | Worker] = (),
     input: str = "messages",  # noqa: A002 - the usual name
     output: str | None = None,
+    context: Mapping[str, str] | None = None,
+    writes: Mapping[str, str] | None = None,
+    response_format: dict[str, Any] | type | None = None,
     executor: Executor = "podium",
     partial: Partial = "return",
-    show: Show = "answer",
-    result: str | None = "podium",
-    context: Mapping[str, str] | None = None,
-    response_format: dict[str, Any] | type | None = None,
-    writes: Mapping[str, str] | None = None,
-    name: str | None = None,
+    show_steps: bool = False,
     labels: Iterable[str] = (),
     policy: Policy | None = None,
+    limits: Limits | None = None,
+    **options: Any,
 ) -> Runnable[Any, Any]:
     """Return a node that answers the question in its input with a run of the conductor.
 
@@ -44,59 +51,63 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
     Nodes that run in parallel, or that `Send` calls, need such a reducer.
 
     Args:
-        conductor: the conductor with its pool.
+        conductor: the conductor; or give its parts, `planner` and `workers`.
+        planner: the planner, or a chat model.
+        workers: all objects that `as_worker` accepts.
         input: the state key of the question: text, or messages.
         output: the state key of the answer: `messages` gets a message, other keys get text. `None` means
             `messages` if `input` is `messages`, otherwise `answer`.
-        executor: `podium` starts each step as soon as its inputs exist. `langgraph` builds a graph from the
-            plan: each step is a node, which is checkpointed and may call `interrupt()`. A step starts when
-                all steps of the previous superstep have ended.
-        partial: whether an incomplete answer, such as after a failed last step, is returned, or raised as
-            `RunFailed`; `ainvoke(None, config)` then retries the failed steps.
-        show: the texts of a run that are messages in the graph's streams, token by token: only the answer,
-            with the id of the message in the state; or, with `all`, also the texts of planners and workers.
-            The metadata of each has `podium_role`: `planner`, `worker` or `answer`.
-        result: the state key of the run as plain data; `None` keeps the run out of the state.
         context: parts of the state for single steps, by name: `{"contract": "contract_text"}`. A worker is
             shown the parts that its subtask names, as in `{{contract}}`; the planner is shown names and
             lengths. A list becomes `doc_1`, `doc_2` and so on. `None` means no parts.
-        response_format: the schema of the answer: a Pydantic class, a `TypedDict` or a JSON schema with a
-            `title`. It is offered to the worker of the plan's last step as a tool that it must call. The
-            state's key `structured_response` gets the parsed answer, and `output` gets it as JSON. An answer
-            that does not fit raises `RunFailed`. `None` means text.
         writes: keys of the state that get fields of typed outputs: of the answer, which needs
             `response_format`, as in `{"sum": "total"}`, or of a worker whose card has `returns`, as in
             `{"sum": "clerk.total"}`. A key that is declared as a list gets the values of all executions,
             another key the last one. `None` writes none.
-        name: the name on the message with the answer, which shows other agents the speaker; `None` means the
-            name on the conductor's card.
+        response_format: the schema of the answer: a Pydantic class, a `TypedDict` or a JSON schema with a
+            `title`. It is offered to the worker of the plan's last step as a tool that it must call. The
+            state's key `structured_response` gets the parsed answer, and `output` gets it as JSON. An answer
+            that does not fit raises `RunFailed`. `None` means text.
+        executor: `podium` starts each step as soon as its inputs exist. `langgraph` builds a graph from the
+            plan: each step is a node, which is checkpointed and may call `interrupt()`. A step starts when
+            all steps of the previous superstep have ended.
+        partial: whether an incomplete answer, such as after a failed last step, is returned, or raised as
+            `RunFailed`; `ainvoke(None, config)` then retries the failed steps.
+        show_steps: whether the texts of planners and workers are messages in the graph's streams, too, and
+            their pieces are events of the custom stream; otherwise only the answer is a message. The metadata
+            of each has `podium_role`: `planner`, `worker` or `answer`.
         labels: labels of each question; `podium_labels` of the graph's runtime context adds others.
         policy: applies in addition to the conductor's policy, as does `podium_policy` of the runtime context.
             There, `podium_limits` are the limits of the call, and `podium_workers` are further workers of it.
             What waits for approval (`Policy(approve="later")`: plans, or with `ask="actions"` each action)
             waits at an interrupt, which requires a checkpointer.
+        limits: the limits of each run; `None` means those of the conductor.
+        options: further options of `Conductor`, and `workflows`, if only its parts are given.
 
     Raises:
-        ConfigError: `executor`, `partial`, `show` or `response_format` is invalid, or `writes` names a field
-            that does not exist. When the node is called: the graph's state lacks the key `output`, a `result`
-            other than `podium`, a key of `writes`, or `structured_response` if there is a `response_format`.
+        ConfigError: there is neither a conductor nor a planner, or there are both; or `executor`, `partial`
+            or `response_format` is invalid, or `writes` names a field that does not exist. When the node is
+            called: the graph's state lacks the key `output`, a key of `writes`, or `structured_response` if
+            there is a `response_format`.
+        TypeError: an option is unknown.
     """
+    own = made_conductor(conductor, planner, workers, options, face="conductor_node")
     output = output or (input if input == "messages" else "answer")
     nodes = ConductorNodes(
-        own=conductor.bind(labels=labels, policy=policy),
+        own=own.bind(labels=labels, policy=policy),
         input=input,
         output=output,
         executor=executor,
         partial=partial,
-        show=show,
+        show_steps=show_steps,
         context=context or {},
         response_format=None if response_format is None else ResponseFormat(response_format),
         writes=writes or {},
-        name=name or conductor.card.name,
+        name=own.card.name,
+        limits=limits,
     )
     state_keys = StateKeys(
         output=output,
-        result=result,
         structured=response_format is not None,
         name=nodes.name,
         writes=writes or (),
@@ -108,7 +119,7 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
             state_keys.check(config)
             return state_keys.written(await nodes.conduct(state, config, is_sync=is_sync), config)
 
-        return _OuterNode("conduct", conduct, acts=conductor.acts)
+        return _OuterNode("conduct", conduct, acts=own.acts)
     asked = dict.fromkeys((input, *nodes.context.values()), Any)
     form = {} if response_format is None else {STRUCTURED: Any}
     graph = StateGraph(
@@ -118,7 +129,28 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
     )
     draw(graph, nodes)
 
-    return _GraphNode(graph.compile(name="conductor"), state_keys, acts=conductor.acts)
+    return _GraphNode(graph.compile(name="conductor"), state_keys, acts=own.acts)
+
+
+def made_conductor(
+    conductor: Conductor | None,
+    planner: object,
+    workers: Sequence[Any],
+    options: Mapping[str, Any],
+    face: str,
+) -> Conductor:
+    """Return the given conductor, or one of its parts, whose runs the graph stores."""
+    return conductor_of(
+        conductor,
+        planner,
+        workers,
+        options,
+        card=CARD,
+        as_worker=as_worker,
+        as_planner=as_planner,
+        face=face,
+        stores=True,
+    )
 
 
 class _OuterNode(Node):

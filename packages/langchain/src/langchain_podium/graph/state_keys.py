@@ -24,8 +24,6 @@ class StateKeys:
 
     output: str
     """The key of the answer."""
-    result: str | None
-    """The key of the run as plain data; `None` keeps it out of the state."""
     structured: bool = False
     """Whether the answer is structured, and also written to `structured_response`."""
     name: str | None = None
@@ -44,9 +42,7 @@ class StateKeys:
             told = f"the graph's state has no key {STRUCTURED!r}, which response_format needs"
             raise ConfigError(f"{told}: declare it, of any type")
         fields = (("writes", key) for key in self.writes)
-        for argument, key in (("output", self.output), ("result", self.result), *fields):
-            if key is None or (argument == "result" and key == VIEW):  # the default key is optional
-                continue
+        for argument, key in (("output", self.output), *fields):
             if Around(config).held(key) is UNDECLARED:
                 raise ConfigError(
                     f"the graph's state has no key {key!r}, so LangGraph would drop what the conductor "
@@ -71,8 +67,8 @@ class StateKeys:
         data = {self.output: answer, UPDATES: update.get(UPDATES, ())}
         if self.structured:
             data[STRUCTURED] = update.get(STRUCTURED)
-        if self.result is not None and (held := Around(config).held(self.result)) is not UNDECLARED:
-            data[self.result] = [view] if isinstance(held, list) else view
+        if (held := Around(config).held(VIEW)) is not UNDECLARED:
+            data[VIEW] = [view] if isinstance(held, list) else view
         return data
 
 
