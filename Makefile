@@ -170,7 +170,7 @@ define lowest
 	$(UV) venv --quiet --clear $(LOWEST)
 	$(UV) pip install --quiet --python $(LOWEST) --resolution lowest-direct -e 'packages/core[postgres]' \
 		'hypothesis>=6.130' 'opentelemetry-sdk>=1.30' 'pytest>=8.4' \
-		'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'sybil>=9.1' $(2)
+		'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'sybil>=9.1' 'trustme>=1.2' $(2)
 	$(LOWEST)/bin/python -m $(PYTEST) -W default::DeprecationWarning -W default::PendingDeprecationWarning \
 		-W default::pytest.PytestUnraisableExceptionWarning \
 		tests/$(1) $(3)

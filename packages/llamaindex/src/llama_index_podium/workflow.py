@@ -115,6 +115,7 @@ class ConductorWorkflow(Workflow):
         *,
         run_id: str = "",
         ctx: Context | None = None,
+        start_event: StartEvent | None = None,
     ) -> "WorkflowHandler":
         """Begin a run, or with the context of an interrupted one, continue it.
 
@@ -124,6 +125,7 @@ class ConductorWorkflow(Workflow):
             run_id: the run's id in the journal, with which the same call in a new process continues it; the
                 default is the `run_id` of the workflow with a hash of the question, or a new id.
             ctx: the context, as in LlamaIndex.
+            start_event: the question in one event, in place of the others, as in LlamaIndex.
 
         Raises:
             ConfigError: the run has an id, and the conductor has no journal.
@@ -133,7 +135,7 @@ class ConductorWorkflow(Workflow):
         question = ChatMessage(user_msg) if isinstance(user_msg, str) else user_msg
         asked = [*chat_history, question]
         named = run_id or run_id_of(self.run_id, from_llama(asked)).get("run_id") or uuid4().hex
-        start = QuestionEvent(messages=asked, run_id=named)
+        start = start_event or QuestionEvent(messages=asked, run_id=named)
         return super().run(ctx=ctx, start_event=start)  # its own `run_id` names executions in this process
 
     @step
