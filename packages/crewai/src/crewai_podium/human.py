@@ -1,6 +1,5 @@
 """Asks the person at a crew with CrewAI's provider of human input: the terminal, or the user's own."""
 
-import json
 from collections.abc import Awaitable, Callable
 from time import time
 from typing import Any, Final
@@ -15,15 +14,10 @@ from rich.text import Text
 
 from podium.conductor import Conductor
 from podium.errors import QueryError
-from podium.hosts.results import plan_lines
-from podium.run_state import fold
-from podium.secrets import printable, scrub
+from podium.hosts.decisions import asked_text, record_decision, waiting_of
 from podium.types import ApprovalAsked, Result
-from podium.types.steps import step_at, worker_of
 
-_YES: Final = frozenset({"y", "yes", "ok", "approve", "approved", "lgtm"})
-_NO: Final = frozenset({"n", "no", "reject", "rejected", "refuse", "refused"})
-_HOW: Final = "Write `yes`, or `no` and the reason. Enter leaves the run waiting."
+_LEAVE: Final = "Enter leaves the run waiting."
 Again = Callable[[str], Awaitable[str]]
 
 
@@ -72,40 +66,26 @@ async def decide(conductor: Conductor, result: Result, crew: Crew, agent: BaseAg
     Returns:
         Whether the run can be resumed: not if the person wrote nothing, or there is nobody to ask.
     """
-    assert conductor.journal is not None
-    entries = await conductor.journal.read(result.run_id)
-    for asked in fold(entry.event for entry in entries).waiting:
+    for asked in await waiting_of(conductor, result.run_id):
         problem = ""
         while not asked.is_late:
-            said = await _ask(_told(asked, conductor, problem), asked, crew, agent)
+            told = asked_text(asked, conductor.pool.names, problem)
+            said = await _ask(told, asked, crew, agent)
             if said == "":
                 return False
+            if said is None:
+                break
             try:
-                if said is None or await _record(conductor, asked, said):
-                    break
-            except QueryError as error:
-                problem = f"{error}\n"
-    return True
-
-
-async def _record(conductor: Conductor, asked: ApprovalAsked, said: str) -> bool:
-    """Record a decision; return whether the text is one."""
-    action = None if asked.step is None else asked.name
-    if asked.question is not None:
-        await conductor.decide(asked.run_id, answer=said, action=action, by="human_input")
-        return True
-    word, _, why = said.strip().partition(" ")
-    word = word.strip(".,!:").lower()
-    if word not in _YES | _NO:
-        return False
-    await conductor.decide(
-        asked.run_id, approved=word in _YES, action=action, by="human_input", why=scrub(why.strip())
-    )
+                await record_decision(conductor, asked, said, by="human_input")
+                break
+            except (QueryError, ValueError) as error:
+                problem = str(error)
     return True
 
 
 async def _ask(told: str, asked: ApprovalAsked, crew: Crew, agent: BaseAgent) -> str | None:
     """Return what the person writes; empty without a terminal, `None` at the deadline of the question."""
+    told += f"\n{_LEAVE}"
     _show("An approval" if asked.question is None else "A question", told)
     until = None if asked.question is None else asked.question.until
     asking: Any = _Asking(crew, agent, None)
@@ -118,22 +98,6 @@ async def _ask(told: str, asked: ApprovalAsked, crew: Crew, agent: BaseAgent) ->
             pass
         return ""
     return None
-
-
-def _told(asked: ApprovalAsked, conductor: Conductor, problem: str) -> str:
-    """Return the text of a question or an approval."""
-    names = conductor.pool.names
-    if asked.step is None:
-        lines = plan_lines(asked.plan, names)
-    else:
-        lines = [f"{worker_of(step_at(asked.plan.steps, asked.name), names)}: {asked.asked}"]
-    if asked.question is None:
-        lines.append(_HOW)
-    elif asked.question.choices:
-        lines.append(f"Choices: {', '.join(asked.question.choices)}")
-    elif asked.question.returns is not None:
-        lines.append(f"JSON that fits {json.dumps(asked.question.returns)}")
-    return problem + printable(scrub("\n".join(lines)))
 
 
 def _show(title: str, text: str) -> None:
