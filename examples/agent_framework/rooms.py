@@ -54,7 +54,9 @@ async def main() -> None:
     sdk = AsyncOpenAI(base_url=given.url, api_key=key, max_retries=0)  # Podium retries, in one place
     client = OpenAIChatCompletionClient(model=given.model, async_client=sdk)
     planner = ChatPlanner(ChatWorker(given.model, endpoint=Endpoint(given.url, api_key=key)))
-    lead = ConductorAgent(team(client), planner, name="lead", emit_steps=True, limits=Limits(calls=20))
+    lead = ConductorAgent(
+        workers=team(client), planner=planner, name="lead", show_steps=True, limits=Limits(calls=20)
+    )
     async with sdk:
         stream = lead.run(given.question, stream=True)
         async for update in stream:

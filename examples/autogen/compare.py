@@ -58,7 +58,7 @@ def agents(client: ChatCompletionClient) -> list[AssistantAgent]:
 
 def conducted(client: ChatCompletionClient) -> Team:
     """Return a team that plans once."""
-    return ConductorTeam(agents(client), client)
+    return ConductorTeam(workers=agents(client), planner=client)
 
 
 def selected(client: ChatCompletionClient) -> Team:

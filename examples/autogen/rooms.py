@@ -43,9 +43,9 @@ def team(client: ChatCompletionClient) -> ConductorTeam:
     )
     writer = AssistantAgent("writer", client, description="Writes answers out of what others found.")
     return ConductorTeam(
-        [surveyor, buyer, writer],
-        client,
-        emit_plan_events=True,
+        workers=[surveyor, buyer, writer],
+        planner=client,
+        show_steps=True,
         termination_condition=TimeoutTermination(120),
     )
 

@@ -36,13 +36,12 @@ from contracts.adapter_contract import saying
 from openai import AsyncOpenAI
 from servers.chat_server import MODEL, Call, ChatServer, Reply, says, whole
 
-from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam
+from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam, as_worker
 from autogen_podium.agent_framework import (
     ConductorAgent as FrameworkConductor,
     ConductorChatClient,
     as_worker as framework_worker,
 )
-from autogen_podium.workers import as_worker
 from podium import Card, ChatWorker, Conductor, Endpoint, FunctionWorker, Plan, Retry, Step
 from podium.errors import ConfigError, RunFailed, WorkerFailed
 from podium.hosts import tool_call
@@ -428,8 +427,8 @@ async def test_a_team_that_stops_early_names_the_action(told: str, *, waits: boo
 
     steps = (Step(0, "Refund order 1017."), Step(1, "Write.", () if waits else (0,)), Step(1, "End.", (0, 1)))
     team = ConductorTeam(
-        [refunding(begun, waits=waits), FunctionWorker(write)],
-        FixedPlanner(Plan(steps)),
+        workers=[refunding(begun, waits=waits), FunctionWorker(write)],
+        planner=FixedPlanner(Plan(steps)),
         termination_condition=TextMentionTermination("TERMINATE"),
     )
     stopped = (await team.run(task="Refund it.")).stop_reason

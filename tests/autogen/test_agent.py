@@ -48,7 +48,7 @@ def used(result: TaskResult) -> tuple[int, int]:
 async def test_agents_carry_out_a_plan() -> None:
     """Each output is a message of its agent with its step; the answer is the last one's, verbatim."""
     async with ModelServer(model) as server:
-        agent = ConductorAgent("lead", team(server), server.client())
+        agent = ConductorAgent("lead", workers=team(server), planner=server.client())
         result = await agent.run(task="How large is the room?")
         worker_calls = [call for call in server.calls if not is_planning(call)]
     told = [(m.source, m.to_text(), getattr(m, "metadata", {}).get("podium_step")) for m in result.messages]
@@ -80,7 +80,7 @@ async def test_usage_adds_up() -> None:
         agents[0] = AssistantAgent(
             "researcher", server.client(), tools=[measure], reflect_on_tool_use=True, description="R."
         )
-        result = await ConductorAgent("lead", agents, server.client()).run(task="How large?")
+        result = await ConductorAgent("lead", workers=agents, planner=server.client()).run(task="How large?")
         made = len(server.calls)
     kinds = [type(message) for message in result.messages]
     assert {ToolCallRequestEvent, ToolCallExecutionEvent} <= set(kinds)
@@ -91,12 +91,12 @@ async def test_usage_adds_up() -> None:
 async def test_usage_of_nested_conductors_adds_up() -> None:
     """Whether the inner one is an agent of AutoGen's or a conductor of Podium's."""
     async with ModelServer(model) as server:
-        inner = ConductorAgent("inner", team(server), server.client())
+        inner = ConductorAgent("inner", workers=team(server), planner=server.client())
         planner = planner_of((0, "Do it.", ()))
-        as_agent = await ConductorAgent("outer", [inner], planner).run(task="How large?")
+        as_agent = await ConductorAgent("outer", workers=[inner], planner=planner).run(task="How large?")
         after = len(server.calls)
-        plain = ConductorAgent("lead", team(server), server.client()).conductor
-        as_worker = await ConductorAgent("outer", [plain], planner).run(task="How large?")
+        plain = ConductorAgent("lead", workers=team(server), planner=server.client()).conductor
+        as_worker = await ConductorAgent("outer", workers=[plain], planner=planner).run(task="How large?")
         made = len(server.calls)
     assert (after, made) == (4, 8)
     assert used(as_agent) == used(as_worker) == (4 * EACH[0], 4 * EACH[1])
@@ -111,8 +111,8 @@ async def test_nested_conductors_share_the_limits() -> None:
         return "done"
 
     chain = planner_of((0, "x", ()), (0, "y", (0,)), (0, "z", (1,)))
-    inner = ConductorAgent("inner", [Speaker("one", speak)], chain)
-    outer = ConductorAgent("outer", [inner], planner_of((0, "x", ())), limits=Limits(calls=2))
+    inner = ConductorAgent("inner", workers=[Speaker("one", speak)], planner=chain)
+    outer = ConductorAgent("outer", workers=[inner], planner=planner_of((0, "x", ())), limits=Limits(calls=2))
     with pytest.raises(RunFailed, match=r"Limits\.calls"):
         await outer.run(task="?")
     assert len(called) <= 2
@@ -121,7 +121,7 @@ async def test_nested_conductors_share_the_limits() -> None:
 async def test_it_remembers_the_conversation() -> None:
     """Only what is new is passed to it; the planner of the second turn sees the first."""
     async with ModelServer(model) as server:
-        agent = ConductorAgent("lead", team(server), server.client())
+        agent = ConductorAgent("lead", workers=team(server), planner=server.client())
         await agent.run(task="First question.")
         await agent.run(task="Second question.")
         plans = [shown(call) for call in server.calls if is_planning(call)]
@@ -137,9 +137,9 @@ async def test_its_state_is_saved_and_loaded() -> None:
     """As plain data, into another agent, in place of what that one remembered."""
     planner = FixedPlanner(PLAN)
     speakers = [Speaker(name, saying(name)) for name in ("researcher", "coder", "writer")]
-    first = ConductorAgent("lead", speakers, planner)
+    first = ConductorAgent("lead", workers=speakers, planner=planner)
     await first.run(task="Remember me.")
-    second = ConductorAgent("lead", speakers, planner)
+    second = ConductorAgent("lead", workers=speakers, planner=planner)
     await second.run(task="Forget me.")
     await second.load_state(await first.save_state())
     heard: list[str] = []
@@ -148,7 +148,7 @@ async def test_its_state_is_saved_and_loaded() -> None:
         heard.append(text)
         return "ok"
 
-    third = ConductorAgent("lead", [Speaker("one", listen)], planner_of((0, "x", ())))
+    third = ConductorAgent("lead", workers=[Speaker("one", listen)], planner=planner_of((0, "x", ())))
     await third.load_state(await second.save_state())
     await third.run(task="And?")
     assert "Remember me." in heard[0]
@@ -164,7 +164,9 @@ async def test_a_context_bounds_what_it_remembers() -> None:
         return "noted"
 
     context = BufferedChatCompletionContext(buffer_size=2)
-    agent = ConductorAgent("lead", [Speaker("one", listen)], planner_of((0, "x", ())), model_context=context)
+    agent = ConductorAgent(
+        "lead", workers=[Speaker("one", listen)], planner=planner_of((0, "x", ())), model_context=context
+    )
     for number in range(3):
         await agent.run(task=f"question-{number}")
     assert "question-1" in heard[2]
@@ -180,7 +182,7 @@ async def test_turns_that_overlap_do_not_mix() -> None:
         await anyio.sleep(0.01)
         return "ok"
 
-    agent = ConductorAgent("lead", [Speaker("one", listen)], planner_of((0, "x", ())))
+    agent = ConductorAgent("lead", workers=[Speaker("one", listen)], planner=planner_of((0, "x", ())))
     async with anyio.create_task_group() as group:
         for task in ("left", "right"):
             group.start_soon(lambda task=task: agent.run(task=task))
@@ -197,7 +199,7 @@ async def test_a_token_cancels_the_run_and_its_requests() -> None:
         return model(call) if is_planning(call) else Reply((STALL,))
 
     async with ModelServer(stalls) as server:
-        agent = ConductorAgent("lead", team(server), server.client())
+        agent = ConductorAgent("lead", workers=team(server), planner=server.client())
         token = CancellationToken()
         task = asyncio.create_task(agent.run(task="How large?", cancellation_token=token))
         with anyio.fail_after(20):
@@ -217,7 +219,7 @@ async def test_a_token_cancelled_before_stops_it_at_once() -> None:
         token = CancellationToken()
         token.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await ConductorAgent("lead", team(server), server.client()).run(
+            await ConductorAgent("lead", workers=team(server), planner=server.client()).run(
                 task="?", cancellation_token=token
             )
         assert server.calls == []
@@ -235,7 +237,7 @@ async def test_a_cancel_reaches_the_agents_token() -> None:
             yield
 
     started = asyncio.Event()
-    agent = ConductorAgent("lead", [Waiting("one", saying(""))], planner_of((0, "x", ())))
+    agent = ConductorAgent("lead", workers=[Waiting("one", saying(""))], planner=planner_of((0, "x", ())))
     task = asyncio.create_task(agent.run(task="?"))
     with anyio.fail_after(20):
         await started.wait()
@@ -255,7 +257,7 @@ async def test_leaving_the_stream_cancels_the_run() -> None:
 
     workers = [Speaker("first", saying("now")), Speaker("second", later)]
     agent = ConductorAgent(
-        "lead", workers, planner_of((0, "a", ()), (1, "b", (0,))), model_client_stream=True
+        "lead", workers=workers, planner=planner_of((0, "a", ()), (1, "b", (0,))), model_client_stream=True
     )
     async with aclosing(
         agent.on_messages_stream([TextMessage(content="?", source="user")], CancellationToken())
@@ -277,7 +279,7 @@ async def test_what_was_asked_of_a_cancelled_turn_is_remembered() -> None:
             await anyio.sleep_forever()
         return "done"
 
-    agent = ConductorAgent("lead", [Speaker("one", hang)], planner_of((0, "x", ())))
+    agent = ConductorAgent("lead", workers=[Speaker("one", hang)], planner=planner_of((0, "x", ())))
     task = asyncio.create_task(agent.run(task="my-question"))
     with anyio.fail_after(20):
         await started.wait()
@@ -291,7 +293,7 @@ async def test_what_was_asked_of_a_cancelled_turn_is_remembered() -> None:
 async def test_it_speaks_in_a_team() -> None:
     """Beside a critic, twice; what the critic said is asked of it under the critic's name."""
     async with ModelServer(model) as server:
-        lead = ConductorAgent("lead", team(server), server.client(), emit_plan_events=True)
+        lead = ConductorAgent("lead", workers=team(server), planner=server.client(), show_steps=True)
         critic = Speaker("critic", saying("Make it shorter."))
         chat = RoundRobinGroupChat([lead, critic], max_turns=3)
         result = await chat.run(task="How large?")
@@ -312,10 +314,10 @@ async def test_it_speaks_in_a_team() -> None:
 async def test_plans_are_told_where_that_is_wanted() -> None:
     """As thoughts, and steps that fail too; else only the steps are."""
     async with ModelServer(model) as server:
-        told = await ConductorAgent("lead", team(server), server.client(), emit_plan_events=True).run(
-            task="?"
-        )
-        silent = await ConductorAgent("lead", team(server), server.client()).run(task="?")
+        told = await ConductorAgent(
+            "lead", workers=team(server), planner=server.client(), show_steps=True
+        ).run(task="?")
+        silent = await ConductorAgent("lead", workers=team(server), planner=server.client()).run(task="?")
     thoughts = [message.content for message in told.messages if isinstance(message, ThoughtEvent)]
     (thought,) = thoughts
     assert thought.splitlines() == [
@@ -339,7 +341,7 @@ async def test_messages_of_the_items_of_a_map_name_their_items() -> None:
         FunctionWorker(look, card=Card(name="eye", description="Looks.")),
         ScriptedWorker("mouth", "two"),
     ]
-    agent = ConductorAgent("lead", Conductor(FixedPlanner(plan), workers), emit_plan_events=True)
+    agent = ConductorAgent("lead", Conductor(FixedPlanner(plan), workers), show_steps=True)
     messages = (await agent.run(task="?")).messages
     seen = [each.metadata.get("podium_path") for each in messages if each.source == "eye"]
     assert sorted(map(str, seen)) == ["0[0]", "0[2]", "None"]
@@ -355,7 +357,7 @@ async def test_an_answer_in_part_says_so() -> None:
 
     workers = [Speaker("good", saying("fine")), Speaker("bad", fail)]
     planner = planner_of((0, "a", ()), (1, "b", ()), (0, "c", (0, 1)))
-    agent = ConductorAgent("lead", workers, planner, emit_plan_events=True)
+    agent = ConductorAgent("lead", workers=workers, planner=planner, show_steps=True)
     result = await agent.run(task="?")
     last = result.messages[-1]
     assert isinstance(last, TextMessage)
@@ -372,7 +374,7 @@ async def test_no_answer_is_an_error() -> None:
     async def fail(text: str) -> str:
         raise ValueError("no ruler")
 
-    agent = ConductorAgent("lead", [Speaker("bad", fail)], planner_of((0, "a", ())))
+    agent = ConductorAgent("lead", workers=[Speaker("bad", fail)], planner=planner_of((0, "a", ())))
     with pytest.raises(RunFailed, match="no ruler") as caught:
         await agent.run(task="?")
     assert caught.value.result.status == "failed"
@@ -380,7 +382,7 @@ async def test_no_answer_is_an_error() -> None:
 
 async def test_it_must_be_asked_something() -> None:
     """Nothing new since its own answer is no question."""
-    agent = ConductorAgent("lead", [Speaker("one", saying("ok"))], planner_of((0, "a", ())))
+    agent = ConductorAgent("lead", workers=[Speaker("one", saying("ok"))], planner=planner_of((0, "a", ())))
     with pytest.raises(QueryError, match="got no message"):
         await agent.run()
     await agent.run(task="?")
@@ -399,10 +401,12 @@ async def test_images_reach_workers_that_take_them() -> None:
 
     async with ModelServer(one) as server:
         task = MultiModalMessage(content=["What colour?", picture], source="user")
-        await ConductorAgent("lead", [server.client()], server.client()).run(task=task)
+        await ConductorAgent("lead", workers=[server.client()], planner=server.client()).run(task=task)
         body = server.calls[-1].body["messages"][-1]
         calls = len(server.calls)
-        blind = ConductorAgent("lead", [AssistantAgent("one", server.client())], server.client())
+        blind = ConductorAgent(
+            "lead", workers=[AssistantAgent("one", server.client())], planner=server.client()
+        )
         with pytest.raises(QueryError, match="no worker can be shown it"):
             await blind.run(task=task)
         assert len(server.calls) == calls
@@ -418,7 +422,7 @@ async def test_a_handoff_brings_its_context() -> None:
         heard.append(text)
         return "ok"
 
-    agent = ConductorAgent("lead", [Speaker("one", listen)], planner_of((0, "x", ())))
+    agent = ConductorAgent("lead", workers=[Speaker("one", listen)], planner=planner_of((0, "x", ())))
     context = [UserMessage(content="the-context", source="user")]
     handoff = HandoffMessage(content="Take over.", source="other", target="lead", context=context)
     await agent.run(task=handoff)
@@ -434,7 +438,7 @@ async def test_the_question_is_the_users_last_message() -> None:
             heard.append([m.text for m in step_input_of(request).query])
             return super().call(request)
 
-    lead = ConductorAgent("lead", [Notes("one", "four")], planner_of((0, "x", ())))
+    lead = ConductorAgent("lead", workers=[Notes("one", "four")], planner=planner_of((0, "x", ())))
     handoff = HandoffMessage(content="Transferred to lead.", source="other", target="lead")
     await lead.run(task=[TextMessage(content="What is 2+2?", source="user"), handoff])
     await lead.on_reset(CancellationToken())
@@ -457,7 +461,7 @@ async def test_a_void_answer_is_no_message() -> None:
     async with ModelServer(breaking) as server:
         streaming = AssistantAgent("one", server.client(), model_client_stream=True)
         retry = Retry(attempts=2, first_wait=0.001)
-        lead = ConductorAgent("lead", [streaming], planner_of((0, "x", ())), retry=retry)
+        lead = ConductorAgent("lead", workers=[streaming], planner=planner_of((0, "x", ())), retry=retry)
         result = await lead.run(task="?")
     told = [m.to_text() for m in result.messages if isinstance(m, TextMessage)]
     assert told == ["?", "The whole.", "The whole."]
@@ -475,7 +479,7 @@ async def test_a_conductor_of_podiums_can_be_given() -> None:
 async def test_termination_by_tokens_counts_once() -> None:
     """A team's own conditions see inner messages and the answer; they add up."""
     speakers = [Speaker(name, saying(name)) for name in ("a", "b")]
-    lead = ConductorAgent("lead", speakers, planner_of((0, "x", ()), (1, "y", (0,))))
+    lead = ConductorAgent("lead", workers=speakers, planner=planner_of((0, "x", ()), (1, "y", (0,))))
     chat = RoundRobinGroupChat([lead], termination_condition=MaxMessageTermination(4))
     result = await chat.run(task="?")
     assert used(result) == (2 * READ, 2 * WRITTEN)
@@ -485,14 +489,18 @@ async def test_a_function_may_stand_beside_agents() -> None:
     """Its output is told in its name."""
     worker = FunctionWorker(lambda step_input: "from code", card=Card(name="code"))
     planner = planner_of((0, "x", ()), (1, "y", (0,)))
-    result = await ConductorAgent("lead", [worker, Speaker("b", saying("end"))], planner).run(task="?")
+    result = await ConductorAgent("lead", workers=[worker, Speaker("b", saying("end"))], planner=planner).run(
+        task="?"
+    )
     assert [(m.source, m.to_text()) for m in result.messages[1:3]] == [("code", "from code"), ("b", "end")]
 
 
 async def test_estimated_tokens_are_marked() -> None:
     """Of the run, and of each step."""
     async with ModelServer(lambda call: says(call, "words " * 10, usage=None)) as server:
-        lead = ConductorAgent("lead", [AssistantAgent("one", server.client())], planner_of((0, "x", ())))
+        lead = ConductorAgent(
+            "lead", workers=[AssistantAgent("one", server.client())], planner=planner_of((0, "x", ()))
+        )
         said = (await lead.run(task="?")).messages[-1]
     assert isinstance(said, TextMessage)
     assert json.loads(said.metadata["podium_usage"])["estimated"] is True

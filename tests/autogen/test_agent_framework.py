@@ -20,7 +20,6 @@ from agent_framework import (
     SupportsAgentRun,
     WorkflowBuilder,
     agent_middleware,
-    tool,
 )
 from autogen.scripts import PLAN, SAID, said
 from autogen.speaking import READ, WRITTEN, SpeakingClient
@@ -31,7 +30,7 @@ from autogen_podium.agent_framework import ConductorAgent, as_planner, as_worker
 from podium import Conductor, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, QueryError, RunFailed, WorkerFailed
 from podium.planners import FixedPlanner
-from podium.types import Message as PodiumMessage, Result, Sampling
+from podium.types import Message as PodiumMessage, Sampling
 from podium.workers import Request, Worker, complete
 
 pytestmark = pytest.mark.anyio
@@ -77,11 +76,11 @@ class TestFrameworkWorker(WorkerContract):
 async def test_it_answers() -> None:
     """With all tokens, the plan, the steps, and the whole result behind it."""
     client = SpeakingClient(speak)
-    agent = ConductorAgent(team(client), client, name="lead")
+    agent = ConductorAgent(workers=team(client), planner=client, name="lead")
     assert isinstance(agent, SupportsAgentRun)
     response = await agent.run("How large is the room?")
     assert response.text == "12 square metres."
-    assert (response.messages[0].author_name, response.agent_id) == ("lead", agent.id)
+    assert response.messages[0].author_name == "lead"
     assert response.usage_details is not None
     assert response.usage_details["input_token_count"] == 4 * READ
     assert response.usage_details["output_token_count"] == 4 * WRITTEN
@@ -90,17 +89,16 @@ async def test_it_answers() -> None:
     assert facts["plan"]["steps"][2]["access"] == [0, 1]
     assert [step["status"] for step in facts["steps"]] == ["ok", "ok", "ok"]
     assert (facts["maybe_paid"], facts["usage"]["estimated"]) == (False, False)
-    assert isinstance(response.raw_representation, Result)
 
 
 async def test_a_chat_client_is_the_fallback_planner() -> None:
     """As it may be the planner; what plans nothing is refused."""
     client = SpeakingClient(speak)
-    agent = ConductorAgent(team(client), FixedPlanner("no plan"), fallback_planner=client)
+    agent = ConductorAgent(workers=team(client), planner=FixedPlanner("no plan"), fallback_planner=client)
     facts = (await agent.run("How large is the room?")).additional_properties["podium"]
     assert (facts["status"], facts["planner"]["is_fallback"]) == ("partial", True)
     with pytest.raises(ConfigError, match="fallback_planner: 7 "):
-        ConductorAgent(team(client), client, fallback_planner=7)
+        ConductorAgent(workers=team(client), planner=client, fallback_planner=7)
 
 
 async def test_a_conductor_in_a_pool_is_within_the_limits_around_it() -> None:
@@ -111,9 +109,9 @@ async def test_a_conductor_in_a_pool_is_within_the_limits_around_it() -> None:
         await call_next()
 
     client = SpeakingClient(speak)
-    plain = ConductorAgent(team(client), client, name="lead")
+    plain = ConductorAgent(workers=team(client), planner=client, name="lead")
     assert as_worker(plain) is plain.conductor
-    layered = ConductorAgent(team(client), client, name="lead", middleware=[process])
+    layered = ConductorAgent(workers=team(client), planner=client, name="lead", middleware=[process])
     assert as_worker(layered) is not layered.conductor
     assert as_worker(layered).card.name == "lead"
 
@@ -122,7 +120,9 @@ async def test_it_streams_the_answer() -> None:
     """And, where that is wanted, what the steps came to."""
     client = SpeakingClient(speak)
     for steps in (False, True):
-        stream = ConductorAgent(team(client), client, name="lead", emit_steps=steps).run("?", stream=True)
+        stream = ConductorAgent(workers=team(client), planner=client, name="lead", show_steps=steps).run(
+            "?", stream=True
+        )
         texts, told = list[str](), list[tuple[str | None, str | None]]()
         async for update in stream:
             texts.append(update.text)
@@ -138,7 +138,7 @@ async def test_updates_of_the_items_of_a_map_name_their_items() -> None:
     """Each is a message of its own."""
     plan = Plan((Step(0, "look at {{item}}", each=("a", "b")), Step(1, "join", access=(0,))))
     workers = [ScriptedWorker("eye", "seen"), ScriptedWorker("mouth", "two")]
-    agent = ConductorAgent(Conductor(FixedPlanner(plan), workers), name="lead", emit_steps=True)
+    agent = ConductorAgent(Conductor(FixedPlanner(plan), workers), name="lead", show_steps=True)
     updates = [each async for each in agent.run("?", stream=True) if each.author_name == "eye"]
     named = [(each.additional_properties or {}).get("podium_path") for each in updates]
     assert sorted(map(str, named)) == ["0[0]", "0[1]", "None"]
@@ -169,7 +169,9 @@ async def test_an_answer_that_is_tried_again_replaces_what_was_streamed() -> Non
                 return made.with_transform_hook(fail)
             return made
 
-    agent = ConductorAgent([Agent(Breaking(breaks), name="one")], planner_of((0, "x", ())), name="lead")
+    agent = ConductorAgent(
+        workers=[Agent(Breaking(breaks), name="one")], planner=planner_of((0, "x", ())), name="lead"
+    )
     updates = [update async for update in agent.run("?", stream=True)]
     assert [(u.text, u.merge_mode) for u in updates if u.text] == [
         ("half", None),
@@ -180,7 +182,7 @@ async def test_an_answer_that_is_tried_again_replaces_what_was_streamed() -> Non
 async def test_sessions_remember() -> None:
     """Each its own conversation, through its stored form; without one nothing is remembered."""
     client = SpeakingClient(saying("noted"))
-    agent = ConductorAgent([Agent(client, name="one")], planner_of((0, "x", ())), name="lead")
+    agent = ConductorAgent(workers=[Agent(client, name="one")], planner=planner_of((0, "x", ())), name="lead")
     session, other = agent.create_session(), agent.create_session()
     await agent.run("question-1", session=session)
     restored = AgentSession.from_dict(session.to_dict())
@@ -193,7 +195,7 @@ async def test_sessions_remember() -> None:
 
 
 async def test_providers_add_to_what_is_asked() -> None:
-    """Instructions and messages; tools they give have nobody to call them."""
+    """Instructions and messages."""
 
     class Memory(ContextProvider):
         async def before_run(self, *, context: SessionContext, **_: Any) -> None:
@@ -204,26 +206,20 @@ async def test_providers_add_to_what_is_asked() -> None:
             assert context.response is not None
             kept.append(context.response.text)
 
-    class Tooled(ContextProvider):
-        async def before_run(self, *, context: SessionContext, **_: Any) -> None:
-            context.extend_tools(self.source_id, [tool(lambda: "x", name="x")])
-
     kept: list[str] = []
     client = SpeakingClient(saying("noted"))
     workers, planner = [Agent(client, name="one")], planner_of((0, "x", ()))
-    await ConductorAgent(workers, planner, context_providers=[Memory("memory")]).run("?")
+    await ConductorAgent(workers=workers, planner=planner, context_providers=[Memory("memory")]).run("?")
     assert "Be brief." in client.asked[0]
     assert "I like metres." in client.asked[0]
     assert kept == ["noted"]
-    with pytest.raises(ConfigError, match="give it to participants"):
-        await ConductorAgent(workers, planner, context_providers=[Tooled("tooled")]).run("?")
 
 
 async def test_it_works_in_a_workflow() -> None:
     """After another agent, whose words are asked of it; before another, which is given the answer."""
     client = SpeakingClient(speak)
     critic = Agent(SpeakingClient(saying("Use metres.")), name="critic")
-    lead = ConductorAgent(team(client), client, name="lead")
+    lead = ConductorAgent(workers=team(client), planner=client, name="lead")
     last = Agent(last_client := SpeakingClient(saying("done")), name="last")
     workflow = WorkflowBuilder(start_executor=critic).add_edge(critic, lead).add_edge(lead, last).build()
     outputs = (await workflow.run("How large?")).get_outputs()
@@ -237,7 +233,7 @@ async def test_it_works_in_a_workflow() -> None:
 async def test_messages_without_an_author() -> None:
     """Each has the role that it says; after one of the assistant, the question is repeated."""
     worker = ScriptedWorker("one", "x")
-    lead = ConductorAgent([worker], planner_of((0, "x", ())), name="lead")
+    lead = ConductorAgent(workers=[worker], planner=planner_of((0, "x", ())), name="lead")
     said = [Message("user", ["How large?"]), Message("assistant", ["12 m."]), Message("user", ["Sure?"])]
     await lead.run(said)
     await lead.run([Message("user", ["How large?"]), Message("assistant", ["Use metres."])])
@@ -269,7 +265,9 @@ async def test_middleware_is_around_each_run() -> None:
         seen.append(context.messages[0].text)
         await call_next()
 
-    agent = ConductorAgent([ScriptedWorker("one", "x")], planner_of((0, "x", ())), middleware=[watch])
+    agent = ConductorAgent(
+        workers=[ScriptedWorker("one", "x")], planner=planner_of((0, "x", ())), middleware=[watch]
+    )
     assert (await agent.run("my-question")).text == "x"
     stream = agent.run("my-second", stream=True)
     assert (await stream.get_final_response()).text == "x"
@@ -278,7 +276,9 @@ async def test_middleware_is_around_each_run() -> None:
 
 async def test_it_is_a_tool_of_other_agents() -> None:
     """As any agent is."""
-    agent = ConductorAgent([ScriptedWorker("one", "from the tool")], planner_of((0, "x", ())), name="lead")
+    agent = ConductorAgent(
+        workers=[ScriptedWorker("one", "from the tool")], planner=planner_of((0, "x", ())), name="lead"
+    )
     returned = await agent.as_tool().invoke(arguments={"task": "?"})
     assert "from the tool" in str(returned[0].text if isinstance(returned, list) else returned)
 
@@ -296,9 +296,9 @@ async def test_leaving_a_stream_cancels_the_run() -> None:
         return ""
 
     agent = ConductorAgent(
-        [ScriptedWorker("first", "x"), Agent(SpeakingClient(hang), name="two")],
-        planner_of((0, "x", ()), (1, "y", (0,))),
-        emit_steps=True,
+        workers=[ScriptedWorker("first", "x"), Agent(SpeakingClient(hang), name="two")],
+        planner=planner_of((0, "x", ()), (1, "y", (0,))),
+        show_steps=True,
     )
     with anyio.fail_after(20):
         async with agent.run("?", stream=True) as stream:
@@ -309,11 +309,11 @@ async def test_leaving_a_stream_cancels_the_run() -> None:
 
 async def test_what_it_cannot_do_is_told() -> None:
     """Before anything is asked."""
-    agent = ConductorAgent([ScriptedWorker("one", "x")], planner_of((0, "x", ())))
-    with pytest.raises(ConfigError, match="their own"):
-        await agent.run("?", options={"temperature": 0.0})
+    agent = ConductorAgent(workers=[ScriptedWorker("one", "x")], planner=planner_of((0, "x", ())))
     with pytest.raises(QueryError, match="got no message"):
         await agent.run()
+    with pytest.raises(ConfigError, match="ConductorAgent has no planner: give planner="):
+        ConductorAgent(workers=[ScriptedWorker("one", "x")])
     whole = Conductor(planner_of((0, "x", ())), [ScriptedWorker("one", "x")])
     assert (await ConductorAgent(whole).run("?")).text == "x"
     with pytest.raises(ConfigError, match="it has its own"):
@@ -325,7 +325,9 @@ async def test_what_it_cannot_do_is_told() -> None:
 
 async def test_no_answer_is_an_error() -> None:
     """With the result, for streams too."""
-    agent = ConductorAgent([ScriptedWorker("bad", ValueError("no ruler"))], planner_of((0, "x", ())))
+    agent = ConductorAgent(
+        workers=[ScriptedWorker("bad", ValueError("no ruler"))], planner=planner_of((0, "x", ()))
+    )
     with pytest.raises(RunFailed, match="no ruler"):
         await agent.run("?")
     with pytest.raises(RunFailed, match="no ruler") as caught:
@@ -408,12 +410,15 @@ def test_a_version_that_lacks_what_it_needs_is_named() -> None:
 
 @pytest.mark.long
 async def test_it_is_an_mcp_server() -> None:
-    """With version 2 of the MCP SDK; with version 1, which Agent Framework does not know, it says so."""
-    lead = ConductorAgent([ScriptedWorker("one", "12 m")], name="lead", description="Measures.")
+    """With version 2 of the MCP SDK."""
+    lead = ConductorAgent(
+        workers=[ScriptedWorker("one", "12 m")],
+        planner=planner_of((0, "x", ())),
+        name="lead",
+        description="Measures.",
+    )
     if version("mcp").startswith("1."):
-        with pytest.raises(ConfigError, match=r"needs the MCP SDK 2 .*make_server"):
-            lead.as_mcp_server()
-        return
+        pytest.skip("Agent Framework knows version 2 alone")
     from mcp.client import Client  # type: ignore[attr-defined]  # noqa: PLC0415 - version 2 alone has it
 
     async with Client(lead.as_mcp_server()) as client:

@@ -39,12 +39,12 @@ async def around_chat(context: ChatContext, call_next: Callable[[], Awaitable[No
 
 def client(worker: ScriptedWorker, **options: Any) -> ConductorChatClient:
     """Return a chat client whose every answer takes six calls."""
-    return ConductorChatClient([worker], CHAIN, **options)
+    return ConductorChatClient(workers=[worker], planner=CHAIN, **options)
 
 
 def lead(worker: ScriptedWorker, **options: Any) -> ConductorAgent:
     """Return an agent whose every answer takes six calls."""
-    return ConductorAgent([worker], CHAIN, name="lead", **options)
+    return ConductorAgent(workers=[worker], planner=CHAIN, name="lead", **options)
 
 
 WRAPPED: dict[str, Callable[[ScriptedWorker], Any]] = {

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pytest
-from agent_framework import Agent, Message
+from agent_framework import Agent, AgentResponseUpdate, Message
 from autogen.speaking import READ, WRITTEN, Speaker, SpeakingClient
 from autogen_agentchat.base import Response, TaskResult
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent, TextMessage
@@ -13,13 +13,12 @@ from autogen_core import CancellationToken
 from autogen_core.models import UserMessage
 from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, Told
 
-from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam
+from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam, as_worker
 from autogen_podium.agent_framework import (
     ConductorAgent as FrameworkConductor,
     ConductorChatClient,
     as_worker as framework_worker,
 )
-from autogen_podium.workers import as_worker
 from podium.aio import run_sync
 from podium.planners import Planner
 
@@ -89,7 +88,9 @@ class AutoGenAdapter(Adapter):
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return an agent that conducts."""
         return AutoGenFace(
-            ConductorAgent("lead", list(workers), planner, model_client_stream=True, **options)
+            ConductorAgent(
+                "lead", workers=list(workers), planner=planner, model_client_stream=True, **options
+            )
         )
 
 
@@ -129,7 +130,9 @@ class TeamAdapter(AutoGenAdapter):
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return a team that conducts."""
-        return TeamFace(ConductorTeam(list(workers), planner, model_client_stream=True, **options))
+        return TeamFace(
+            ConductorTeam(workers=list(workers), planner=planner, model_client_stream=True, **options)
+        )
 
 
 class TestTeam(AdapterContract):
@@ -185,7 +188,7 @@ class ClientAdapter(AutoGenAdapter):
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return a model client that conducts."""
-        return ClientFace(ConductorChatCompletionClient(list(workers), planner, **options))
+        return ClientFace(ConductorChatCompletionClient(workers=list(workers), planner=planner, **options))
 
 
 class TestModelClient(AdapterContract):
@@ -201,6 +204,13 @@ class TestModelClient(AdapterContract):
         return ClientAdapter()
 
 
+def _outputs(update: AgentResponseUpdate) -> list[tuple[int, str]]:
+    """Return the step and the output in an update; a plan and a failure are none."""
+    step = (update.additional_properties or {}).get("podium_step")
+    texts = [content.text or "" for content in update.contents if content.type == "text_reasoning"]
+    return [(step, text) for text in texts if step is not None and not text.startswith("failed: ")]
+
+
 class FrameworkFace(Face):
     """An agent without a session, which remembers nothing."""
 
@@ -211,10 +221,7 @@ class FrameworkFace(Face):
         """Stream it, which tells of the steps too."""
         stream, outputs = self._agent.run(question, stream=True), dict[int, str]()
         async for update in stream:
-            properties = update.additional_properties or {}
-            for content in update.contents:
-                if content.type == "text_reasoning":
-                    outputs[properties["podium_step"]] = content.text or ""
+            outputs |= dict(_outputs(update))
         response = await stream.get_final_response()
         counts = ("input_token_count", "output_token_count")
         return answer_of(response.text, response.additional_properties["podium"], outputs, counts)
@@ -226,9 +233,8 @@ class FrameworkFace(Face):
     async def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
         """Read what its steps came to, and what of the last is written."""
         async for update in self._agent.run(question, stream=True):
-            for content in update.contents:
-                if content.type == "text_reasoning":
-                    yield (update.additional_properties or {})["podium_step"], content.text or ""
+            for output in _outputs(update):
+                yield output
 
 
 class FrameworkAdapter(Adapter):
@@ -243,7 +249,9 @@ class FrameworkAdapter(Adapter):
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return an agent that conducts."""
-        return FrameworkFace(FrameworkConductor(list(workers), planner, emit_steps=True, **options))
+        return FrameworkFace(
+            FrameworkConductor(workers=list(workers), planner=planner, show_steps=True, **options)
+        )
 
 
 class TestAgentFramework(AdapterContract):
@@ -283,7 +291,7 @@ class FrameworkClientAdapter(FrameworkAdapter):
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return a chat client that conducts."""
-        return FrameworkClientFace(ConductorChatClient(list(workers), planner, **options))
+        return FrameworkClientFace(ConductorChatClient(workers=list(workers), planner=planner, **options))
 
 
 class TestAgentFrameworkClient(AdapterContract):

@@ -17,12 +17,12 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from contracts.adapter_contract import planner_of, saying
 from servers.chat_server import Call, Reply, says
 
-from autogen_podium import ConductorAgent, ConductorTeam
-from autogen_podium.workers import as_worker
+from autogen_podium import ConductorAgent, ConductorTeam, as_worker
 from podium.errors import ConfigError, RunFailed
 
 pytestmark = pytest.mark.anyio
 
+ASKED = "user: Is the room high?\n\nYour part:\nApprove the size."
 PLAN = planner_of((0, "Measure it.", ()), (1, "Count the doors.", ()), (2, "Approve the size.", (0,)))
 
 
@@ -56,11 +56,13 @@ async def test_a_human_is_shown_what_the_step_is_about(*, is_async: bool, is_in_
     ask: Any = human.answer_async if is_async else human.answer
     proxy = UserProxyAgent("boss", input_func=ask)
     worker: Any = RoundRobinGroupChat([proxy], max_turns=1, name="boss") if is_in_a_team else proxy
-    result = await ConductorTeam([*speakers(), worker], PLAN).run(task="Is the room high?")
+    result = await ConductorTeam(workers=[*speakers(), worker], planner=PLAN).run(task="Is the room high?")
     assert result.messages[-1].to_text() == "fine"
     (prompt,) = human.prompts
-    assert prompt.startswith("The question:\nIs the room high?\n\nStep 0 (Measure it.) returned:\n3 m")
-    assert prompt.endswith("\n\nYour part:\nApprove the size.\n\nEnter your response: ")
+    assert prompt.startswith(
+        "user: Is the room high?\n\nYour part:\nApprove the size.\n\nStep 0: Measure it.\n3 m"
+    )
+    assert prompt.endswith("\n\nEnter your response: ")
     assert "doors" not in prompt
     assert "\x1b" not in prompt
     assert proxy.input_func == ask
@@ -70,12 +72,10 @@ async def test_a_human_is_shown_the_conversation() -> None:
     """Of the turns before, too; and spends no tokens."""
     human = Human("yes", "no")
     proxy = UserProxyAgent("boss", input_func=human.answer_async)
-    agent = ConductorAgent("lead", [proxy], planner_of((0, "Decide.", ())))
+    agent = ConductorAgent("lead", workers=[proxy], planner=planner_of((0, "Decide.", ())))
     await agent.run(task="Red?")
     result = await agent.run(task="Blue?")
-    assert human.prompts[1].startswith(
-        "The conversation so far:\nuser: Red?\nassistant: yes\n\nThe question:\nBlue?"
-    )
+    assert human.prompts[1].startswith("user: Red?\n\nassistant: yes\n\nuser: Blue?\n\nYour part:\nDecide.")
     (step,) = json.loads(result.messages[-1].metadata["podium_steps"])
     assert (step["usage"]["prompt_tokens"], step["usage"]["completion_tokens"]) == (0, 0)
 
@@ -83,13 +83,13 @@ async def test_a_human_is_shown_the_conversation() -> None:
 async def test_the_request_for_input_says_whose_step_it_is() -> None:
     """In the stream, for a user interface that asks the human itself."""
     proxy = UserProxyAgent("boss", input_func=Human("fine").answer_async)
-    team = ConductorTeam([*speakers(), proxy], PLAN)
+    team = ConductorTeam(workers=[*speakers(), proxy], planner=PLAN)
     asked: list[UserInputRequestedEvent] = []
     async for message in team.run_stream(task="Is the room high?"):
         if isinstance(message, UserInputRequestedEvent):
             asked.append(message)
     assert [event.metadata["podium_step"] for event in asked] == ["2"]
-    assert asked[0].metadata["podium_prompt"].endswith("Your part:\nApprove the size.")
+    assert asked[0].metadata["podium_prompt"].startswith(ASKED)
     assert isinstance(message, TaskResult)
 
 
@@ -111,7 +111,7 @@ def test_an_agent_with_handoffs_is_refused() -> None:
     filtered = MessageFilterAgent("filtered", agent, MessageFilterConfig(per_source=[]))
     for each in (agent, filtered):
         with pytest.raises(ConfigError, match="has handoffs"):
-            ConductorAgent("lead", [each], PLAN)
+            ConductorAgent("lead", workers=[each], planner=PLAN)
     as_worker(UserProxyAgent("boss"))
     as_worker(MessageFilterAgent("boss", UserProxyAgent("boss"), MessageFilterConfig(per_source=[])))
 
@@ -120,7 +120,7 @@ async def test_a_swarm_hands_off_inside_its_step() -> None:
     """Its answer is that of the agent who ends it."""
     members = [hands_off("one", "two"), AssistantAgent("two", ReplayChatCompletionClient(["42 END"]))]
     swarm = Swarm(list(members), name="swarm", termination_condition=TextMentionTermination("END"))
-    result = await ConductorAgent("lead", [swarm], planner_of((0, "x", ()))).run(task="?")
+    result = await ConductorAgent("lead", workers=[swarm], planner=planner_of((0, "x", ()))).run(task="?")
     assert result.messages[-1].to_text() == "42 END"
 
 
@@ -138,7 +138,7 @@ async def test_a_team_that_hands_off_to_somebody_outside_has_no_answer() -> None
         agent = AssistantAgent("one", server.client(), handoffs=["user"])
         swarm = Swarm([agent], name="swarm", termination_condition=HandoffTermination(target="user"))
         with pytest.raises(RunFailed, match="'one' handed its subtask off to 'user'") as raised:
-            await ConductorAgent("lead", [swarm], planner_of((0, "x", ()))).run(task="?")
+            await ConductorAgent("lead", workers=[swarm], planner=planner_of((0, "x", ()))).run(task="?")
     (outcome,) = raised.value.result.outcomes
     assert outcome.problem is not None
     assert (outcome.problem.code, asked) == ("worker_failed", ["model"])

@@ -24,9 +24,8 @@ from contracts.incomplete_contract import (
 )
 from pydantic import BaseModel
 
-from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam
+from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam, as_worker
 from autogen_podium.agent_framework import ConductorAgent as FrameworkConductor, ConductorChatClient
-from autogen_podium.workers import as_worker
 from podium import Conductor
 
 pytestmark = pytest.mark.anyio

@@ -21,7 +21,9 @@ def team(url: str) -> Face:
     planner, worker = client_of(url), client_of(url)
 
     async def ask() -> str:
-        team = ConductorTeam([AssistantAgent("worker", worker)], planner, retry=Retry(attempts=1))
+        team = ConductorTeam(
+            workers=[AssistantAgent("worker", worker)], planner=planner, retry=Retry(attempts=1)
+        )
         return (await team.run(task="Why?")).messages[-1].to_model_text()  # type: ignore[union-attr]
 
     return Face(ask)
@@ -30,7 +32,7 @@ def team(url: str) -> Face:
 def client(url: str) -> Face:
     """Return a conductor as a model client."""
     asked = ConductorChatCompletionClient(
-        [client_of(url)], client_of(url), retry=Retry(attempts=1), partial="raise"
+        workers=[client_of(url)], planner=client_of(url), retry=Retry(attempts=1), partial="raise"
     )
 
     async def ask() -> str:
@@ -49,7 +51,7 @@ def framework_agent(url: str) -> Face:
 
     chat = SpeakingClient(speak)
     worker = Agent(chat, "You help.", name="worker")
-    asked = ConductorAgent([worker], chat, name="lead", retry=Retry(attempts=1))
+    asked = ConductorAgent(workers=[worker], planner=chat, name="lead", retry=Retry(attempts=1))
 
     async def ask() -> str:
         return str((await asked.run("Why?")).text)

@@ -7,11 +7,11 @@ from autogen.speaking import SpeakingClient
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 from contracts.known_prices import MODEL, OPENAI, check_planner, check_prices
 
+from autogen_podium import as_planner, as_worker
 from autogen_podium.agent_framework import (
     as_planner as framework_planner,
     as_worker as framework_worker,
 )
-from autogen_podium.workers import as_planner, as_worker
 from podium.workers import Card, Worker
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 from typing import Any
 
 import anyio
@@ -52,7 +51,7 @@ def noting(called: list[str]) -> list[Speaker]:
 async def test_a_run_ends_with_the_answer() -> None:
     """Its messages are the task, what the steps said, and the answer."""
     async with ModelServer(model) as server:
-        result = await ConductorTeam(team(server), server.client()).run(task="How large?")
+        result = await ConductorTeam(workers=team(server), planner=server.client()).run(task="How large?")
     assert result.stop_reason == ANSWERED
     assert [m.source for m in (result.messages[0], *result.messages[-2:])] == [
         "user",
@@ -77,7 +76,7 @@ async def test_a_run_ends_with_the_answer() -> None:
 async def test_conditions_end_a_run(condition: TerminationCondition, asked: list[str], why: str) -> None:
     """As soon as they are met; no later step is paid for, and the next run starts afresh."""
     called: list[str] = []
-    chat = ConductorTeam(noting(called), planner_of(*CHAIN), termination_condition=condition)
+    chat = ConductorTeam(workers=noting(called), planner=planner_of(*CHAIN), termination_condition=condition)
     for _ in range(2):
         called.clear()
         result = await chat.run(task="?")
@@ -89,7 +88,7 @@ async def test_conditions_end_a_run(condition: TerminationCondition, asked: list
 async def test_somebody_outside_can_end_a_run() -> None:
     """At the next message that is judged, which is before the step after it."""
     outside, called = ExternalTermination(), list[str]()
-    chat = ConductorTeam(noting(called), planner_of(*CHAIN), termination_condition=outside)
+    chat = ConductorTeam(workers=noting(called), planner=planner_of(*CHAIN), termination_condition=outside)
     async for message in chat.run_stream(task="?"):
         if isinstance(message, TextMessage) and message.source == "a":
             outside.set()
@@ -101,7 +100,9 @@ async def test_somebody_outside_can_end_a_run() -> None:
 async def test_too_few_turns_for_an_answer_pay_for_no_step() -> None:
     """The stop reason says how many steps the plan needs."""
     called: list[str] = []
-    result = await ConductorTeam(noting(called), planner_of(*CHAIN), max_turns=2).run(task="?")
+    result = await ConductorTeam(workers=noting(called), planner=planner_of(*CHAIN), max_turns=2).run(
+        task="?"
+    )
     assert called == []
     assert result.stop_reason is not None
     assert result.stop_reason.startswith("Maximum number of turns 2 reached. step 0 (a): the plan needs at ")
@@ -119,9 +120,9 @@ async def test_it_goes_on_from_what_was_said() -> None:
         heard.append(text)
         return "noted"
 
-    first = ConductorTeam([Speaker("one", listen)], planner_of((0, "x", ())))
+    first = ConductorTeam(workers=[Speaker("one", listen)], planner=planner_of((0, "x", ())))
     await first.run(task="question-1")
-    second = ConductorTeam([Speaker("one", listen)], planner_of((0, "x", ())))
+    second = ConductorTeam(workers=[Speaker("one", listen)], planner=planner_of((0, "x", ())))
     await second.load_state(await first.save_state())
     await second.run(task="question-2")
     assert "question-1" in heard[1]
@@ -133,17 +134,19 @@ async def test_it_goes_on_from_what_was_said() -> None:
 async def test_a_run_stopped_early_leaves_its_question() -> None:
     """So that a run without a task goes on with it."""
     called: list[str] = []
-    chat = ConductorTeam(noting(called), planner_of(*CHAIN), termination_condition=MaxMessageTermination(2))
+    chat = ConductorTeam(
+        workers=noting(called), planner=planner_of(*CHAIN), termination_condition=MaxMessageTermination(2)
+    )
     await chat.run(task="my-question")
     result = await chat.run()
     assert [m.source for m in result.messages] == ["a", "b"]
     with pytest.raises(QueryError, match="got no message"):
-        await ConductorTeam(noting(called), planner_of(*CHAIN)).run()
+        await ConductorTeam(workers=noting(called), planner=planner_of(*CHAIN)).run()
 
 
 async def test_it_runs_once_at_a_time() -> None:
     """As other teams; it is not reset meanwhile."""
-    chat = ConductorTeam(noting([]), planner_of(*CHAIN))
+    chat = ConductorTeam(workers=noting([]), planner=planner_of(*CHAIN))
     stream = chat.run_stream(task="?")
     await anext(stream)
     with pytest.raises(ValueError, match="already running"):
@@ -160,12 +163,12 @@ async def test_it_runs_once_at_a_time() -> None:
 async def test_a_task_is_made_of_messages(task: list[TextMessage]) -> None:
     """Another is refused as by other teams."""
     with pytest.raises(ValueError, match="ask"):
-        await ConductorTeam(noting([]), planner_of(*CHAIN)).run(task=task)
+        await ConductorTeam(workers=noting([]), planner=planner_of(*CHAIN)).run(task=task)
 
 
 async def test_the_task_can_be_left_out_of_the_messages() -> None:
     """Where a team around it tells of it."""
-    chat = ConductorTeam(noting([]), planner_of(*CHAIN))
+    chat = ConductorTeam(workers=noting([]), planner=planner_of(*CHAIN))
     result = await chat.run(task=TextMessage(content="?", source="user"), output_task_messages=False)
     assert [m.source for m in result.messages] == ["a", "b", "c", "ConductorTeam"]
 
@@ -180,7 +183,10 @@ async def test_a_token_cancels_a_run() -> None:
             await anyio.sleep_forever()
         return "done"
 
-    chat, token = ConductorTeam([Speaker("one", hang)], planner_of((0, "x", ()))), CancellationToken()
+    chat, token = (
+        ConductorTeam(workers=[Speaker("one", hang)], planner=planner_of((0, "x", ()))),
+        CancellationToken(),
+    )
     task = asyncio.create_task(chat.run(task="?", cancellation_token=token))
     with anyio.fail_after(20):
         await started.wait()
@@ -189,48 +195,6 @@ async def test_a_token_cancels_a_run() -> None:
             await task
         hanging = False
         assert (await chat.run(task="again")).stop_reason == ANSWERED
-
-
-async def test_a_pause_holds_the_next_step_back() -> None:
-    """The running step ends; the next step, which is in a nested team, starts after `resume`."""
-    ended, called = asyncio.Event(), list[str]()
-
-    async def first(text: str) -> str:
-        await chat.pause()
-        return "a has spoken"
-
-    inner = ConductorTeam(noting(called)[1:], planner_of((0, "x", ())), name="inner")
-    chat = ConductorTeam([Speaker("a", first), inner], planner_of((0, "x", ()), (1, "y", (0,))))
-
-    async def run() -> None:
-        async for message in chat.run_stream(task="?"):
-            if isinstance(message, TextMessage) and message.source == "a":
-                ended.set()
-        assert isinstance(message, TaskResult)
-        assert message.stop_reason == ANSWERED
-
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as group:
-            group.start_soon(run)
-            await ended.wait()
-            await anyio.wait_all_tasks_blocked()
-            assert called == []
-            await chat.resume()
-    assert called == ["b"]
-
-
-async def test_a_pause_needs_a_run() -> None:
-    """A pause without a run is refused, and the end of a run ends its pause."""
-    chat = ConductorTeam(noting([]), planner_of(*CHAIN))
-    with pytest.raises(RuntimeError, match="not running"):
-        await chat.pause()
-    async with aclosing(chat.run_stream(task="?")) as messages:
-        async for message in messages:
-            if isinstance(message, TextMessage) and message.source == "a":
-                await chat.pause()
-                break
-    with anyio.fail_after(20):
-        assert (await chat.run(task="?")).stop_reason == ANSWERED
 
 
 @pytest.mark.parametrize(
@@ -242,7 +206,7 @@ async def test_the_messages_of_a_stopped_run_have_the_planners_tokens(
     """On the message at which it was stopped, or in an event after it."""
     plan = '{"worker": 0, "subtask": "x", "access": []}\n{"worker": 1, "subtask": "y", "access": [0]}\n'
     async with ModelServer(lambda call: says(call, plan if is_planning(call) else "done")) as server:
-        result = await ConductorTeam(team(server), server.client(), **options).run(task="?")
+        result = await ConductorTeam(workers=team(server), planner=server.client(), **options).run(task="?")
         made = len(server.calls)
     used = [m.models_usage.prompt_tokens for m in result.messages if m.models_usage is not None]
     assert (made, sum(used)) == (calls, calls * USAGE["prompt_tokens"])
@@ -250,7 +214,7 @@ async def test_the_messages_of_a_stopped_run_have_the_planners_tokens(
 
 async def test_a_state_of_something_else_is_refused() -> None:
     """And the conversation stays."""
-    chat = ConductorTeam(noting([]), planner_of(*CHAIN))
+    chat = ConductorTeam(workers=noting([]), planner=planner_of(*CHAIN))
     await chat.run(task="remember-me")
     for state in ({"foo": 1}, await chat.agent.save_state()):
         with pytest.raises(ValueError, match="agent_state"):
@@ -261,17 +225,20 @@ async def test_a_state_of_something_else_is_refused() -> None:
     assert "remember-me" in str(await chat.save_state())
 
 
+SOLO = Conductor(planner_of((0, "x", ())), [ScriptedWorker("one", "x")])
+
+
 @pytest.mark.parametrize(
     "face",
     [
-        ConductorAgent("lead", [ScriptedWorker("one", "x")]),
-        ConductorTeam([ScriptedWorker("one", "x")]),
-        ConductorChatCompletionClient([ScriptedWorker("one", "x")]),
+        ConductorAgent("lead", SOLO),
+        ConductorTeam(SOLO),
+        ConductorChatCompletionClient(SOLO),
     ],
     ids=lambda face: type(face).__name__,
 )
 def test_a_conductor_cannot_be_dumped(face: ChatAgent | Team | ChatCompletionClient) -> None:
-    """The error says that the object does not support it."""
+    """Nor paused; the error says that the object does not support it."""
     with pytest.raises(NotImplementedError, match="does not support dumping to config"):
         face.dump_component()
 
@@ -279,11 +246,13 @@ def test_a_conductor_cannot_be_dumped(face: ChatAgent | Team | ChatCompletionCli
 async def test_it_is_a_member_of_other_teams() -> None:
     """Of a round robin, and of a society of mind."""
     async with ModelServer(model) as server:
-        inner = ConductorTeam(team(server), server.client())
+        inner = ConductorTeam(workers=team(server), planner=server.client())
         critic = Speaker("critic", saying("Shorter."))
         result = await RoundRobinGroupChat([inner, critic], max_turns=3).run(task="How large?")
         plans = [shown(call) for call in server.calls if is_planning(call)]
-        society = SocietyOfMindAgent("society", ConductorTeam(team(server), server.client()), server.client())
+        society = SocietyOfMindAgent(
+            "society", ConductorTeam(workers=team(server), planner=server.client()), server.client()
+        )
         told = await society.run(task="How large?")
     spoke = [m.source for m in result.messages if m.source in ("critic", "ConductorTeam")]
     assert spoke == ["ConductorTeam", "critic", "ConductorTeam"]
@@ -293,7 +262,9 @@ async def test_it_is_a_member_of_other_teams() -> None:
 
 async def test_the_console_shows_it(capsys: pytest.CaptureFixture[str]) -> None:
     """As any team."""
-    await Console(ConductorTeam(noting([]), planner_of(*CHAIN), emit_plan_events=True).run_stream(task="?"))
+    await Console(
+        ConductorTeam(workers=noting([]), planner=planner_of(*CHAIN), show_steps=True).run_stream(task="?")
+    )
     printed = capsys.readouterr().out
     assert "c has spoken" in printed
     assert "1. b: y (shown step 0)" in printed

@@ -10,6 +10,7 @@ import pytest
 from agent_framework import (
     Agent,
     AgentSession,
+    Content,
     InMemoryCheckpointStorage,
     Message,
     Workflow,
@@ -18,6 +19,7 @@ from agent_framework import (
 from autogen.speaking import Speak, Speaker, SpeakingClient
 from autogen_agentchat.agents import UserProxyAgent
 from autogen_agentchat.conditions import TextMentionTermination
+from autogen_agentchat.messages import HandoffMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core.models import UserMessage
 from contracts.adapter_contract import planner_of, saying
@@ -25,11 +27,12 @@ from contracts.waiting_contract import QUESTION, Ask, check_continued, check_wai
 
 from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam
 from autogen_podium.agent_framework import ConductorAgent as FrameworkConductor, ConductorChatClient
-from podium import Conductor
+from podium import Card, Conductor, FunctionWorker, ScriptedWorker
 from podium.errors import RunFailed
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy
+from podium.workers import PersonWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +44,7 @@ class AutoGen:
 
     def __init__(self, planner: FixedPlanner, speaks: list[Speak], **terms: Any) -> None:
         speakers = [Speaker(f"agent_{number}", speak) for number, speak in enumerate(speaks)]
-        self.agent = ConductorAgent("lead", speakers, planner, **terms)
+        self.agent = ConductorAgent("lead", workers=speakers, planner=planner, **terms)
 
     async def ask(self) -> str:
         """Run it."""
@@ -53,7 +56,7 @@ class AgentFramework:
 
     def __init__(self, planner: FixedPlanner, speaks: list[Speak], **terms: Any) -> None:
         agents = [Agent(SpeakingClient(speak), name=f"agent_{n}") for n, speak in enumerate(speaks)]
-        self.agent = FrameworkConductor(agents, planner, **terms)
+        self.agent = FrameworkConductor(workers=agents, planner=planner, **terms)
 
     async def ask(self) -> str:
         """Run it."""
@@ -100,30 +103,10 @@ async def test_a_plan_is_looked_at_before_any_agent_is_asked(make: Make) -> None
     assert (looked, heard.said) == ([2, 2], ["found", "written"])
 
 
-async def agent(conductor: Conductor) -> str:
-    """Ask an agent of AutoGen's."""
-    return (await ConductorAgent("lead", conductor).run(task=QUESTION)).messages[-1].to_text()
-
-
-async def team(conductor: Conductor) -> str:
-    """Ask a team of AutoGen's."""
-    return (await ConductorTeam(conductor).run(task=QUESTION)).messages[-1].to_text()
-
-
 async def client(conductor: Conductor) -> object:
     """Ask a model client of AutoGen's."""
     model = ConductorChatCompletionClient(conductor)
     return (await model.create([UserMessage(content=QUESTION, source="user")])).content
-
-
-async def framework_agent(conductor: Conductor) -> str:
-    """Ask an agent of Agent Framework's."""
-    return (await FrameworkConductor(conductor).run(QUESTION)).text
-
-
-async def framework_client(conductor: Conductor) -> str:
-    """Ask a chat client of Agent Framework's."""
-    return (await ConductorChatClient(conductor).get_response([Message("user", [QUESTION])])).text
 
 
 def in_session() -> Ask:
@@ -181,16 +164,158 @@ SESSIONS = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.parametrize("ask", [agent, team, client, framework_agent, framework_client])
-async def test_a_plan_may_wait_and_go_on_later(ask: Ask) -> None:
-    """The face cannot wait: its error has the run, which the conductor decides and goes on with."""
-    await check_waiting(ask)
+async def test_a_model_client_raises_what_waits() -> None:
+    """It has no words for a question: its error has the run, which the conductor decides and continues."""
+    await check_waiting(client)
+
+
+def asking(what: Any = "plans", journal: MemoryJournal | None = None) -> tuple[dict[str, Any], Heard]:
+    """Return the parts of a conductor whose plan or action, and question, need a person; and what is done."""
+    heard, plan = Heard(), planner_of((2, "Which colour?", ()), (1, "Refund it.", ()), (0, "Write.", (0, 1)))
+    workers = [
+        FunctionWorker(lambda step: step.visible[0].output, card=Card(name="writer")),
+        FunctionWorker(
+            lambda step: heard.said.append(step.subtask) or "refunded", card=Card(name="refund"), acts=True
+        ),
+        PersonWorker("boss", choices=["red", "blue"]),
+    ]
+    policy = Policy(approve="later", ask=what)
+    return {"planner": plan, "workers": workers, "policy": policy, "journal": journal}, heard
+
+
+def says(text: str) -> HandoffMessage:
+    """Return what a user says to the conductor."""
+    return HandoffMessage(content=text, source="user", target="lead")
+
+
+@pytest.mark.parametrize("kind", [ConductorAgent, ConductorTeam])
+@pytest.mark.parametrize("is_loaded", [False, True])
+@pytest.mark.parametrize(
+    ("what", "said", "told"),
+    [
+        (
+            "plans",
+            ["perhaps", "Yes.", "green", "blue"],
+            ["May this plan run?", "'perhaps' is neither yes nor no.", "Which colour?", "green", "blue"],
+        ),
+        ("actions", ["blue", "yes"], ["Which colour?", "And next:\nMay refund do this?", "blue"]),
+    ],
+)
+async def test_a_run_of_autogen_asks_the_user_by_handoffs(
+    what: str, said: list[str], told: list[str], kind: Any, *, is_loaded: bool
+) -> None:
+    """One question after the other, also in a new object with its state; each token is on one message."""
+    parts, heard = asking(what, MemoryJournal())
+    host, tokens = kind(name="lead", **parts), 0
+    for asked, answer in zip(["What?", *map(says, said)], told, strict=True):
+        if is_loaded:
+            state = json.loads(json.dumps(await host.save_state()))
+            host = kind(name="lead", **parts)
+            await host.load_state(state)
+        result = await host.run(task=asked)
+        assert answer in result.messages[-1].to_text()
+        used = [message.models_usage for message in result.messages if message.models_usage is not None]
+        tokens += sum(usage.completion_tokens for usage in used)
+    assert heard.said == ["Refund it."]
+    assert tokens == json.loads(result.messages[-1].metadata["podium_usage"])["completion_tokens"]
+
+
+async def test_nobody_else_decides() -> None:
+    """Not the text of a user, which may be a model's that calls the agent as a tool; not another agent."""
+    parts, heard = asking()
+    lead = ConductorAgent("lead", **parts)
+    await lead.run(task="What?")
+    for said in ("yes", HandoffMessage(content="yes", source="critic", target="lead")):
+        last = (await lead.run(task=said)).messages[-1]
+        assert isinstance(last, HandoffMessage)
+        assert last.content.startswith("May this plan run?")
+    assert not heard.said
+
+
+async def answered(contents: list[Content]) -> Message:
+    """Return a message that approves each request, and answers each question."""
+    answers = [
+        each.to_function_approval_response(approved=True)
+        if each.type == "function_approval_request"
+        else Content.from_function_result(str(each.call_id), result="blue")
+        for each in contents
+    ]
+    return Message("user", answers)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("how", ["session", "stored session", "messages"])
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [("plans", [{"approve_plan"}, {"ask_person"}]), ("actions", [{"ask_person", "approve_action"}])],
+)
+async def test_a_run_of_agent_framework_asks_with_its_requests(
+    what: str, told: list[set[str]], how: str, *, stream: bool
+) -> None:
+    """For approvals and answers, in a session, or with the answers alone."""
+    parts, heard = asking(what)
+    lead = FrameworkConductor(name="lead", **parts)
+    session: AgentSession | None = None if how == "messages" else AgentSession()
+
+    async def run(asked: Any) -> Any:
+        if not stream:
+            return await lead.run(asked, session=session)
+        return await lead.run(asked, session=session, stream=True).get_final_response()
+
+    response, names = await run("What?"), list[set[str]]()
+    while requests := response.user_input_requests:
+        names.append({(each.function_call or each).name for each in requests})
+        if session is not None and how == "stored session":
+            session = AgentSession.from_dict(json.loads(json.dumps(session.to_dict())))
+        response = await run(await answered(requests))
+    assert (response.text, heard.said) == ("blue", ["Refund it."])
+    assert names == told
+
+
+async def test_a_refused_plan_has_no_answer() -> None:
+    """The error says that it was refused; nothing is done."""
+    parts, heard = asking()
+    lead, session = FrameworkConductor(name="lead", **parts), AgentSession()
+    (request,) = (await lead.run("What?", session=session)).user_input_requests
+    with pytest.raises(RunFailed, match="refused"):
+        await lead.run(
+            Message("user", [request.to_function_approval_response(approved=False)]), session=session
+        )
+    assert not heard.said
+
+
+async def test_a_workflow_asks_with_request_info() -> None:
+    """And continues in a new workflow, from its checkpoint."""
+    parts, heard = asking("actions", MemoryJournal())
+    storage = InMemoryCheckpointStorage()
+
+    def built() -> Workflow:
+        lead = FrameworkConductor(name="lead", **parts)
+        return WorkflowBuilder(start_executor=lead, checkpoint_storage=storage, name="flow").build()
+
+    run = await built().run("What?")
+    while requests := run.get_request_info_events():
+        latest = await storage.get_latest(workflow_name="flow")
+        assert latest is not None
+        responses = {each.request_id: (await answered([each.data])).contents[0] for each in requests}
+        run = await built().run(checkpoint_id=latest.checkpoint_id, responses=responses)
+    assert ([str(output) for output in run.get_outputs()], heard.said) == (["blue"], ["Refund it."])
 
 
 @SESSIONS
 async def test_a_session_finds_the_run_that_waits(make: Callable[[], Ask]) -> None:
     """Until it is decided; then the session gets the answer."""
-    await check_waiting(make(), is_named=True)
+    ask, worker = make(), ScriptedWorker("one", "Forty-two.")
+    async with MemoryJournal() as journal:
+        conductor = Conductor(
+            planner_of((0, "x", ())), [worker], policy=Policy(approve="later"), journal=journal
+        )
+        for _ in range(3):
+            assert await ask(conductor) != "Forty-two."
+        (row,) = await journal.runs()
+        assert (row.state, worker.requests) == ("waiting", [])
+        await conductor.decide(row.run_id, approved=True)
+        assert await ask(conductor) == "Forty-two."
 
 
 @SESSIONS
@@ -227,7 +352,9 @@ async def test_a_run_that_was_broken_off_goes_on_from_the_journal(make: Make) ->
 
 async def test_somebody_has_a_turn_after_the_conductors() -> None:
     """AutoGen's own way to ask a person: an agent of the team."""
-    lead = ConductorAgent("lead", [Speaker("one", saying("a draft"))], planner_of((0, "x", ())))
+    lead = ConductorAgent(
+        "lead", workers=[Speaker("one", saying("a draft"))], planner=planner_of((0, "x", ()))
+    )
     asked: list[str] = []
 
     def sees(prompt: str) -> str:
@@ -257,7 +384,7 @@ async def test_a_workflow_goes_on_after_the_conductor() -> None:
 
     def built() -> Workflow:
         drafter = Agent(SpeakingClient(heard.saying("a draft")), name="drafter")
-        lead = FrameworkConductor([drafter], planner_of((0, "x", ())), name="lead")
+        lead = FrameworkConductor(workers=[drafter], planner=planner_of((0, "x", ())), name="lead")
         last = Agent(SpeakingClient(end), name="last")
         flow = WorkflowBuilder(start_executor=lead, checkpoint_storage=storage, name="flow")
         return flow.add_edge(lead, last).build()

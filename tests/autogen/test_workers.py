@@ -17,10 +17,9 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from contracts.adapter_contract import planner_of, saying
 from contracts.odd_answers import CALLS, FILTERED, LATIN, REFUSED, OddAnswer, check
 from contracts.worker_contract import WorkerContract, question
-from pydantic import BaseModel
 from servers.chat_server import CUT, STALL, USAGE, Call, Reply, chunk, events, says, whole
 
-from autogen_podium.workers import as_planner, as_worker
+from autogen_podium import as_planner, as_worker
 from podium import ChatPlanner, Conductor, Limits, Price, ScriptedWorker
 from podium.errors import (
     ConfigError,
@@ -457,7 +456,7 @@ def test_cards_say_what_a_thing_is() -> None:
 
 
 async def test_who_plans() -> None:
-    """A client, a worker, a planner, or nobody."""
+    """A client, a worker, or a planner."""
     async with ModelServer(model) as server:
         planners: list[Planner] = [
             as_planner(server.client()),
@@ -465,17 +464,15 @@ async def test_who_plans() -> None:
         ]
         assert all(isinstance(planner, ChatPlanner) for planner in planners)
         assert as_planner(fixed := FixedPlanner("x")) is fixed
-        assert as_planner(None).name == "rule"
         nobody: Any = team
         with pytest.raises(ConfigError, match="cannot plan"):
             as_planner(nobody)
 
 
-@pytest.mark.filterwarnings("ignore:No text content or tool calls")  # AutoGen's, of a refusal
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("odd", [REFUSED, FILTERED, CALLS, LATIN], ids=lambda odd: odd.name)
+@pytest.mark.parametrize("odd", [FILTERED, CALLS, LATIN], ids=lambda odd: odd.name)
 async def test_an_answer_that_is_none_has_its_own_code(odd: OddAnswer, *, stream: bool) -> None:
-    """As with Podium's own client, though AutoGen's clients leave refusals out of their results."""
+    """As with Podium's own client."""
     clients: list[OpenAIChatCompletionClient] = []
 
     def make(url: str) -> Worker:
@@ -487,9 +484,8 @@ async def test_an_answer_that_is_none_has_its_own_code(odd: OddAnswer, *, stream
         await client.close()
 
 
-@pytest.mark.filterwarnings("ignore:No text content or tool calls")  # AutoGen's, of a refusal
 @pytest.mark.parametrize("kind", ["agent", "streaming", "team"])
-@pytest.mark.parametrize("odd", [REFUSED, FILTERED, CALLS], ids=lambda odd: odd.name)
+@pytest.mark.parametrize("odd", [FILTERED, CALLS], ids=lambda odd: odd.name)
 async def test_an_agent_has_no_answer_where_its_model_has_none(odd: OddAnswer, kind: str) -> None:
     """AutoGen says neither why a model ended, nor that a tool is unknown, but in the text."""
     clients: list[OpenAIChatCompletionClient] = []
@@ -505,34 +501,14 @@ async def test_an_agent_has_no_answer_where_its_model_has_none(odd: OddAnswer, k
         await client.close()
 
 
-async def test_a_refused_form_is_a_refusal() -> None:
-    """Of an agent whose answers are instances of a model, which another method of the SDK asks for."""
-
-    class Size(BaseModel):
-        metres: int
-
+@pytest.mark.filterwarnings("ignore:No text content or tool calls")  # AutoGen's
+async def test_a_refusal_is_an_empty_answer() -> None:
+    """AutoGen's client leaves it out of its results."""
     async with ModelServer(REFUSED.reply) as server:
-        agent = AssistantAgent("one", server.client(), output_content_type=Size)
-        result = await Conductor(planner_of((0, "x", ())), [as_worker(agent)]).run("?")
-        assert len(server.calls) == 1
-    problem = result.outcomes[0].problem
-    assert problem is not None
-    assert problem.code == "answer_refused"
-    assert "I would rather not" in problem.message
-
-
-async def test_refusals_of_calls_side_by_side_do_not_mix() -> None:
-    """One client of two workers: the one's refusal is not the other's."""
-
-    def some(call: Call) -> Reply:
-        return REFUSED.reply(call) if "bad" in str(call.body["messages"]) else says(call, "fine")
-
-    async with ModelServer(some) as server:
-        client = server.client()
-        pool = [as_worker(client, name="a"), as_worker(client, name="b")]
-        plan = planner_of((0, "bad", ()), (1, "good", ()), (1, "good again", (1,)))
-        result = await Conductor(plan, [*pool]).run("?")
-    assert [outcome.status for outcome in result.outcomes[1:]] == ["ok", "ok"]
+        worker = as_worker(server.client())
+        result = await Conductor(planner_of((0, "x", ())), [worker], retry=Retry(attempts=1)).run("?")
+    assert result.problem is not None
+    assert (result.status, result.problem.code) == ("failed", "worker_broken")
 
 
 async def test_an_agents_answer_that_was_cut_is_partial() -> None:

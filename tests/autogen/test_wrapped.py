@@ -13,8 +13,7 @@ from autogen_agentchat.tools import AgentTool, TeamTool
 from contracts.adapter_contract import planner_of
 from servers.chat_server import USAGE, Call, Reply, says, whole
 
-from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam
-from autogen_podium.workers import as_worker
+from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam, as_worker
 from podium import Conductor, Limits, ScriptedWorker
 from podium.execution import Retry
 from podium.usage import Usage
@@ -33,12 +32,14 @@ CHAIN = planner_of(*((0, f"part {number}", (number - 1,) if number else ()) for 
 
 def client(worker: ScriptedWorker) -> ConductorChatCompletionClient:
     """Return a model client whose every answer takes six calls."""
-    return ConductorChatCompletionClient([worker], CHAIN)
+    return ConductorChatCompletionClient(workers=[worker], planner=CHAIN)
 
 
 def chat(worker: ScriptedWorker) -> Any:
     """Return a team with such a conductor, and one who ends the conversation."""
-    return RoundRobinGroupChat([ConductorAgent("lead", [worker], CHAIN)], max_turns=1, name="chat")
+    return RoundRobinGroupChat(
+        [ConductorAgent("lead", workers=[worker], planner=CHAIN)], max_turns=1, name="chat"
+    )
 
 
 WRAPPED: dict[str, Callable[[ScriptedWorker], Any]] = {
@@ -51,17 +52,17 @@ WRAPPED: dict[str, Callable[[ScriptedWorker], Any]] = {
         [AssistantAgent("solo", client(worker))], max_turns=1, name="swarm"
     ),
     "society of a team": lambda worker: SocietyOfMindAgent(
-        "society", ConductorTeam([worker], CHAIN), client(worker)
+        "society", ConductorTeam(workers=[worker], planner=CHAIN), client(worker)
     ),
     "filter of an agent": lambda worker: MessageFilterAgent(
         "filtered",
-        ConductorAgent("lead", [worker], CHAIN),
+        ConductorAgent("lead", workers=[worker], planner=CHAIN),
         MessageFilterConfig(per_source=[PerSourceFilter(source="user")]),
     ),
-    "tool of an agent": lambda worker: AgentTool(ConductorAgent("lead", [worker], CHAIN)),
+    "tool of an agent": lambda worker: AgentTool(ConductorAgent("lead", workers=[worker], planner=CHAIN)),
     "tool of a team": lambda worker: TeamTool(chat(worker), "room", "Measures."),
     "tool of a conducting team": lambda worker: TeamTool(
-        ConductorTeam([worker], CHAIN),  # type: ignore[arg-type]
+        ConductorTeam(workers=[worker], planner=CHAIN),  # type: ignore[arg-type]
         "room",
         "Measures.",
     ),
@@ -72,7 +73,9 @@ WRAPPED: dict[str, Callable[[ScriptedWorker], Any]] = {
 async def test_calls_count_against_the_limits_around(make: Callable[[ScriptedWorker], Any]) -> None:
     """No more than three are made where three are allowed; where they fit, there is an answer."""
     worker = ScriptedWorker("worker", "12 m")
-    outer = ConductorAgent("outer", [make(worker)], planner_of((0, "Ask.", ())), limits=Limits(calls=3))
+    outer = ConductorAgent(
+        "outer", workers=[make(worker)], planner=planner_of((0, "Ask.", ())), limits=Limits(calls=3)
+    )
     result = await outer.conductor.run("How large?")
     assert result.status != "ok"
     assert len(worker.requests) <= 3
@@ -108,10 +111,12 @@ async def test_a_conductor_in_a_tool_is_billed_once_however_it_ends(kind: str, s
         options: Any = {"retry": Retry(attempts=1)}
         tool: Any
         if kind == "agent":
-            tool = AgentTool(ConductorAgent("room", [member], server.client(), **options))
+            tool = AgentTool(ConductorAgent("room", workers=[member], planner=server.client(), **options))
         else:
             options |= {"max_turns": 1} if kind == "team of one turn" else {}
-            tool = TeamTool(ConductorTeam([member], server.client(), **options), "room", "Measures.")  # type: ignore[arg-type]
+            tool = TeamTool(
+                ConductorTeam(workers=[member], planner=server.client(), **options), "room", "Measures."
+            )  # type: ignore[arg-type]
         solo = AssistantAgent("solo", server.client(), tools=[tool], reflect_on_tool_use=True)
         result = await Conductor(planner_of((0, "Ask.", ())), [as_worker(solo)], **ONCE).run("How large?")
     assert result.answer == "12 m"

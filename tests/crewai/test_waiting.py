@@ -119,7 +119,7 @@ def test_an_action_waits_for_a_person(ask: Person, answer: str | None, times: in
         assert crew.kickoff().raw == answer
     assert done == (["refund order 17"] if answer == "refunded" else [])
     assert len(ask.asked) == times
-    assert "clerk: refund order 17" in ask.asked[0]
+    assert "May clerk do this? refund order 17" in ask.asked[0]
 
 
 @pytest.mark.parametrize("ask", [("green", "blue")], indirect=True)

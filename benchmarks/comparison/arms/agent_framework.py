@@ -32,7 +32,9 @@ def _agent(step: Step, url: str) -> Agent[Any]:
 
 async def _podium(job: Job, url: str) -> str:
     planner = ChatPlanner(ChatWorker(MANAGER, endpoint=Endpoint(url, api_key="none")))
-    response = await ConductorAgent([_agent(step, url) for step in job.steps], planner).run(QUESTION)
+    response = await ConductorAgent(workers=[_agent(step, url) for step in job.steps], planner=planner).run(
+        QUESTION
+    )
     return response.text
 
 

@@ -57,7 +57,9 @@ async def _answer(team: Team) -> str:
 
 
 async def _podium(job: Job, url: str) -> str:
-    return await _answer(ConductorTeam([_agent(step, url) for step in job.steps], _client(MANAGER, url)))
+    return await _answer(
+        ConductorTeam(workers=[_agent(step, url) for step in job.steps], planner=_client(MANAGER, url))
+    )
 
 
 async def _selector(job: Job, url: str) -> str:

@@ -1,89 +1,95 @@
-"""A conductor as an AutoGen model client."""
+"""A conductor as an AutoGen model client, over AutoGen's own client of OpenAI's SDK."""
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
-from typing import Any, Final, Literal, Unpack
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Unpack
 
-from autogen_core import CancellationToken
-from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, ModelInfo, RequestUsage
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, ModelInfo
 from autogen_core.tools import Tool, ToolSchema
+from autogen_ext.models.openai import BaseOpenAIChatCompletionClient
 from pydantic import BaseModel
 
-from autogen_podium.call import ToolChoice, call_sampling, call_tools, create_result, schema_of
-from autogen_podium.cancellation import cancelled_by
-from autogen_podium.cards import model_info as derived_info
-from autogen_podium.conductor_options import ConductorOptions, conductor_of
-from autogen_podium.messages import from_autogen, write_usage
+from autogen_podium.messages import from_autogen
 from autogen_podium.workers.wrap import Participant, as_planner, as_worker
 from podium.aio.sync import events_of
 from podium.conductor import Conductor
-from podium.errors import ConfigError
-from podium.hosts import ChatAnswer, ChatCall, ConductorFace, ContinuationStore
-from podium.hosts.results import answered
+from podium.errors import ConfigError, RunFailed, RunWaiting
+from podium.hosts import ConductorFace, ConductorTransport, HostCall, Partial
+from podium.hosts.faces import ConductorOptions, conductor_of, run_id_in
 from podium.planners import Planner
 from podium.types import Message, Result
 from podium.types.messages import estimate_usage
-from podium.usage import Usage
 from podium.workers import Card, Worker
 
 MAX_RESULTS: Final = 64
 """Maximum number of results that a client keeps."""
-_NO_ARGS: Final[Mapping[str, Any]] = {}
+JsonOutput = bool | type[BaseModel] | None
+"""`json_output` of AutoGen's clients."""
 
 
 @ConductorFace.register
-class ConductorChatCompletionClient(ChatCompletionClient):
-    """A model client that plans the question and has participants execute the plan.
+class ConductorChatCompletionClient(BaseOpenAIChatCompletionClient):
+    """A model client that plans the question and has workers execute the plan.
 
     If the answer is incomplete, its finish reason is `length`, and its text ends with the sentence `(Not
     complete: …)`; a structured answer raises `RunFailed`. `results` has the full results of the latest calls.
     Tools are offered to the worker of the plan's last step; its tool calls are the result's content, and its
     text beside them is the result's `thought`. The next turn, which has the tool results, reuses the plan and
-    the outputs of the other steps, if it calls the same client. That worker also gets the `json_output` model
-    and `extra_create_args` (temperature, top_p, max_tokens, seed, stop, reasoning_effort, response_format).
+    the outputs of the other steps, with a journal also in a new process. That worker also gets the
+    `json_output` model and `extra_create_args` (temperature, top_p, max_tokens, seed, stop,
+    reasoning_effort, response_format).
 
     Args:
-        participants: execute the steps; see `ConductorAgent`.
-        model_client: writes the plans.
-        model_info: the capabilities of the client; `None` derives them from the participants.
+        conductor: a conductor, instead of its parts.
+        planner: writes the plans: a model client, or a planner or worker of Podium.
+        workers: execute the steps; see `ConductorAgent`.
+        model_info: the capabilities of the client; `None` derives them from the workers.
         context_window: maximum tokens of a conversation and its answer; `None` uses the smallest context
-            window of the participants' cards.
+            window of the workers' cards.
         partial: whether an incomplete answer is returned, or raised as `RunFailed`.
-        options: further options of `podium.Conductor`: `limits`, `policy`, `journal`, ….
+        run_id: names the runs in the conductor's journal: the same call, also in a new process, continues its
+            run. With `None`, each call is a new run.
+        options: further options of `podium.Conductor`: `limits`, `policy`, `journal`, …; and `workflows`.
 
     Raises:
-        ConfigError: a participant or an option is invalid.
+        ConfigError: there is no planner, or a conductor and its parts; from each call: an option is invalid.
         RunFailed: from each call: there is no answer; `result` is the run's result.
+        RunWaiting: from each call: a person must decide.
     """
 
     component_type = "model"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of AutoGen's clients
         self,
-        participants: Sequence[Participant] | Conductor,
-        model_client: ChatCompletionClient | Planner | Worker | None = None,
+        conductor: Conductor | None = None,
         *,
+        planner: ChatCompletionClient | Planner | Worker | None = None,
+        workers: Sequence[Participant] = (),
         model_info: ModelInfo | None = None,
         context_window: int | None = None,
-        partial: Literal["return", "raise"] = "return",
+        partial: Partial = "return",
+        run_id: str | None = None,
         **options: Unpack[ConductorOptions],
     ) -> None:
         self._conductor = conductor_of(
-            participants,
-            model_client,
+            conductor,
+            planner,
+            workers,
+            options,
             card=Card(name="conductor", description="Plans a question and has a team answer it."),
             as_worker=as_worker,
             as_planner=as_planner,
-            options=options,
-            face=type(self).__name__,
+            face="ConductorChatCompletionClient",
         )
-        self._info = model_info or derived_info(self.conductor.pool.workers)
         self._window = context_window
-        self._partial: Literal["return", "raise"] = partial
-        self._used = Usage()
+        self._run_id = run_id
         self._kept = deque[Result](maxlen=MAX_RESULTS)
-        self._continuations = ContinuationStore()
+        super().__init__(
+            ConductorTransport(self.conductor, partial=partial).openai_client(),
+            create_args={"model": "podium"},
+            model_info=model_info or _model_info(self.conductor.pool.workers),
+        )
 
     @property
     def conductor(self) -> Conductor:
@@ -92,103 +98,66 @@ class ConductorChatCompletionClient(ChatCompletionClient):
 
     @property
     def results(self) -> tuple[Result, ...]:
-        """The results of the latest 64 calls that had an answer, ordered from oldest to newest."""
+        """The results of the latest 64 calls, including failed runs, ordered from oldest to newest."""
         return tuple(self._kept)
 
     async def create(
-        self,
-        messages: Sequence[LLMMessage],
-        *,
-        tools: Sequence[Tool | ToolSchema] = (),
-        tool_choice: ToolChoice = "auto",
-        json_output: bool | type[BaseModel] | None = None,
-        extra_create_args: Mapping[str, Any] = _NO_ARGS,
-        cancellation_token: CancellationToken | None = None,
+        self, messages: Sequence[LLMMessage], *, json_output: JsonOutput = None, **options: Any
     ) -> CreateResult:
-        """Answer a conversation."""
-        call = self._call(messages, tools, tool_choice, json_output, extra_create_args)
-        result = None
-        async with aclosing(self._results(call, cancellation_token, stream=False)) as results:
-            async for item in results:
-                result = item
-        assert isinstance(result, CreateResult)  # a run without an answer raises
-        return result
+        """Answer a conversation; the options are those of AutoGen's clients."""
+        call = self._host_call(messages)
+        with self._asked(call):
+            result = await super().create(messages, **_with_form(json_output, options))
+        return self._told(call, result)
 
-    async def create_stream(
-        self,
-        messages: Sequence[LLMMessage],
-        *,
-        tools: Sequence[Tool | ToolSchema] = (),
-        tool_choice: ToolChoice = "auto",
-        json_output: bool | type[BaseModel] | None = None,
-        extra_create_args: Mapping[str, Any] = _NO_ARGS,
-        cancellation_token: CancellationToken | None = None,
+    def create_stream(
+        self, messages: Sequence[LLMMessage], *, json_output: JsonOutput = None, **options: Any
     ) -> AsyncGenerator[str | CreateResult, None]:
         """Answer a conversation, and yield the pieces of the answer; the last item is the result.
 
         If a step is retried after part of its text was sent, the stream continues if the new text begins with
         that part; otherwise `RunFailed` is raised.
         """
-        call = self._call(messages, tools, tool_choice, json_output, extra_create_args)
-        async with aclosing(self._results(call, cancellation_token, stream=True)) as results:
-            async for item in results:
-                yield item
+        call = self._host_call(messages)
+        options = {"include_usage": True, **_with_form(json_output, options)}
+        pieces = super().create_stream(messages, **options)
 
-    def _call(
-        self,
-        messages: Sequence[LLMMessage],
-        tools: Sequence[Tool | ToolSchema],
-        tool_choice: ToolChoice,
-        json_output: bool | type[BaseModel] | None,  # noqa: FBT001 - AutoGen's
-        extra: Mapping[str, Any],
-    ) -> ChatCall:
-        offered = call_tools(tools, tool_choice)
-        if offered.offered and not self._info["function_calling"]:
-            raise ConfigError("no participant accepts tools: add a model client to the participants")
-        return ChatCall(
-            self.conductor,
-            from_autogen(messages),
-            tools=offered,
-            sampling=call_sampling(extra, json_output=json_output),
-            store=self._continuations,
-        )
-
-    def _results(
-        self, call: ChatCall, token: CancellationToken | None, *, stream: bool
-    ) -> AsyncGenerator[str | CreateResult, None]:
         async def answering(emit: Callable[[str | CreateResult], None]) -> None:
-            if token is not None:
-                cancelled_by(token)
-            if not stream:
-                emit(self._result(await call.run()))
-                return
-            async with aclosing(call.stream()) as items:
-                async for item in items:
-                    emit(self._result(item) if isinstance(item, ChatAnswer) else item)
+            with self._asked(call):
+                async for piece in pieces:
+                    emit(self._told(call, piece) if isinstance(piece, CreateResult) else piece)
 
-        return events_of(answering)
+        return events_of(answering)  # a task of its own: leaving the stream cancels the run
 
-    def _result(self, answer: ChatAnswer) -> CreateResult:
-        self._used += answer.usage
-        self._kept.append(answer.result)
-        answered(answer.result, partial=self._partial)
-        return create_result(answer)
+    @contextmanager
+    def _asked(self, call: HostCall) -> Iterator[None]:
+        try:
+            with call.asked():
+                yield
+        except (RunFailed, RunWaiting) as error:
+            if error.result is not None:
+                self._kept.append(error.result)
+            raise
 
-    async def close(self) -> None:
-        """Do nothing: the owners of the participants close them."""
+    def _host_call(self, messages: Sequence[LLMMessage]) -> HostCall:
+        conversation = from_autogen(messages)
+        if self._run_id is None:
+            return HostCall(messages=conversation)
+        run_id = run_id_in(self.conductor, self._run_id, conversation)
+        return HostCall(messages=conversation, session=self._run_id, options={"run_id": run_id})
 
-    def actual_usage(self) -> RequestUsage:
-        """Return the tokens of all answers so far, including planners and steps."""
-        return write_usage(self._used)
-
-    def total_usage(self) -> RequestUsage:
-        """Return the same as `actual_usage`: both leave out results that were reused from an earlier run."""
-        return write_usage(self._used)
+    def _told(self, call: HostCall, result: CreateResult) -> CreateResult:
+        assert call.answer is not None
+        ended = call.answer.result
+        self._kept.append(ended)
+        result.cached = bool(ended.outcomes) and all(outcome.reused for outcome in ended.outcomes)
+        return result
 
     def count_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
         """Estimate the tokens of a conversation, assuming four characters per token."""
-        schemas = [Message("system", str(schema_of(tool))) for tool in tools]
-        return estimate_usage([*from_autogen(messages), *schemas], "").input_tokens
+        schemas = [str(tool.schema if isinstance(tool, Tool) else tool) for tool in tools]
+        told = [*from_autogen(messages), *(Message("system", schema) for schema in schemas)]
+        return estimate_usage(told, "").input_tokens
 
     def remaining_tokens(
         self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()
@@ -198,20 +167,33 @@ class ConductorChatCompletionClient(ChatCompletionClient):
         Raises:
             ConfigError: the context window is unknown.
         """
-        windows = [
-            card.context_window for card in self.conductor.pool.cards if card.context_window is not None
-        ]
-        window = self._window or min(windows, default=None)
+        known = [card.context_window for card in self.conductor.pool.cards if card.context_window is not None]
+        window = self._window or min(known, default=None)
         if window is None:
-            raise ConfigError("no participant's card has a context window: give context_window=")
+            raise ConfigError("no worker's card has a context window: give context_window=")
         return window - self.count_tokens(messages, tools=tools)
 
-    @property
-    def capabilities(self) -> ModelInfo:
-        """The same as `model_info`, under its older name."""
-        return self._info
 
-    @property
-    def model_info(self) -> ModelInfo:
-        """The capabilities that any participant has; structured output only if all participants have it."""
-        return self._info
+def _with_form(form: JsonOutput, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a call with its structured output as OpenAI's JSON schema.
+
+    AutoGen's client would parse a Pydantic model, and then warn about what it logs.
+    """
+    if not isinstance(form, type):
+        return {**options, "json_output": form}
+    schema = {"name": form.__name__, "schema": form.model_json_schema(), "strict": True}
+    extra = {"response_format": {"type": "json_schema", "json_schema": schema}}
+    return {**options, "extra_create_args": {**(options.get("extra_create_args") or {}), **extra}}
+
+
+def _model_info(workers: Sequence[Worker]) -> ModelInfo:
+    """Return the capabilities of a conductor: of any worker, or for structured output of all workers."""
+    is_structured = all("json" in worker.constraint_kinds for worker in workers)
+    return ModelInfo(
+        vision=any("image_url" in worker.card.parts for worker in workers),
+        function_calling=any(worker.takes_tools for worker in workers),
+        json_output=is_structured,
+        structured_output=is_structured,
+        family="unknown",
+        multiple_system_messages=True,  # a worker that accepts only one joins them
+    )

@@ -1,6 +1,8 @@
-"""Convert AutoGen's messages, function calls, images and usage to Podium's, and back."""
+"""Convert AutoGen's messages, function calls, images, usage and metadata to Podium's, and back."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, MultiModalMessage, TextMessage
@@ -16,8 +18,8 @@ from autogen_core.models import (
 )
 
 from podium.errors import WorkerRefused
-from podium.hosts import tool_call
-from podium.types import Message, Part
+from podium.hosts import result_metadata, tool_call
+from podium.types import Message, Part, Result
 from podium.types.messages import storable
 from podium.usage import Usage
 from podium.workers.openai.chat_response import read_usage as read_counts
@@ -41,10 +43,6 @@ def with_question_last(remembered: Sequence[LLMMessage], agent: str) -> list[LLM
 
     If agents have spoken since, the question is repeated after their messages. A conversation that ends with
     the agent's answer, or has no user's message, is returned unchanged.
-
-    Args:
-        remembered: the conversation.
-        agent: the agent that is asked.
     """
     conversation = list(remembered)
     asked = [m for m in conversation if isinstance(m, UserMessage) and m.source == USER]
@@ -88,11 +86,7 @@ def _part(part: str | Image) -> Part:
 
 
 def to_autogen(messages: Sequence[Message]) -> list[LLMMessage]:
-    """Convert Podium's messages to AutoGen's messages for a model.
-
-    Raises:
-        WorkerRefused: AutoGen has no format for a part of a message.
-    """
+    """Convert Podium's messages to AutoGen's messages for a model."""
     written: list[LLMMessage] = []
     names: dict[str, str] = {}
     for message in messages:
@@ -120,11 +114,7 @@ def _to_autogen(message: Message) -> LLMMessage:
 
 
 def to_chat(messages: Sequence[Message]) -> list[BaseChatMessage]:
-    """Convert Podium's messages to AutoGen's messages for an agent.
-
-    Raises:
-        WorkerRefused: AutoGen has no format for a part of a message.
-    """
+    """Convert Podium's messages to AutoGen's messages for an agent."""
     told: list[BaseChatMessage] = []
     for message in messages:
         content = _content(message)
@@ -170,13 +160,6 @@ def write_calls(calls: Sequence[Part]) -> list[FunctionCall]:
     ]
 
 
-def tool_schema(schema: Mapping[str, Any]) -> Part:
-    """Return the schema of an AutoGen tool in OpenAI's format."""
-    function = {key: value for key, value in schema.items() if key in ("name", "description", "strict")}
-    parameters = schema.get("parameters", {"type": "object", "properties": {}})
-    return {"type": "function", "function": {**function, "parameters": dict(parameters)}}
-
-
 def read_usage(usage: RequestUsage | None) -> Usage | None:
     """Return the usage that a model client reported; `None` if it reported none."""
     if usage is None:
@@ -190,3 +173,25 @@ def write_usage(usage: Usage) -> RequestUsage:
         prompt_tokens=usage.input_tokens + usage.orchestration_input_tokens,
         completion_tokens=usage.output_tokens + usage.orchestration_output_tokens,
     )
+
+
+def message_metadata(result: Result) -> dict[str, str]:
+    """Return `podium.hosts.result_metadata` with the prefix `podium_`, and all values except text as JSON."""
+    facts = result_metadata(result, usage=_usage)
+    return {
+        f"podium_{name}": fact if isinstance(fact, str) else json.dumps(fact) for name, fact in facts.items()
+    }
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {**asdict(write_usage(usage)), "estimated": usage.estimated}
+
+
+def usage_left(total: Usage, told: Usage) -> Usage:
+    """Return the tokens of a run that no message inside the run has."""
+    counts = {
+        name: max(0, count - getattr(told, name))
+        for name, count in asdict(total).items()
+        if name != "estimated"
+    }
+    return Usage(**counts, estimated=total.estimated)

@@ -2,7 +2,7 @@
 
 import json
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Literal, Unpack
@@ -12,6 +12,7 @@ from autogen_agentchat.base import Response, TaskResult, Team, TerminationCondit
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
+    HandoffMessage,
     ModelClientStreamingChunkEvent,
     TextMessage,
     ThoughtEvent,
@@ -20,16 +21,15 @@ from autogen_agentchat.state import BaseState
 from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient
 
-from autogen_podium.agent import ConductorAgent
-from autogen_podium.conductor_options import ConductorOptions
-from autogen_podium.messages import USER, read_usage, write_usage
-from autogen_podium.result_metadata import usage_left
+from autogen_podium.agent import ConductorAgent, RunWatcher
+from autogen_podium.messages import USER, read_usage, usage_left, write_usage
 from autogen_podium.workers.agent import Inner
 from autogen_podium.workers.wrap import Participant
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, LimitExceeded, RunFailed, actions_told
 from podium.hosts import ConductorFace
+from podium.hosts.faces import ConductorOptions
 from podium.hosts.results import lack_of
 from podium.planners import Planner
 from podium.types import Action, Event, PlannerEnded, Problem, Result, StepEnded, StepStarted
@@ -38,6 +38,12 @@ from podium.workers import Worker
 
 ANSWERED = "The conductor has answered."
 """Stop reason of a run that ended with an answer; for an incomplete answer, `(Not complete: …)` follows."""
+
+WAITS = "The conductor waits for the user."
+"""Stop reason of a run whose last message is a handoff to the user."""
+_NO_PAUSE = (
+    "a conductor has no pause: cancel its run, and give it the same task again, with a run_id and a journal"
+)
 
 
 class ConductorTeamState(BaseState):
@@ -49,50 +55,51 @@ class ConductorTeamState(BaseState):
 
 @ConductorFace.register
 class ConductorTeam(Team):
-    """Plans a task and has participants execute the steps, with termination conditions.
+    """Plans a task and has workers execute the steps, with termination conditions.
 
     A run ends with the answer, or as soon as a message meets the termination condition; then all running
-    steps are cancelled.
+    steps are cancelled. If it waits for a person, it ends with a `HandoffMessage` to `user`, and is continued
+    with `run(task=HandoffMessage(source="user", target=team.name, content="yes"))`. `ConductorAgent`
+    describes the arguments that are not listed here.
 
     Args:
-        participants: execute the steps; `ConductorAgent` describes this argument and all arguments not listed
-            here.
-        model_client: writes the plans.
         name: the team's name, an identifier.
         termination_condition: ends a run before its answer; `None` never does.
         max_turns: maximum number of started steps per run; with `None`, only the limits apply.
 
     Raises:
-        ConfigError: a participant or an option is invalid.
+        ConfigError: see `ConductorAgent`.
     """
 
     def __init__(  # noqa: PLR0913 - the signature of AutoGen's teams
         self,
-        participants: Sequence[Participant] | Conductor,
-        model_client: ChatCompletionClient | Planner | Worker | None = None,
+        conductor: Conductor | None = None,
         *,
+        planner: ChatCompletionClient | Planner | Worker | None = None,
+        workers: Sequence[Participant] = (),
         name: str = "ConductorTeam",
         description: str = "Plans a task and executes it.",
         termination_condition: TerminationCondition | None = None,
         max_turns: int | None = None,
-        emit_plan_events: bool = False,
+        run_id: str | None = None,
+        show_steps: bool = False,
         model_client_stream: bool = False,
         **options: Unpack[ConductorOptions],
     ) -> None:
         self._agent = ConductorAgent(
             name,
-            participants,
-            model_client,
+            conductor,
+            planner=planner,
+            workers=workers,
             description=description,
-            emit_plan_events=emit_plan_events,
+            run_id=run_id,
+            show_steps=show_steps,
             model_client_stream=model_client_stream,
-            **_with_max_turns(max_turns, options, participants),
+            **_with_max_turns(max_turns, options, conductor),
         )
         self._termination_condition = termination_condition
         self._max_turns = max_turns
         self._running = False
-        self._resumed: anyio.Event | None = None
-        """Set by `resume`; `None` while the team is not paused."""
 
     @property
     def name(self) -> str:
@@ -159,7 +166,7 @@ class ConductorTeam(Team):
         try:
             for message in tuple(said):
                 yield message
-            judge = _TerminationWatcher(self._termination_condition, self._unpaused)
+            judge = _TerminationWatcher(self._termination_condition)
             stop = await judge.begin(asked)
             stream = self._agent.turn(asked, cancellation_token or CancellationToken(), judge)
             async with aclosing(stream):
@@ -184,11 +191,12 @@ class ConductorTeam(Team):
             yield TaskResult(messages=said, stop_reason=stop)
         finally:
             self._running = False
-            await self.resume()
             if self._termination_condition is not None:
                 await self._termination_condition.reset()
 
     def _stop_reason(self, response: Response) -> str:
+        if isinstance(response.chat_message, HandoffMessage):
+            return WAITS
         problem = json.loads(response.chat_message.metadata["podium_problem"])
         if problem is None:
             return ANSWERED
@@ -237,24 +245,12 @@ class ConductorTeam(Team):
             await self._termination_condition.reset()
 
     async def pause(self) -> None:
-        """Call no further worker until `resume`. Running steps end; the end of the run ends the pause.
-
-        Raises:
-            RuntimeError: the team is not running.
-        """
-        if not self._running:
-            raise RuntimeError("The team is not running. It must be run before it can be paused.")
-        self._resumed = self._resumed or anyio.Event()
+        """Raise `NotImplementedError`: cancel the run, and give the same task again to continue it."""
+        raise NotImplementedError(_NO_PAUSE)
 
     async def resume(self) -> None:
-        """Continue after a pause."""
-        if self._resumed is not None:
-            self._resumed.set()
-            self._resumed = None
-
-    async def _unpaused(self) -> None:
-        while self._resumed is not None:
-            await self._resumed.wait()
+        """Raise `NotImplementedError`, as `pause`."""
+        raise NotImplementedError(_NO_PAUSE)
 
     async def save_state(self) -> Mapping[str, Any]:
         """Return the memory as plain data."""
@@ -272,21 +268,11 @@ class ConductorTeam(Team):
         await self._agent.load_state(ConductorTeamState.model_validate(state).agent_state)
 
 
-class _TerminationWatcher:
-    """Checks a termination condition for each message, in order, before another worker is called.
+class _TerminationWatcher(RunWatcher):
+    """Checks a termination condition for each message, in order, before another worker is called."""
 
-    It also delays calls of workers during a pause.
-
-    Args:
-        condition: the condition; `None` ends no run.
-        unpaused: returns when the team is not paused.
-    """
-
-    def __init__(
-        self, condition: TerminationCondition | None, unpaused: Callable[[], Awaitable[None]]
-    ) -> None:
+    def __init__(self, condition: TerminationCondition | None) -> None:
         self._condition = condition
-        self._unpaused = unpaused
         self._told: deque[BaseAgentEvent | BaseChatMessage] = deque()
         self._one = anyio.Lock()
         self._run_id = ""
@@ -328,8 +314,7 @@ class _TerminationWatcher:
             self._planners_usage += event.proposal.usage
 
     async def ready(self) -> None:
-        """Return after a pause, if no message so far ends the run; otherwise wait until it is cancelled."""
-        await self._unpaused()
+        """Return if no message so far ends the run; otherwise wait until it is cancelled."""
         await self._judge()
         if self._stop is not None:
             await anyio.sleep_forever()
@@ -366,12 +351,12 @@ def _with_actions(reason: str, actions: Sequence[Action]) -> str:
 
 
 def _with_max_turns(
-    max_turns: int | None, options: ConductorOptions, participants: object
+    max_turns: int | None, options: ConductorOptions, conductor: Conductor | None
 ) -> ConductorOptions:
     """Return the options with `Limits.steps` of at most `max_turns`."""
     if max_turns is None:
         return options
-    if isinstance(participants, Conductor):
+    if conductor is not None:
         raise ConfigError("max_turns cannot be given with a podium.Conductor: set its Limits.steps")
     limits = options.get("limits") or Limits()
     return {**options, "limits": replace(limits, steps=min(limits.steps, max_turns))}

@@ -29,26 +29,26 @@ def may_act(thing: Any) -> bool:
     `readOnlyHint` or `idempotentHint`.
     """
     if (said := said_acts(thing)) is not None:
-        return said or _is_wrapped(thing)
+        return said or is_wrapped(thing)
     if isinstance(thing, WorkflowAgent):
         return may_act(thing.workflow)
     if isinstance(thing, Workflow):
         return any(map(_executor_acts, thing.executors.values()))
     if isinstance(thing, RawAgent):
         tools = thing.default_options.get("tools") or ()
-        hidden = type(thing) not in (Agent, RawAgent) or thing.mcp_tools or _is_wrapped(thing)
+        hidden = type(thing) not in (Agent, RawAgent) or thing.mcp_tools or is_wrapped(thing)
         return bool(hidden) or any(map(_tool_acts, tools)) or may_act(thing.client)
-    return not isinstance(thing, SupportsChatGetResponse) or _is_wrapped(thing)
+    return not isinstance(thing, SupportsChatGetResponse) or is_wrapped(thing)
 
 
 def acts_first(agent: Any) -> bool:
     """Return whether an agent may change something before its model has answered: if it runs unknown code."""
     client = getattr(agent, "client", None)
     calls_tools = isinstance(client, FunctionInvocationLayer) and not said_acts(client)
-    return type(agent) is not Agent or not calls_tools or _is_wrapped(agent) or _is_wrapped(client)
+    return type(agent) is not Agent or not calls_tools or is_wrapped(agent) or is_wrapped(client)
 
 
-def _is_wrapped(thing: Any) -> bool:
+def is_wrapped(thing: Any) -> bool:
     """Return whether a thing runs code of the user's: middleware, or providers, which may add tools."""
     providers = getattr(thing, "context_providers", None) or ()
     hidden = [each for each in providers if not isinstance(each, HistoryProvider)]

@@ -5,6 +5,7 @@ from typing import Any
 
 from agent_framework import Content, Message as FrameworkMessage, UsageDetails
 
+from autogen_podium.agent_framework.approvals import is_own
 from podium.hosts import result_metadata, tool_call
 from podium.types import Message, Part, Result
 from podium.types.messages import Role, storable
@@ -13,43 +14,33 @@ from podium.workers.openai.chat_response import read_usage as read_counts
 
 
 def from_framework(messages: Sequence[FrameworkMessage], own: str | None) -> tuple[Message, ...]:
-    """Convert Agent Framework's messages to Podium's messages.
+    """Convert Agent Framework's messages to Podium's messages, without our requests and their answers.
 
     A message of another agent becomes a user message with the agent's name, because it is input to the run.
-
-    Args:
-        messages: the conversation.
-        own: the name of the agent that reads it; its own messages remain assistant messages.
+    The messages of the agent `own` remain assistant messages; with `None`, each message keeps its role.
     """
     return tuple(one for message in messages for one in _from_framework(message, own))
 
 
-def from_client(messages: Sequence[FrameworkMessage]) -> tuple[Message, ...]:
-    """Convert the messages for a chat client to Podium's messages; each keeps its role."""
-    return tuple(one for message in messages for one in _from_framework(message, message.author_name))
-
-
 def _from_framework(message: FrameworkMessage, own: str | None) -> list[Message]:
-    results = [content for content in message.contents if content.type == "function_result"]
+    contents = [content for content in message.contents if not is_own(content)]
+    results = [content for content in contents if content.type == "function_result"]
     if results:
         return [Message("tool", storable(str(one.result)), (), one.call_id) for one in results]
-    calls = tuple(_call(content) for content in message.contents if content.type == "function_call")
-    parts = tuple(part for content in message.contents if (part := _part(content)) is not None)
-    author = message.author_name
+    calls = tuple(_call(content) for content in contents if content.type == "function_call")
+    parts = tuple(part for content in contents if (part := _part(content)) is not None)
+    author, is_assistant = message.author_name, message.role == "assistant"
+    if calls or (is_assistant and (own is None or author in (own, None))):
+        return [Message("assistant", _joined(parts), calls)] if calls or parts else []
     role: Role = "system" if message.role in ("system", "developer") else "user"
-    if calls or (message.role == "assistant" and author in (own, None)):
-        role, author = "assistant", None
-    if message.role == "user":
-        author = None
-    told: tuple[Part, ...] = ()
-    if author is not None and role == "user":
-        told = ({"type": "text", "text": f"{author}:"},)
-    content = (*told, *parts)
-    if not content and not calls:
-        return []
-    if any(part["type"] != "text" for part in content):
-        return [Message(role, content, calls)]
-    return [Message(role, " ".join(part["text"] for part in content), calls)]
+    if author is not None and is_assistant:
+        parts = ({"type": "text", "text": f"{author}:"}, *parts)
+    return [Message(role, _joined(parts))] if parts else []
+
+
+def _joined(parts: tuple[Part, ...]) -> str | tuple[Part, ...]:
+    is_text = all(part["type"] == "text" for part in parts)
+    return " ".join(part["text"] for part in parts) if is_text else parts
 
 
 def _part(content: Content) -> Part | None:

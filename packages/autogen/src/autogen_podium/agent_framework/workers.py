@@ -1,43 +1,60 @@
-"""Workers that call Agent Framework's agents and chat clients.
+"""Workers that call Agent Framework's agents, chat clients and workflows, and what their responses mean.
 
 They do not retry. Turn off a client's own retries.
 """
 
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
-from typing import Any, Literal, cast
+from copy import deepcopy
+from dataclasses import replace
+from functools import reduce
+from operator import add
+from typing import Any, Final, Literal, cast
+from weakref import WeakKeyDictionary
 
 from agent_framework import (
+    AgentExecutorResponse,
+    AgentResponse,
     AgentResponseUpdate,
+    ChatResponse,
     ChatResponseUpdate,
+    Content,
     FunctionInvocationContext,
     FunctionMiddleware,
     FunctionTool,
+    Message,
     RawAgent,
     ResponseStream,
     SupportsAgentRun,
     SupportsChatGetResponse,
+    Workflow,
+    WorkflowCheckpoint,
+    WorkflowRunResult,
+    WorkflowRunState,
 )
 
 from autogen_podium.agent_framework.acts import acts_first
-from autogen_podium.agent_framework.messages import to_framework
-from autogen_podium.agent_framework.responses import Response, is_openai, read_response
+from autogen_podium.agent_framework.messages import read_usage, to_framework
+from autogen_podium.turns import exclusive
 from podium.aio.sync import events_of
-from podium.hosts import sampling_arguments, worker_errors
+from podium.errors import WorkerBroken, WorkerFailed
+from podium.hosts import read_completion, sampling_arguments, tool_call, worker_errors
 from podium.types import Completion, Part, Sampling, Tools
+from podium.types.messages import storable
+from podium.usage import Usage
 from podium.workers import Card, Request, Worker
 
+Response = AgentResponse[Any] | ChatResponse[Any]
+_OPENAI: Final = ("RawOpenAIChatCompletionClient", "RawOpenAIChatClient")
+"""Agent Framework's client classes for OpenAI's SDK, which may not be installed."""
+_REFUSED: Final = ("model_output_kind", "refusal")
+_MAX_QUOTE: Final = 300
 _Stream = ResponseStream[AgentResponseUpdate | ChatResponseUpdate, Response]
 
 
 class FrameworkWorker(Worker):
-    """Calls an Agent Framework object and reads its response.
-
-    Args:
-        client: the chat client behind the object; `None` if unknown.
-        card: the worker's card.
-    """
+    """Calls an Agent Framework object and reads its response."""
 
     def __init__(self, client: object, *, card: Card) -> None:
         self._client = client
@@ -122,12 +139,7 @@ class FunctionsNoted(FunctionMiddleware):
 
 
 class AgentWorker(FrameworkWorker):
-    """Runs an agent without a session: each run sees only its step's input, and steps run in parallel.
-
-    Args:
-        agent: the agent.
-        card: the worker's card.
-    """
+    """Runs an agent without a session: each run sees only its step's input, and steps run in parallel."""
 
     def __init__(self, agent: SupportsAgentRun, *, card: Card) -> None:
         super().__init__(getattr(agent, "client", None), card=card)
@@ -155,12 +167,7 @@ class AgentWorker(FrameworkWorker):
 
 
 class ClientWorker(FrameworkWorker):
-    """Calls a chat client. Tools are offered as declarations; the caller of the run calls them.
-
-    Args:
-        client: the chat client.
-        card: the worker's card.
-    """
+    """Calls a chat client. Tools are offered as declarations; the caller of the run calls them."""
 
     takes_tools = True
 
@@ -214,3 +221,159 @@ def _tool(tool: Part) -> FunctionTool:
         func=None,
         input_model=function.get("parameters") or {"type": "object", "properties": {}},
     )
+
+
+class WorkflowWorker(Worker):
+    """Runs a workflow with the step's input. Its last output is the answer, which is not streamed.
+
+    Each step starts from the state that the workflow had before its first step.
+    """
+
+    def __init__(self, workflow: Workflow, *, card: Card) -> None:
+        self.workflow = workflow
+        self.card = card
+
+    def __repr__(self) -> str:
+        return f"WorkflowWorker({self.card.name!r})"
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Run the workflow."""
+        async with aclosing(self._run(request)) as runs:
+            with worker_errors(self.card.name, has_run=lambda: self.acts):
+                run = await anext(runs)
+        completion = self._completion(request, run)
+        if request.stream:
+            yield completion.text
+        yield completion
+
+    def _run(self, request: Request) -> AsyncGenerator[WorkflowRunResult, None]:
+        """Run in a separate task: a second cancellation would leave tasks of the workflow behind."""
+
+        async def running(emit: Callable[[WorkflowRunResult], None]) -> None:
+            async with exclusive(self.workflow):
+                await _set_back(self.workflow)
+                emit(await self.workflow.run(to_framework(request.messages)))
+
+        return events_of(running)
+
+    def _completion(self, request: Request, run: WorkflowRunResult) -> Completion:
+        name, outputs, responses = self.card.name, run.get_outputs(), list(_responses(run))
+        if run.get_final_state() == WorkflowRunState.IDLE_WITH_PENDING_REQUESTS:
+            waits = f"worker {name!r} asks for approval or for other information"
+            raise WorkerFailed(f"{waits}, but a step cannot wait", maybe_paid=True)
+        if not outputs:
+            raise WorkerFailed(f"worker {name!r} ended without an output", maybe_paid=True)
+        last = outputs[-1]
+        answer = last if isinstance(last, AgentResponse) else AgentResponse(messages=_messages(last, name))
+        completion = read_response(request, answer, "", worker=name, client=None)
+        used = [read_usage(response.usage_details) for response in responses]
+        known = [usage for usage in used if usage is not None]
+        missing = "; ".join(filter(None, (failed_tools(response.messages) for response in responses)))
+        usage = reduce(add, known, Usage()) if known and len(known) == len(used) else completion.usage
+        return replace(completion, usage=usage, missing=missing or completion.missing)
+
+
+def _responses(run: WorkflowRunResult) -> Iterator[AgentResponse[Any]]:
+    """Yield the response of each agent in a run, also of agents whose response is not an output."""
+    for event in run:
+        sent = list(event.data or ()) if event.type == "executor_completed" else []
+        handed_on = [one.agent_response for one in sent if isinstance(one, AgentExecutorResponse)]
+        # an executor that passes a response on may also output it
+        yield from handed_on[:1] or [one for one in sent if isinstance(one, AgentResponse)][:1]
+
+
+def _messages(output: object, worker: str) -> list[Message]:
+    """Return an output that is not a response as assistant messages."""
+    parts = output if isinstance(output, list) else [output]
+    texts = [part.text if isinstance(part, Message) else part for part in parts]
+    text = texts[-1] if texts else ""
+    if not isinstance(text, str):
+        told = f"worker {worker!r} has a {type(output).__name__} as its last output, which is not text"
+        raise WorkerFailed(f"{told}: have it output texts, messages or responses of agents", maybe_paid=True)
+    return [Message("assistant", [storable(text)])]
+
+
+_first: WeakKeyDictionary[Workflow, WorkflowCheckpoint] = WeakKeyDictionary()
+"""The states of workflows before their first steps."""
+
+
+async def _set_back(workflow: Workflow) -> None:
+    """Reset a workflow to its first state, as Agent Framework does with a nested workflow."""
+    runner = workflow._runner  # noqa: SLF001 - the public way needs a storage and a resumed run
+    if workflow not in _first:
+        _first[workflow] = deepcopy(await runner.build_checkpoint())
+    await runner.restore_checkpoint(deepcopy(_first[workflow]))
+
+
+def is_openai(client: object) -> bool:
+    """Return whether a chat client is one of Agent Framework's clients for OpenAI's SDK."""
+    return any(kind.__name__ in _OPENAI for kind in type(client).__mro__)
+
+
+def read_response(
+    request: Request, response: object, sent: str, *, worker: str, client: object
+) -> Completion:
+    """Return the answer in a response, by the same rules as for every chat model.
+
+    An answer of OpenAI's clients without a finish reason was cut. Other clients may leave out the finish
+    reason.
+
+    Returns:
+        The completion; `missing` names the tools of an agent whose last call failed.
+    """
+    if not isinstance(response, AgentResponse | ChatResponse):
+        raise WorkerBroken(f"worker {worker!r} returned no response", maybe_paid=True)
+    if isinstance(response, AgentResponse) and response.user_input_requests:
+        waits = f"worker {worker!r} asks for approval, but a step cannot wait"
+        raise WorkerFailed(f"{waits}: give it tools that need no approval", maybe_paid=True)
+    last = next((m for m in reversed(response.messages) if m.role == "assistant" and m.text.strip()), None)
+    finish = response.finish_reason
+    if finish is None and not (is_openai(client) and not request.sampling.stop):
+        finish = "stop"
+    completion = read_completion(
+        request.messages,
+        text=sent or ("" if last is None else last.text),
+        finish_reason="stop" if finish == "tool_calls" else finish,
+        tool_calls=_open_calls(response.messages),
+        refusal=_refusal(response.messages),
+        usage=read_usage(response.usage_details),
+        model=getattr(response, "model", None),
+    )
+    failed = failed_tools(response.messages)
+    return replace(completion, missing=failed) if failed else completion
+
+
+def _refusal(messages: Sequence[Message]) -> str | None:
+    """Return the text of a refusal, which OpenAI's clients mark; `None` if the model did not refuse."""
+    marked = (c.text or "" for c in _contents(messages[-1:]) if _mark(c) == _REFUSED[1])
+    return storable("".join(marked)) or None
+
+
+def _mark(content: Content) -> object:
+    properties = content.additional_properties or {}
+    inner = properties.get("core")
+    return inner.get(_REFUSED[0]) if isinstance(inner, dict) else properties.get(_REFUSED[0])
+
+
+def _open_calls(messages: Sequence[Message]) -> list[Part]:
+    """Return the tool calls in the last message, which have not been made."""
+    calls = [content for content in _contents(messages[-1:]) if content.type == "function_call"]
+    return [tool_call(call.call_id, call.name, call.arguments) for call in calls]
+
+
+def failed_tools(messages: Sequence[Message]) -> str:
+    """Return a text that names the tools of an agent whose last call failed; empty if there are none."""
+    names, faults = dict[str | None, str](), dict[str, str]()
+    for content in _contents(messages):
+        if content.type == "function_call":
+            names[content.call_id] = str(content.name)
+        elif content.type == "function_result":
+            name = names.get(content.call_id, "?")
+            faults.pop(name, None)
+            if content.exception is not None:
+                faults[name] = storable(str(content.exception) or str(content.result))[:_MAX_QUOTE]
+    return "; ".join(f"its tool {name!r} failed: {why}" for name, why in faults.items())
+
+
+def _contents(messages: Sequence[Message]) -> Iterator[Content]:
+    return (content for message in messages for content in message.contents)

@@ -1,8 +1,10 @@
 """Make workers and planners from objects of Agent Framework."""
 
-from typing import Any, Final, Unpack
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 from agent_framework import (
+    Agent,
     BaseChatClient,
     SupportsAgentRun,
     SupportsChatGetResponse,
@@ -10,28 +12,35 @@ from agent_framework import (
     WorkflowAgent,
 )
 
-from autogen_podium.agent_framework.acts import may_act
-from autogen_podium.agent_framework.workers import AgentWorker, ClientWorker
-from autogen_podium.agent_framework.workflow_worker import WorkflowWorker
+from autogen_podium.agent_framework.acts import is_wrapped, may_act
+from autogen_podium.agent_framework.workers import AgentWorker, ClientWorker, WorkflowWorker
 from podium.errors import ConfigError
-from podium.hosts import CardMaker, CardOptions
-from podium.planners import ChatPlanner, Planner, RulePlanner
+from podium.hosts import CardMaker, CardOptions, ConductorFace
+from podium.planners import ChatPlanner, Planner
 from podium.workers import Worker
 
 Participant = SupportsAgentRun | SupportsChatGetResponse[Any] | Workflow | Worker
 """The objects that can be workers."""
-_LAYERS: Final = ("context_providers", "middleware", "chat_middleware", "function_middleware")
 
 
-def as_worker(thing: Participant, *, acts: bool | None = None, **options: Unpack[CardOptions]) -> Worker:
+def as_worker(
+    thing: Participant,
+    *,
+    tools: Sequence[Any] = (),
+    acts: bool | None = None,
+    **options: Unpack[CardOptions],
+) -> Worker:
     """Return an agent, a workflow or a chat client of Agent Framework as a worker.
 
-    A `ConductorAgent` or `ConductorChatClient` without context providers and middleware becomes its
-    conductor, whose steps share the limits of the outer run. A workflow runs one step at a time, each from
-    the state that it had before the first step. A worker of Podium is returned unchanged.
+    A `ConductorAgent` or `ConductorChatClient` without layers of its own (context providers, middleware,
+    tools, instructions) becomes its conductor, whose steps share the limits of the outer run. A workflow runs
+    one step at a time, each from the state that it had before the first step. A worker of Podium is returned
+    unchanged.
 
     Args:
         thing: the object.
+        tools: tools that a chat client may call within its step, as in an `Agent`; the client's
+            `function_invocation_configuration` limits the calls.
         acts: whether a call may change something: see `Worker.acts`. By default (`None`), chat clients do
             not act. Agents and workflows do if a part of them does, or cannot be seen: middleware, a context
             provider, an MCP server, an executor. Functions do, unless their `additional_properties` have
@@ -44,8 +53,15 @@ def as_worker(thing: Participant, *, acts: bool | None = None, **options: Unpack
             of one are given.
     """
     maker = CardMaker(options)
+    if tools and (isinstance(thing, ConductorFace) or not isinstance(thing, SupportsChatGetResponse)):
+        raise ConfigError(f"{thing!r:.80} is not a chat client: give its tools to the agent itself")
     if not _is_layered(thing) and (own := maker.podium_worker(thing, acts=acts)) is not None:
         return own
+    if tools:
+        client: Any = thing
+        card = _client_worker(client, maker).card
+        thing = Agent(client, name=card.name, description=card.description, tools=list(tools))
+        maker = CardMaker({"card": card})
     worker = _worker(thing, maker)
     worker.acts = may_act(thing) if acts is None else acts
     return worker
@@ -85,20 +101,20 @@ def _client_worker(client: SupportsChatGetResponse[Any], maker: CardMaker) -> Cl
 
 
 def _is_layered(thing: object) -> bool:
-    """Return whether the object has context providers or middleware, which its conductor would bypass."""
-    return any(getattr(thing, layer, None) for layer in _LAYERS)
+    """Return whether the object has middleware, tools or the like, which its conductor would bypass."""
+    options = getattr(thing, "default_options", None) or {}
+    said = any(value for name, value in options.items() if name not in ("model", "tool_choice"))
+    return said or is_wrapped(thing) or is_wrapped(getattr(thing, "client", None))
 
 
-def as_planner(model: SupportsChatGetResponse[Any] | Worker | Planner | None, **options: Any) -> Planner:
+def as_planner(model: SupportsChatGetResponse[Any] | Worker | Planner, **options: Any) -> Planner:
     """Return a planner that calls a chat client or a worker, or the given planner.
 
     Args:
-        model: the chat client, worker or planner; `None` plans by rules.
-        options: options of `podium.ChatPlanner`.
+        model: the chat client, worker or planner.
+        options: options of `podium.ChatPlanner`, such as `workflows`.
 
     Raises:
         ConfigError: `model` is none of these.
     """
-    if model is None:
-        return RulePlanner()
     return model if isinstance(model, Planner) else ChatPlanner(as_worker(model), **options)

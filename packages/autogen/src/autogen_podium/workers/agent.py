@@ -4,8 +4,11 @@ Agents and teams remember messages. But a step may be shown only the steps on it
 team is reset before each step, and runs one step at a time.
 """
 
-from collections.abc import AsyncGenerator, Callable
-from typing import Final
+import re
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
+from inspect import iscoroutinefunction
+from typing import Any, Final
 
 from autogen_agentchat.agents import AssistantAgent, MessageFilterAgent, UserProxyAgent
 from autogen_agentchat.base import ChatAgent, TaskResult, Team
@@ -19,25 +22,32 @@ from autogen_agentchat.messages import (
 from autogen_core import CancellationToken
 from autogen_core.models import FunctionExecutionResult
 
-from autogen_podium.cancellation import cancelling
-from autogen_podium.exclusive import exclusive
 from autogen_podium.messages import read_usage, to_chat
-from autogen_podium.workers.acts import acts_first
-from autogen_podium.workers.finish import Finishes, watching
-from autogen_podium.workers.human import human_prompt, prompting
-from autogen_podium.workers.team_errors import error_in_team
+from autogen_podium.turns import cancelling, exclusive
+from autogen_podium.workers.model import Finishes, watching
+from autogen_podium.workers.objects import acts_first, members_of
 from podium.errors import AnswerToolCalls, ConfigError, WorkerError, WorkerFailed
 from podium.hosts import read_completion, worker_errors
 from podium.hosts.results import spent_completion
+from podium.secrets import printable
 from podium.types import Completion
 from podium.types.messages import storable
 from podium.usage import Usage
-from podium.workers import Card, Request, Worker, step_input_of
+from podium.workers import Card, PersonWorker, Request, StepInput, Worker, step_input_of
 
 Inner = BaseAgentEvent | BaseChatMessage
 """A message or event inside an agent."""
 Listener = Callable[[Inner], None]
 _MAX_QUOTE: Final = 300
+_TRACEBACK: Final = "\nTraceback:\n"
+_NAMED: Final = re.compile(r"(?:RuntimeError: )*(\w+): (.*)", re.DOTALL)
+_STATUS: Final = re.compile(r"Error code: (\d{3})\b")
+"""The beginning of server errors in the clients of OpenAI and Anthropic."""
+_OTHER_LOOP: Final = "is bound to a different event loop"
+_ONE_LOOP: Final = (
+    "a team of AutoGen runs in the event loop of its first run only: use one event loop, or run_sync, "
+    "or make a new team for each event loop"
+)
 
 
 class AgentWorker(Worker):
@@ -46,18 +56,14 @@ class AgentWorker(Worker):
     Its answer is not streamed, because only the end shows which text is the last. A listener gets its
     messages as they are sent. Humans inside (`UserProxyAgent`) are shown the question, the visible steps and
     the subtask.
-
-    Args:
-        agent: the agent or team; it is reset before every step.
-        card: the worker's card.
-
-    Raises:
-        ConfigError: the agent has handoffs.
     """
 
-    def __init__(self, agent: ChatAgent | Team, *, card: Card) -> None:
+    def __init__(
+        self, agent: ChatAgent | Team, *, card: Card, make: Callable[[], ChatAgent] | None = None
+    ) -> None:
         _check_handoffs(agent)
         self.agent = agent
+        self._make = make
         self.uses_tokens = not isinstance(agent, UserProxyAgent)
         self.card = card
 
@@ -76,18 +82,17 @@ class AgentWorker(Worker):
         The listener does not get the last message if it is an invalid answer.
         """
         token, finishes = CancellationToken(), Finishes()
-        heard = _Heard(listener, human_prompt(step_input_of(request)))
+        agent = self.agent if self._make is None else self._make()
+        heard = _Heard(listener, _human_prompt(step_input_of(request)))
         try:
             with worker_errors(
                 self.card.name,
                 usage=lambda: _spent(heard.messages, finishes),
                 has_run=lambda: bool(heard.messages) or (self.acts and acts_first(self.agent)),
             ):
-                async with exclusive(self.agent):
-                    with watching(self.agent, finishes), prompting(self.agent, heard.prompt):
-                        failure = await self._failure(request, token, heard, finishes)
-                if failure is not None:
-                    raise failure
+                async with exclusive(agent):
+                    with watching(agent, finishes), prompting(agent, heard.prompt), heard.telling(finishes):
+                        await cancelling(token, _ask(agent, request, token, heard.hear))
                 done = self._completion(request, heard.messages, finishes)
         finally:
             token.cancel()
@@ -96,52 +101,40 @@ class AgentWorker(Worker):
             yield done.text
         yield done
 
-    async def _failure(
-        self, request: Request, token: CancellationToken, heard: "_Heard", finishes: Finishes
-    ) -> Exception | None:
-        """Run the agent, and return the exception; `None` without an exception."""
-        try:
-            await cancelling(token, self._ask(request, token, heard.hear))
-        # an agent may try to parse a refusal as structured output
-        except (ValueError, RuntimeError) as error:
-            heard.release()
-            return finishes.last_refusal(self.card.name) or error_in_team(error, finishes.last_error)
-        except Exception:  # raised again: the message held back is passed on first
-            heard.release()
-            raise
-        return None
-
     def _completion(self, request: Request, heard: list[Inner], finishes: Finishes) -> Completion:
         """Return the answer, by the same rules as for every chat model."""
-        used, last = _used(heard, finishes), _last_message(heard)
+        used = _used(heard, finishes)
+        last = next((inner for inner in reversed(heard) if isinstance(inner, BaseChatMessage)), None)
         text = "" if last is None else last.to_model_text()
         if isinstance(last, HandoffMessage):
-            raise _handed_off(last, self.card.name)
+            told = f"worker {self.card.name!r} has no answer: {last.source!r} handed its subtask off to"
+            raise WorkerFailed(
+                f"{told} {last.target!r}, but a step cannot wait for another agent", maybe_paid=True
+            )
         if isinstance(last, ToolCallSummaryMessage) and (fault := _tool_fault(last, self.card.name)):
             raise fault
-        finish, refusal = finishes.ending_of(text)
-        done = read_completion(request.messages, text=text, finish_reason=finish, refusal=refusal, usage=used)
+        finish = finishes.reason_of(text)
+        done = read_completion(request.messages, text=text, finish_reason=finish, usage=used)
         return spent_completion(done.text, used, self.card) if used == Usage() else done
 
-    async def _ask(self, request: Request, token: CancellationToken, hear: Listener) -> None:
-        agent, task = self.agent, to_chat(request.messages)
-        if isinstance(agent, Team):
-            await agent.reset()
-        else:
-            await agent.on_reset(token)
-        async for inner in agent.run_stream(task=task, cancellation_token=token, output_task_messages=False):
-            if not isinstance(inner, TaskResult):
-                hear(inner)
+
+async def _ask(agent: ChatAgent | Team, request: Request, token: CancellationToken, hear: Listener) -> None:
+    if isinstance(agent, Team):
+        await agent.reset()
+    else:
+        await agent.on_reset(token)
+    stream = agent.run_stream(
+        task=to_chat(request.messages), cancellation_token=token, output_task_messages=False
+    )
+    async for inner in stream:
+        if not isinstance(inner, TaskResult):
+            hear(inner)
 
 
 class _Heard:
     """Collects the messages inside an agent.
 
     The listener does not get a message before it is known whether it is an invalid answer.
-
-    Args:
-        listener: gets each message.
-        prompt: the text that a human is shown.
     """
 
     def __init__(self, listener: Listener, prompt: str) -> None:
@@ -162,6 +155,18 @@ class _Heard:
         else:
             self._listener(inner)
 
+    @contextmanager
+    def telling(self, finishes: Finishes) -> Iterator[None]:
+        """Pass the held message on if the block raises; then raise what a team hides."""
+        try:
+            yield
+        except Exception as error:
+            self.release()
+            cause = error_in_team(error, finishes.last_error)
+            if cause is error:
+                raise
+            raise cause  # noqa: B904 - it has its own cause
+
     def release(self) -> None:
         """Pass the held message to the listener."""
         held, self._held = self._held, None
@@ -181,20 +186,20 @@ def _check_handoffs(agent: ChatAgent | Team) -> None:
         )
 
 
-def usage_of(messages: list[Inner]) -> Usage | None:
-    """Return the usage on messages, each counted once.
+def _used(messages: list[Inner], finishes: Finishes) -> Usage | None:
+    """Return the usage on messages, each counted once, and of the managers of teams.
 
     `None` if a model did not report all of its usage, `Usage()` if no model was called. Messages of a
     conductor's run without an answer do not count here: Podium counts the cost of such a run separately.
     """
-    answered = {_run_of(inner) for inner in messages if "podium_status" in inner.metadata}
+    answered = {None, *(_run_of(inner) for inner in messages if "podium_status" in inner.metadata)}
     reported = {
         inner.id: read_usage(inner.models_usage)
         for inner in messages
-        if inner.models_usage is not None and _run_of(inner) in (None, *answered)
+        if inner.models_usage is not None and _run_of(inner) in answered
     }
-    known = [usage for usage in reported.values() if usage is not None]
-    return Usage.total(known) if len(known) == len(reported) else None
+    known = [usage for usage in (*reported.values(), finishes.managers_usage) if usage is not None]
+    return Usage.total(known) if len(known) == len(reported) + 1 else None
 
 
 def _run_of(inner: Inner) -> str | None:
@@ -202,19 +207,9 @@ def _run_of(inner: Inner) -> str | None:
     return inner.metadata.get("podium_run_id")
 
 
-def _used(heard: list[Inner], finishes: Finishes) -> Usage | None:
-    """Return the usage on messages plus the usage of the managers of teams."""
-    used, managers = usage_of(heard), finishes.managers_usage
-    return None if used is None or managers is None else used + managers
-
-
 def _spent(heard: list[Inner], finishes: Finishes) -> Usage | None:
     used = _used(heard, finishes)
     return None if used == Usage() else used  # a failed call may have called a model unseen
-
-
-def _last_message(heard: list[Inner]) -> BaseChatMessage | None:
-    return next((inner for inner in reversed(heard) if isinstance(inner, BaseChatMessage)), None)
 
 
 def _tool_fault(summary: ToolCallSummaryMessage, worker: str) -> WorkerError | None:
@@ -231,11 +226,56 @@ def _tool_fault(summary: ToolCallSummaryMessage, worker: str) -> WorkerError | N
     )
 
 
-def _handed_off(handoff: HandoffMessage, worker: str) -> WorkerFailed:
-    told = f"worker {worker!r} has no answer: {handoff.source!r} handed its subtask off to {handoff.target!r}"
-    return WorkerFailed(f"{told}, but a step cannot wait for another agent", maybe_paid=True)
-
-
 def _is_unknown(result: FunctionExecutionResult) -> bool:
     """Return whether a model called a tool that its agent does not have; only the text shows it."""
     return result.content == f"Error: tool '{result.name}' not found in any workbench"
+
+
+def error_in_team(error: Exception, known: Exception | None) -> Exception:
+    """Return the exception that a member of a team raised; other errors are returned unchanged."""
+    text, separator, _ = str(error).partition(_TRACEBACK)
+    if not separator and text.endswith(_OTHER_LOOP):
+        return RuntimeError(_ONE_LOOP)
+    if not separator:
+        return error
+    if known is not None and f"{type(known).__name__}: {known}" in str(error):
+        return known
+    named = _NAMED.fullmatch(text)
+    if named is None:
+        return RuntimeError(text)
+    name, message = named.groups()
+    made: Exception = type(name, (RuntimeError,), {})(message)
+    if status := _STATUS.match(message):
+        made.__dict__["status_code"] = int(status[1])
+    return made
+
+
+@contextmanager
+def prompting(agent: object, prompt: str) -> Iterator[None]:
+    """Put a text before each prompt of the humans in an agent or a team, in the block."""
+    held = [(human, human.input_func) for human in members_of(agent) if isinstance(human, UserProxyAgent)]
+    try:
+        for human, ask in held:
+            human.input_func = _prompted(ask, prompt)
+        yield
+    finally:
+        for human, ask in held:
+            human.input_func = ask
+
+
+def _human_prompt(step_input: StepInput) -> str:
+    """Return the text of a step for a human, without control characters, which a terminal would execute."""
+    said = [f"{message.role}: {message.text}" for message in step_input.query]
+    return printable("\n\n".join([*said, f"Your part:\n{PersonWorker('human').asked(step_input)}"]))
+
+
+def _prompted(ask: Any, prompt: str) -> Any:
+    """Return an input function of the same kind, sync or async, because an agent checks the kind once."""
+
+    async def ask_async(asked: str, *more: Any) -> str:
+        return str(await ask(f"{prompt}\n\n{asked}", *more))
+
+    def ask_sync(asked: str) -> str:
+        return str(ask(f"{prompt}\n\n{asked}"))
+
+    return ask_async if iscoroutinefunction(ask) else ask_sync

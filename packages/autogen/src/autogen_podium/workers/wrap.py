@@ -1,38 +1,47 @@
 """Make workers and planners from AutoGen objects."""
 
-from dataclasses import replace
-from typing import Any, Unpack
+import re
+from collections.abc import Sequence
+from typing import Any, Final, Unpack
 
+from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import ChatAgent, Team
+from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool
 
-from autogen_podium.cards import card_of
-from autogen_podium.workers.acts import may_act
+from autogen_podium.turns import cancelling
 from autogen_podium.workers.agent import AgentWorker
 from autogen_podium.workers.model import ModelWorker
-from autogen_podium.workers.nested import NestedWorker
-from autogen_podium.workers.tool import AutoGenTool
-from podium.conductor import Conductor
+from autogen_podium.workers.objects import card_of, may_act
 from podium.errors import ConfigError
-from podium.hosts import CardMaker, CardOptions, ConductorFace
-from podium.planners import ChatPlanner, Planner, RulePlanner
-from podium.workers import Worker
+from podium.hosts import CardMaker, CardOptions, ConductorFace, ToolWorker
+from podium.planners import ChatPlanner, Planner
+from podium.workers import Card, Worker
 
 Participant = ChatAgent | Team | BaseTool[Any, Any] | ChatCompletionClient | Worker
 """The objects that can be workers."""
+_MOST_TURNS: Final = 25
+"""Maximum turns of tool calls within a step of a model client with tools."""
 
 
-def as_worker(thing: Participant, *, acts: bool | None = None, **options: Unpack[CardOptions]) -> Worker:
+def as_worker(
+    thing: Participant,
+    *,
+    tools: Sequence[BaseTool[Any, Any]] = (),
+    acts: bool | None = None,
+    **options: Unpack[CardOptions],
+) -> Worker:
     """Return an AutoGen object as a worker.
 
     An agent or a team is reset before each step, and runs one step at a time. A human is shown the input of
-    the step. An agent with handoffs is refused. If an agent, a team or a client is a conductor, it runs
-    within the limits of the outer run. A tool gets its arguments from the subtask. A model client gets
-    messages. A worker of Podium is returned unchanged.
+    the step. An agent with handoffs is refused. The agent, team or client of a conductor becomes its
+    conductor, which runs within the limits of the outer run. A tool gets its arguments from the subtask. A
+    model client gets messages. A worker of Podium is returned unchanged.
 
     Args:
         thing: the object.
+        tools: tools that a model client may call within its step, in up to 25 turns, as an `AssistantAgent`.
         acts: whether a call may change something: see `Worker.acts`. By default (`None`), model clients do
             not act, and tools do, unless an MCP server says otherwise. Agents and teams do if a part of them
             does, or cannot be seen: a person, a workbench, an agent of the user's own class. A class of the
@@ -45,16 +54,34 @@ def as_worker(thing: Participant, *, acts: bool | None = None, **options: Unpack
             of one are given.
     """
     maker = CardMaker(options)
-    conductor = thing.conductor if isinstance(thing, ConductorFace) else None
-    if isinstance(conductor, Conductor) and isinstance(thing, ChatAgent | Team | ChatCompletionClient):
-        if acts is not None:
-            maker.podium_worker(conductor, acts=acts)
-        return _nested(thing, conductor, maker)
+    if tools and (isinstance(thing, ConductorFace) or not isinstance(thing, ChatCompletionClient)):
+        raise ConfigError(f"{thing!r:.80} is not a model client: give its tools to the agent itself")
     if (own := maker.podium_worker(thing, acts=acts)) is not None:
         return own
+    if tools:
+        worker: Worker = _with_tools(thing, tools, maker)
+        worker.acts = any(map(may_act, tools)) if acts is None else acts
+        return worker
     worker = _worker(thing, maker)
     worker.acts = may_act(thing) if acts is None else acts
     return worker
+
+
+def _with_tools(thing: Any, tools: Sequence[BaseTool[Any, Any]], maker: CardMaker) -> AgentWorker:
+    """Return a worker that runs a new agent with the model client and the tools in each step."""
+    card = card_of(thing, maker)
+
+    def make() -> AssistantAgent:
+        return AssistantAgent(
+            re.sub(r"\W|^(?=\d)", "_", card.name),
+            thing,
+            tools=list(tools),
+            system_message=None,
+            max_tool_iterations=_MOST_TURNS,
+            reflect_on_tool_use=True,
+        )
+
+    return AgentWorker(make(), card=card, make=make)
 
 
 def _worker(thing: Any, maker: CardMaker) -> Worker:
@@ -67,28 +94,30 @@ def _worker(thing: Any, maker: CardMaker) -> Worker:
     raise ConfigError(f"{thing!r:.80} is not an AutoGen object: wrap a function in a FunctionTool")
 
 
-def as_planner(model: ChatCompletionClient | Planner | Worker | None, **options: Any) -> Planner:
+def as_planner(model: ChatCompletionClient | Planner | Worker, **options: Any) -> Planner:
     """Return a planner that calls a model client or a worker, or the given planner.
 
     Args:
-        model: the model client, worker or planner; `None` plans by rules.
-        options: options of `podium.ChatPlanner`.
+        model: the model client, worker or planner.
+        options: options of `podium.ChatPlanner`, such as `workflows`.
 
     Raises:
         ConfigError: `model` is none of these.
     """
-    if model is None:
-        return RulePlanner()
     if isinstance(model, Planner):
         return model
     if isinstance(model, ChatCompletionClient | Worker):
         return ChatPlanner(as_worker(model), **options)
-    raise ConfigError(f"{model!r:.80} cannot plan: give a model client, a podium.Planner, or None")
+    raise ConfigError(f"{model!r:.80} cannot plan: give a model client, or a podium.Planner")
 
 
-def _nested(face: ChatAgent | Team | ChatCompletionClient, conductor: Conductor, maker: CardMaker) -> Worker:
-    """Return a nested conductor as a worker that keeps the labels of the conductor's pool."""
-    own = conductor.card
-    named = own if isinstance(face, ChatCompletionClient) else face
-    card = maker.card(name=named.name, description=named.description, parts=own.parts)
-    return NestedWorker(face, conductor, card=replace(card, labels=card.labels | own.labels))
+class AutoGenTool(ToolWorker):
+    """Calls a tool with the arguments in the subtask."""
+
+    def __init__(self, tool: BaseTool[Any, Any], *, card: Card) -> None:
+        super().__init__(tool.schema.get("parameters", {}), self._run, card=card)
+        self.tool = tool
+
+    async def _run(self, arguments: dict[str, Any]) -> str:
+        token = CancellationToken()
+        return self.tool.return_value_as_string(await cancelling(token, self.tool.run_json(arguments, token)))

@@ -32,15 +32,20 @@ def asked_text(asked: ApprovalAsked, workers: Sequence[str], problem: str = "") 
         problem: what was wrong with the answer before; empty for nothing.
     """
     if asked.step is None:
-        lines = plan_lines(asked.plan, workers)
+        lines = ["May this plan run?", *plan_lines(asked.plan, workers)]
+    elif asked.is_fan_out:
+        lines = [f"May step {asked.name} start? {asked.asked}"]
+    elif asked.question is None:
+        worker = worker_of(step_at(asked.plan.steps, asked.name), workers)
+        lines = [f"May {worker} do this? {asked.asked}"]
     else:
-        lines = [f"{worker_of(step_at(asked.plan.steps, asked.name), workers)}: {asked.asked}"]
+        lines = [asked.asked]
     if asked.question is None:
         lines.append(_HOW)
     elif asked.question.choices:
         lines.append(f"Choices: {', '.join(asked.question.choices)}")
     elif asked.question.returns is not None:
-        lines.append(f"JSON that fits {json.dumps(asked.question.returns)}")
+        lines.append(f"Write JSON that fits {json.dumps(asked.question.returns)}")
     return printable(scrub("\n".join([*filter(None, [problem]), *lines])))
 
 

@@ -99,16 +99,18 @@ def run_errors() -> Iterator[None]:
     """Raise the error of a run, with its code and result, in place of the client's error that it caused.
 
     Raises:
-        PodiumError: the error of the run. Other exceptions are raised unchanged.
+        PodiumError: the error of the run; or a bug in the user's own code. Others are raised unchanged.
     """
     try:
         yield
     except Exception as error:
+        outer: BaseException | None = None
         found: BaseException | None = error
         while found is not None and not isinstance(found, (PodiumError, *BUGS)):
-            found = found.__cause__
-        if found is None or found is error:
+            outer, found = found, found.__cause__
+        if found is None or outer is None:
             raise
+        outer.__cause__ = outer.__context__ = None  # it becomes the context of `found`: no circle
         raise found from found.__cause__
 
 
