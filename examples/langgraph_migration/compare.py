@@ -1,4 +1,4 @@
-"""Asks both graphs the same questions, and prints what each took.
+"""Asks hand-wired graphs and the same graphs with one node the same questions, and prints what each took.
 
     python compare.py https://api.openai.com/v1 --lead MODEL --coder MODEL --writer SMALL-MODEL
 
@@ -13,7 +13,9 @@ from typing import Any
 
 import conducted
 import hand_wired
-from job import QUESTIONS, make_team
+import invoices
+import rag
+from job import INVOICES, QUESTIONS, SEARCHED, Team, make_team
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
@@ -42,20 +44,31 @@ class Taken(AsyncCallbackHandler):
         self.lookups += 1
 
 
+def jobs(team: Team) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Return the jobs: a name, the input, and the graphs that do it."""
+    desk = {"hand-wired": hand_wired.build(team), "conducted": conducted.build(team)}
+    loop = {"hand-wired": rag.hand_wired(team), "conducted": rag.conducted(team)}
+    mapped = {"hand-wired": invoices.hand_wired(team), "conducted": invoices.conducted(team)}
+    read: dict[str, Any] = {"question": "Add the invoices up.", "invoices": list(INVOICES)}
+    return [
+        *(("desk", {"question": question}, desk) for question in QUESTIONS),
+        ("loop", {"question": SEARCHED}, loop),
+        ("map", read, mapped),
+    ]
+
+
 async def compare(base_url: str, models: dict[str, str]) -> None:
     """Ask, and print a line for each question and graph."""
-    team = make_team(base_url, models)
-    graphs = {"hand-wired": hand_wired.build(team), "conducted": conducted.build(team)}
     print(f"{'':12}{'calls':>7}{'look-ups':>10}{'tokens in':>11}{'out':>7}{'seconds':>9}")
-    for question in QUESTIONS:
-        print(f"\n{question}")
-        for name, graph in graphs.items():
+    for name, given, graphs in jobs(make_team(base_url, models)):
+        print(f"\n{name}: {given['question']}")
+        for kind, graph in graphs.items():
             taken, began = Taken(), perf_counter()
-            state = await graph.ainvoke({"question": question}, {"callbacks": [taken]})
+            state = await graph.ainvoke(given, {"callbacks": [taken]})
             counted = f"{taken.calls:>7}{taken.lookups:>10}{taken.tokens_in:>11}{taken.tokens_out:>7}"
-            print(f"{name:12}{counted}{perf_counter() - began:>9.2f}   {' '.join(state['answer'].split())}")
+            print(f"{kind:12}{counted}{perf_counter() - began:>9.2f}   {' '.join(state['answer'].split())}")
             if "podium" in state:
-                print(plan_of(state["podium"]))
+                print(state["podium"]["mermaid"] if name != "desk" else plan_of(state["podium"]))
 
 
 def plan_of(run: dict[str, Any]) -> str:

@@ -69,6 +69,12 @@ def of_call(word: str, call: Annotated[str, InjectedToolCallId]) -> str:
     return f"{word} {bool(call)}"
 
 
+@tool
+def of_list(word: str, state: Annotated[dict[str, Any], InjectedState]) -> list[str]:
+    """Return a list of texts, which is JSON as for any other tool."""
+    return [word, state["customer"]]
+
+
 ASKED: dict[str, Any] = {"messages": [HumanMessage("How many?")], "customer": "Ann"}
 INJECTED = [of_state, of_field, of_store, of_runtime, of_call]
 
@@ -124,6 +130,12 @@ async def test_the_agent_has_its_own_state_and_store() -> None:
     agent = create_conductor_agent(of(both), store=store())
     left = await agent.ainvoke({"messages": "How many?"})
     assert left["messages"][-1].content == "hello Ulm How many?"
+
+
+async def test_values_of_such_a_tool_are_json() -> None:
+    """Later steps can refer to them."""
+    left = await graph_of(conductor_node(of(of_list)), store=store()).ainvoke(ASKED)
+    assert left["messages"][-1].content == '["hello", "Ann"]'
 
 
 REFUSED: dict[str, tuple[BaseTool, Any, str]] = {

@@ -91,6 +91,8 @@ class LangChainTool(ToolWorker):
             return _completion(returned, name)
         if returned.status == "error":
             raise ToolFailed(f"tool {name!r} failed: {str(returned.text)[:300]}", maybe_paid=True)
+        if self._tool.response_format == "content" and isinstance(returned.content, list):
+            return _completion(returned.content, name)  # a list of texts is a value of the tool
         content = returned.content if isinstance(returned.content, list) else [returned.content]
         made = content_completion(content, returned.artifact, name)
         return replace(made, data=artifact_data(returned.artifact))
