@@ -43,7 +43,7 @@ from podium.workers.worker import StepInput, Worker
 
 REFUSED = "refused"
 """Problem code: the plan was refused."""
-AGAIN = "planned_again"
+REPLANNED = "planned_again"
 """Problem code: a person asked for another plan."""
 UNANSWERED = "unanswered"
 """Problem code: a question got no answer."""
@@ -203,7 +203,7 @@ async def request_approval(
         if not decided.approved:
             who, why = f" by {decided.by}" if decided.by else "", f": {decided.why}" if decided.why else ""
             told = f"{what} was refused{who}{why}"
-            return Problem(AGAIN, told) if decided.again else Problem(REFUSED, told)
+            return Problem(REPLANNED, told) if decided.again else Problem(REFUSED, told)
         return plan if decided.plan is None else _checked(context, decided.plan, plan, labels)
     except PodiumError as error:
         return Problem.of(error)

@@ -28,7 +28,7 @@ from podium.planners.planner import Turn
 from podium.policy.policy import Ask
 from podium.policy.rules import after
 from podium.prompts.prompt import fill, shown_step
-from podium.run.approval import AGAIN, PAUSED, AcceptanceCheck, request_answer, request_approval, waiting
+from podium.run.approval import REPLANNED, PAUSED, AcceptanceCheck, request_answer, request_approval, waiting
 from podium.run.forecast import remember
 from podium.run.planning import CODES, EarlyStart, PlanRequester, failures, planned_by, text_before
 from podium.run_state.actions import remedy, undecided_problem
@@ -160,8 +160,8 @@ class Rounds:
             return None
         told = f"the planner wrote no answer by turn {len(turns)}"
         told += ": this is the output of its latest step" if self.answer else ""
-        told, code = (told, "no_answer") if self._refusal is None else (f"{told}; {self._refusal}", "limit")
-        return Problem(code, told)
+        refused = self._refusal
+        return Problem("no_answer", told) if refused is None else Problem("limit", f"{told}; {refused}")
 
     def _is_turn(self, current: Round) -> bool:
         """Return whether a planner that speaks turn by turn was asked for the plan of a round."""
@@ -360,7 +360,7 @@ class Rounds:
             execution.stop(bug)
             return plan
         if isinstance(allowed, Problem):
-            if allowed.code != AGAIN or self._speaks or not self.context.request.query:
+            if allowed.code != REPLANNED or self._speaks or not self.context.request.query:
                 self.problem, self._stopped = allowed, True
             if allowed.code != WAITING:
                 execution.refuse(plan, allowed)
@@ -414,7 +414,7 @@ class Rounds:
     def _after_failure(self, current: Round) -> _Next | None:
         """Return a round with a new plan, or with an earlier plan; `None` if neither helps."""
         problems = [outcome.problem for outcome in steps_of(current)]
-        if words := {each.message for each in problems if each is not None and each.code == AGAIN}:
+        if words := {each.message for each in problems if each is not None and each.code == REPLANNED}:
             why = "; ".join(sorted(words))
             return _Next(why, fill("another", reason=why), frozenset(), _paid_results(self._paid))
         context, number = self.context, current.number + 1
