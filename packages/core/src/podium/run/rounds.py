@@ -28,7 +28,7 @@ from podium.planners.planner import Turn
 from podium.policy.policy import Ask
 from podium.policy.rules import after
 from podium.prompts.prompt import fill, shown_step
-from podium.run.approval import REPLANNED, PAUSED, AcceptanceCheck, request_answer, request_approval, waiting
+from podium.run.approval import PAUSED, REPLANNED, AcceptanceCheck, request_answer, request_approval, waiting
 from podium.run.forecast import remember
 from podium.run.planning import CODES, EarlyStart, PlanRequester, failures, planned_by, text_before
 from podium.run_state.actions import remedy, undecided_problem
