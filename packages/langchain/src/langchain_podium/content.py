@@ -10,9 +10,8 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage
 
 from langchain_podium.messages import text_of
-from podium.errors import WorkerFailed
+from podium.hosts.chat import gaps_told, text_completion
 from podium.types import Completion
-from podium.types.messages import storable
 
 _NO_TEXT: Final[Mapping[str, str]] = {
     "image": "an image",
@@ -37,26 +36,12 @@ def is_content(returned: object) -> bool:
 
 
 def content_completion(blocks: Sequence[Any], artifact: object, worker: str) -> Completion:
-    """Return the content blocks of a tool's result as the output of a step.
-
-    Args:
-        blocks: the content; the list may also contain strings.
-        artifact: the artifact of the tool's result, used if there is no content; `None` if there is none.
-        worker: the name on the worker's card.
-
-    Raises:
-        WorkerFailed: there is content, but no text.
-    """
+    """Return the content blocks of a tool's result as the output of a step."""
     texts, gaps = _read(blocks)
-    text = "\n\n".join(filter(str.strip, texts))
-    if not text and not gaps and artifact is not None:
-        text = text_of(artifact)
-    if not gaps:
-        return Completion(storable(text or "The tool succeeded and returned nothing."))
-    told = _left_out(gaps)
-    if not text:
-        raise WorkerFailed(f"worker {worker!r} returned no text; {told}", maybe_paid=True)
-    return Completion(storable(f"{text}\n\n[{told}]"), missing=told)
+    if not "".join(texts).strip() and not gaps and artifact is not None:
+        texts = [text_of(artifact)]
+    nothing = Completion("The tool succeeded and returned nothing.")
+    return text_completion(texts, gaps, worker) or nothing
 
 
 def missing_of(message: object) -> str | None:
@@ -66,11 +51,7 @@ def missing_of(message: object) -> str | None:
     gaps = [
         _gap(block) for block in message.content if isinstance(block, dict) and block.get("type") in _NO_TEXT
     ]
-    return _left_out(gaps) if gaps else None
-
-
-def _left_out(gaps: Sequence[str]) -> str:
-    return f"not passed on, since the output of a step is text: {', '.join(gaps)}"
+    return gaps_told(gaps) if gaps else None
 
 
 def _read(blocks: Sequence[Any]) -> tuple[list[str], list[str]]:

@@ -46,17 +46,7 @@ _INNER: Final = frozenset(
 
 
 def to_query(asked: ConductorInput) -> tuple[Message, ...] | Plan:
-    """Return the input as a conversation whose last message is the question; a plan is returned unchanged.
-
-    Args:
-        asked: a text, a prompt, a conversation, or one message (with any role), which becomes the user's
-            question. Or a dict: with a conversation under `messages`, or with a question under `question`,
-            `input` or `query`. In the second case, the earlier conversation may be under `chat_history` or
-            `history`.
-
-    Raises:
-        QueryError: the input is none of these.
-    """
+    """Return the input as a conversation whose last message is the question; a plan is returned unchanged."""
     if isinstance(asked, Plan):
         return asked
     if isinstance(asked, str):
@@ -92,11 +82,7 @@ def _of_mapping(asked: Mapping[str, Any]) -> tuple[Message, ...]:
 
 
 def from_langchain(messages: Sequence[MessageLikeRepresentation]) -> tuple[Message, ...]:
-    """Convert LangChain's messages to Podium's messages, without the reasoning of models.
-
-    Raises:
-        QueryError: they are not messages, or Podium has no format for a part of them.
-    """
+    """Convert LangChain's messages to Podium's messages, without the reasoning of models."""
     if isinstance(messages, bytes | Mapping) or not isinstance(messages, Sequence):
         raise QueryError(f"a conversation is a list of messages, not {type(messages).__name__}")
     try:

@@ -27,25 +27,14 @@ def validator_of(schema: dict[str, Any]) -> Draft202012Validator:
 
 
 def checked(data: Any, validator: Draft202012Validator) -> Any:
-    """Return the data if they fit the schema of a validator.
-
-    Raises:
-        ValidationError: they do not, for example because a required key is missing.
-    """
+    """Return the data if they fit the schema of a validator."""
     if (error := best_match(validator.iter_errors(data))) is not None:
         raise error
     return data
 
 
 class ResponseFormat:
-    """The structured format of an answer.
-
-    Args:
-        schema: a Pydantic class, a `TypedDict`, or a JSON schema with a `title`.
-
-    Raises:
-        ConfigError: the schema is none of these.
-    """
+    """The structured format of an answer."""
 
     def __init__(self, schema: dict[str, Any] | type) -> None:
         is_model = isinstance(schema, type) and is_basemodel_subclass(schema)
@@ -63,11 +52,7 @@ class ResponseFormat:
         self._validator = validator_of(self.schema)
 
     def read(self, result: Result) -> Any:
-        """Return the parsed answer of a run: an object of the Pydantic class, else a dict.
-
-        Raises:
-            RunFailed: the answer does not fit, or it is incomplete, which the object would not show.
-        """
+        """Return the parsed answer of a run: an object of the Pydantic class, else a dict."""
         answered(result, partial="raise")
         try:
             return self._checked(self._data(result))

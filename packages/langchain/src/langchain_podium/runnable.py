@@ -293,11 +293,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         }
 
     def _given(self, result: Result) -> Given:
-        """Return the output of the Runnable.
-
-        Raises:
-            RunFailed: there is no output.
-        """
+        """Return the output of the Runnable."""
         if self.output == "result" and result.status == "waiting":
             return cast("Given", result)
         answered(result, partial=self.partial)

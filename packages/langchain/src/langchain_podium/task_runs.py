@@ -31,10 +31,6 @@ def run_in_task(name: str, asked: Sequence[Message] | Plan) -> Iterator[str | No
 
     The k-th answer to a question in a task has the same id in all tries of the task. A block that raises has
     no answer, so the next block with the same question gets the same id.
-
-    Args:
-        name: the name of the conductor.
-        asked: the question, with the conversation before it, or a plan.
     """
     runtime = ensure_config().get("configurable", {}).get(_RUNTIME)
     task = getattr(runtime, "execution_info", None)

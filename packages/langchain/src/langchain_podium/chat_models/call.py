@@ -22,17 +22,7 @@ _TAKES: Final = ("tools", "tool_choice", "parallel_tool_calls", "timeout", "mode
 
 
 class ModelCall:
-    """A call of a chat model that a conductor answers.
-
-    Args:
-        conductor: plans and runs the call.
-        messages: the conversation.
-        options: the arguments of the call, under LangChain's names, with the model's settings as defaults.
-        partial: whether an incomplete answer is returned, or raised as `RunFailed`.
-
-    Raises:
-        ConfigError: a conductor does not accept an option, or its value is invalid.
-    """
+    """A call of a chat model that a conductor answers."""
 
     def __init__(
         self,
@@ -62,15 +52,6 @@ class ModelCall:
         """Run the call, and yield the answer as it is written; the last piece has the metadata.
 
         Leaving the iteration cancels the run.
-
-        Args:
-            run: LangChain's run, below which the calls of workers are.
-            stream: whether the pieces are chunks; otherwise the only piece is the whole message.
-
-        Raises:
-            RunFailed: there is no answer, or it is incomplete and `partial` is `raise`.
-            LimitExceeded: the call took longer than its timeout.
-            PodiumError: see `Conductor.run`.
         """
         listened = hears(run)
         with self._begun(run) as call:

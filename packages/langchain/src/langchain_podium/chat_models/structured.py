@@ -39,11 +39,7 @@ _FENCE: Final = re.compile(r"```(?:json)?\s*\n?(.*?)```", re.DOTALL)
 def structured(
     model: BaseChatModel, schema: Schema, *, method: Method, strict: bool | None, include_raw: bool
 ) -> Runnable[LanguageModelInput, Any]:
-    """Return `model` with its answers parsed according to `schema`.
-
-    Raises:
-        ConfigError: `method` is unknown, or `json_mode` is combined with `strict`.
-    """
+    """Return `model` with its answers parsed according to `schema`."""
     if method not in get_args(Method):
         raise ConfigError(f"method is {method!r}: it must be one of {', '.join(get_args(Method))}")
     told = {"ls_structured_output_format": {"kwargs": {"method": method, "strict": strict}, "schema": schema}}

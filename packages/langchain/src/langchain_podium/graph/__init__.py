@@ -20,11 +20,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _check_version() -> None:
-    """Check that LangGraph is installed in a supported version.
-
-    Raises:
-        ImportError: it is not installed, or too old.
-    """
+    """Check that LangGraph is installed in a supported version."""
     install = "pip install './packages/langchain[langgraph]' in a clone of Podium"
     try:
         found = version("langgraph")

@@ -41,13 +41,7 @@ class Decision:
 
 
 def shown(view: Data, forecast: Forecast, problem: str) -> Data:
-    """Return the interrupt for the approval of a plan.
-
-    Args:
-        view: the view of the run in the state.
-        forecast: the forecast of the plan's cost.
-        problem: why the last answer was invalid; empty if there was none.
-    """
+    """Return the interrupt for the approval of a plan."""
     plan, workers = Plan.from_json(view["plan"]), view["workers"]
     arguments = json.loads(write_plan(plan, "json", workers=workers))
     told = "\n".join([*plan_lines(plan, workers), explain_forecast(forecast)])
@@ -95,17 +89,7 @@ def _request(
 
 
 def read_decision(said: object, plan: Plan, workers: Sequence[str], most_steps: int) -> Decision:
-    """Return the decision about a plan in the answer to an interrupt.
-
-    Args:
-        said: the answer.
-        plan: the plan that is decided about.
-        workers: names of the pool's workers, which the answer may use.
-        most_steps: maximum number of steps of a plan.
-
-    Raises:
-        PlanError: the answer is invalid, or has an invalid plan.
-    """
+    """Return the decision about a plan in the answer to an interrupt."""
     match _decision(said, _OF_PLAN):
         case {"type": "edit", "edited_action": {"args": Mapping() as arguments}}:
             now = read_saved_plan(json.dumps(dict(arguments), default=str), workers, most_steps)

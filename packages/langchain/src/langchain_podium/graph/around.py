@@ -83,12 +83,7 @@ def around() -> Around | None:
 
 @contextmanager
 def inside(given: Any, config: RunnableConfig | None) -> Iterator[None]:
-    """Make the graph of a node the one that `around` returns.
-
-    Args:
-        given: the input of the node.
-        config: the configuration of the node.
-    """
+    """Make the graph of a node the one that `around` returns."""
     token = _AROUND.set(Around(ensure_config(config), given))
     try:
         yield
@@ -97,11 +92,7 @@ def inside(given: Any, config: RunnableConfig | None) -> Iterator[None]:
 
 
 def check_checkpointer(worker: str) -> None:
-    """Check that a graph can store a run that waits for a person, for a worker that interrupts it.
-
-    Raises:
-        ConfigError: there is no graph, or it has no checkpointer.
-    """
+    """Check that a graph can store a run that waits for a person, for a worker that interrupts it."""
     graph = around()
     if graph is None or not graph.config.get("configurable", {}).get(CHECKPOINTER):
         raise ConfigError(

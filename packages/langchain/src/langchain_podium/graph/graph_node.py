@@ -27,14 +27,7 @@ def is_called_sync() -> bool:
 
 
 class Node(Runnable[Any, Data]):
-    """A node as LangGraph calls it; a `RunnableLambda` would be traced as a separate run.
-
-    Args:
-        name: the node's name.
-        work: the node's function.
-        waits_for: runs the function from sync code, and returns its result.
-        acts: whether the node may carry out actions: see `Worker.acts`.
-    """
+    """A node as LangGraph calls it; a `RunnableLambda` would be traced as a separate run."""
 
     def __init__(
         self,

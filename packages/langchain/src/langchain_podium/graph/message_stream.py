@@ -85,10 +85,6 @@ def without_streams(
 
     Tracers and counters of tokens still get every call, and a stream of events gets every step.
 
-    Args:
-        callbacks: the callbacks of the node's configuration.
-        kind: the class of these handlers.
-
     Returns:
         `None` if no handler streams, so that the callbacks remain unchanged.
     """
@@ -116,14 +112,7 @@ class _Message:
 
 @dataclass(slots=True)
 class MessageStream:
-    """Sends the texts of one run to the stream handlers of a graph.
-
-    Args:
-        config: the node's configuration.
-        place: the namespace of the conductor's node in the user's graph.
-        show_steps: whether texts of planners and workers are sent, too.
-        kind: the class of the handlers.
-    """
+    """Sends the texts of one run to the stream handlers of a graph."""
 
     config: RunnableConfig
     place: str
@@ -148,11 +137,7 @@ class MessageStream:
         return bool(_of_kind(get_async_callback_manager_for_config(self.config).handlers, self.kind))
 
     async def listen(self, run: Callable[[Listener], Awaitable[Result]]) -> Result:
-        """Execute a run, and send its texts as they are written.
-
-        Args:
-            run: executes the run, and calls a listener with its events.
-        """
+        """Execute a run, and send its texts as they are written."""
         results = list[Result]()
 
         async def carry_out(emit: Listener) -> None:

@@ -17,13 +17,6 @@ def named_texts(state: State, context: Mapping[str, str]) -> dict[str, str]:
     A list becomes a text for each item, numbered from 1: `doc_1`, `doc_2`. An empty list becomes an empty
     text `doc`, so that a plan that refers to `doc_1` is refused. Messages and documents are converted to
     their text, other values to JSON.
-
-    Args:
-        state: the graph's state.
-        context: the state key for each name.
-
-    Raises:
-        ConfigError: the state has no value under a key, or a value that JSON cannot represent.
     """
     texts: dict[str, str] = {}
     for name, key in context.items():

@@ -32,12 +32,7 @@ class StateKeys:
     """The keys that get fields of typed outputs."""
 
     def check(self, config: RunnableConfig) -> None:
-        """Check the keys against the node's graph, before anything is paid for.
-
-        Raises:
-            ConfigError: the state does not declare the key of the answer, of the run, or of the structured
-                answer.
-        """
+        """Check the keys against the node's graph, before anything is paid for."""
         if self.structured and Around(config).held(STRUCTURED) is UNDECLARED:
             told = f"the graph's state has no key {STRUCTURED!r}, which response_format needs"
             raise ConfigError(f"{told}: declare it, of any type")
@@ -53,10 +48,6 @@ class StateKeys:
         """Return the result of a run as an update of the user's state.
 
         If a key holds a list, the value is appended by the reducer that the state must declare.
-
-        Args:
-            update: the answer under `output`, the run under `podium`.
-            config: the node's configuration.
         """
         view = update[VIEW]
         answer = update.get(self.output)

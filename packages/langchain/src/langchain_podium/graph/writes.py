@@ -44,17 +44,7 @@ class _Field:
 
 
 class Writes:
-    """The fields of typed outputs that a node writes to keys of the state.
-
-    Args:
-        fields: for each state key, the name of a field of the answer, or of a worker's output as in
-            `clerk.total`; further dots lead into objects.
-        pool: the workers.
-        response_format: the schema of the answer; `None` if the answer is text.
-
-    Raises:
-        ConfigError: there is no such field, or what should have it is not typed.
-    """
+    """The fields of typed outputs that a node writes to keys of the state."""
 
     def __init__(self, fields: Mapping[str, str], pool: Pool, response_format: ResponseFormat | None) -> None:
         self._pool = pool
@@ -66,12 +56,7 @@ class Writes:
         return list(self._fields)
 
     def updates(self, result: Result, answer: Any) -> list[tuple[str, Any]]:
-        """Return the updates of the state by a run: by its steps, then the fields.
-
-        Args:
-            result: the result of the run.
-            answer: the parsed answer; `None` if it is text.
-        """
+        """Return the updates of the state by a run: by its steps, then the fields."""
         graph, found = around(), updates_of(result.outcomes)
         for key, field in self._fields.items():
             if field.worker is None:

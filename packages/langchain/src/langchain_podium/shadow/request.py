@@ -68,14 +68,7 @@ class ShadowSettings:
 
 
 class WatchedRequest:
-    """One drawn request: a context manager around the primary's call.
-
-    Args:
-        settings: the shadow's settings.
-        config: the caller's configuration.
-        kwargs: further arguments of the call.
-        timed: whether the call is for this request alone, so that its time is known.
-    """
+    """One drawn request: a context manager around the primary's call."""
 
     def __init__(
         self,

@@ -61,12 +61,7 @@ class _Conducted:
 
 
 class UsageHandler(BaseCallbackHandler):
-    """Counts the calls, tokens and cost of one run of a Runnable.
-
-    Args:
-        prices: prices of models, by the provider's or LangChain's name of the model; the cost of another
-            model's call is unknown.
-    """
+    """Counts the calls, tokens and cost of one run of a Runnable."""
 
     run_inline = True
     ignore_agent = True

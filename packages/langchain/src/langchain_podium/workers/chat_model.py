@@ -46,15 +46,7 @@ _STATING: Final = frozenset(
 
 
 class ChatModelWorker(Worker):
-    """Calls a LangChain chat model.
-
-    Args:
-        model: the model, or a Runnable around one: bound, configured, with retries or fallbacks.
-        card: the worker's card.
-
-    Raises:
-        ConfigError: the Runnable contains no chat model.
-    """
+    """Calls a LangChain chat model."""
 
     def __init__(self, model: Runnable[Any, Any], *, card: Card) -> None:
         inner = innermost(model)

@@ -38,15 +38,6 @@ def command_completion(returned: Any, worker: str, call_id: str | None = None) -
 
     The messages for the tool call are the text. Without any, the text is the last message of the update, or
     else the update as JSON.
-
-    Args:
-        returned: a `Command`, or a list of commands and messages.
-        worker: the name on the worker's card.
-        call_id: the id of the tool call; `None` if the worker is not a tool.
-
-    Raises:
-        ParentCommand: a command is for a parent graph.
-        WorkerFailed: the text is not text.
     """
     from langgraph.errors import ParentCommand  # noqa: PLC0415 - the caller's code has imported it
 

@@ -26,13 +26,7 @@ _NO_JSON: Final = (
 def langchain_errors(
     worker: str, spent: Spent | None = None, *, acts_first: bool = False
 ) -> AbstractContextManager[None]:
-    """Translate every exception that the block raises, like `podium.hosts.worker_errors`.
-
-    Args:
-        worker: the name on the worker's card.
-        spent: counts the tokens of model calls in the block; `None` means no counter.
-        acts_first: whether the block may have changed something before a model has answered.
-    """
+    """Translate every exception that the block raises, like `podium.hosts.worker_errors`."""
     usage = None if spent is None else lambda: spent.known
     return worker_errors(
         worker,

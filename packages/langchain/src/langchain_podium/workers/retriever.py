@@ -13,12 +13,7 @@ from podium.workers import Card, Request, Worker, step_input_of
 
 
 class RetrieverWorker(Worker):
-    """Searches for the subtask; answers with the texts found, each with its source.
-
-    Args:
-        retriever: the retriever.
-        card: the worker's card.
-    """
+    """Searches for the subtask; answers with the texts found, each with its source."""
 
     uses_tokens = False
     reads_prose = False

@@ -32,15 +32,7 @@ from podium.workers import Card, Request, StepInput, Worker, step_input_of
 
 
 class RunnableWorker(Worker):
-    """Calls a Runnable.
-
-    Args:
-        runnable: the Runnable.
-        card: the worker's card.
-        give: returns the input for a step; `None` uses the same text as for a chat model: the question, the
-            visible steps, the subtask. References (`{{n}}`) in the subtask are replaced with the outputs of
-            the steps before `give` is called.
-    """
+    """Calls a Runnable."""
 
     interrupts = False
     """Whether a part of the Runnable is known to call `interrupt()`."""

@@ -29,12 +29,7 @@ from podium.workers import Card
 
 
 class LangChainTool(ToolWorker):
-    """Calls a LangChain tool.
-
-    Args:
-        tool: the tool.
-        card: the worker's card.
-    """
+    """Calls a LangChain tool."""
 
     is_interruptible = True
     interrupts = False
@@ -129,12 +124,7 @@ def _has(state: Any, key: str) -> bool:
 
 
 async def _called(tool: BaseTool, arguments: dict[str, Any], worker: str) -> object:
-    """Call a tool that returns only content, and return the content unchanged.
-
-    Raises:
-        ToolFailed: the tool raised an error that `handle_tool_error` or `handle_validation_error` converted
-            to text; the text alone would not show it.
-    """
+    """Call a tool that returns only content, and return the content unchanged."""
     failed = list[Exception]()
 
     def noted(handler: Any) -> Any:
