@@ -196,7 +196,7 @@ def says(text: str) -> HandoffMessage:
         (
             "plans",
             ["perhaps", "Yes.", "green", "blue"],
-            ["May this plan run?", "'perhaps' is neither yes nor no.", "Which colour?", "green", "blue"],
+            ["May this plan run?", "'perhaps' is neither yes nor no", "Which colour?", "green", "blue"],
         ),
         ("actions", ["blue", "yes"], ["Which colour?", "And next:\nMay refund do this?", "blue"]),
     ],
