@@ -129,8 +129,7 @@ class RecordedAnswers(Environment):
         plan = self.as_recorded(episode, plan)
         texts = dict(episode.texts)
         try:
-            for step in plan.calls:
-                check_names(step.subtask, texts)
+            check_names(plan.calls, texts)
         except PlanInvalid:
             return PlanOutcome(score=0.0)
         asked = () if isinstance(query, Bundle) else (Message("user", query.text),)
