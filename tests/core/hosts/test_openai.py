@@ -342,3 +342,18 @@ async def test_leaving_closes_the_connection_of_the_worker(way: str) -> None:
                 group.cancel_scope.cancel()
         with anyio.fail_after(10):
             await server.calls[-1].hung_up.wait()
+
+
+async def test_the_texts_of_other_steps_are_reasoning_if_they_are_asked_for() -> None:
+    """Also around a nested run; the answer is none of them."""
+    inner = team(writer("It is."), card=Card(name="inner"))
+    plan = Plan((Step(0, "find"), Step(1, "tell", (0,))))
+    outer, heard = Conductor(FixedPlanner(plan), [inner, writer()]), list[Any]()
+    client, _ = clients(ConductorTransport(outer))
+    for host, told in ((HostCall(), ""), (HostCall(on_step=heard.append), "It is.")):
+        with host.asked():
+            stream = await client.chat.completions.create(model="mine", messages=ASKED, stream=True)
+        deltas = [part.choices[0].delta async for part in stream if part.choices]
+        assert "".join(delta.content or "" for delta in deltas) == "Yes, very."
+        assert "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas) == told
+        assert "".join(piece.text for piece in heard) == told

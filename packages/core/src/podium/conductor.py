@@ -198,7 +198,7 @@ class Conductor(Worker):
             workers: workers after those of this conductor.
 
         Raises:
-            ConfigError: the policy does not fit the pool, or does not declare a label; or see `Conductor`.
+            ConfigError: the policy does not fit the pool or a label, or see `Conductor`.
         """
         if not labels and policy is None and not workers:
             return self
@@ -206,9 +206,10 @@ class Conductor(Worker):
         bound.__dict__.update(self.__dict__)
         bound.policy = self.policy if policy is None else policy & self.policy
         bound.pool = Pool([*self.pool, *workers], shares=self.pool) if workers else self.pool
-        together = settings.labels | checked_labels(labels)
-        more = together.union(*(worker.card.labels for worker in workers))
-        bound.card = replace(self.card, labels=self.card.labels | more)
+        together, cards = settings.labels | checked_labels(labels), [worker.card for worker in workers]
+        parts = self.card.parts.union(*(card.parts for card in cards if self.show_question))
+        found = self.card.labels.union(together, *(card.labels for card in cards))
+        bound.card = replace(self.card, labels=found, parts=parts)
         bound.is_interruptible = any(worker.is_interruptible for worker in bound.pool)
         bound._settings = replace(settings, policy=bound.policy, labels=together, pool=bound.pool)
         check_settings(bound._settings)
@@ -308,7 +309,7 @@ class Conductor(Worker):
         return events_of(lambda emit: self.run(asked, on_event=emit, **options))
 
     def forecast(self, plan: Plan, *, context: Mapping[str, str] | None = None) -> Forecast:
-        """Return the calls, tokens, USD and seconds of a plan that the latest calls, or assumptions, suggest.
+        """Return the expected calls, tokens, USD and seconds of a plan, from the latest calls or assumptions.
 
         Args:
             plan: the plan.
@@ -367,7 +368,7 @@ class Conductor(Worker):
             journal: the journal; by default the conductor's journal.
 
         Raises:
-            ConfigError: see `resume`, also for `RunUnknown`.
+            ConfigError: or `RunUnknown`: see `resume`.
             PlanError: the plan is invalid, or the policy does not allow it.
         """
         settings, record = self._settings, journal_of(self._settings, journal)
@@ -487,8 +488,7 @@ class Conductor(Worker):
     def _parts(self) -> tuple[AbstractAsyncContextManager[Any], ...]:
         settings = self._settings
         own = (settings.accept, settings.cache, settings.journal)
-        own_parts = [part for part in own if isinstance(part, ResourceGroup)]
-        return (self.pool, *settings.planners, *own_parts)
+        return (self.pool, *settings.planners, *(part for part in own if isinstance(part, ResourceGroup)))
 
     def _cards(self) -> list[Card | None]:
         """Return the cards of the workers and planners whose calls this conductor's runs pay."""

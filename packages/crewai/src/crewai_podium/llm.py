@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from functools import cache
-from hashlib import sha256
 from threading import Lock
 from typing import Any, Final, Literal, TypeVar
 
@@ -25,6 +24,7 @@ from podium.aio import run_sync
 from podium.conductor import Conductor
 from podium.errors import RunFailed, RunWaiting
 from podium.hosts import ChatAnswer, ChatCall, ConductorFace, ContinuationStore
+from podium.hosts.faces import run_id_of
 from podium.hosts.results import answered, run_failed, tool_arguments
 from podium.policy import Policy
 from podium.run import RunOptions
@@ -270,10 +270,11 @@ class ConductorLLM(BaseLLM):
         source: dict[str, Any],
     ) -> ChatAnswer:
         conversation = from_crewai(messages if isinstance(messages, str) else self._format_messages(messages))
-        options: RunOptions = {"labels": self.labels, "policy": self.policy}
-        if self.run_id is not None:
-            texts = json.dumps([message.to_wire() for message in conversation])
-            options["run_id"] = f"{self.run_id}:{sha256(texts.encode()).hexdigest()[:16]}"
+        options: RunOptions = {
+            "labels": self.labels,
+            "policy": self.policy,
+            **run_id_of(self.run_id, conversation),
+        }
         call = ChatCall(
             self.conductor,
             conversation,

@@ -335,7 +335,7 @@ class ConductorManager(BaseAgent):
         tries = known[number] = TaskTries.of(task, known.get(number))
         paid_results = await tries.actions(conductor)
         on_event = tries.listener(conductor, on_event)
-        same: dict[str, Any] = {
+        options: dict[str, Any] = {
             "policy": policy,
             "middleware": self._middleware if on_event is not None else whole_answers(self._middleware),
             "on_event": on_event,
@@ -347,17 +347,17 @@ class ConductorManager(BaseAgent):
         refresh = self.partial == "raise"
         if await self._is_unfinished(run_id):
             assert run_id is not None
-            result = await conductor.resume(run_id, refresh=refresh, **same)
+            result = await conductor.resume(run_id, refresh=refresh, **options)
         else:
             result = await conductor.run(
                 query,
                 run_id=run_id,
                 labels=self._gaps.labels(crew, task, context, again=bool(tries.run_ids)),
                 sampling=Sampling(constraint=output_constraint(output_model(task))),
-                **same,
+                **options,
             )
         while result.status == "waiting" and await decide(conductor, result, crew, self):
-            result = await conductor.resume(result.run_id, **same)
+            result = await conductor.resume(result.run_id, **options)
         tries.run_ids.append(result.run_id)
         result = self._gaps.mark(crew, task, context, result)
         for kept in self._results:

@@ -11,13 +11,14 @@ from llama_index.core.program.function_program import get_function_tool
 from llama_index.core.program.utils import FlexibleModel
 from llama_index.core.types import Model
 
-from llama_index_podium.conductor import ConductedCall, counts_of, run_id_of
+from llama_index_podium.conductor import ConductedCall, counts_of
 from llama_index_podium.messages import call_blocks, from_llama
 from llama_index_podium.tracing import Ambient
 from podium.aio.sync import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError, PodiumError, RunFailed
 from podium.hosts import Partial, read_sampling, read_tools
+from podium.hosts.faces import run_id_of
 from podium.hosts.progress import Progress
 from podium.hosts.results import run_failed, tool_arguments
 from podium.run import RunOptions

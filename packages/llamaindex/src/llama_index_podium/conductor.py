@@ -1,10 +1,8 @@
 """The conductor of a face, from its parts, and one call of it, whose steps LlamaIndex is told of."""
 
-import json
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
-from hashlib import sha256
 from typing import Any, Literal, TypedDict
 
 from llama_index.core.llms import LLM
@@ -125,14 +123,6 @@ def check_run_id(run_id: str, conductor: Conductor) -> None:
     """Raise `ConfigError` if there is no journal in which the id names a run."""
     if conductor.journal is None:
         raise ConfigError(f"run_id={run_id!r} names runs in a journal: give the conductor a journal")
-
-
-def run_id_of(prefix: str | None, asked: str | Sequence[Message]) -> RunOptions:
-    """Return the options that name a run: by its prefix and a hash of the question; empty without one."""
-    if prefix is None:
-        return {}
-    text = asked if isinstance(asked, str) else json.dumps([message.to_wire() for message in asked])
-    return {"run_id": f"{prefix}:{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"}
 
 
 def metadata_of(result: Result) -> dict[str, Any]:

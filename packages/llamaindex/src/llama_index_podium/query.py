@@ -18,12 +18,13 @@ from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 
-from llama_index_podium.conductor import ConductedCall, FaceOptions, conductor_of, run_id_of
+from llama_index_podium.conductor import ConductedCall, FaceOptions, conductor_of
 from llama_index_podium.sources import RUN, marked
 from podium.aio import iterate, run_sync
 from podium.aio.sync import events_of
 from podium.conductor import Conductor
 from podium.hosts import ConductorFace, Partial
+from podium.hosts.faces import run_id_of
 from podium.hosts.results import check_partial, lack_of, plan_lines, run_failed
 from podium.workers import Gather
 

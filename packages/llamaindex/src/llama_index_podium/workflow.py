@@ -22,7 +22,7 @@ from llama_index.core.workflow import (
 )
 from typing_extensions import override
 
-from llama_index_podium.conductor import ConductedCall, FaceOptions, check_run_id, conductor_of, run_id_of
+from llama_index_podium.conductor import ConductedCall, FaceOptions, check_run_id, conductor_of
 from llama_index_podium.events import PersonAskedEvent, ProgressEvent
 from llama_index_podium.messages import from_llama
 from llama_index_podium.workers.workflows import ASKER
@@ -30,6 +30,7 @@ from podium.conductor import Conductor
 from podium.errors import QueryError, RunWaiting
 from podium.hosts import ConductorFace, Partial
 from podium.hosts.decisions import asked_text, record_decision, waiting_of
+from podium.hosts.faces import run_id_of
 from podium.hosts.progress import Progress
 from podium.hosts.results import check_partial
 from podium.journal import MemoryJournal

@@ -33,7 +33,7 @@ from podium.errors import ConfigError
 from podium.hosts import ConductorFace, ConductorTransport, HostCall, Partial, result_metadata
 from podium.hosts.faces import ConductorOptions, conductor_of
 from podium.planners import Planner
-from podium.types import Event, Result, StepDelta
+from podium.types import Result, StepDelta
 from podium.workers import Card, Worker
 
 PODIUM: Final = "podium"
@@ -131,7 +131,7 @@ class ConductorModel(OpenAIChatCompletionsModel):
                 if event.type == "response.completed":
                     call.finish_response(event.response)
                 elif event.type == "response.reasoning_summary_text.delta":
-                    event.item_id = call.next_step(event.delta)
+                    event.item_id = call.next_step()
                 yield event
                 with call.host.asked():
                     event = await anext(events, None)
@@ -153,18 +153,12 @@ class ConductorModel(OpenAIChatCompletionsModel):
         self._check_tools([*(given.get("tools") or ()), *(given.get("handoffs") or ())])
         traced, outer = RunTracing(given.get("tracing") or ModelTracing.ENABLED), outer_step(self)
         steps = deque[StepDelta]()
-
-        def hear(event: Event) -> None:
-            traced.hear(event)
-            if self._show_steps and isinstance(event, StepDelta):
-                steps.append(event)
-
         host = HostCall(
             options={"middleware": traced.middleware},
             session=_session(settings),
             continuation=_continuation(items),
-            on_event=hear,
-            shows_steps=self._show_steps,
+            on_event=traced.hear,
+            on_step=steps.append if self._show_steps else None,
             outer=None if outer is None else outer.request,
         )
         if "tracing" in named:
@@ -223,12 +217,11 @@ class _Asked:
     outer: OuterStep | None
     items: str | Sequence[Any]
     steps: deque[StepDelta]
-    """The pieces of steps that the stream has not told yet, also those of the answer."""
+    """The pieces of steps that the stream has not told yet, in their order."""
 
-    def next_step(self, text: str) -> str:
-        """Return the id of the step of the next piece with this text."""
-        while (piece := self.steps.popleft()).text != text:
-            pass
+    def next_step(self) -> str:
+        """Return the id of the step of the next piece."""
+        piece = self.steps.popleft()
         return f"podium_{piece.run_id}_{piece.round}_{piece.step}_{piece.attempt}"
 
     def finish(self, output: list[TResponseOutputItem]) -> None:

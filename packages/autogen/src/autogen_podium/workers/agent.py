@@ -160,7 +160,7 @@ class _Heard:
         """Pass the held message on if the block raises; then raise what a team hides."""
         try:
             yield
-        except Exception as error:
+        except Exception as error:  # raised again, or in place of it what a team hides
             self.release()
             cause = error_in_team(error, finishes.last_error)
             if cause is error:

@@ -315,22 +315,24 @@ def tell_unfinished(
     if journal is None or (saved := _saved_plan(conductor, named)) is None:
         return
 
-    async def found() -> RunRow | None:
-        rows = await journal.runs(limit=_LATEST)
-        ended = (row for row in rows if row.state not in ("ok", "running"))
-        return next((row for row in ended if row.question.startswith(f"{saved.name}(")), None)
+    async def found() -> tuple[RunRow, RunStarted] | None:
+        for row in await journal.runs(limit=_LATEST):
+            if row.state not in ("ok", "running"):
+                first = (await journal.read(row.run_id))[0].event
+                if isinstance(first, RunStarted) and first.plan == saved.name:
+                    return row, first
+        return None
 
-    async def kept(run_id: str) -> str:
-        first = (await journal.read(run_id))[0].event
-        args = first.args if isinstance(first, RunStarted) else None
-        now = saved.plan(saved.arguments(args or {}), conductor.pool.names)
-        return str(await conductor.preview(run_id, now, journal=journal))
+    async def kept(started: RunStarted) -> str:
+        now = saved.plan(saved.arguments(started.args or {}), conductor.pool.names)
+        return str(await conductor.preview(started.run_id, now, journal=journal))
 
-    if (row := look(journal, found)) is None:
+    if (unfinished := look(journal, found)) is None:
         return
+    row, started = unfinished
     short = short_id(row.run_id)
     try:
-        told = look(journal, partial(kept, row.run_id))
+        told = look(journal, partial(kept, started))
         how = command(f"resume {quote(short)} --plan {quote(named)}", config)
         told += f"; continue it with `{how}`"
     except PodiumError as error:

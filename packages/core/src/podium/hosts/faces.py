@@ -15,6 +15,7 @@ from podium.journal import Cache, Journal, MemoryJournal
 from podium.plan_text.saved import SavedPlan
 from podium.planners import Planner
 from podium.policy import Policy
+from podium.run import RunOptions
 from podium.types import Message
 from podium.workers import Card, Pool, Worker
 
@@ -98,3 +99,11 @@ def run_id_in(conductor: Conductor, session: str, messages: Sequence[Message]) -
     texts = json.dumps([message.to_wire() for message in messages])
     digest = sha256(texts.encode("utf-8", "surrogatepass")).hexdigest()
     return session_run_id(place_of(conductor, session, messages), digest)
+
+
+def run_id_of(prefix: str | None, asked: str | Sequence[Message]) -> RunOptions:
+    """Return the options that name a run: by its prefix and a hash of the question; empty without one."""
+    if prefix is None:
+        return {}
+    text = asked if isinstance(asked, str) else json.dumps([message.to_wire() for message in asked])
+    return {"run_id": f"{prefix}:{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"}

@@ -60,8 +60,9 @@ class HostCall:
     """Whether an incomplete answer is returned, or raised as `RunFailed`; `None` means as the transport."""
     on_event: Listener | None = None
     """Called with each event as it happens."""
-    shows_steps: bool = False
-    """Whether a stream has the texts of the other steps, as reasoning (`reasoning_content`)."""
+    on_step: Callable[[StepDelta], None] | None = None
+    """Called with each piece of the other steps, before the stream has it as reasoning (`reasoning_content`);
+    `None` keeps these pieces out of the stream."""
     outer: Request | None = None
     """The request of the step of another run that this call works for: then its run is nested in that run,
     within its limits."""
@@ -103,7 +104,7 @@ def run_errors() -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # each client has its own class for what an HTTP library raises
         outer: BaseException | None = None
         found: BaseException | None = error
         while found is not None and not isinstance(found, (PodiumError, *BUGS)):
@@ -210,7 +211,7 @@ class _Call:
 
     async def frames(self) -> AsyncGenerator[bytes, None]:
         """Run the call, and yield the chunks of the response; the first as soon as the run has begun."""
-        writer, answers = None, set[tuple[str, int, int]]()
+        writer, answers, on_step = None, set[tuple[str, int, int]](), self.host.on_step
         async with aclosing(self.call.events(stream=True)) as events:
             async for event, text in events:
                 if writer is None:  # the first event is the run's own
@@ -219,10 +220,11 @@ class _Call:
                 if text:
                     yield writer.text(text)
                 elif isinstance(event, PlanReady):
-                    answers = {(event.run_id, event.round, index) for index in event.plan.answers}
-                elif not self.host.shows_steps or not isinstance(event, StepDelta):
+                    answers |= {(event.run_id, event.round, index) for index in event.plan.answers}
+                elif on_step is None or not isinstance(event, StepDelta) or not event.text:
                     continue
                 elif (event.run_id, event.round, event.step) not in answers:
+                    on_step(event)
                     yield writer.progress(event.text)
         answer = self.host.answer = self.call.answer()
         writer = writer or self._writer(answer.result.run_id)
