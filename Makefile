@@ -184,10 +184,7 @@ lowest: $(UV)
 	$(call lowest,llamaindex,-e packages/llamaindex 'llama-index-llms-openai-like>=0.8', \
 		--deselect tests/llamaindex/test_examples.py::test_the_comparison)
 	$(call lowest,crewai,-e packages/crewai)
-	$(call lowest,autogen,-e 'packages/autogen[agent-framework]' 'autogen-ext[openai]>=0.7.5$(comma)<0.8' \
-		'agent-framework-openai>=1.17' 'agent-framework-orchestrations>=1.4' 'mcp>=1.30')
-
-comma := ,
+	$(call lowest,autogen,-e 'packages/autogen[agent-framework]' 'agent-framework-orchestrations>=1.4' 'mcp>=1.30')
 
 # Builds all wheels, installs them into new environments, and runs the examples of their pages there.
 wheels: $(UV)

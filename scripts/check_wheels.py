@@ -108,7 +108,6 @@ DISTRIBUTIONS = (
         "autogen-podium",
         "autogen",
         "[agent-framework]",
-        also=("autogen-ext[openai]<0.8",),
         pages=("docs/autogen.md", "docs/agent-framework.md"),
     ),
     Distribution("openai-agents-podium", "openai-agents", pages=("docs/openai-agents.md",)),
