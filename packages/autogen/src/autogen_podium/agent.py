@@ -171,10 +171,8 @@ class ConductorAgent(BaseChatAgent):
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> Response:
         """Answer messages; see `on_messages_stream`."""
-        response = None
         async with aclosing(self.on_messages_stream(messages, cancellation_token)) as stream:
-            async for message in stream:
-                response = message
+            *_, response = [message async for message in stream]
         assert isinstance(response, Response)  # a run without an answer raises
         return response
 

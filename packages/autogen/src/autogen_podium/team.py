@@ -129,13 +129,11 @@ class ConductorTeam(Team):
         output_task_messages: bool = True,
     ) -> TaskResult:
         """Run a task; see `run_stream`."""
-        result = None
         stream = self.run_stream(
             task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages
         )
         async with aclosing(stream):
-            async for message in stream:
-                result = message
+            *_, result = [message async for message in stream]
         assert isinstance(result, TaskResult)  # a run without an answer raises
         return result
 

@@ -10,22 +10,19 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import reduce
 from operator import add
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 from weakref import WeakKeyDictionary
 
 from agent_framework import (
     AgentExecutorResponse,
     AgentResponse,
-    AgentResponseUpdate,
     ChatResponse,
-    ChatResponseUpdate,
     Content,
     FunctionInvocationContext,
     FunctionMiddleware,
     FunctionTool,
     Message,
     RawAgent,
-    ResponseStream,
     SupportsAgentRun,
     SupportsChatGetResponse,
     Workflow,
@@ -45,16 +42,19 @@ from podium.types.messages import storable
 from podium.usage import Usage
 from podium.workers import Card, Request, Worker
 
-Response = AgentResponse[Any] | ChatResponse[Any]
 _OPENAI: Final = ("RawOpenAIChatCompletionClient", "RawOpenAIChatClient")
 """Agent Framework's client classes for OpenAI's SDK, which may not be installed."""
 _REFUSED: Final = ("model_output_kind", "refusal")
 _MAX_QUOTE: Final = 300
-_Stream = ResponseStream[AgentResponseUpdate | ChatResponseUpdate, Response]
 
 
 class FrameworkWorker(Worker):
     """Calls an Agent Framework object and reads its response."""
+
+    has_one_text = True
+    """Whether the concatenated text of all updates is the answer: no tool is called between them."""
+    acts_first = True
+    """Whether a call may change something before a model has answered."""
 
     def __init__(self, client: object, *, card: Card) -> None:
         self._client = client
@@ -64,57 +64,41 @@ class FrameworkWorker(Worker):
         return f"{type(self).__name__}({self.card.name!r})"
 
     @abstractmethod
-    def ask(
-        self, request: Request, noted: "FunctionsNoted", *, stream: bool
-    ) -> Awaitable[Response] | _Stream:
+    def ask(self, request: Request, noted: "FunctionsNoted", *, stream: bool) -> Any:
         """Return the object's return value for a request; `noted` is told when a function is called."""
-
-    @property
-    def acts_first(self) -> bool:
-        """Whether a call may change something before a model has answered."""
-        return True
-
-    @property
-    @abstractmethod
-    def has_one_text(self) -> bool:
-        """Whether the concatenated text of all updates is the answer."""
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Call the object; with `request.stream`, as a stream if `has_one_text`."""
-        name, sent = self.card.name, list[str]()
-        response: Response | None = None
-        noted = FunctionsNoted()
+        name, sent, noted = self.card.name, "", FunctionsNoted()
+        response: object = None
 
         def has_run() -> bool:
             return self.acts and (noted.is_called or self.acts_first)
 
-        if not request.stream or not self.has_one_text:
-            with worker_errors(name, has_run=has_run):
-                response = await cast("Awaitable[Response]", self.ask(request, noted, stream=False))
-        else:
-            async with aclosing(self._streamed(request, noted)) as pieces:
-                while True:
-                    with worker_errors(name, has_run=has_run):
-                        piece = await anext(pieces, None)
-                    if piece is None:
-                        break
-                    if not isinstance(piece, str):
-                        response = piece
-                    else:
-                        sent.append(piece)
-                        yield piece
-        text = "".join(sent)
-        completion = read_response(request, response, text, worker=name, client=self._client)
-        if request.stream and not text and completion.text:
+        async with aclosing(self._pieces(request, noted)) as pieces:
+            while True:
+                with worker_errors(name, has_run=has_run):
+                    piece = await anext(pieces, None)
+                if piece is None:
+                    break
+                if isinstance(piece, str):
+                    sent += piece
+                    yield piece
+                else:
+                    response = piece
+        completion = read_response(request, response, sent, worker=name, client=self._client)
+        if request.stream and not sent and completion.text:
             yield completion.text
         yield completion
 
-    def _streamed(self, request: Request, noted: "FunctionsNoted") -> AsyncGenerator[str | Response, None]:
-        """Stream in a separate task: a second cancellation would interrupt the client's own clean-up."""
+    def _pieces(self, request: Request, noted: "FunctionsNoted") -> AsyncGenerator[object, None]:
+        """Call in a separate task: a second cancellation would interrupt the client's own clean-up."""
 
-        async def read(emit: Callable[[str | Response], None]) -> None:
-            stream = cast("_Stream", self.ask(request, noted, stream=True))
-            async with stream:
+        async def read(emit: Callable[[object], None]) -> None:
+            if not request.stream or not self.has_one_text:
+                emit(await self.ask(request, noted, stream=False))
+                return
+            async with self.ask(request, noted, stream=True) as stream:
                 async for update in stream:
                     if update.text and update.role != "tool":
                         emit(update.text)
@@ -146,7 +130,7 @@ class AgentWorker(FrameworkWorker):
         self.agent = agent
 
     @property
-    def has_one_text(self) -> bool:
+    def has_one_text(self) -> bool:  # type: ignore[override]
         """False if tool calls may separate the agent's texts."""
         agent = self.agent
         if not isinstance(agent, RawAgent):
@@ -154,16 +138,15 @@ class AgentWorker(FrameworkWorker):
         return not (agent.default_options.get("tools") or agent.mcp_tools or agent.context_providers)
 
     @property
-    def acts_first(self) -> bool:
+    def acts_first(self) -> bool:  # type: ignore[override]
         """Whether the agent runs unknown code before its model answers."""
         return acts_first(self.agent)
 
-    def ask(self, request: Request, noted: FunctionsNoted, *, stream: bool) -> Awaitable[Response] | _Stream:
+    def ask(self, request: Request, noted: FunctionsNoted, *, stream: bool) -> Any:
         """Run the agent."""
         run: Any = self.agent.run
         others = {} if self.acts_first else {"middleware": [noted]}
-        asked = run(to_framework(request.messages), stream=stream, **others)
-        return cast("Awaitable[Response] | _Stream", asked)
+        return run(to_framework(request.messages), stream=stream, **others)
 
 
 class ClientWorker(FrameworkWorker):
@@ -173,25 +156,18 @@ class ClientWorker(FrameworkWorker):
 
     def __init__(self, client: SupportsChatGetResponse[Any], *, card: Card) -> None:
         super().__init__(client, card=card)
-        self.client = client
-
-    @property
-    def has_one_text(self) -> bool:
-        """True: no tool is called between texts."""
-        return True
+        self.client: Any = client
 
     @property
     def constraint_kinds(self) -> frozenset[Literal["json", "grammar"]]:
         """JSON schemas, for clients of OpenAI's SDK; other clients may ignore them."""
         return frozenset({"json"} if is_openai(self.client) else ())
 
-    def ask(self, request: Request, noted: FunctionsNoted, *, stream: bool) -> Awaitable[Response] | _Stream:
+    def ask(self, request: Request, noted: FunctionsNoted, *, stream: bool) -> Any:
         """Call the client."""
         del noted  # the caller of the run calls the tools
         options = self._options(request.sampling) | _offered(request.tools)
-        get: Any = self.client.get_response
-        asked = get(to_framework(request.messages), stream=stream, options=options)
-        return cast("Awaitable[Response] | _Stream", asked)
+        return self.client.get_response(to_framework(request.messages), stream=stream, options=options)
 
     def _options(self, sampling: Sampling) -> dict[str, Any]:
         options = sampling_arguments(sampling)

@@ -80,13 +80,8 @@ class ModelWorker(Worker):
                     "cancellation_token": token,
                 }
                 asked |= self._offered(request.tools) | self._options(request.sampling, stream=request.stream)
-            if not request.stream:
-                with worker_errors(name):
-                    result = await cancelling(token, self.client.create(**asked))
-                yield self._completion(request, result, "stop")
-                return
             thinks, ended, said = False, None, ""
-            async with aclosing(self._streamed(asked)) as pieces:
+            async with aclosing(self._pieces(request, asked, token)) as pieces:
                 while True:
                     with worker_errors(name):
                         piece = await anext(pieces, None)
@@ -100,7 +95,7 @@ class ModelWorker(Worker):
                         said += piece
                         yield piece
             # A client reports "unknown" if a stream ended without a finish reason.
-            otherwise = "stop" if request.sampling.stop else None
+            otherwise = "stop" if request.sampling.stop or not request.stream else None
             yield self._completion(request, ended, otherwise, said)
 
     def _messages(self, request: Request) -> list[LLMMessage]:
@@ -112,10 +107,15 @@ class ModelWorker(Worker):
         rest = [message for message in messages if not isinstance(message, SystemMessage)]
         return [SystemMessage(content="\n".join(system)), *rest]
 
-    def _streamed(self, asked: dict[str, Any]) -> AsyncGenerator[str | CreateResult, None]:
-        """Stream in a separate task: a second cancellation would interrupt the client's own clean-up."""
+    def _pieces(
+        self, request: Request, asked: dict[str, Any], token: CancellationToken
+    ) -> AsyncGenerator[str | CreateResult, None]:
+        """Call in a separate task: a second cancellation would interrupt the client's own clean-up."""
 
         async def read(emit: Callable[[str | CreateResult], None]) -> None:
+            if not request.stream:
+                emit(await cancelling(token, self.client.create(**asked)))
+                return
             async for piece in self.client.create_stream(**asked):
                 emit(piece)
 
