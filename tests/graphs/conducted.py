@@ -83,6 +83,12 @@ class Calls:
         work.__name__ = name
         return FunctionWorker(work, price=FREE)
 
+    def asking(self, name: str, says: Callable[[StepInput], str]) -> Worker:
+        """Return such a worker that is known to interrupt."""
+        worker = self.worker(name, says)
+        worker.is_interruptible = True
+        return worker
+
     def workers(self, names: str) -> list[Worker]:
         """Return a worker for each letter."""
         return [self.worker(name) for name in names]

@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from core.actors import boss, plan_of, rows, told
+from core.actors import Stored, boss, plan_of, rows, told
 
 from podium import Card, ChatPlanner, Conductor, FunctionWorker, Limits, Plan, Result, Retry, Step
 from podium.errors import (
@@ -22,13 +22,13 @@ from podium.errors import (
     WorkerTimeout,
     WorkerUnavailable,
 )
-from podium.execution import ExternalScheduler
 from podium.hosts import ToolWorker
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
 from podium.replay import replay
+from podium.run_state.actions import action_key
 from podium.types import Completion, Event, Outcome, Problem, Sampling, StepEnded
 from podium.workers import FREE, Request, ScriptedWorker, StepInput, Worker
 
@@ -392,16 +392,12 @@ async def test_an_action_that_a_host_has_stored(end: Any) -> None:
     status: Any = "ok" if end == "done" else "failed"
     stored = Outcome(round=1, step=0, worker="refund", status=status, text="refunded", action=end)
 
-    async def start(steps: ExternalScheduler) -> None:
-        for index in range(len(steps.plan.steps)):
-            if (steps.round, index) == (1, 0):
-                steps.take(index, stored)
-            await steps.run(index)
-
+    key = action_key("refund", '{"order": 1017}')
+    host = Stored({"0": (key, stored)})
     conductor = Conductor(
         boss(first, second), [writer(), shop.worker, broken], retry=ONCE, on_failure="replan"
     )
-    result = await conductor.run("What?", step_starter=start)
+    result = await conductor.run("What?", host=host)
     assert (shop.refunds, ends(result)) == ([], [("refund", end)])
     assert result.status == ("ok" if end == "done" else "partial")
 

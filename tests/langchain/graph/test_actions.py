@@ -17,7 +17,7 @@ from langgraph.types import Command, RetryPolicy, interrupt
 
 from langchain_podium import ChatPodium, ConductorRunnable, as_worker
 from langchain_podium.graph import conductor_node
-from langchain_podium.graph.conductor_nodes import Executor
+from langchain_podium.graph.conducted import Executor
 from podium import Conductor, Limits, Plan, ScriptedWorker, Step
 from podium.errors import RunFailed, WorkerFailed
 from podium.execution import Retry

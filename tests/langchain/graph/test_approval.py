@@ -17,9 +17,9 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command, interrupt
 from servers.postgres import postgres_server, postgres_url
 
-from langchain_podium.graph.conductor_nodes import Executor
+from langchain_podium.graph.conducted import Executor
 from podium import ChatPlanner, Conductor, Limits, Plan, ScriptedWorker, Step
-from podium.errors import ConfigError, JournalBroken
+from podium.errors import ConfigError
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
@@ -115,7 +115,7 @@ async def test_an_interrupt_in_a_step_goes_on_in_another_process(open_saver: Ope
     """So do the outcomes of the steps that had ended."""
 
     def workers() -> list[Any]:
-        asking = calls.worker("C", lambda step_input: f"told {interrupt('may I?')}")
+        asking = calls.asking("C", lambda step_input: f"told {interrupt('may I?')}")
         return [*calls.workers("AB"), asking, calls.worker("D")]
 
     planner = Plans(DIAMOND)
@@ -164,10 +164,10 @@ def test_savers_that_are_not_async_do_as_well(
         if kind == "sqlite"
         else PostgresSaver.from_conn_string(request.getfixturevalue("postgres_url"))
     )
-    asking = calls.worker("C", lambda step_input: f"told {interrupt('may I?')}")
+    asking = calls.asking("C", lambda step_input: f"told {interrupt('may I?')}")
     workers = [
         *calls.workers("AB"),
-        asking if executor == "langgraph" else calls.worker("C"),
+        asking,
         calls.worker("D"),
     ]
     with where as saver:
@@ -176,8 +176,7 @@ def test_savers_that_are_not_async_do_as_well(
         state = graph.invoke(ASKED, CONFIG)
         while "__interrupt__" in state:
             state = graph.invoke(decided(), CONFIG)
-    told = "told {'decisions'" if executor == "langgraph" else "C(A())"
-    assert state["messages"][-1].content.startswith(f"D(B(A()),{told}")
+    assert state["messages"][-1].content.startswith("D(B(A()),told {'decisions'")
     assert planner.asked == 1
 
 
@@ -223,12 +222,12 @@ MAP: list[dict[str, Any]] = [
 
 @EXECUTORS
 async def test_workflows(executor: Executor, calls: Calls) -> None:
-    """An approved plan may have maps and blocks, unless each step is a node; the planner is told."""
+    """An approved plan may have maps and blocks, which can be edited; the planner is told."""
     told: list[bool] = []
 
     def model(request: Request) -> str:
         told.append('"each"' in request.messages[-1].text)
-        return json.dumps({"steps": MAP if told[-1] else [MAP[2] | {"access": []}]})
+        return json.dumps({"steps": MAP})
 
     listing = calls.worker("A", lambda _: '{"names": ["x", "y"]}')
     reading = calls.worker("B", lambda step_input: step_input.subtask)
@@ -236,17 +235,10 @@ async def test_workflows(executor: Executor, calls: Calls) -> None:
     conductor = Conductor(planner, [listing, reading, calls.worker("C")])
     graph = around(conductor, executor=executor, policy=LATER, checkpointer=InMemorySaver())
     state = await graph.ainvoke(ASKED, CONFIG)
-    is_flat = executor == "langgraph"
-    assert told == [not is_flat]
+    assert told == [True]
     said = edited(MAP[0], MAP[1] | {"steps": [MAP[1]["steps"][0] | {"subtask": "skim {{item}}"}]}, MAP[2])
-    if is_flat:
-        state = await graph.ainvoke(edited(*MAP), CONFIG)
-        assert (
-            "the graph of this host runs plain steps" in state["__interrupt__"][0].value["podium"]["problem"]
-        )
-        said = decided()
     state = await graph.ainvoke(said, CONFIG)
-    assert state["messages"][-1].content == ("C()" if is_flat else 'C(["skim x","skim y"])')
+    assert state["messages"][-1].content == 'C(["skim x","skim y"])'
 
 
 NONSENSE: list[Any] = [
@@ -478,18 +470,6 @@ async def test_a_plan_that_was_edited_in_the_state_can_be_refused(calls: Calls) 
     state = await graph.ainvoke(decided("reject", message="not this one"), CONFIG)
     assert "not this one" in state["messages"][-1].content
     assert calls.names == []
-
-
-async def test_a_record_that_was_tampered_with_is_no_record(calls: Calls) -> None:
-    """The error says so."""
-    graph = around(
-        Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD")), policy=LATER, checkpointer=InMemorySaver()
-    )
-    await graph.ainvoke(ASKED, CONFIG)
-    inner = (await graph.aget_state(CONFIG, subgraphs=True)).tasks[0].state
-    await graph.aupdate_state(inner.config, {"podium_record": ["{}"]}, as_node="plan")
-    with pytest.raises(JournalBroken, match="record"):
-        await graph.ainvoke(None, CONFIG)
 
 
 @EXECUTORS

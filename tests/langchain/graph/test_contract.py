@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from servers.speaking_chat_model import USAGE, Speaker
 
 from langchain_podium import as_worker
-from langchain_podium.graph.conductor_nodes import Executor
+from langchain_podium.graph.conducted import Executor
 from podium import Conductor
 from podium.planners import Planner
 from podium.types import Outcome

@@ -97,8 +97,7 @@ async def test_an_early_step_that_fails_is_not_tried_again_by_its_node() -> None
     assert len(first.requests) == 1
 
 
-@KEPT
-async def test_an_interrupt_in_an_early_step_is_that_of_its_node(*, kept: bool, calls: Calls) -> None:
+async def test_an_interrupt_in_an_early_step_is_that_of_its_node(calls: Calls) -> None:
     """The planner is not called again for it."""
     begun = anyio.Event()
 
@@ -108,12 +107,11 @@ async def test_an_interrupt_in_an_early_step_is_that_of_its_node(*, kept: bool, 
 
     planner = Slow(begun, FIRST, LAST)
     conductor = Conductor(planner, [calls.worker("A", ask), calls.worker("B")])
-    graph = around(conductor, executor="langgraph", checkpointer=InMemorySaver() if kept else None)
-    state = await graph.ainvoke(ASKED, CONFIG if kept else {})
+    graph = around(conductor, executor="langgraph", checkpointer=InMemorySaver())
+    state = await graph.ainvoke(ASKED, CONFIG)
     assert [each.value for each in state["__interrupt__"]] == ["may I?"]
-    if kept:
-        state = await graph.ainvoke(Command(resume="yes"), CONFIG)
-        assert state["messages"][-1].content == "B(told yes)"
+    state = await graph.ainvoke(Command(resume="yes"), CONFIG)
+    assert state["messages"][-1].content == "B(told yes)"
     assert planner.asked == 1
 
 

@@ -11,7 +11,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import RetryPolicy
 
 from langchain_podium.graph import conductor_node
-from langchain_podium.graph.conductor_nodes import Executor
+from langchain_podium.graph.conducted import Executor
 from podium import Conductor, Limits, Plan, Step
 from podium.errors import PlannerError, RunFailed
 from podium.journal import MemoryJournal

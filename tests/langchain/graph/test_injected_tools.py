@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from langchain_podium import ConductorRunnable
 from langchain_podium.graph import conductor_node, create_conductor_agent
-from langchain_podium.graph.conductor_nodes import Executor
+from langchain_podium.graph.conducted import Executor
 from langchain_podium.workers import as_worker
 from podium import Conductor, Plan, Step
 from podium.errors import ConfigError

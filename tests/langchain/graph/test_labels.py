@@ -13,7 +13,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from typing_extensions import TypedDict
 
 from langchain_podium import ChatPodium, ConductorRunnable, as_worker, conductor_node, create_conductor_agent
-from langchain_podium.graph.conductor_nodes import Executor
+from langchain_podium.graph.conducted import Executor
 from podium import Card, Conductor, Limits, ScriptedWorker
 from podium.errors import ConfigError, PlannerError, RunFailed
 from podium.policy import Policy, Rule

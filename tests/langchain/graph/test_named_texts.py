@@ -7,7 +7,7 @@ from graphs.conducted import LATER, Calls, Plans, around, decided
 from langchain_core.documents import Document
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_podium.graph.conductor_nodes import Executor
+from langchain_podium.graph.conducted import Executor
 from podium import Conductor, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, PlannerError
 from podium.planners import FixedPlanner

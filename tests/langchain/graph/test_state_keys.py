@@ -12,7 +12,7 @@ from langgraph.graph.message import add_messages
 from langgraph.types import Send
 
 from langchain_podium.graph import conductor_node
-from langchain_podium.graph.conductor_nodes import Executor
+from langchain_podium.graph.conducted import Executor
 from podium import Conductor
 from podium.errors import ConfigError
 from podium.planners import FixedPlanner

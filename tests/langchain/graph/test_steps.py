@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
-from langchain_podium.graph.conductor_nodes import Executor, Partial
+from langchain_podium.graph.conducted import Executor, Partial
 from podium import Card, Conductor, Limits, Plan, Price, Step
 from podium.errors import ConfigError, PlanInvalid, RunFailed, WorkerFailed
 from podium.execution import OnFailure, Retry
@@ -41,12 +41,9 @@ async def test_every_step_is_a_node_seen_in_updates(calls: Calls) -> None:
         (tuple(part.split(":")[0] for part in namespace), *update)
         async for namespace, update in graph.astream(ASKED, CONFIG, stream_mode="updates", subgraphs=True)
     ]
-    assert seen[0] == (("conductor",), "plan")
-    inner = [name for namespace, name in seen if namespace == ("conductor", "execute")]
-    assert inner[0] == "0 A"
-    assert sorted(inner[1:3]) == ["1 B", "2 C"]
-    assert inner[3:] == ["3 D"]
-    assert seen[-2:] == [(("conductor",), "execute"), ((), "conductor")]
+    assert seen[0] == (("conductor",), "0 A")
+    assert sorted(seen[1:3]) == [(("conductor",), "1 B"), (("conductor",), "2 C")]
+    assert seen[3:] == [(("conductor",), "3 D"), ((), "conductor")]
 
 
 async def test_every_step_is_seen_in_the_events_of_langchain(calls: Calls) -> None:
@@ -58,24 +55,21 @@ async def test_every_step_is_seen_in_the_events_of_langchain(calls: Calls) -> No
         if event["event"] == "on_chain_start"
     ]
     for node in ("0 A", "1 B", "2 C", "3 D"):
-        assert (node, 2) in started
-    assert ("A", 2) in started  # the call of the worker, inside of its step's node
+        assert (node, 1) in started
+    assert ("A", 0) in started  # the call of the worker, which waits for no node
 
 
 async def test_each_superstep_is_a_checkpoint(calls: Calls) -> None:
     """Each with what all steps so far came to."""
     saver = InMemorySaver()
     conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
-    await around(conductor, executor="langgraph", checkpointer=saver).ainvoke(ASKED, CONFIG)
+    graph = around(conductor, executor="langgraph", checkpointer=saver)
+    await graph.ainvoke(ASKED, CONFIG)
     spaces = {saved.config["configurable"]["checkpoint_ns"] for saved in saver.list(CONFIG)}
-    dynamic = next(space for space in spaces if "|execute:" in space)
-    kept = list(saver.list({"configurable": {"thread_id": "1", "checkpoint_ns": dynamic}}))
-    steps = [
-        sorted(key for key in each.checkpoint["channel_values"] if key.startswith("step_")) for each in kept
-    ]
-    assert steps[::-1] == [
-        [], [], ["step_0"], ["step_0", "step_1", "step_2"], ["step_0", "step_1", "step_2", "step_3"],
-    ]  # fmt: skip
+    dynamic = next(space for space in spaces if "conductor:" in space and "|" not in space)
+    inside: Any = {"configurable": {"thread_id": "1", "checkpoint_ns": dynamic}}
+    steps = [sorted(state.values.get("steps", ())) async for state in graph.aget_state_history(inside)]
+    assert steps[::-1] == [[], [], ["0"], ["0", "1", "2"], ["0", "1", "2", "3"]]
 
 
 async def test_what_is_kept_is_plain_json(calls: Calls) -> None:
@@ -100,7 +94,7 @@ async def test_an_interrupt_in_a_step_goes_on_there_and_nothing_runs_again(
 ) -> None:
     """Neither the planner nor a step that had ended."""
     planner = Plans(DIAMOND)
-    asking = calls.worker("C", lambda step_input: f"told {interrupt({'may': step_input.subtask})}")
+    asking = calls.asking("C", lambda step_input: f"told {interrupt({'may': step_input.subtask})}")
     workers = [*calls.workers("AB"), asking, calls.worker("D")]
     graph = around(Conductor(planner, workers), executor="langgraph", checkpointer=InMemorySaver())
     state = await _call(graph, ASKED, CONFIG, is_sync=is_sync)
@@ -118,7 +112,7 @@ async def test_what_finished_steps_cost_before_an_interrupt_is_in_the_bill(calls
     """It was paid, though in an earlier call."""
     plan = Plan((Step(0, "begin"), Step(1, "ask", (0,))))
     first = ScriptedWorker("first", "some words")
-    asking = calls.worker("asking", lambda step_input: interrupt("may I?"))
+    asking = calls.asking("asking", lambda step_input: interrupt("may I?"))
     graph = around(
         Conductor(FixedPlanner(plan), [first, asking]), executor="langgraph", checkpointer=InMemorySaver()
     )
@@ -131,7 +125,7 @@ async def test_what_finished_steps_cost_before_an_interrupt_is_in_the_bill(calls
 @SYNC
 async def test_two_interrupts_side_by_side_are_answered_by_their_ids(*, is_sync: bool, calls: Calls) -> None:
     """Each gets its own answer."""
-    asking = [calls.worker(name, lambda step_input: str(interrupt(step_input.subtask))) for name in "BC"]
+    asking = [calls.asking(name, lambda step_input: str(interrupt(step_input.subtask))) for name in "BC"]
     workers = [calls.worker("A"), *asking, calls.worker("D")]
     graph = around(
         Conductor(FixedPlanner(DIAMOND), workers), executor="langgraph", checkpointer=InMemorySaver()
@@ -272,7 +266,7 @@ async def test_every_rounds_plan_is_kept_before_it_is_carried_out(calls: Calls) 
     """An interrupt in the second round does not plan that round again."""
     first, second = Plan((Step(0, "try"),)), Plan((Step(1, "try harder"),))
     planner = Plans(first, second)
-    asking = calls.worker("B", lambda step_input: str(interrupt("may I?")))
+    asking = calls.asking("B", lambda step_input: str(interrupt("may I?")))
     conductor = Conductor(
         planner,
         [calls.worker("A"), asking],
@@ -342,18 +336,14 @@ async def test_a_worker_is_shown_nothing_that_its_step_may_not_see(executor: Exe
     assert "canary-out-2" in told[2]
 
 
-async def test_a_nodes_input_holds_the_channels_of_the_steps_it_is_shown_and_no_other(calls: Calls) -> None:
-    """It could not read more if it tried."""
-    plan = Plan((Step(0, "a"), Step(1, "b"), Step(2, "c", (1,))))
-    handed: dict[str, set[str]] = {}
-
-    async def note(graph: Any) -> None:
-        async for event in graph.astream_events(ASKED, version="v2"):
-            if event["event"] == "on_chain_start" and event["name"][:1].isdigit():
-                handed[event["name"]] = set(event["data"]["input"])
-
-    await note(around(Conductor(FixedPlanner(plan), calls.workers("ABC")), executor="langgraph"))
-    assert handed == {"0 A": {"plan"}, "1 B": {"plan"}, "2 C": {"plan", "step_1"}}
+async def test_a_node_is_given_nothing(calls: Calls) -> None:
+    """What a worker sees is decided by the run alone."""
+    given: dict[str, Any] = {}
+    graph = around(Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD")), executor="langgraph")
+    async for event in graph.astream_events(ASKED, version="v2"):
+        if event["event"] == "on_chain_start" and event["name"][:1].isdigit():
+            given[event["name"]] = event["data"]["input"]
+    assert given == {"0 A": {}, "1 B": {}, "2 C": {}, "3 D": {}}
 
 
 async def test_names_that_langgraph_keeps_for_itself_are_names_of_workers_all_the_same(calls: Calls) -> None:
@@ -371,14 +361,14 @@ async def test_a_plan_edited_in_the_state_is_the_one_that_is_carried_out(
     """The hash tells that it was edited."""
     plan = Plan((Step(0, "begin"), Step(1, "ask", (0,))))
     planner = Plans(plan)
-    asking = calls.worker("B", lambda step_input: str(interrupt("may I?")))
+    asking = calls.asking("B", lambda step_input: str(interrupt("may I?")))
     workers = [calls.worker("A"), asking, calls.worker("C")]
     conductor = Conductor(planner, workers)
     graph = around(conductor, executor="langgraph", partial=partial, checkpointer=InMemorySaver())
     await graph.ainvoke(ASKED, CONFIG)
     inner = (await graph.aget_state(CONFIG, subgraphs=True)).tasks[0].state
     edited = {**inner.values["podium"], "plan": Plan((Step(2, "end"),)).to_json()}
-    await graph.aupdate_state(inner.config, {"podium": edited}, as_node="plan")
+    await graph.aupdate_state(inner.config, {"podium": edited}, as_node="__start__")
     state = await graph.ainvoke(None, CONFIG)
     assert state["messages"][-1].content == "C()"
     assert planner.asked == 1
@@ -390,7 +380,7 @@ async def test_a_plan_edited_to_nonsense_in_the_state_is_refused_and_can_be_edit
 ) -> None:
     """Nothing is lost: a third edit is carried out, without the planner."""
     planner = Plans(Plan((Step(0, "begin"), Step(1, "ask", (0,)))))
-    asking = calls.worker("B", lambda step_input: str(interrupt("may I?")))
+    asking = calls.asking("B", lambda step_input: str(interrupt("may I?")))
     graph = around(
         Conductor(planner, [calls.worker("A"), asking]), executor="langgraph", checkpointer=InMemorySaver()
     )
@@ -398,11 +388,11 @@ async def test_a_plan_edited_to_nonsense_in_the_state_is_refused_and_can_be_edit
     inner = (await graph.aget_state(CONFIG, subgraphs=True)).tasks[0].state
     for steps in ([], [{"worker": 7, "subtask": "x", "access": []}]):
         wrong = {**inner.values["podium"], "plan": {"schema": 1, "steps": steps}}
-        await graph.aupdate_state(inner.config, {"podium": wrong}, as_node="plan")
+        await graph.aupdate_state(inner.config, {"podium": wrong}, as_node="__start__")
         with pytest.raises((PlanInvalid, ConfigError)):
             await graph.ainvoke(None, CONFIG)
     right = {**inner.values["podium"], "plan": Plan((Step(0, "end"),)).to_json()}
-    await graph.aupdate_state(inner.config, {"podium": right}, as_node="plan")
+    await graph.aupdate_state(inner.config, {"podium": right}, as_node="__start__")
     state = await graph.ainvoke(None, CONFIG)
     assert state["messages"][-1].content == "A()"
     assert planner.asked == 1

@@ -7,7 +7,7 @@ from graphs.conducted import DIAMOND, LATER, Calls, Plans, around, decided, edit
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
-from langchain_podium.graph.conductor_nodes import Executor
+from langchain_podium.graph.conducted import Executor
 from podium import Conductor, Limits, Plan, Step
 from podium.errors import WorkerUnavailable
 from podium.execution import Retry
@@ -35,7 +35,7 @@ async def test_a_step_is_tried_again_inside_of_its_node() -> None:
         )
         if "0 A" in update
     ]
-    assert [update["0 A"]["step_0"]["attempts"] for update in nodes] == [2]
+    assert [update["0 A"]["steps"]["0"]["attempts"] for update in nodes] == [2]
 
 
 async def test_a_step_that_nobody_sees_is_not_called(calls: Calls) -> None:
@@ -60,7 +60,7 @@ async def test_a_step_that_needs_only_some_of_its_inputs_is_shown_those_that_cam
 async def test_with_a_journal_an_interrupt_rests_in_it_and_goes_on(calls: Calls) -> None:
     """The record holds every step once, and that the run waited."""
     journal, planner = MemoryJournal(), Plans(DIAMOND)
-    asking = calls.worker("C", lambda step_input: f"told {interrupt('may I?')}")
+    asking = calls.asking("C", lambda step_input: f"told {interrupt('may I?')}")
     workers = [*calls.workers("AB"), asking, calls.worker("D")]
     conductor = Conductor(planner, workers, journal=journal)
     graph = around(conductor, executor="langgraph", checkpointer=InMemorySaver())
@@ -96,7 +96,7 @@ async def test_a_nested_conductors_step_may_wait_too_and_with_a_journal_pays_not
 ) -> None:
     """It passes both runs, and goes on in the inner one."""
     journal = MemoryJournal()
-    asking = calls.worker("B", lambda step_input: f"told {interrupt('may I?')}")
+    asking = calls.asking("B", lambda step_input: f"told {interrupt('may I?')}")
     planner = Plans(Plan((Step(0, "a"), Step(1, "b", (0,)))))
     inner = Conductor(planner, [calls.worker("A"), asking], card=Card(name="inner"))
     plan = Plan((Step(0, "c"), Step(1, "d", (0,))))

@@ -10,7 +10,7 @@ from langchain_openai import ChatOpenAI
 from servers.chat_server import USAGE, ChatServer, says
 
 from langchain_podium import as_worker
-from langchain_podium.graph.conductor_nodes import Executor
+from langchain_podium.graph.conducted import Executor
 from podium import Conductor, Plan, Step
 
 OpenAI = Callable[..., ChatOpenAI]

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from langchain_podium.graph import conductor_node, create_conductor_agent
-from langchain_podium.graph.conductor_nodes import Executor
+from langchain_podium.graph.conducted import Executor
 from langchain_podium.workers import as_worker
 from podium import Conductor, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, RunFailed

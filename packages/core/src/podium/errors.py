@@ -54,7 +54,6 @@ PlanInvalidCode = Literal[
     "bad_value",
     "bad_args",
     "unknown_plan",
-    "not_run",
 ]
 
 

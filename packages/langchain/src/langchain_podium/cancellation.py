@@ -30,13 +30,13 @@ _AHEAD: Final = 1000
 """Maximum number of stream items that are read ahead."""
 
 
-async def apart(work: Coroutine[Any, Any, T]) -> T:
+async def apart(work: "Coroutine[Any, Any, T] | asyncio.Task[T]") -> T:
     """Run `work` in a separate task; a cancellation reaches it once, and is awaited."""
-    task = asyncio.get_running_loop().create_task(work)
+    task = work if isinstance(work, asyncio.Task) else asyncio.get_running_loop().create_task(work)
     try:
         await asyncio.wait([task])
     except asyncio.CancelledError:
-        await _cancelled(task)
+        await cancelled(task)
         raise
     return task.result()
 
@@ -68,7 +68,7 @@ async def each(stream: AsyncIterator[T], context: Context | None = None) -> Asyn
             yield piece[0]
         await asyncio.wait([task])
     finally:
-        await _cancelled(task)
+        await cancelled(task)
     task.result()
 
 
@@ -106,7 +106,7 @@ def _cancel_unless_done(task: "asyncio.Task[Any]") -> None:
         task.cancel()
 
 
-async def _cancelled(task: "asyncio.Task[Any]") -> None:
+async def cancelled(task: "asyncio.Task[Any]") -> None:
     """Cancel a task that has not ended, and wait for its end, ignoring further cancellations."""
     with anyio.CancelScope(shield=True):
         while not task.done():

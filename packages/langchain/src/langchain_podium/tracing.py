@@ -47,7 +47,7 @@ def thread_of(config: RunnableConfig) -> str | None:
 @contextmanager
 def under(children: BaseCallbackManager) -> Iterator[None]:
     """Make runs that start in the block children of the run that `children` belongs to."""
-    with _ambient(patch_config(ensure_config(), callbacks=children)):
+    with ambient(patch_config(ensure_config(), callbacks=children)):
         yield
 
 
@@ -61,7 +61,7 @@ async def call_as_child_run(worker: Worker, request: Request) -> AsyncGenerator[
         async with aclosing(worker.call(request)) as pieces:
             while True:
                 # Set only while the worker runs, because the reader of this generator has the same context.
-                with _ambient(inside):
+                with ambient(inside):
                     piece = await anext(pieces, None)
                 if piece is None:
                     break
@@ -104,7 +104,8 @@ def _output(completion: Completion) -> dict[str, Any]:
 
 
 @contextmanager
-def _ambient(config: RunnableConfig) -> Iterator[None]:
+def ambient(config: RunnableConfig) -> Iterator[None]:
+    """Make a configuration the one of LangChain's context in the block."""
     token = var_child_runnable_config.set(config)
     try:
         yield

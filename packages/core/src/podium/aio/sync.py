@@ -69,9 +69,9 @@ async def events_of(
         await end(task, "", None)
 
 
-def interrupt_of(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
-    """Return the first `KeyboardInterrupt` or `SystemExit` in an exception group; `None` if it has none."""
-    found: BaseException | None = group.subgroup((KeyboardInterrupt, SystemExit))
+def first_of(group: BaseExceptionGroup[BaseException], *kinds: type[BaseException]) -> BaseException | None:
+    """Return the first exception of these kinds in an exception group; `None` if it has none."""
+    found: BaseException | None = group.subgroup(kinds)
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]
     return found

@@ -1,8 +1,6 @@
 from .context import (
     Accept as Accept,
-    ExternalScheduler as ExternalScheduler,
+    Host as Host,
     HostExit as HostExit,
-    Pause as Pause,
-    StepStarter as StepStarter,
 )
 from .retry import OnFailure as OnFailure, Retry as Retry

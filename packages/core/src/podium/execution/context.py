@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
 from podium.aio.calls import OpenTasks
@@ -21,7 +20,7 @@ from podium.policy import Policy
 from podium.prompts.prompt import for_card, step_input, worker_messages
 from podium.run_state.actions import ActionLog
 from podium.run_state.paid import PaidResults
-from podium.types.events import Event, StepEnded
+from podium.types.events import ApprovalAsked, ApprovalGiven, Event, StepEnded
 from podium.types.messages import Message, Sampling, Tools
 from podium.types.outcome import Action, Outcome
 from podium.types.plan import Plan
@@ -31,18 +30,11 @@ from podium.workers.person import PersonWorker
 from podium.workers.pool import Overlong, Pool
 from podium.workers.worker import Caller, CallMiddleware, Card, StepInput, VisibleStep, Worker
 
-NO_OUTCOMES: Mapping[int, Outcome] = MappingProxyType({})
-
-
-class Pause(Exception):
-    """Raised by a step starter that starts no step now; the run ends as `waiting` and can be resumed."""
-
 
 class HostExit(BaseException):
     """Base class of exceptions that a host's middleware raises in a worker's call to leave the run.
 
-    A step may start before its plan is complete and raise such an exception. The exception is then raised
-    when the host runs that step.
+    If a `Host` keeps the run, only this step waits, and the others continue. Otherwise the run raises it.
 
     Args:
         args: the arguments of the exception.
@@ -60,68 +52,67 @@ class HostExit(BaseException):
         self.continues = continues
 
 
-class ExternalScheduler(Protocol):
-    """The steps of one round's plan, for a host that decides when each step starts.
+class Host(Protocol):
+    """A framework that shows the steps of a run as parts of its own, such as the nodes of a graph."""
 
-    If a step can start before the plan is complete, the run itself starts it, except a step of an
-    interruptible worker. When the host runs such a step, the step is already running or has ended. The run
-    handles the workers, inputs and limits of all steps.
-    """
+    async def show(self, number: int, plan: Plan) -> None:
+        """Show the steps of a round, beside them, until all have ended or the host is left.
 
-    run_id: str
-    round: int
-    """The round's number, from 1."""
-    plan: Plan
-    workers: tuple[str, ...]
-    """The names of the pool's workers, in the pool's order."""
-
-    async def run(self, index: int, known: Mapping[int, Outcome] = NO_OUTCOMES) -> Outcome:
-        """Run a step, or wait for a running step, and return its outcome.
-
-        A step that has ended is not run again. A failed step has an outcome and raises no exception. A step
-        that lacks an input is handled according to `on_failure`. An action that waits for a person has not
-        ended: its outcome has the problem code `WAITING`, and the steps that need it are not run.
+        The run raises its exceptions, and cancels the steps.
 
         Args:
-            index: index of the step, from 0.
-            known: outcomes of other steps that the host has stored; `run` passes them to `take`.
+            number: the number of the round, from 1.
+            plan: its plan.
+        """
 
-        Raises:
-            ConfigError: the step does not exist, was started by the host before, or depends on steps that
-                have not ended.
+    def takes(self, worker: Worker) -> bool:
+        """Return whether the host carries out the calls of a worker, with `call`."""
+        ...
+
+    async def call(self, number: int, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Carry out an execution in the host's context; a step that has no outcome afterwards waits.
+
+        Args:
+            number: the number of the round.
+            name: the name of the execution, as in `Outcome.name`.
+            work: carries it out; raises `HostExit` if its call is left.
+        """
+
+    def keeps(self, left: HostExit) -> bool:
+        """Return whether the step whose call was left waits, while the others continue."""
+        ...
+
+    async def decide(self, asked: ApprovalAsked, problem: str) -> ApprovalGiven | None:
+        """Return a decision or an answer of a person; `None` if the run must wait for it.
+
+        Args:
+            asked: the plan, the action, the fan-out or the question.
+            problem: why the answer before is not used; empty for the first.
         """
         ...
 
-    def take(self, index: int, outcome: Outcome) -> None:
-        """Reuse the stored outcome of a step; its cost counts against the run's limits.
+    def hear(self, event: Event) -> None:
+        """Take note of an event of the run, or of a run nested in it, after it is recorded."""
 
-        A step that has ended in this run keeps its outcome.
+    def stored(self, number: int, plan: Plan, name: str) -> tuple[str | None, Outcome] | None:
+        """Return the outcome of an execution that the host has stored, before a call for it; else `None`.
+
+        It stands if the hash of its input is the same. If a person has edited it, there is no hash: `None`.
+
+        Args:
+            number: the number of the round.
+            plan: its plan.
+            name: the name of the execution.
         """
+        ...
 
-    def charge(self, index: int, outcome: Outcome) -> None:
-        """Count the spending of a stored attempt of a step, before the step runs again.
+    def begin(self, number: int, names: Sequence[str]) -> None:
+        """Take note of executions that begin.
 
-        The spending counts against the run's limits, and is part of the cost of the step's new outcome.
+        Args:
+            number: the number of the round.
+            names: the names of the executions.
         """
-
-
-StepStarter = Callable[[ExternalScheduler], Awaitable[None]]
-"""A function that starts each step of a plan after the steps on its access list have ended, and waits for all
-steps.
-
-The run raises the exceptions of this function. Steps that the function does not start are cancelled. The
-function may raise `Pause` to postpone all steps; the run then ends after the running steps have ended. Plans
-can have no maps, branches and blocks, unless the function is `pause`.
-"""
-
-
-async def pause(_: ExternalScheduler) -> None:
-    """Postpone every round: a `StepStarter` for runs that continue later, perhaps without a host.
-
-    Raises:
-        Pause: always.
-    """
-    raise Pause
 
 
 Accept = Worker | Callable[[str, str], bool | str | Awaitable[bool | str]]
@@ -175,6 +166,10 @@ class ConductorSettings:
     def acts(self, number: int) -> bool:
         """Return whether a step of this worker is an action, as far as the workers know it now."""
         return any(worker.acts for worker in self._called[number])
+
+    def called(self, number: int) -> Sequence[Worker]:
+        """Return the worker with this number, and its fallbacks."""
+        return self._called[number]
 
     def asks(self, number: int) -> bool:
         """Return whether a worker is a person."""
@@ -234,7 +229,7 @@ class RunRequest:
     """Whether the caller reads the events during the run."""
     forecast: bool = False
     middleware: CallMiddleware | None = None
-    step_starter: StepStarter | None = None
+    host: Host | None = None
     caller: Caller | None = None
     """The call that this nested run answers; `None` for a run that a user started."""
     within: Caller | None = None
@@ -252,11 +247,6 @@ class RunRequest:
     """Whether to resume also a run that raised `RunDead`."""
     refresh: bool = False
     """Whether to run recorded steps again that lacked an input which exists now."""
-
-    @property
-    def is_flat(self) -> bool:
-        """Whether a host starts the steps, so that plans can have no maps, branches and blocks."""
-        return self.step_starter not in (None, pause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +311,11 @@ class RunContext:
     def shows_question(self) -> bool:
         """Whether workers see the question in addition to their subtask."""
         return self.settings.show_question and bool(self.request.query)
+
+    def hosted(self, step: Step) -> bool:
+        """Return whether the host carries out the calls of a step, those of fallbacks too."""
+        host = self.request.host
+        return host is not None and any(map(host.takes, self.settings.called(step.worker)))
 
     def input_of(
         self, worker: Worker, step: Step, visible: Sequence[VisibleStep], template: str = ""

@@ -283,8 +283,8 @@ class DependencyGraph:
         if state.unmet is not None:
             return "end"
         if self.plan is None:
-            is_plain = not (state.acts or state.asks or state.expands or state.step.when is not None)
-            return None if is_plain else "wait"
+            waits = state.acts or state.asks or state.expands or state.step.when is not None
+            return "wait" if waits or self._context.hosted(state.call) else None
         if not self.plan.is_workflow:
             return None
         try:

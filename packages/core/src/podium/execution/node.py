@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, TypedDict
 import anyio
 
 from podium.execution.attempt import Attempt
-from podium.execution.context import HostExit
 from podium.prompts.prompt import NOT_RUN, gap_of
 from podium.types.outcome import CONDITION, Action, Outcome, Problem, StepStatus, answering
 from podium.types.references import ABSENT, BadValue, Reference, read_json, value_at
@@ -189,10 +188,6 @@ class StepNode:
     """The numbers of the workers that it may call; the next worker is first."""
     has_started: bool = False
     """Whether the ledger has counted its start."""
-    early: anyio.Event | None = None
-    """Set when the step has ended, if the run started it before the plan was given to the host."""
-    left: HostExit | None = None
-    """The exception of a step that started early, until the host runs the step."""
     started: float | None = None
     """Start of a map or a block, in seconds since the run began."""
     reason: Problem | None = None

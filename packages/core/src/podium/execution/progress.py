@@ -13,6 +13,7 @@ from podium.execution.node import STOPPED, Ending, StepNode, Unmet
 from podium.execution.reuse import Found, PaidSteps
 from podium.policy.rules import after
 from podium.types.outcome import CONDITION, Outcome, Problem, StepStatus
+from podium.types.steps import calls_in
 
 
 class Progress:
@@ -65,9 +66,15 @@ class Progress:
         return [state for state in ready if state.outcome is None]
 
     def _shown(self, state: StepNode) -> bool:
-        """Set what a step sees, and begin a map or a block; end the step if a reference has no value."""
+        """Set what a step sees, and begin a map or a block; end the step if it has ended without a call."""
         try:
             self._graph.show(state)
+            if state.expands and (given := self._paid.given(state, edited=True)) is not None:
+                cards, labels = self._context.settings.pool.cards, state.labels
+                parts = [after(cards[call.worker], labels) for call in calls_in([state.step])]
+                state.is_typed, state.written = True, labels.union(*parts)
+                self.end(state, given)
+                return False
             if state.expands:
                 state.started = self._context.now()
                 expand(self._graph, state)
@@ -158,11 +165,13 @@ class Progress:
                 state, outcome = todo.popleft(), None
                 if state.outcome is not None:
                     continue
-                if state.acts:
+                outcome = paid.given(state, edited=True)
+                if outcome is None and state.acts:
                     outcome = paid.recall(state)
-                elif (known := paid.find(state)) is not None:
+                elif outcome is None and (known := paid.find(state)) is not None:
                     heappush(found, (known.order, known))
                     continue
+                outcome = outcome or paid.given(state, edited=False)
                 if outcome is None:
                     left.append(state)
                     continue

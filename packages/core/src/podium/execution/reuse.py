@@ -86,10 +86,6 @@ class PaidSteps:
             self.context.ledger.charge(Spend.of(bill["usage"], bill["cost"], calls=len(calls)), steps=1)
         return calls
 
-    def repeat(self, index: int, outcome: Outcome) -> None:
-        """Count a stored outcome of a step that runs again, and keep its calls for the step's new outcome."""
-        self._repeated[index] = (*self._repeated.get(index, ()), *self.charge(index, outcome))
-
     def lost(self, index: int) -> tuple[Call, ...]:
         """Remove the earlier calls of a step that gave no result, and return them."""
         lost = self.context.paid_results.lost.pop((self.number, index), ())
@@ -134,8 +130,9 @@ class PaidSteps:
 
     @property
     def _has_results(self) -> bool:
-        is_recorded = self.context.recorded is not None or self.context.request.paid_results is not None
-        return self.has_exact_keys or is_recorded
+        request = self.context.request
+        is_recorded = self.context.recorded is not None or request.paid_results is not None
+        return self.has_exact_keys or is_recorded or request.host is not None
 
     def take(self, found: Found) -> Outcome | None:
         """Return and remove a paid result; `None` if another step has taken it."""
@@ -274,8 +271,31 @@ class PaidSteps:
         state.took = execution.action
         return outcome_again(execution, action)
 
-    def stored(self, state: StepNode, outcome: Outcome) -> None:
-        """Count the actions of a step whose outcome a host has stored, unless the log has them."""
+    def given(self, state: StepNode, *, edited: bool) -> Outcome | None:
+        """Return the outcome of a step that the host has stored, if it stands; else `None`.
+
+        Args:
+            state: the step.
+            edited: whether it must be edited; otherwise it must have the same input.
+        """
+        host, plan = self.context.request.host, self.graph.plan
+        found = None if host is None or plan is None else host.stored(self.number, plan, state.name)
+        if found is None or (found[0] is None) != edited:
+            return None
+        key, outcome = found
+        if not state.expands:
+            self._ask(state) if state.acts else self._known(state)
+        if not edited and state.key != key:
+            return None
+        calls = self.charge(state.index, outcome)
+        if not edited and outcome.status != "ok" and outcome.action in (None, "not_done"):  # it runs again
+            self._repeated[state.index] = (*self._repeated.get(state.index, ()), *calls)
+            return None
+        self._log_stored(state, outcome)
+        return replace(outcome, round=self.number, step=state.index, reused=True)
+
+    def _log_stored(self, state: StepNode, outcome: Outcome) -> None:
+        """Count the actions of a step whose outcome the host has stored, unless the log has them."""
         log, run_id = self._log, self.context.request.run_id
         log.take_inside(Level(run_id, outcome.round, outcome.step, ""))
         if not state.acts or outcome.action in (None, "not_done") or (action := self._ask(state)) is None:

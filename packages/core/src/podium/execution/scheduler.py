@@ -2,17 +2,17 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType, TracebackType
 from typing import Self
 
 import anyio
 
-from podium.aio.sync import interrupt_of
+from podium.aio.sync import first_of
 from podium.budget.ledger import Kept
 from podium.budget.limits import Spend
-from podium.errors import ConfigError, PodiumError, WorkerActs
-from podium.execution.context import NO_OUTCOMES, HostExit, Pause, RunContext, StepStarter
+from podium.errors import PodiumError, WorkerActs
+from podium.execution.context import Host, HostExit, RunContext
 from podium.execution.fit import Fit
 from podium.execution.gate import Gate
 from podium.execution.graph import (
@@ -27,7 +27,6 @@ from podium.execution.reuse import Answerer, Approver, PaidSteps
 from podium.execution.slots import Slots
 from podium.execution.step import StepRunner
 from podium.policy.policy import Ask
-from podium.policy.rules import after
 from podium.run_state.actions import group_of
 from podium.run_state.paid import PaidResults
 from podium.secrets import BUGS
@@ -42,9 +41,6 @@ NO_APPROVERS: Mapping[Ask, Approver] = MappingProxyType({})
 class RoundScheduler:
     """The scheduler of one round; an async context manager that ends when all steps have ended."""
 
-    plan: Plan
-    """The complete plan, if a host starts its steps."""
-
     def __init__(  # noqa: PLR0913 - what a round needs
         self,
         context: RunContext,
@@ -56,9 +52,7 @@ class RoundScheduler:
         approve: Mapping[Ask, Approver] = NO_APPROVERS,
         answer: Answerer | None = None,
     ) -> None:
-        self.run_id = context.request.run_id
         self.round = number
-        self.workers = context.settings.pool.names
         self._context = context
         self._last = last
         """Whether no later round can improve the answer, so that its text is sent while it is written."""
@@ -80,9 +74,7 @@ class RoundScheduler:
         self.answer_sent = False
         """Whether a piece of the answer was sent before the round ended."""
         self.broke: Exception | None = None
-        """The exception of the user's code or of the step starter."""
-        self._is_hosted = context.request.step_starter is not None
-        """Whether a host starts the steps. Before the plan is complete, the run starts them itself."""
+        """The exception of the user's code or of the host."""
         self._tasks = anyio.create_task_group()
         most = [card.concurrency for card in context.settings.pool.cards]
         self._slots = Slots(context.settings.limits.concurrency, most)
@@ -101,12 +93,12 @@ class RoundScheduler:
         try:
             return await self._tasks.__aexit__(kind, error, traceback)
         except BaseExceptionGroup as group:
-            if (interrupt := interrupt_of(group)) is not None:
+            if (interrupt := first_of(group, KeyboardInterrupt, SystemExit, HostExit)) is not None:
                 raise interrupt from None
             raise
         finally:
             needs = next(iter(self.waits.values()), STOPPED)
-            for state in [] if isinstance(self.broke, Pause) else self._graph.live:
+            for state in self._graph.live:
                 if state.outcome is None:  # stopped before it could start, or it waits for an approval
                     self._steps.end(state, self._paid.never_ran(state, self.waits.get(state.index, needs)))
             self._fit.end()
@@ -139,7 +131,7 @@ class RoundScheduler:
 
     def add(self, step: AnyStep) -> None:
         """Add the next step of the plan; it starts when the steps on its access list have ended."""
-        self._start(self._admitted(self._steps.settle(self._steps.decide([self._graph.append(step)]))))
+        self._start(self._steps.settle(self._steps.decide([self._graph.append(step)])))
 
     def leave(self, kept: Kept) -> None:
         """Leave this for the next message of the planner."""
@@ -147,7 +139,10 @@ class RoundScheduler:
 
     def complete(self, plan: Plan) -> None:
         """Set the complete plan, and start the steps that can start."""
-        self._start(self._prepare(plan))
+        ready = self._prepare(plan)
+        if self._context.request.host is not None and plan.steps:
+            self._tasks.start_soon(self._show, self._context.request.host, plan)
+        self._start(ready)
 
     def _prepare(self, plan: Plan) -> list[StepNode]:
         """Set the complete plan, and return the steps that can start."""
@@ -174,78 +169,13 @@ class RoundScheduler:
         unlisted = [state.name for state in open_ if state.step.each is not None and not state.parts]
         return kept, self._gate.expected(self._graph.states), tuple(unlisted)
 
-    async def complete_by(self, plan: Plan, step_starter: StepStarter) -> None:
-        """Set the complete plan, and let `step_starter` start the steps, with `run` and `take`."""
-        self.plan = plan
-        self._prepare(plan)
-        for state in self._graph.states:
-            if state.scope is None and state.outcome is None:  # admitted, but it has not begun
-                state.early = None
+    async def _show(self, host: Host, plan: Plan) -> None:
         try:
-            await step_starter(self)
+            if self._context.recorded is not None:  # then the listeners know what has ended
+                await self._context.recorded()
+            await host.show(self.round, plan)
         except Exception as error:  # noqa: BLE001 - raised after the task group, which would wrap it in a group
-            self.broke = error
-
-    async def run(self, index: int, known: Mapping[int, Outcome] = NO_OUTCOMES) -> Outcome:
-        """Run a step whose inputs have ended, and return its outcome; wait for a step that started early."""
-        for other, outcome in known.items():
-            self.take(other, outcome)
-        if not 0 <= index < len(self.plan.steps):
-            raise ConfigError(f"the plan has no step {index}; its steps are 0 to {len(self.plan.steps) - 1}")
-        state = self._graph.states[index]
-        await self._wait(state)
-        if state.outcome is None:
-            if state.visible is None:
-                raise ConfigError(f"step {index} was started before the steps on its access list had ended")
-            if state.scope is not None:
-                raise ConfigError(f"step {index} was started twice")
-            await self._carry_out(state)
-            if state.index in self.waits and state.outcome is None:
-                return self._paid.never_ran(state, self.waits[state.index])
-            self._steps.settle(self._steps.release(state))
-            if state.acts and self._context.recorded is not None:
-                await self._context.recorded()  # the host may store the outcome, but not before the journal
-        if self._graph.states[index] is not state:  # its worker turned out to act
-            return await self.run(index)
-        assert state.outcome is not None
-        return state.outcome
-
-    async def _wait(self, state: StepNode) -> None:
-        """Wait for the end of a step that the run started."""
-        if state.early is not None:
-            await state.early.wait()
-            state.early = None
-            if (left := state.left) is not None:
-                state.left = None
-                raise left
-
-    def take(self, index: int, outcome: Outcome) -> None:
-        """Reuse the outcome of a step that ran before, and count its cost."""
-        state = self._graph.states[index]
-        if state.outcome is not None or state.scope is not None:
-            return
-        self._paid.charge(index, outcome)
-        if state.visible is None:
-            state.visible, state.labels = (), self._shown_labels(state.step)
-            state.shown = outcome.shown
-        self._paid.stored(state, outcome)
-        self._steps.end(state, replace(outcome, round=self.round, step=index, reused=True))
-        self._steps.settle(self._steps.release(state))
-
-    def charge(self, index: int, outcome: Outcome) -> None:
-        """Count the spending of a stored attempt of a step, before the step runs again."""
-        self._paid.repeat(index, outcome)
-
-    def _written(self, index: int) -> frozenset[str]:
-        """Return the labels of a step's output, computed from the plan if the host has the outcome."""
-        state = self._graph.states[index]
-        if state.outcome is not None:
-            return state.written
-        return after(self._context.settings.pool.cards[state.call.worker], self._shown_labels(state.step))
-
-    def _shown_labels(self, step: AnyStep) -> frozenset[str]:
-        previous = self._context.previous.labels if step.previous else frozenset[str]()
-        return self._context.labels.union(previous, *map(self._written, step.access))
+            self.stop(error)
 
     def stop(self, bug: Exception) -> None:
         """Cancel all steps because of a bug in the user's code; the run raises the exception later."""
@@ -259,21 +189,9 @@ class RoundScheduler:
             self._steps.give_up(state, problem)
 
     def _take(self, plan: Plan) -> None:
-        self._context.actions.accept(plan, self.workers)
+        self._context.actions.accept(plan, self._context.settings.pool.names)
         for state in self._graph.take(plan):
             self._steps.give_up(state, SUPERSEDED)
-
-    def _admitted(self, ready: list[StepNode]) -> list[StepNode]:
-        """Return the steps that the run starts itself; a host waits for those, and starts the others."""
-        if not self._is_hosted:
-            return ready
-        if self._graph.plan is not None:
-            return []
-        workers = self._context.settings.pool.workers
-        ready = [state for state in ready if not workers[state.call.worker].is_interruptible]
-        for state in ready:
-            state.early = anyio.Event()
-        return ready
 
     def _start(self, ready: Iterable[StepNode]) -> None:
         for state in self._let_in(ready):
@@ -290,6 +208,8 @@ class RoundScheduler:
             if not batch.is_asked:
                 batch.is_asked = True
                 self._tasks.start_soon(self._ask, batch)
+        if (host := self._context.request.host) is not None:
+            host.begin(self.round, [state.name for state in free])
         return free
 
     async def _ask(self, batch: Batch) -> None:
@@ -316,24 +236,19 @@ class RoundScheduler:
         current: StepNode | None = state
         while current is not None:
             if current.outcome is None:
-                if self._is_hosted and current.early is None:
-                    return
                 try:
                     await self._carry_out(current)
                 except BUGS as bug:
                     self.stop(bug)
+                except HostExit as left:
+                    if (host := self._context.request.host) is None or not host.keeps(left):
+                        raise
                 except anyio.get_cancelled_exc_class():
-                    # The host may still run the steps that follow.
                     self._steps.settle(self._steps.release(current))
-                    if current.early is not None:
-                        current.early.set()
                     raise
-            if current.early is not None:
-                current.early.set()
-            if current.outcome is None or self.broke is not None:  # left to the host, or a bug
+            if current.outcome is None or self.broke is not None:  # it waits, or a bug
                 return
-            ready = self._admitted(self._steps.settle(self._steps.release(current)))
-            ready = self._let_in(ready)
+            ready = self._let_in(self._steps.settle(self._steps.release(current)))
             current = ready.pop(0) if ready else None
             self._start(ready)
 
@@ -384,11 +299,19 @@ class RoundScheduler:
             if problem is not None:
                 self._steps.end(state, self._paid.never_ran(state, problem))
                 return
-        await self._run(state)
+        host = self._context.request.host
+        if host is None or not self._context.hosted(state.call):
+            await self._run(state)
+            return
+        await host.call(self.round, state.name, partial(self._run, state))
+        if state.outcome is None and state.index not in self.waits:
+            self.waits[state.index] = Problem(WAITING, f"step {state.name} waits for the host")
 
     async def _run(self, state: StepNode) -> None:
         """Run a step in its own cancel scope."""
-        context, first, (before, paid) = self._context, state.following, self._paid.earlier(state.index)
+        if state.outcome is not None:  # it was given up before the host carried it out
+            return
+        context, (before, paid) = self._context, self._paid.earlier(state.index)
         state.following += len(before)
         runner = StepRunner(
             context,
@@ -409,12 +332,12 @@ class RoundScheduler:
             state.scope = scope
             try:
                 outcome = await runner.run(deadline)
-            except HostExit as left:
-                if state.early is None:
-                    raise
-                runner.left(STOPPED)
-                state.left, state.following, state.has_started = left, first, False
-                state.calls, state.workers, is_left = [], [state.call.worker], True
+            except HostExit:
+                is_left = self._context.request.host is not None
+                if is_left:
+                    runner.left(STOPPED)
+                    self.waits[state.index] = Problem(WAITING, f"step {state.name} waits in its worker")
+                raise
             finally:
                 if outcome is None and not is_left:
                     # The cancellation may come from the run's deadline and not from this scope.

@@ -349,7 +349,7 @@ class RecordedRun:
                 refresh=self._refresh,
                 journal=options.get("journal"),
                 middleware=options.get("middleware"),
-                step_starter=options.get("step_starter"),
+                host=options.get("host"),
                 on_event=tell,
             )
         assert result is not None  # a run without a plan is resumed

@@ -343,8 +343,7 @@ class ChatPlanner(Planner):
         task = fill(
             "conductor",
             sees=_SEES[request.shows_question],
-            spelling=fill(spelling)
-            + (_workflows(spelling, request) if self._tells_workflows(request) else ""),
+            spelling=fill(spelling) + (_workflows(spelling, request) if self.writes_workflows else ""),
             examples=_examples(
                 spelling, len(request.cards), steps, count=self._examples, reasons=self._reasons
             ),
@@ -385,9 +384,6 @@ class ChatPlanner(Planner):
             stream=request.stream,
         )
 
-    def _tells_workflows(self, request: PlanRequest) -> bool:
-        return self.writes_workflows and not request.is_flat
-
     def _whole(self, completion: Completion, asked: Request) -> PlanText:
         price, usage, cost = self.worker.card.price, completion.usage, completion.cost
         if self.worker.uses_tokens and completion.uses_tokens and (cost is None or usage != Usage()):
@@ -407,7 +403,7 @@ class ChatPlanner(Planner):
         plans = [plan.name for plan in request.plans]
         also: dict[str, Any] = {
             "keep": request.may_keep,
-            "workflows": self._tells_workflows(request),
+            "workflows": self.writes_workflows,
             "plans": plans,
         }
         constraint = None

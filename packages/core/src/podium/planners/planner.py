@@ -58,8 +58,6 @@ class PlanRequest:
     """Earlier texts of the planner, oldest first: a plan to repair, or the plans of earlier rounds."""
     may_keep: bool = False
     """Whether a plan without steps, which keeps the previous answer, is valid."""
-    is_flat: bool = False
-    """Whether plans with maps, branches and blocks are invalid, because a host starts the steps."""
     shows_question: bool = True
     """Whether workers see the question in addition to their subtask."""
     fills: tuple[int, ...] = ()

@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 
 from podium.aio.calls import foreign_batches
-from podium.errors import ConfigError, PodiumError, QueryError, WorkerFailed
+from podium.errors import ConfigError, PlanError, PodiumError, QueryError, WorkerFailed
 from podium.execution.context import Accept, ConductorSettings, RunContext, RunRequest
 from podium.execution.fit import Fit
 from podium.execution.graph import WAITING
@@ -47,8 +47,6 @@ REPLANNED = "planned_again"
 """Problem code: a person asked for another plan."""
 UNANSWERED = "unanswered"
 """Problem code: a question got no answer."""
-PAUSED = "paused"
-"""Problem code: the step starter raised `Pause`; the run waits to be resumed."""
 _MOST_TOLD = 3
 """The number of steps that wait for an approval and are told."""
 
@@ -170,19 +168,19 @@ async def request_approval(
 ) -> Plan | Problem:
     """Return the approved plan, which may be changed; the problem if it or the action is not approved."""
     known, policy = context.paid_results, context.policy
-    where: dict[str, object] = {"round": number}
+    event = ApprovalAsked(run_id=context.request.run_id, at=context.now(), round=number, plan=plan)
     if action is None:
-        what, asked = f"the plan of round {number}", ""
+        what = f"the plan of round {number}"
         waits = f"{what} waits for approval"
         recorded = known.round(number)
         was_asked, decided = recorded.is_asked, recorded.decision
     else:
-        what, asked = f"the action of step {action.name}", action.asked
-        waits = f"step {action.name} waits for approval: {action.worker} {asked}"
-        if kind == "fan-outs":
-            what = f"the fan-out of step {action.name}"
-            waits = f"step {action.name} waits for approval: {asked}"
-        where |= {"step": action.step, "action": action.key}
+        is_fan_out = kind == "fan-outs"
+        what = f"the {'fan-out' if is_fan_out else 'action'} of step {action.name}"
+        who = "" if is_fan_out else f"{action.worker} "
+        waits = f"step {action.name} waits for approval: {who}{action.asked}"
+        event = replace(event, step=action.step, action=action.key, is_fan_out=is_fan_out)
+        event = replace(event, path=action.path, asked=action.asked)
         place = action.round, action.step, action.key
         latest = known.approvals.get(place)
         was_asked, decided = latest is not None, latest if isinstance(latest, ApprovalGiven) else None
@@ -192,14 +190,16 @@ async def request_approval(
         return plan
     try:
         if decided is None:
-            path, is_fan_out = ("" if action is None else action.path), kind == "fan-outs"
-            context.tell(ApprovalAsked, plan=plan, path=path, is_fan_out=is_fan_out, asked=asked, **where)
+            if context.emit is not None:
+                context.emit(event)
             if asks:  # without an approver, it keeps waiting
-                decided = await _decide(context, number, plan, labels, action, kind)
+                passed = was_asked and known.has_waited and "later" in asks  # by those before "later"
+                decided = await _decide(context, event, labels, action, kind, passed=passed)
             if decided is None:
                 return Problem(WAITING, waits)
-            facts = {"approved": decided.approved, "plan": decided.plan, "why": decided.why}
-            context.tell(ApprovalGiven, **where, **facts)
+            decided = replace(decided, at=context.now(), step=event.step, action=event.action)
+            if context.emit is not None:
+                context.emit(decided)
         if not decided.approved:
             who, why = f" by {decided.by}" if decided.by else "", f": {decided.why}" if decided.why else ""
             told = f"{what} was refused{who}{why}"
@@ -210,9 +210,16 @@ async def request_approval(
 
 
 async def _decide(
-    context: RunContext, number: int, plan: Plan, labels: frozenset[str], action: Action | None, kind: Ask
+    context: RunContext,
+    asked: ApprovalAsked,
+    labels: frozenset[str],
+    action: Action | None,
+    kind: Ask,
+    *,
+    passed: bool,
 ) -> ApprovalGiven | None:
     """Ask all approvers in order, each for the plan that the earlier ones approved; `None` means to wait."""
+    number, plan = asked.round, asked.plan
     given = partial(ApprovalGiven, run_id=context.request.run_id, at=context.now(), round=number)
     current = plan
     for approve in context.policy.approvers_of(kind):
@@ -223,7 +230,9 @@ async def _decide(
                 return given(
                     approved=False, why="an approver changed the plan, and 'later' needs the unchanged plan"
                 )
-            return None
+            return await _by_host(context, asked, labels)
+        if passed:
+            continue
         request = ApprovalRequest(
             run_id=context.request.run_id,
             round=number,
@@ -253,6 +262,22 @@ async def _decide(
         elif verdict is not True:
             return given(approved=False, why=storable(verdict or ""))
     return given(approved=True, plan=None if current == plan else current)
+
+
+async def _by_host(
+    context: RunContext, asked: ApprovalAsked, labels: frozenset[str] = frozenset()
+) -> ApprovalGiven | None:
+    """Return the decision or the answer that the host gets from a person; `None` means to wait."""
+    host, problem = context.request.host, ""
+    while host is not None and (given := await host.decide(asked, problem)) is not None:
+        try:
+            if given.plan is not None:
+                _checked(context, given.plan, asked.plan, labels)
+            answer = None if given.answer is None else await read_answer(asked, given.answer)
+            return replace(given, answer=answer)
+        except (PlanError, QueryError) as error:
+            problem = str(error)
+    return None
 
 
 async def request_answer(context: RunContext, asked: Action, plan: Plan, step: Step) -> str | Problem:
@@ -286,8 +311,12 @@ async def _answered(
 ) -> Mapping[str, str] | None:
     """Return the answer within the process or after the deadline, or why there is none; `None` to wait."""
     if not asked.is_late and person.ask is None:
-        is_nested = context.request.caller is not None
-        return {"why": "a nested run cannot wait for a person"} if is_nested else None
+        if context.request.caller is not None:
+            return {"why": "a nested run cannot wait for a person"}
+        given = await _by_host(context, asked)
+        if given is None:
+            return None
+        return {"by": given.by, "why": given.why} | ({} if given.answer is None else {"answer": given.answer})
     if not asked.is_late and person.ask is not None:
         with anyio.move_on_after(asked.left):
             with Boundary(f"worker {person.card.name!r}", WorkerFailed):

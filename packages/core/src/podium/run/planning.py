@@ -305,7 +305,6 @@ class PlanRequester:
             loop_turns=context.settings.limits.turns,
             turns=turns,
             may_keep=self.may_keep,
-            is_flat=context.request.is_flat,
             shows_question=context.shows_question,
             fills=tuple(place for place, number in enumerate(order) if not workers[number].reads_prose),
             acts=tuple(place for place, number in enumerate(order) if context.settings.acts(number)),

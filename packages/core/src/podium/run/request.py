@@ -10,8 +10,8 @@ from podium.budget.limits import Limits
 from podium.errors import ConfigError, LimitExceeded, PlanInvalid, QueryError
 from podium.execution.context import (
     ConductorSettings,
+    Host,
     RunRequest,
-    StepStarter,
     current_call,
     outer_run,
 )
@@ -63,8 +63,8 @@ class _Options(TypedDict, total=False):
     their actions."""
     middleware: CallMiddleware | None
     """Wraps each call of a worker, and of a planner's model; none by default."""
-    step_starter: StepStarter | None
-    """Starts the steps of each plan; by default the run's own scheduler."""
+    host: Host | None
+    """Shows the steps in a framework, carries out calls and asks people there; none by default."""
 
 
 class RunOptions(_Options, total=False):
@@ -232,8 +232,6 @@ def checked_plan(
     plan.fit(len(pool), limits.plan_steps, previous=previous)
     plan.check_types(settings.pool.forms)
     plan.check_sizes(limits.items, limits.turns)
-    if request.is_flat:
-        plan.check_flat()
     saved = "" if plan.parameters is None else f"plan {plan.name}".strip()
     check_names(plan.steps, request.context, plan.parameters or (), saved)
     for step in plan.calls:

@@ -19,7 +19,7 @@ from anyio import move_on_after
 
 from podium.budget.ledger import NO_NEEDS, Kept
 from podium.errors import LimitExceeded, PlannerError, PodiumError
-from podium.execution.context import Pause, PreviousRound, RunContext
+from podium.execution.context import PreviousRound, RunContext
 from podium.execution.fit import needs_without_failed
 from podium.execution.graph import WAITING
 from podium.execution.scheduler import RoundScheduler
@@ -28,7 +28,7 @@ from podium.planners.planner import Turn
 from podium.policy.policy import Ask
 from podium.policy.rules import after
 from podium.prompts.prompt import fill, shown_step
-from podium.run.approval import PAUSED, REPLANNED, AcceptanceCheck, request_answer, request_approval, waiting
+from podium.run.approval import REPLANNED, AcceptanceCheck, request_answer, request_approval, waiting
 from podium.run.forecast import remember
 from podium.run.planning import CODES, EarlyStart, PlanRequester, failures, planned_by, text_before
 from podium.run_state.actions import remedy, undecided_problem
@@ -92,7 +92,7 @@ class Rounds:
     _refusal: LimitExceeded | None = field(default=None, init=False)
     """Why the limits allowed no message after the latest one of a planner that speaks turn by turn."""
     _stopped: bool = field(default=False, init=False)
-    """Whether the latest plan was rejected, waits for approval, or was paused."""
+    """Whether the latest plan was rejected, or waits for approval."""
     _labels: dict[int, tuple[frozenset[str], ...]] = field(default_factory=dict, init=False)
     """The labels of the outputs of each round's steps."""
     _are_whole: tuple[bool, ...] = field(default=(), init=False)
@@ -145,7 +145,7 @@ class Rounds:
         own = self.problem or self._fallback() or self._unknown(problem) or unanswered
         if own is None:
             return answer, status, problem
-        if own.code in (PAUSED, WAITING):
+        if own.code == WAITING:
             return "" if unanswered is not None else answer, "waiting", own
         if problem is not None and not self._stopped and own.code not in CODES:
             return answer, status, Problem(problem.code, f"{problem.message}; {own.message}")
@@ -255,7 +255,7 @@ class Rounds:
             ended = partial(Round, number=number, plan=plan, planner=self._planner, why=why)
             self.done.append(ended(proposals=tuple(proposals), outcomes=execution.outcomes))
             remember(self.context.settings.pool, self.done[-1], self.context.settings.pool.names)
-        self._stop(execution, number)
+        self._stop(execution)
         if refused is not None:
             if self.answer is None:
                 raise refused
@@ -269,17 +269,13 @@ class Rounds:
         given = await request_approval(self.context, action.round, plan, labels, action, kind)
         return given if isinstance(given, Problem) else None
 
-    def _stop(self, execution: RoundScheduler, number: int) -> None:
-        """Set why the run stops after a round that a host has paused, or in which actions wait."""
-        problem = None
-        if isinstance(execution.broke, Pause):
-            problem = Problem(PAUSED, f"the plan of round {number} was paused: resume the run")
-        elif execution.broke is not None:
+    def _stop(self, execution: RoundScheduler) -> None:
+        """Set why the run stops after a round in which steps wait."""
+        if execution.broke is not None:
             raise execution.broke
-        elif execution.waits:
-            problem = waiting([each.message for _, each in sorted(execution.waits.items())])
-        if problem is not None:
-            self.problem, self._stopped = problem, True
+        if execution.waits:
+            self.problem = waiting([each.message for _, each in sorted(execution.waits.items())])
+            self._stopped = True
 
     async def _plan(
         self,
@@ -367,10 +363,7 @@ class Rounds:
             return plan
         if allowed != plan:
             self._tell_plan(number, allowed, allowed.planner or _CHANGED)
-        if self.context.request.step_starter is None or not allowed.steps:
-            execution.complete(allowed)
-        else:
-            await execution.complete_by(allowed, self.context.request.step_starter)
+        execution.complete(allowed)
         return allowed
 
     async def _following(self, current: Round) -> _Next | None:

@@ -56,7 +56,9 @@ class RunSession:
         self._policy = policy_of(settings, request)
         self._outer = outer_run(request.caller or request.within)
         self._trace = start_trace(settings.name, settings.workers, settings.planners)
-        self._listeners = [*observed(self._trace, start_log()), *([] if listen is None else [listen])]
+        hosts = [] if request.host is None else [request.host.hear]
+        listeners = [*hosts, *([] if listen is None else [listen])]
+        self._listeners = [*observed(self._trace, start_log()), *listeners]
         self._raised: Exception | None = None
         """The exception of a listener, which is not called again."""
         own = request.journal or settings.journal

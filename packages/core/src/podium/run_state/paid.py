@@ -77,6 +77,8 @@ class PaidResults:
     approvals: dict[tuple[int, int, str], ApprovalGiven | ApprovalAsked] = field(default_factory=dict)
     """The latest decision on each action that needed an approval, and the answer to each question, by round,
     step and `Action.key`; what was asked first if nobody has decided."""
+    has_waited: bool = False
+    """Whether the run ended because it waits for a decision."""
     moved: dict[tuple[int, int], str] = field(default_factory=dict)
     """By round and step: the key of the outcome, if it was recorded for another conversation."""
     charged: set[tuple[int, int, int]] = field(default_factory=set)
@@ -175,6 +177,7 @@ def paid_results_of(state: RunState, workers: Sequence[str]) -> PaidResults:
     is_waiting = isinstance(state.last, RunEnded) and state.last.result.status == "waiting"
     standing = state.settled if is_waiting else len(state.ends)
     paid = _with_plans(state, workers)
+    paid.has_waited = is_waiting
     for position, end in enumerate(state.ends):
         # A step does not run again if it failed during a pause.
         if not runs_again(end.outcome, latest if position < standing else inf):

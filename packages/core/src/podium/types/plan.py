@@ -20,7 +20,6 @@ from podium.types.steps import (
     calls_in,
     count_of,
     depends_on,
-    is_unconditional,
     reaching,
     rules_of,
     step_from_json,
@@ -248,15 +247,6 @@ class Plan:
         """
         names = {name: Form.of(schema) for name, schema in (self.parameters or {}).items()}
         Scope(self.steps, forms, is_workflow=self.is_workflow, names=names).check()
-
-    def check_flat(self) -> None:
-        """Raise `PlanInvalid` for a plan with maps, branches or blocks, which a host's graph cannot run."""
-        for index, step in enumerate(self.steps):
-            if isinstance(step, Block) or not is_unconditional(step):
-                told = f"step {index} has each, when or steps, and the graph of this host runs plain steps"
-                raise PlanInvalid(
-                    "not_run", f"{told}: write steps with worker, subtask and access", step=index
-                )
 
     def check_sizes(self, items: int, turns: int) -> None:
         """Raise `PlanInvalid` if a literal list, or the turns of a loop, are more than the limits allow."""

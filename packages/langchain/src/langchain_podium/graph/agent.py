@@ -5,17 +5,17 @@ from typing import Annotated, Any
 
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import Runnable
-from langgraph.graph import StateGraph
+from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer
 
-from langchain_podium.graph.conductor_nodes import ConductorNodes, Executor, Partial
+from langchain_podium.graph.conducted import Conducted, Executor, Partial
 from langchain_podium.graph.graph_node import Data
-from langchain_podium.graph.node import draw, made_conductor
-from langchain_podium.graph.state import RECORD, VIEW, schema
-from langchain_podium.graph.state_keys import STRUCTURED
+from langchain_podium.graph.node import ConductorNode, made_conductor
+from langchain_podium.graph.state import VIEW, schema
+from langchain_podium.graph.state_keys import STRUCTURED, StateKeys
 from langchain_podium.response_format import ResponseFormat
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -69,7 +69,7 @@ def create_conductor_agent(  # noqa: PLR0913 - options of the graph with default
         TypeError: an option is unknown.
     """
     own = made_conductor(conductor, planner, workers, options, face="create_conductor_agent")
-    nodes = ConductorNodes(
+    conducted = Conducted(
         own=own.bind(labels=labels, policy=policy),
         input="messages",
         output="messages",
@@ -80,12 +80,10 @@ def create_conductor_agent(  # noqa: PLR0913 - options of the graph with default
         response_format=None if response_format is None else ResponseFormat(response_format),
         name=name,
     )
-    form = {} if response_format is None else {STRUCTURED: Any}
+    keys = StateKeys(output="messages", structured=response_format is not None, name=name)
     messages: Any = Annotated[list[AnyMessage], add_messages]
-    graph = StateGraph(
-        schema({"messages": messages, VIEW: Data, RECORD: list[str], **form}),
-        input_schema=schema({"messages": messages}),
-        output_schema=schema({"messages": messages, VIEW: Data, **form}),
-    )
-    draw(graph, nodes, is_outer=True)
+    shown = {"messages": messages, VIEW: Data, **({} if response_format is None else {STRUCTURED: Any})}
+    graph = StateGraph(schema(shown), input_schema=schema({"messages": messages}))
+    graph.add_node("conductor", ConductorNode(conducted, keys))
+    graph.add_edge(START, "conductor")
     return graph.compile(checkpointer=checkpointer, store=store, name=name)

@@ -4,13 +4,14 @@
 to a `BaseException`, which no retry and no error boundary catches. The node raises the original exception.
 """
 
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TypeVar
 
-from langgraph.errors import GraphBubbleUp, GraphInterrupt
+from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
+from langgraph.types import Command
 
-from podium.errors import PodiumError, WorkerError
+from podium.errors import ConfigError, PodiumError, WorkerError
 from podium.execution import HostExit
 from podium.types import Completion
 from podium.usage import Usage
@@ -71,27 +72,25 @@ def graph_exit_in(error: BaseException | None) -> GraphBubbleUp | None:
     return None
 
 
-async def unwrap_graph_exit(run: Awaitable[T]) -> T:
-    """Await a run; raise a `GraphExit` in its exception groups without the groups."""
-    try:
-        return await run
-    except BaseExceptionGroup as group:
-        found = _first(group)
-        if found is None:
-            raise
-        raise found from None
+def raised_above(graph_exit: GraphExit, above: str) -> Exception:
+    """Return the exception to raise from the conductor for a control-flow exception of a worker's call.
 
+    A command to the parent graph is sent to the graph that contains the conductor's node, and not to the
+    internal graphs in between.
 
-def _first(group: BaseExceptionGroup[BaseException]) -> GraphExit | None:
-    for error in group.exceptions:
-        if isinstance(error, GraphExit):
-            return error
-        if isinstance(error, BaseExceptionGroup) and (found := _first(error)) is not None:
-            return found
-    return None
-
-
-def enclosing(namespace: str) -> str:
-    """Return the namespace of the node that contains a node's graph; empty for a root graph."""
-    parts = [part for part in namespace.split("|") if not part.isdigit()]
-    return "|".join(parts[:-1])
+    Args:
+        graph_exit: the control-flow exception of the call.
+        above: the namespace of the conductor's node in that graph; empty if there is none.
+    """
+    raised = graph_exit.raised
+    if not isinstance(raised, ParentCommand):
+        return raised
+    if not above:
+        told = "the conductor is the root graph: add it to a graph with conductor_node(...)"
+        return ConfigError(
+            f"worker {graph_exit.worker!r} sent a Command to the parent graph, but there is none: {told}"
+        )
+    command = raised.args[0]
+    return ParentCommand(
+        Command(graph=above, update=command.update, resume=command.resume, goto=command.goto)
+    )

@@ -12,7 +12,6 @@ from podium.types.events import PIECES
 def stream_events(
     writer: StreamWriter,
     workers: Sequence[str],
-    heard: list[Event] | None = None,
     *,
     has_pieces: bool = False,
 ) -> Callable[[Event], None] | None:
@@ -21,7 +20,6 @@ def stream_events(
     Args:
         writer: the stream's writer.
         workers: names of the pool's workers, for drawing plans.
-        heard: a list to which the events are appended.
         has_pieces: whether pieces of the texts of plans and steps are sent, too. The answer is a step's text.
 
     Returns:
@@ -29,21 +27,19 @@ def stream_events(
     """
     # A LangGraph writer without a closure discards its input: the stream was not requested.
     module, closure = getattr(writer, "__module__", ""), getattr(writer, "__closure__", ())
-    is_deaf = str(module).startswith("langgraph.") and closure is None
-    if is_deaf and heard is None:
+    if str(module).startswith("langgraph.") and closure is None:
         return None
 
     unsent = (AnswerDelta,) if has_pieces else PIECES
 
     def listen(event: Event) -> None:
-        if heard is not None:
-            heard.append(event)
-        if not is_deaf and not isinstance(event, unsent):
-            data = event.to_json()
-            if isinstance(event, PlanReady):
-                data["mermaid"] = Plan.from_json(data["plan"]).to_mermaid(workers, event.actions)
-            if isinstance(event, RunEnded):
-                data |= totals(event.result)
-            writer({"name": f"podium_{event.type}", "data": data})
+        if isinstance(event, unsent):
+            return
+        data = event.to_json()
+        if isinstance(event, PlanReady):
+            data["mermaid"] = Plan.from_json(data["plan"]).to_mermaid(workers, event.actions)
+        if isinstance(event, RunEnded):
+            data |= totals(event.result)
+        writer({"name": f"podium_{event.type}", "data": data})
 
     return listen

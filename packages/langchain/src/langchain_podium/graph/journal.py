@@ -114,10 +114,15 @@ class StateJournal(Journal):
         elif isinstance(event, StepEnded):
             self._has_acted = self._has_acted or event.outcome.action is not None
 
-    async def _flush(self) -> None:
-        if self._keep is not None and self._has_acted:
+    async def keep(self) -> None:
+        """Store the lines."""
+        if self._keep is not None:
             self._has_acted = False
             await self._keep(self.lines())
+
+    async def _flush(self) -> None:
+        if self._has_acted:
+            await self.keep()
 
     def _row(self, run_id: str) -> RunRow:
         events = self._events[run_id]

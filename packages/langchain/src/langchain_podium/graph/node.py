@@ -1,24 +1,32 @@
-"""A conductor as a node of the user's graph."""
+"""A conductor as a node of the user's graph, and the graph of its plan as the node's subgraph.
 
-from collections.abc import Iterable, Mapping, Sequence
+LangGraph looks for subgraphs before a run, when there is no plan. So the node is a graph for LangGraph, and
+reads from a checkpoint which plan it has.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
-from langgraph.graph import END, START, StateGraph
-from langgraph.graph.state import CompiledStateGraph
+from langchain_core.runnables.graph import Graph
+from langgraph.pregel.protocol import PregelProtocol
+from langgraph.types import StateSnapshot, StateUpdate
 
 from langchain_podium.graph.around import inside
-from langchain_podium.graph.conductor_nodes import ConductorNodes, Executor, Partial
+from langchain_podium.graph.checkpoints import UNKNOWN, Checkpoints, PlanGraph
+from langchain_podium.graph.conducted import Conducted, Executor, Partial
 from langchain_podium.graph.graph_node import Data, Node, State
-from langchain_podium.graph.state import RECORD, VIEW, schema
-from langchain_podium.graph.state_keys import STRUCTURED, StateKeys
-from langchain_podium.graph.writes import UPDATES, written
+from langchain_podium.graph.plan_graph import compiled
+from langchain_podium.graph.state_keys import StateKeys
+from langchain_podium.graph.writes import written
 from langchain_podium.planner import as_planner
 from langchain_podium.response_format import ResponseFormat
 from langchain_podium.workers import as_worker
+from podium.aio import run_sync
 from podium.budget import Limits
 from podium.conductor import CARD, Conductor
+from podium.errors import ConfigError
 from podium.hosts.faces import conductor_of
 from podium.planners import Planner
 from podium.policy import Policy
@@ -68,9 +76,9 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
             `title`. It is offered to the worker of the plan's last step as a tool that it must call. The
             state's key `structured_response` gets the parsed answer, and `output` gets it as JSON. An answer
             that does not fit raises `RunFailed`. `None` means text.
-        executor: `podium` starts each step as soon as its inputs exist. `langgraph` builds a graph from the
-            plan: each step is a node, which is checkpointed and may call `interrupt()`. A step starts when
-            all steps of the previous superstep have ended.
+        executor: which plans are shown as graphs, with a node for each step, which is checkpointed and may
+            call `interrupt()`: with `podium`, those that may wait for a person, if there is a checkpointer;
+            with `langgraph`, all. The steps run in the same way.
         partial: whether an incomplete answer, such as after a failed last step, is returned, or raised as
             `RunFailed`; `ainvoke(None, config)` then retries the failed steps.
         show_steps: whether the texts of planners and workers are messages in the graph's streams, too, and
@@ -93,7 +101,7 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
     """
     own = made_conductor(conductor, planner, workers, options, face="conductor_node")
     output = output or (input if input == "messages" else "answer")
-    nodes = ConductorNodes(
+    conducted = Conducted(
         own=own.bind(labels=labels, policy=policy),
         input=input,
         output=output,
@@ -106,30 +114,13 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
         name=own.card.name,
         limits=limits,
     )
-    state_keys = StateKeys(
+    keys = StateKeys(
         output=output,
         structured=response_format is not None,
-        name=nodes.name,
+        name=conducted.name,
         writes=writes or (),
     )
-    if executor == "podium" and not nodes.waits:
-        nodes.is_inner = False
-
-        async def conduct(state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
-            state_keys.check(config)
-            return state_keys.written(await nodes.conduct(state, config, is_sync=is_sync), config)
-
-        return _OuterNode("conduct", conduct, acts=own.acts)
-    asked = dict.fromkeys((input, *nodes.context.values()), Any)
-    form = {} if response_format is None else {STRUCTURED: Any}
-    graph = StateGraph(
-        schema({**asked, output: Any, VIEW: Data, RECORD: list[str], UPDATES: Any, **form}),
-        input_schema=schema(asked),
-        output_schema=schema({output: Any, VIEW: Data, UPDATES: Any, **form}),
-    )
-    draw(graph, nodes)
-
-    return _GraphNode(graph.compile(name="conductor"), state_keys, acts=own.acts)
+    return ConductorNode(conducted, keys)
 
 
 def made_conductor(
@@ -153,11 +144,23 @@ def made_conductor(
     )
 
 
-class _OuterNode(Node):
-    """A node of the user's graph: workers read its state, and the run writes to it."""
+class ConductorNode(Node, PregelProtocol[Any, Any, Any, Any]):
+    """A conductor as a node of a graph."""
+
+    def __init__(self, conducted: Conducted, keys: StateKeys) -> None:
+        self._conductor = conducted.own
+
+        async def conduct(state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
+            if not config.get("configurable", {}).get("checkpoint_ns"):
+                told = "a conductor's node works only inside a graph: use ConductorRunnable elsewhere"
+                raise ConfigError(told)
+            keys.check(config)
+            return keys.written(await conducted.conduct(state, config, is_sync=is_sync), config)
+
+        super().__init__("podium", conduct, acts=self._conductor.acts)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
-        """Run the node from sync code."""
+        """Run the node from sync code: workers read the graph's state, and the run writes to it."""
         settled = ensure_config(config)
         with inside(input, settled):
             return written(super().invoke(input, settled), settled)
@@ -168,51 +171,79 @@ class _OuterNode(Node):
         with inside(input, settled):
             return written(await super().ainvoke(input, settled), settled)
 
+    with_config = Runnable.with_config  # type: ignore[assignment]
+    stream = Runnable.stream  # type: ignore[assignment]
+    astream = Runnable.astream  # type: ignore[assignment]
 
-class _GraphNode(RunnableLambda[Any, Any]):
-    """A node that runs a conductor's graph with the state and for the state of the user's graph.
+    def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
+        """Return a drawing without the steps, because the plan does not exist yet."""
+        return compiled(UNKNOWN, approves=False).get_graph(config, xray=xray)
 
-    LangGraph finds the graph among the dependencies of a `RunnableLambda`.
-    """
+    async def aget_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
+        """Return what `get_graph` returns."""
+        return self.get_graph(config, xray=xray)
 
-    def __init__(
-        self, graph: "CompiledStateGraph[Any, Any, Any, Any]", keys: StateKeys, *, acts: bool
-    ) -> None:
-        super().__init__(graph.invoke, graph.ainvoke, name="podium")
-        self.deps = [graph]
-        self.acts = acts
-        self._graph = graph
-        self._keys = keys
+    def get_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+        """Return the state of the latest plan's graph, or at the checkpoint that `config` names."""
+        graph, place = self._found_sync(config)
+        return graph.get_state(place, subgraphs=subgraphs)
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
-        """Run the graph from sync code."""
-        settled = ensure_config(config)
-        self._keys.check(settled)
-        with inside(input, settled):
-            return written(self._keys.written(self._graph.invoke(input, settled), settled), settled)
+    async def aget_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+        """Return what `get_state` returns."""
+        graph, place = await self._found(config)
+        return await graph.aget_state(place, subgraphs=subgraphs)
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
-        """Run the graph."""
-        settled = ensure_config(config)
-        self._keys.check(settled)
-        with inside(input, settled):
-            return written(self._keys.written(await self._graph.ainvoke(input, settled), settled), settled)
+    def get_state_history(
+        self,
+        config: RunnableConfig,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[StateSnapshot]:
+        """Yield the states of the latest plan's graph, the latest first."""
+        graph, place = self._found_sync(config)
+        return graph.get_state_history(place, filter=filter, before=before, limit=limit)
 
+    async def aget_state_history(
+        self,
+        config: RunnableConfig,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[StateSnapshot]:
+        """Yield what `get_state_history` yields."""
+        graph, place = await self._found(config)
+        async for state in graph.aget_state_history(place, filter=filter, before=before, limit=limit):
+            yield state
 
-def draw(graph: "StateGraph[Any, Any, Any, Any]", nodes: ConductorNodes, *, is_outer: bool = False) -> None:
-    """Add a conductor's nodes and edges to a graph; `is_outer` tells whether its state is the user's."""
-    node = _OuterNode if is_outer else Node
-    if nodes.executor == "podium" and not nodes.waits:
-        graph.add_node("conduct", node("conduct", nodes.conduct, acts=nodes.own.acts))
-        graph.add_edge(START, "conduct")
-        return
-    graph.add_node("plan", node("plan", nodes.plan))
-    graph.add_node("execute", node("execute", nodes.execute, acts=nodes.own.acts))
-    graph.add_conditional_edges(START, nodes.first, ["plan", "execute"])
-    paths = ["execute", END]
-    if nodes.waits:
-        paths.append("approve")
-        graph.add_node("approve", node("approve", nodes.ask))
-        graph.add_edge("approve", "execute")
-    graph.add_conditional_edges("plan", nodes.following, paths)
-    graph.add_conditional_edges("execute", nodes.following, paths)
+    def bulk_update_state(
+        self, config: RunnableConfig, updates: Sequence[Sequence[StateUpdate]]
+    ) -> RunnableConfig:
+        """Edit the state of the latest plan's graph, or at the checkpoint that `config` names."""
+        graph, place = self._found_sync(config)
+        return graph.bulk_update_state(place, updates)
+
+    async def abulk_update_state(
+        self, config: RunnableConfig, updates: Sequence[Sequence[StateUpdate]]
+    ) -> RunnableConfig:
+        """Edit the state as `bulk_update_state` does."""
+        graph, place = await self._found(config)
+        return await graph.abulk_update_state(place, updates)
+
+    def update_state(self, config: RunnableConfig, values: Any, as_node: str | None = None) -> RunnableConfig:
+        """Edit the state as a node."""
+        return self.bulk_update_state(config, [[StateUpdate(values, as_node)]])
+
+    async def aupdate_state(
+        self, config: RunnableConfig, values: Any, as_node: str | None = None
+    ) -> RunnableConfig:
+        """Edit the state as a node."""
+        return await self.abulk_update_state(config, [[StateUpdate(values, as_node)]])
+
+    def _found_sync(self, config: RunnableConfig) -> tuple[PlanGraph, RunnableConfig]:
+        return run_sync(lambda: Checkpoints(config, self._conductor, is_sync=True).graph(config))
+
+    async def _found(self, config: RunnableConfig) -> tuple[PlanGraph, RunnableConfig]:
+        return await Checkpoints(config, self._conductor, is_sync=False).graph(config)

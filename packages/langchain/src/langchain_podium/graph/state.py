@@ -1,7 +1,6 @@
 """A conductor's run in a graph's state, as plain JSON.
 
-The module defines the view for readers (`podium`) and the record for resuming a run. It does not use
-LangGraph.
+The module defines the view for readers (`podium`), and the form of outcomes. It does not use LangGraph.
 """
 
 import json
@@ -16,13 +15,12 @@ from typing_extensions import TypedDict  # Pydantic takes no other before Python
 from langchain_podium.graph.graph_node import Data
 from langchain_podium.graph.message_stream import answer_id
 from podium.conductor import Conductor
+from podium.run_state.state import for_pool
 from podium.secrets import scrub
 from podium.types import Outcome, Plan, Result
 
 VIEW: Final = "podium"
 """The state key of the view of the run: its id, status, plan and outcomes."""
-RECORD: Final = "podium_record"
-"""The state key of the run's record if the conductor has no journal."""
 
 _OUTCOME: Final = TypeAdapter(Outcome)
 
@@ -34,13 +32,12 @@ def schema(fields: Mapping[str, Any]) -> type[Any]:
 
 
 def plan_hash(plan: Plan, workers: Sequence[str]) -> str:
-    """Return a hash of a plan's content: workers, subtasks and access lists."""
-    steps = [[workers[s.worker], s.subtask, s.access_list, s.enough] for s in plan.calls]
-    return sha256(json.dumps(steps).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    """Return a hash of a plan's steps, with the names of their workers."""
+    return _hash(plan.to_json(workers)["steps"])
 
 
 def of_plan(run_id: str, number: int, plan: Plan, conductor: Conductor, *, status: str) -> Data:
-    """Return the view of a run whose plan is known.
+    """Return the view of a run whose plan is known, without a drawing.
 
     Args:
         run_id: the run's id.
@@ -50,22 +47,38 @@ def of_plan(run_id: str, number: int, plan: Plan, conductor: Conductor, *, statu
         status: `planned`, `waiting`, or the status of the result.
     """
     data = _scrubbed(replace(plan, query=(), planner=None).to_json())  # the question is in the state
-    steps, workers = Plan.from_json(data), conductor.pool.names
-    return {
-        "run_id": run_id,
-        "status": status,
-        "round": number,
-        "plan": data,
-        "workers": list(workers),
-        "hash": plan_hash(steps, workers),
-        "mermaid": steps.to_mermaid(workers, conductor.actions_of(steps)),
-    }
+    facts = {"run_id": run_id, "status": status, "round": number, "plan": data}
+    return {**facts, "workers": list(conductor.pool.names), "hash": _hash(data)}
+
+
+def plan_of(view: Data, conductor: Conductor) -> Plan:
+    """Return the plan in a view, with the current numbers of the workers.
+
+    Raises:
+        PlanInvalid: the plan was edited, and is invalid.
+        ConfigError: the pool lacks a worker.
+    """
+    plan = Plan.from_json(view["plan"])
+    plan.fit(len(view["workers"]), conductor.limits.plan_steps, previous=view["round"] > 1)
+    return for_pool(plan, view["workers"], conductor.pool.names)
+
+
+def drawn(view: Data, conductor: Conductor) -> Data:
+    """Return a view with a drawing of its plan."""
+    plan = plan_of(view, conductor)
+    return {**view, "mermaid": plan.to_mermaid(conductor.pool.names, conductor.actions_of(plan))}
+
+
+def is_edited(view: Data) -> bool:
+    """Return whether the plan in a view was edited."""
+    return bool(_hash(view["plan"]) != view["hash"])
 
 
 def of_result(result: Result, conductor: Conductor) -> Data:
     """Return the view of a run that has ended or waits."""
     plan = result.plans[-1] if result.plans else Plan(())
     view = of_plan(result.run_id, len(result.rounds), plan, conductor, status=result.status)
+    view = drawn(view, conductor) if plan.steps else view
     problem = result.problem
     view["problem"] = None if problem is None else {"code": problem.code, "message": problem.message}
     view["planner"] = None if result.planner is None else _scrubbed(asdict(result.planner))
@@ -94,6 +107,10 @@ def read_outcome(data: Data) -> Outcome:
         ValidationError: the data are invalid.
     """
     return _OUTCOME.validate_python(data)
+
+
+def _hash(data: object) -> str:
+    return sha256(json.dumps(data, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _scrubbed(data: Data) -> Data:

@@ -37,7 +37,7 @@ _AGENTS: Final = (
     "langchain_core.runnables.config",
     "langgraph.prebuilt.chat_agent_executor",
     "langgraph.pregel._read",
-    "langchain_podium.graph.conductor_nodes",
+    "langchain_podium.graph.conducted",
 )
 """Modules whose functions are nodes and edges of agents: they call what is in their closures."""
 AGENT_NODES: Final = ("model", "agent")
