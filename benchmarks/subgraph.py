@@ -183,13 +183,13 @@ async def at_once(arm: str, runs: int) -> tuple[float, float]:
     return 1000 * used / runs, 1000 * worst
 
 
-async def measure(arm: str, runs: int, jobs: tuple[Job, Job] = (SKEWED, WIDE)) -> Measured:
+async def measure(arm: str, runs: int) -> Measured:
     """Return the figures of an arm."""
     with TemporaryDirectory() as folder:
         checkpoints, size = await stored(arm, CHAIN, Path(folder, "chain.db"))
         _, diamond = await stored(arm, DIAMOND, Path(folder, "diamond.db"))
     cpu, lag = await at_once(arm, runs)
-    skewed, wide = [await wall(arm, job) for job in jobs]
+    skewed, wide = await wall(arm, SKEWED), await wall(arm, WIDE)
     return Measured(
         arm=arm,
         checkpoints=checkpoints,
