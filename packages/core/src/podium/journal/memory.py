@@ -1,6 +1,6 @@
 """A journal in the memory of one process."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from threading import RLock
 from time import time
@@ -25,7 +25,7 @@ from podium.journal.journal import (
 )
 from podium.secrets import scrub
 from podium.types.codec import encode
-from podium.types.events import Event, RunEnded, RunStarted, RunStopped
+from podium.types.events import Event, RunEnded, RunStarted, RunStopped, StepEnded, StepStarted
 
 
 class _Run:
@@ -61,10 +61,12 @@ class _Run:
 
 
 class _MemoryLog(Log):
-    def __init__(self, run: _Run, lock: RLock) -> None:
+    def __init__(self, run: _Run, journal: "MemoryJournal") -> None:
         self.run_id = run.run_id
         self._run = run
-        self._lock = lock
+        self._journal = journal
+        self._lock = journal._lock  # noqa: SLF001 - a part of the journal
+        self._has_acted = False
         self._failure: JournalError | None = None
 
     @property
@@ -77,6 +79,7 @@ class _MemoryLog(Log):
                 return
             try:
                 self._run.add(event)
+                self._has_acted = self._has_acted or _is_of_action(event)
             except (TypeError, ValueError) as error:
                 self._failure = unwritable(self.run_id, event, error)
         if self._failure is not None and self.on_lost is not None:
@@ -86,6 +89,9 @@ class _MemoryLog(Log):
         await anyio.lowlevel.checkpoint()
         if self._failure is not None:
             raise self._failure
+        if self._has_acted and self._journal.keep is not None:
+            self._has_acted = False
+            await self._journal.keep()
 
     async def aclose(self) -> None:
         with self._lock:
@@ -95,8 +101,17 @@ class _MemoryLog(Log):
             raise self._failure
 
 
+def _is_of_action(event: Event) -> bool:
+    if isinstance(event, StepStarted):
+        return bool(event.action)
+    return isinstance(event, StepEnded) and event.outcome.action is not None
+
+
 class MemoryJournal(Journal):
     """Records runs in the memory of this process, for tests, and to replay and resume within a process."""
+
+    keep: Callable[[], Awaitable[None]] | None = None
+    """Stores the journal elsewhere: called before an action begins, and after its end."""
 
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}
@@ -129,7 +144,7 @@ class MemoryJournal(Journal):
             run = _Run(started.run_id)
             run.add(started)
             self._runs[run.run_id] = run
-            log = run.log = _MemoryLog(run, self._lock)
+            log = run.log = _MemoryLog(run, self)
         return log
 
     async def claim(self, run_id: str, *, force: bool = False) -> Log:
@@ -140,7 +155,7 @@ class MemoryJournal(Journal):
             if run.log is not None:
                 raise RunHeld(f"run {run_id} is running: wait for it to end or stop")
             entries = tuple(record.entry() for record in run.records)
-            log = run.log = _MemoryLog(run, self._lock)
+            log = run.log = _MemoryLog(run, self)
             log.entries = entries
         return log
 

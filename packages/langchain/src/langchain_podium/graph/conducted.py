@@ -28,7 +28,6 @@ from langchain_podium.graph.checkpoints import Checkpoints
 from langchain_podium.graph.control_flow import GraphExit, pass_graph_exits, raised_above
 from langchain_podium.graph.events import stream_events
 from langchain_podium.graph.graph_node import Data, State
-from langchain_podium.graph.journal import StateJournal
 from langchain_podium.graph.message_stream import Listener, MessageStream, without_streams
 from langchain_podium.graph.named_texts import named_texts
 from langchain_podium.graph.plan_graph import read_ends
@@ -45,7 +44,7 @@ from podium.conductor import Conductor
 from podium.errors import ConfigError, RunUnknown
 from podium.hosts.continuation import session_run_id, undecided_run
 from podium.hosts.results import answered, text_answer
-from podium.journal import Journal
+from podium.journal import Journal, MemoryJournal, export
 from podium.run.approval import REFUSED
 from podium.run_state import fold
 from podium.run_state.actions import unpaid
@@ -149,12 +148,17 @@ class Conducted:
         if self.conductor.journal is not None or not checkpoints.exist:
             yield self.conductor.journal
             return
-        journal = StateJournal(await checkpoints.read(), checkpoints.write)
+        journal = MemoryJournal.of(await checkpoints.read())
+
+        async def keep() -> None:
+            await checkpoints.write([line async for line in export(journal)])
+
+        journal.keep = keep
         try:
             yield journal
         except BaseException:  # then the node cannot update the state; interrupts and cancellations, too
             with anyio.move_on_after(_KEEP_SECONDS, shield=True):
-                await checkpoints.write(journal.lines())
+                await keep()
             raise
 
     def _ended(self, result: Result) -> Data:
@@ -233,7 +237,7 @@ class _Call:
             shows=shows,
             takes_all=takes_all,
             run_id="" if self._journal is None else run_id,
-            keep=self._journal.keep if isinstance(self._journal, StateJournal) else None,
+            keep=getattr(self._journal, "keep", None),
         )
         run = self._begun(run_id, events, await self._stored(host, events))
         try:
@@ -292,7 +296,7 @@ class _Call:
         """Return a function that begins the run, or resumes it."""
         last = events[-1] if events else None
         has_failed = isinstance(last, RunEnded) and last.result.status != "ok"
-        if events and (has_failed or plan is not None or isinstance(self._journal, StateJournal)):
+        if events and (has_failed or plan is not None or self._journal is not self._conductor.journal):
             refresh = self._node.partial == "raise"
             return bound(self._conductor.resume, run_id, plan=plan, refresh=refresh)
         form = self._node.response_format
