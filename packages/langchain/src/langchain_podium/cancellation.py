@@ -117,3 +117,49 @@ async def cancelled(task: "asyncio.Task[Any]") -> None:
                     await asyncio.wait([task], timeout=left)
     if not task.cancelled():
         task.exception()  # retrieved so that asyncio does not log it; the caller has left, or raises it
+
+
+class CallInThread:
+    """A call of sync code in a thread, which runs coroutines in the event loop of its caller."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._tasks = set[asyncio.Task[Any]]()
+        self._is_stopped = False
+
+    async def call(self, work: Callable[[], Any]) -> Any:
+        """Call `work` in a thread; a cancellation stops its coroutines, and waits for its end."""
+        call = asyncio.ensure_future(asyncio.to_thread(work))
+        try:
+            await asyncio.wait([call])
+        except asyncio.CancelledError:
+            await self._stop(call)
+            raise
+        return call.result()
+
+    async def _stop(self, call: "asyncio.Future[Any]") -> None:
+        self._is_stopped = True
+        with anyio.CancelScope(shield=True):
+            while not call.done():
+                for task in self._tasks:
+                    task.cancel()  # repeated as in `cancelled`
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([call], timeout=_CLOSE_SECONDS)
+        if not call.cancelled():
+            call.exception()
+
+    def wait_for(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run a coroutine in the event loop, and return its result to the thread."""
+
+        async def run() -> T:
+            task = asyncio.current_task()
+            assert task is not None
+            if self._is_stopped:
+                raise asyncio.CancelledError
+            self._tasks.add(task)
+            try:
+                return await work()
+            finally:
+                self._tasks.discard(task)
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()

@@ -3,12 +3,12 @@
 The nodes do not execute steps. They deliver the outcomes of the run that the graph shows; see `plan_host`.
 """
 
-from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from hashlib import sha256
 from json import dumps
-from typing import Annotated, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels import DeltaChannel
@@ -23,6 +23,9 @@ from podium.errors import ConfigError
 from podium.types import Outcome, Plan, StepEnded
 from podium.types.steps import AnyStep, Block, branches, calls_in, depends_on, static_place, worker_of
 from podium.workers import PersonWorker
+
+if TYPE_CHECKING:
+    from langchain_podium.graph.plan_host import PlanGraph
 
 APPROVE: Final = "approve"
 """The node that asks for the approval of the plan."""
@@ -48,34 +51,8 @@ class Part(NamedTuple):
 Shape = tuple[Part, ...]
 
 
-class Shown(Protocol):
-    """The run whose outcomes the nodes deliver."""
-
-    async def deliver(self, index: int, part: Part, node: str, sent: State, done: Container[str]) -> Any:
-        """Return the update of a node after its step has ended, or the nodes that must run before.
-
-        Args:
-            index: the index of the step of the plan.
-            part: the step in the graph.
-            node: the name of the node.
-            sent: what another node has sent; empty for a node to which an edge leads.
-            done: the names of the executions in the state.
-        """
-
-    async def approve(self, sent: State, view: Data) -> Any:
-        """Return the update of the node that asks for the approval of the plan."""
-
-    def follows_approval(self) -> bool:
-        """Return whether the steps of the plan follow its approval."""
-
-    def following(self, index: int, shape: Shape, reached: Iterable[int]) -> list[str]:
-        """Return the nodes that can run after a step has ended."""
-
-    def wait_for(self, work: Callable[[], Awaitable[Data]]) -> Data:
-        """Run a node's function in the event loop of the run, from another thread."""
-
-
-SHOWN: Final[ContextVar[Shown]] = ContextVar("podium_shown")
+SHOWN: Final["ContextVar[PlanGraph]"] = ContextVar("podium_shown")
+"""The plan in the current run, whose outcomes the nodes deliver."""
 
 
 def shape_of(plan: Plan, conductor: Conductor) -> Shape:
@@ -122,11 +99,8 @@ def _node_name(place: str, worker: str) -> str:
 def compiled(shape: Shape, *, approves: bool) -> "CompiledStateGraph[Any, Any, Any, Any]":
     """Return the graph for plans of this shape. It uses the checkpointer of the calling graph.
 
-    Graphs are cached, because many plans have the same shape. A node finds its step in the current run.
-
-    Args:
-        shape: the shape.
-        approves: whether the graph asks for the approval of the plan first.
+    Graphs are cached, because many plans have the same shape. A node finds its step in the current run. If
+    the graph `approves`, it asks for the approval of the plan first.
     """
     graph = StateGraph(schema({VIEW: Data, STEPS: Annotated[dict[str, Data], DeltaChannel(_merged)]}))
     routes, first = dict[int, list[int]](), [part.name for part in shape if not part.needs]
@@ -163,8 +137,12 @@ def _add(graph: "StateGraph[Any, Any, Any, Any]", name: str, work: Callable[...,
         del is_sync
         return await work(sent, config["configurable"]["__pregel_read"])
 
-    node = Node(name, run, lambda call: SHOWN.get().wait_for(call))
+    node = Node(name, run, _wait_for)
     graph.add_node(name, node, input_schema=schema({}))
+
+
+def _wait_for(work: Callable[[], Awaitable[Data]]) -> Data:
+    return SHOWN.get().thread.wait_for(work)
 
 
 async def _deliver(index: int, part: Part, node: str, sent: State, read: Callable[[str], Any]) -> Any:
@@ -208,9 +186,7 @@ def place_of(name: str) -> str:
 def write_end(end: StepEnded, *, has_parts: bool) -> Data:
     """Return the end of a step as plain JSON for the state, with the hash of its input, and a seal.
 
-    Args:
-        end: the end of the step.
-        has_parts: whether it is a map or a block, whose output is made from those of its parts.
+    The output of a map or a block (`has_parts`) is made from those of its parts.
     """
     data = write_outcome(end.outcome)
     if has_parts:

@@ -9,18 +9,16 @@ import asyncio
 import itertools
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
-import anyio
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.types import Command, Send, interrupt
 
-from langchain_podium.cancellation import apart, cancelled
+from langchain_podium.cancellation import CallInThread, apart, cancelled
 from langchain_podium.graph.approval import (
     read_decision,
     read_response,
@@ -58,8 +56,6 @@ _SCRATCHPAD: Final = "__pregel_scratchpad"
 _SUPERSTEPS: Final = 100_000
 """A limit that no plan reaches: its own limits end it."""
 _MOST_PASSES: Final = 3
-_STOP_SECONDS: Final = 1.0
-"""Seconds after which a node that has not ended is cancelled again."""
 
 Ends = Mapping[str, tuple[str | None, Outcome]]
 """Outcomes by name, with the hashes of their inputs; see `read_ends`."""
@@ -282,14 +278,13 @@ class PlanHost:
 
 
 class PlanGraph:
-    """The graph of one plan, while a run executes the plan; see `Shown`."""
+    """The graph of one plan, while a run executes the plan."""
 
     def __init__(self, host: PlanHost, place: tuple[int, str], plan: Plan, *, approves: bool) -> None:
         self.place = place
         self._host = host
         self._plan = plan
         self._approves = approves
-        self._loop = asyncio.get_running_loop()
         self._run_task: asyncio.Task[None] | None = None
         self._follows: bool | None = None
         """Whether the steps follow; `None` until it is known whether the plan is approved."""
@@ -298,14 +293,13 @@ class PlanGraph:
         """The executions inside of maps and blocks that have nodes in this pass."""
         self._ran = 0
         """Number of nodes that have begun."""
-        self._tasks = set[asyncio.Task[Any]]()
-        """The nodes that run in other threads."""
-        self._is_stopped = False
+        self.thread = CallInThread()
+        """For the nodes, if the graph is called by sync code."""
 
     def start(self) -> None:
         """Start the graph, which asks for the approval of its plan."""
         if self._run_task is None:
-            self._run_task = self._loop.create_task(self._run())
+            self._run_task = asyncio.get_running_loop().create_task(self._run())
 
     async def end(self, *, follows: bool) -> None:
         """Run the graph to its end; `follows` is whether its steps are executed."""
@@ -329,8 +323,9 @@ class PlanGraph:
                 self._sent, began = set(), self._ran
                 status = "waiting" if self._approves else "planned"
                 data = {VIEW: self._host.view(self.place[0], self._plan, status)}
+                values: Mapping[str, Any]
                 if self._host.is_sync:
-                    values = await self._call_in_thread(partial(graph.invoke, data, self._inside(count)))
+                    values = await self.thread.call(partial(graph.invoke, data, self._inside(count)))
                 else:
                     values = await graph.ainvoke(data, self._inside(count))
                 passes += self._ran > began
@@ -374,7 +369,15 @@ class PlanGraph:
         return all(self._end_of(each) and (each in done or self._is_dropped(each)) for each in names)
 
     async def deliver(self, index: int, part: Part, node: str, sent: State, done: Container[str]) -> Any:
-        """Return the update of a node after its step has ended, or the nodes that must run before."""
+        """Return the update of a node after its step has ended, or the nodes that must run before.
+
+        Args:
+            index: the index of the step of the plan.
+            part: the step in the graph.
+            node: the name of the node.
+            sent: what another node has sent; empty for a node to which an edge leads.
+            done: the names of the executions in the state.
+        """
         self._ran += 1
         name, nodes = sent.get("name", str(index)), dict(part.inside) if node == part.name else {}
         for need in map(str, part.needs):
@@ -463,40 +466,3 @@ class PlanGraph:
         finally:
             if not done.done():
                 done.set_result(None)
-
-    async def _call_in_thread(self, graph_call: Callable[[], Any]) -> Any:
-        """Call the sync graph in a thread; a cancellation stops its nodes, and waits for their end."""
-        call = asyncio.ensure_future(asyncio.to_thread(graph_call))
-        try:
-            await asyncio.wait([call])
-        except asyncio.CancelledError:
-            await self._stop(call)
-            raise
-        return call.result()
-
-    def wait_for(self, work: Callable[[], Awaitable[Data]]) -> Data:
-        """Run a node's function in the event loop of its run, from another thread."""
-
-        async def run() -> Data:
-            task = asyncio.current_task()
-            assert task is not None
-            if self._is_stopped:
-                raise asyncio.CancelledError
-            self._tasks.add(task)
-            try:
-                return await work()
-            finally:
-                self._tasks.discard(task)
-
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
-
-    async def _stop(self, call: "asyncio.Future[Any]") -> None:
-        self._is_stopped = True
-        with anyio.CancelScope(shield=True):
-            while not call.done():
-                for task in self._tasks:
-                    task.cancel()  # repeated: `asyncio.wait_for` loses some before Python 3.12
-                with suppress(asyncio.CancelledError):  # repeated by the cancellation that led here
-                    await asyncio.wait([call], timeout=_STOP_SECONDS)
-        if not call.cancelled():
-            call.exception()  # retrieved, because the cancellation is raised instead
