@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 
 from benchmarks.comparison.arm_process import Cell
-from benchmarks.comparison.measure import HOSTS, ArmFailed, measurable, measure
+from benchmarks.comparison.measure import APART, HOSTS, ArmFailed, measurable, measure
 from benchmarks.comparison.report import tables
 
 _SIZES = (1, 2, 4, 8, 12)
@@ -26,11 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     print("All tokens (and as a multiple of Podium's core); then calls, input + output tokens, seconds:\n")
     print(tables(cells))
-    for host in HOSTS:
+    for host, way in APART.items():
         if not measurable(host):
-            print(
-                f"\n{host}: not measured, its environment is not there (make test-{host.replace('_', '-')})"
-            )
+            print(f"\n{host}: not measured, its environment is not there ({way})")
     if asked.json is not None:
         asked.json.write_text(json.dumps([asdict(cell) for cell in cells], indent=2) + "\n", encoding="utf-8")
     return 0

@@ -4,13 +4,25 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import anyio
 
 from benchmarks.comparison.arm_process import Cell
 
-HOSTS = ("podium", "langgraph", "autogen", "agent_framework", "llamaindex", "crewai", "openai_agents")
+HOSTS = (
+    "podium",
+    "langgraph",
+    "deepagents",
+    "autogen",
+    "agent_framework",
+    "llamaindex",
+    "crewai",
+    "openai_agents",
+)
+APART = {"deepagents": "uv run --with deepagents", "openai_agents": "make test-openai-agents"}
+"""The hosts that need an environment of their own, and the command that makes it."""
 ROOT = Path(__file__).parents[2]
 OPENAI_AGENTS_PYTHON = ROOT / "packages/openai-agents/.venv/bin/python"
 """The interpreter of the environment with the OpenAI Agents SDK."""
@@ -24,6 +36,8 @@ class ArmFailed(Exception):
 
 def measurable(host: str) -> bool:
     """Return whether the environment of the host exists."""
+    if host == "deepagents":
+        return find_spec(host) is not None
     return host != "openai_agents" or OPENAI_AGENTS_PYTHON.exists()
 
 
