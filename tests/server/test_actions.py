@@ -265,13 +265,17 @@ def test_approvals_of_actions(
     assert shown == [(name, "shop.refund", text) for name, text in zip(names, asked, strict=True)]
     wrong = client.post(f"{path}/approve", json={"action": 2})
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (409, "not_waiting")
-    assert client.post(f"{path}/approve", json={"action": names[0], "why": "seen"}).status_code == 202
+    seen = {"action": names[0], "why": "seen", "arguments": "1020"}
+    wrong = client.post(f"{path}/approve", json=seen)
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "query")
+    seen["arguments"] = '{"order": 1020}'
+    assert client.post(f"{path}/approve", json=seen).status_code == 202
     run = done(client, error["run_id"])
     assert (run["status"], orders.refunds, len(run["waits_for"]["actions"])) == ("waiting", [], 1)
     assert run["problem"]["message"] == f"step {names[1]} waits for approval: {asked[1]}"
     client.post(f"{path}/refuse", json={"why": "not this one"}).raise_for_status()
     run = done(client, error["run_id"])
-    assert (run["status"], run["answer"], orders.refunds) == ("partial", "the answer", [1017])
+    assert (run["status"], run["answer"], orders.refunds) == ("partial", "the answer", [1020])
     assert "not this one" in run["problem"]["message"]
 
 

@@ -75,14 +75,15 @@ def test_the_end_of_an_action(podium: Podium, journal: SqlJournal, verdict: str)
 
 
 def test_an_approval_of_one_action(podium: Podium, journal: SqlJournal) -> None:
-    """The other is refused."""
+    """With changed arguments; the other is refused."""
     refunds = list[str]()
     conductor = shop(journal, refunds, Policy(approve="later", ask="actions"))
     assert ran(conductor).status == "waiting"
-    assert podium("decide", "refunds", "approve", "--action", "1").exit_code == 0
+    changed = ("--action", "1", "--arguments", "Refund 1020.")
+    assert podium("decide", "refunds", "approve", *changed).exit_code == 0
     assert podium("decide", "refunds", "refuse", "--action", "0", "--why", "too much").exit_code == 0
     result = ran(conductor, resumed=True)
-    assert (result.status, refunds) == ("partial", ["Refund 1018."])
+    assert (result.status, refunds) == ("partial", ["Refund 1020."])
     assert result.problem is not None
     assert "refused by" in result.problem.message
 
@@ -92,6 +93,7 @@ def test_an_approval_of_one_action(podium: Podium, journal: SqlJournal) -> None:
     [
         (("refuse",), "needs a reason"),
         (("done",), "add --action STEP"),
+        (("refuse", "--why", "x", "--arguments", "y"), "--arguments change an approved action"),
         (
             ("approve", "--action", "0", "--step", "0", "--subtask", "x"),
             "only an approved plan can be changed",

@@ -16,6 +16,7 @@ from podium import Card, ChatPlanner, Conductor, FunctionWorker, Limits, Plan, R
 from podium.errors import (
     ConfigError,
     PlannerError,
+    QueryError,
     ToolFailed,
     WorkerActs,
     WorkerRefused,
@@ -938,6 +939,56 @@ class TestApprovalOfActions:
         for _ in range(2):  # the second time changes nothing
             result = await conductor.resume(run_id)
             assert (result.status, shop.refunds) == (status, [1017] * refunds)
+
+    @pytest.mark.parametrize(
+        "raising", [(), (WorkerTimeout("late", maybe_paid=True),)], ids=["done", "unknown"]
+    )
+    async def test_a_person_changes_the_arguments(self, raising: Sequence[Exception]) -> None:
+        """The changed action is carried out once, also if its end is unknown or the run is resumed again."""
+        shop, agent, journal = Shop(*raising), ScriptedWorker("mailer", "sent"), MemoryJournal()
+        agent.acts = True
+        plan = FixedPlanner(plan_of(refund(), (2, "Mail {{0}} to all.", (0,)), (0, "Write.", ())))
+        policy = Policy(approve="later", ask="actions")
+        workers = [writer(), shop.worker, agent]
+        conductor = Conductor(plan, workers, journal=journal, policy=policy, retry=ONCE)
+        run_id = (await conductor.run("What?")).run_id
+        await conductor.decide(run_id, action=0, approved=True, arguments='{"order": 1020}')
+        for _ in range(2):
+            result = await conductor.resume(run_id)
+            assert shop.refunds == [1020]
+        if raising:
+            assert result.actions[0].end == "unknown"
+            await conductor.decide(run_id, action=0, done=True)
+            result = await conductor.resume(run_id)
+        assert (result.status, shop.refunds) == ("waiting", [1020])
+        assert result.actions[0].asked == '{"order": 1020}'
+        await conductor.decide(run_id, action=1, approved=True, arguments="Mail {{Ann}} alone.")
+        result = await conductor.resume(run_id)
+        assert (result.status, shop.refunds) == ("ok", [1020])
+        assert [request.step_input.subtask for request in agent.requests] == ["Mail {{Ann}} alone."]
+
+    @pytest.mark.parametrize(
+        ("facts", "error", "message"),
+        [
+            ({"action": 0, "arguments": "lgtm"}, QueryError, "'lgtm': write a JSON object, such as"),
+            ({"action": 0, "arguments": " "}, QueryError, "are empty"),
+            ({"action": 0, "arguments": '{"order": "[secret]"}'}, QueryError, "hold a secret"),
+            ({"arguments": '{"order": 1}'}, ConfigError, "name its step"),
+            ({"action": 0, "approved": False, "arguments": '{"order": 1}'}, ConfigError, "approved=True"),
+        ],
+    )
+    async def test_wrong_arguments_are_refused(
+        self, facts: dict[str, Any], error: type[Exception], message: str
+    ) -> None:
+        """Nothing is recorded."""
+        shop, journal = Shop(), MemoryJournal()
+        policy = Policy(approve="later", ask="actions")
+        plan = FixedPlanner(plan_of(refund(), refund(1018), (0, "Write.", ())))
+        conductor = Conductor(plan, [writer(), shop.worker], journal=journal, policy=policy)
+        run_id = (await conductor.run("What?")).run_id
+        with pytest.raises(error, match=message):
+            await conductor.decide(run_id, **{"approved": True, **facts})
+        assert ((await conductor.resume(run_id)).status, shop.refunds) == ("waiting", [])
 
     @pytest.mark.parametrize("refused", [True, False])
     async def test_it_waits_also_without_the_policy(self, *, refused: bool) -> None:

@@ -273,9 +273,36 @@ class TestApprovalOfActions:
         assert "too much" in state["podium"]["problem"]["message"]
         assert [request.step_input.subtask for request in model.requests] == ["Read.", "Sum up."]
 
-    @pytest.mark.parametrize("said", [decided("edit").resume, "we keep the money", 7, None, []])
+    @pytest.mark.parametrize(("args", "refunds"), [({"order": 1020}, [1020]), ({"order": 1017}, [1017])])
+    async def test_edited_arguments(self, executor: Executor, args: Any, refunds: list[int]) -> None:
+        """The action is carried out with them; a worker without JSON has its subtask."""
+        shop, agent = Shop(), ScriptedWorker("writer", "sent")
+        agent.acts = True
+        plan = Plan((refund(1017), Step(1, "Mail it.", (0,))))
+        graph = graph_of(plan, shop.worker, agent, saver=InMemorySaver(), executor=executor, policy=ACTIONS)
+        await graph.ainvoke(ASKED, CONFIG)
+        state = await graph.ainvoke(decided("edit", edited_action={"name": "refund", "args": args}), CONFIG)
+        (asked,) = state["__interrupt__"]
+        (request,) = asked.value["action_requests"]
+        assert (request["args"], shop.refunds) == ({"subtask": "Mail it."}, refunds)
+        text = {"subtask": "Mail it to Ann."}
+        state = await graph.ainvoke(decided("edit", edited_action={"name": "writer", "args": text}), CONFIG)
+        assert (state["podium"]["status"], shop.refunds) == ("ok", refunds)
+        assert [request.step_input.subtask for request in agent.requests] == ["Mail it to Ann."]
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            decided("edit").resume,
+            decided("edit", edited_action={"args": {"order": "[secret]"}}).resume,
+            "we keep the money",
+            7,
+            None,
+            [],
+        ],
+    )
     async def test_answers_that_are_no_decision(self, executor: Executor, said: Any) -> None:
-        """They are asked again; an action cannot be edited, and a text alone is no refusal."""
+        """They are asked again; a text alone is no refusal."""
         shop = Shop()
         graph = graph_of(
             REFUND_AND_WRITE,

@@ -386,6 +386,7 @@ class Conductor(Worker):
         *,
         approved: bool | None = None,
         plan: Plan | None = None,
+        arguments: str | None = None,
         again: bool = False,
         action: int | str | None = None,
         round: int | None = None,  # noqa: A002 - the word of plans and events
@@ -395,22 +396,19 @@ class Conductor(Worker):
         why: str = "",
         journal: Journal | None = None,
     ) -> None:
-        """Record a decision: on a plan or an action that waits, on the end of an action, or on a question.
-
-        Call `resume` to continue the run.
+        """Record a decision on a plan, an action or a question that waits; `resume` then continues the run.
 
         Args:
             run_id: the run's id.
-            approved: whether the waiting plan, or the waiting actions, may run.
-            plan: the changed plan; `None` changes nothing.
+            approved: whether the waiting plan or the waiting actions may run.
+            plan: the changed plan, or `None`.
+            arguments: what the approved action is to do instead, or `None`.
             again: whether, with `approved=False`, the planner writes another plan, and is shown `why`.
             action: the step of the action, the fan-out or the question, from 0; inside of maps and blocks
-                its name, such as `2[17]` (see `Outcome.path`). `None` means the plan, all actions and
-                fan-outs that wait, or the only question.
-            round: the round of an action with `done`, from 1; `None` means the only round in which the end
-                of the step's action is open.
-            done: whether an action was carried out whose end is unknown, or which has failed, instead of
-                `approved`. With `False`, `resume` carries it out.
+                its name, such as `2[17]`. `None` means the plan, all that waits, or the only question.
+            round: the round of an action with `done`, from 1; `None` means the only one with an open end.
+            done: whether an action that failed, or whose end is unknown, was carried out. With `False`,
+                `resume` carries it out.
             answer: the answer to a question (`PersonWorker`) instead; `approved=False` gives none.
             by: the person or program that decided.
             why: the reason.
@@ -419,7 +417,7 @@ class Conductor(Worker):
         Raises:
             ConfigError: the conductor has no journal, the run does not wait for such a decision, or not
                 exactly one of `approved`, `done` and `answer` is given.
-            QueryError: the answer is late, or is none of the choices, or does not fit its type.
+            QueryError: the answer is late or does not fit, or the arguments hold a secret or are not JSON.
             RunUnknown: the journal has no run with this id.
             RunHeld: another process executes the run.
             PlanError: the changed plan is invalid, or the policy does not allow it.
@@ -427,16 +425,18 @@ class Conductor(Worker):
         journal = journal_of(self._settings, journal)
         if [approved, done, answer].count(None) != 2 or (done is not None and action is None):
             raise ConfigError("decide either `approved`, or `done` together with `action`, or `answer`")
+        if arguments is not None and not approved:
+            raise ConfigError("`arguments` change an approved action: give `approved=True`, too")
         if plan is not None:  # the run checks again that a previous round exists
             plan = self._written_out(plan)
             plan.fit(len(self.pool), self.limits.plan_steps, previous=True)
         facts: dict[str, Any] = {"run_id": run_id, "at": 0.0, "by": by, "why": why}
-        given: ApprovalGiven | ActionDecided = ActionDecided(
-            **facts, round=round or 0, step=0, done=bool(done)
-        )
-        if done is None:
-            facts |= {"approved": approved is not False, "again": again}
-            given = ApprovalGiven(**facts, round=0, plan=plan, answer=answer)
+        given: ApprovalGiven | ActionDecided
+        if done is not None:
+            given = ActionDecided(**facts, round=round or 0, step=0, done=done)
+        else:
+            facts |= {"approved": approved is not False, "again": again, "plan": plan, "answer": answer}
+            given = ApprovalGiven(**facts, round=0, arguments=arguments)
         async with self._open():
             await decide(journal, given, self._settings, None if action is None else str(action))
 

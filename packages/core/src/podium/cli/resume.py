@@ -129,6 +129,10 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
     round_: Annotated[
         int | None, typer.Option("--round", min=1, metavar="R", help="The round of the action.")
     ] = None,
+    changed: Annotated[
+        str | None,
+        typer.Option("--arguments", metavar="TEXT", help="What the approved action is to do instead."),
+    ] = None,
     plan: arguments.NewPlan = None,
     edit: arguments.InEditor = False,
     step: arguments.Step = None,
@@ -154,13 +158,16 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
             raise ConfigError("a refusal needs a reason: add --why TEXT")
         if verdict in ("done", "not-done") and action is None:
             raise ConfigError(f"{verdict} is about one action: add --action STEP, with its step")
+        if changed is not None and verdict != "approve":
+            raise ConfigError("--arguments change an approved action: add `approve`")
         if change != PlanChange() and (verdict != "approve" or action is not None):
             told = "only an approved plan can be changed: leave out the options that change the plan"
             raise ConfigError(told)
         recorded = _find(config, run, Variant())
         facts: dict[str, Any] = {"answer": answer}
         if verdict in ("approve", "refuse"):
-            facts = {"approved": verdict == "approve", "plan": recorded.changed(change)}
+            plan_now = recorded.changed(change)
+            facts = {"approved": verdict == "approve", "plan": plan_now, "arguments": changed}
         elif verdict is not None:
             facts = {"done": verdict == "done", "round": round_}
         decided = partial(recorded.conductor.decide, recorded.run_id, action=action, by=by, why=why, **facts)

@@ -146,10 +146,11 @@ class Gate:
             why = f"{asked}; the run would need {_words(total)}, and Policy.ask_above is {limits}"
             how = "resume the run with a higher threshold, or with an approver (Policy.approve)"
             return Problem(LimitExceeded.code, f"{why}: {how}")
-        problem = await self._approve(action, plan, batch.node.labels)
-        if problem is None:
-            self._approved = total
-        return problem
+        given = await self._approve(action, plan, batch.node.labels)
+        if isinstance(given, Problem):
+            return given
+        self._approved = total
+        return None
 
     def _tell(self, batch: Batch, nodes: Sequence[StepNode], amount: Amount) -> None:
         expansion = batch.node.expansion

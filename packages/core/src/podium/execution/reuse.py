@@ -22,18 +22,19 @@ from podium.run_state.actions import (
 )
 from podium.run_state.paid import PaidResults, step_key
 from podium.secrets import scrub
+from podium.types.events import ApprovalGiven
 from podium.types.outcome import Action, Call, Outcome, Problem, StepStatus, totals
 from podium.types.plan import Plan
-from podium.types.references import renumbered
+from podium.types.references import literal, renumbered
 from podium.types.result import STALE
 from podium.types.steps import Step, step_to_json, worker_of
 from podium.workers.worker import StepInput, VisibleStep
 
 Answerer = Callable[[Action, Plan, Step], Awaitable[str | Problem]]
 """Asks the question of a step of a plan, and returns the answer, or why there is none."""
-Approver = Callable[[Action, Plan, frozenset[str]], Awaitable[Problem | None]]
-"""Returns why an action of a plan is not carried out; `None` if it is approved. The labels are those of the
-data that its worker sees."""
+Approver = Callable[[Action, Plan, frozenset[str]], Awaitable[ApprovalGiven | Problem | None]]
+"""Returns the approval of an action of a plan, or why it is not carried out; `None` if nobody is asked. The
+labels are those of the data that its worker sees."""
 
 
 class Found(NamedTuple):
@@ -270,6 +271,12 @@ class PaidSteps:
         log.take(execution)
         state.took = execution.action
         return outcome_again(execution, action)
+
+    def change(self, state: StepNode, arguments: str) -> Outcome | None:
+        """Change what an action is asked to do; return its outcome if it must not be carried out now."""
+        state.step, state.template = replace(state.call, subtask=literal(arguments)), ""
+        state.action, state.key = None, ""
+        return self.recall(state)
 
     def given(self, state: StepNode, *, edited: bool) -> Outcome | None:
         """Return the outcome of a step that the host has stored, if it stands; else `None`.

@@ -290,14 +290,18 @@ class RoundScheduler:
         """Run a step; an action only if it is approved. A step whose action waits has no outcome."""
         if state.action is not None and self._approve is not None:
             assert self._graph.plan is not None
-            problem = await self._approve(state.action, self._graph.plan, state.labels)
+            said = await self._approve(state.action, self._graph.plan, state.labels)
             if state.outcome is not None:  # it was given up during the approval
                 return
-            if problem is not None and problem.code == WAITING:
-                self.waits[state.index] = problem
+            if isinstance(said, Problem) and said.code == WAITING:
+                self.waits[state.index] = said
                 return
-            if problem is not None:
-                self._steps.end(state, self._paid.never_ran(state, problem))
+            if isinstance(said, Problem):
+                self._steps.end(state, self._paid.never_ran(state, said))
+                return
+            changed = None if said is None else said.arguments
+            if changed is not None and (known := self._paid.change(state, changed)) is not None:
+                self._steps.end(state, known)
                 return
         host = self._context.request.host
         if host is None or not self._context.hosted(state.call):

@@ -1,10 +1,8 @@
 """Asks for the approval of a plan or an action, and judges answers."""
 
 import json
-import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
@@ -13,33 +11,24 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from podium.aio.calls import foreign_batches
 from podium.errors import ConfigError, PlanError, PodiumError, QueryError, WorkerFailed
-from podium.execution.context import Accept, ConductorSettings, RunContext, RunRequest
-from podium.execution.fit import Fit
+from podium.execution.context import ConductorSettings, RunContext, RunRequest
 from podium.execution.graph import WAITING
-from podium.execution.node import STOPPED, StepNode
-from podium.execution.step import StepRunner
 from podium.journal.journal import Journal
 from podium.policy import ApprovalRequest
 from podium.policy.policy import Ask, Asked
 from podium.prompts.output import BadOutput, read_output
-from podium.prompts.prompt import judge_prompt
 from podium.run.acquire import recorded_request
 from podium.run.forecast import forecast_plan
 from podium.run.request import checked_plan
-from podium.run_state.paid import step_key
 from podium.run_state.state import RunState, fold
-from podium.secrets import BUGS, Boundary, add_place
+from podium.secrets import BUGS, MARK, Boundary, add_place, scrub
 from podium.types.events import ActionDecided, ApprovalAsked, ApprovalGiven, Event, RunEnded, RunResumed
 from podium.types.messages import storable
-from podium.types.outcome import Action, Outcome, Problem
+from podium.types.outcome import Action, Problem
 from podium.types.plan import Plan
-from podium.types.references import literal
 from podium.types.steps import Step
 from podium.workers.person import PersonWorker
-from podium.workers.pool import Pool
-from podium.workers.worker import StepInput, Worker
 
 REFUSED = "refused"
 """Problem code: the plan was refused."""
@@ -109,6 +98,7 @@ async def _on_waiting(given: ApprovalGiven, state: RunState, step: str | None) -
         if meant and all(asked.question is not None for asked in meant):
             raise ConfigError(f"step {meant[0].name} asks a question: answer it with --answer TEXT")
         meant = [asked for asked in meant if asked.question is None]
+        given = _with_arguments(given, meant if step is not None else ())
     if not meant:
         what = "a decision" if step is None else f"a decision on step {step}"
         raise ConfigError(f"run {given.run_id} does not wait for {what}: see `podium show {given.run_id}`")
@@ -119,6 +109,15 @@ async def _on_waiting(given: ApprovalGiven, state: RunState, step: str | None) -
         replace(given, at=asked.at, round=asked.round, step=asked.step, action=asked.action)
         for asked in meant
     ]
+
+
+def _with_arguments(given: ApprovalGiven, meant: Sequence[ApprovalAsked]) -> ApprovalGiven:
+    """Return an approval with its arguments as they are recorded."""
+    if given.arguments is None:
+        return given
+    if len(meant) != 1:
+        raise ConfigError("arguments are those of one action that waits: name its step (--action)")
+    return replace(given, arguments=read_arguments(meant[0], given.arguments))
 
 
 def _still_waiting(state: RunState, decisions: Sequence[Event]) -> RunEnded | None:
@@ -165,8 +164,8 @@ async def request_approval(
     labels: frozenset[str],
     action: Action | None = None,
     kind: Ask = "actions",
-) -> Plan | Problem:
-    """Return the approved plan, which may be changed; the problem if it or the action is not approved."""
+) -> ApprovalGiven | Problem | None:
+    """Return the approval of a plan or an action, or why it is not approved; `None` if nobody is asked."""
     known, policy = context.paid_results, context.policy
     event = ApprovalAsked(run_id=context.request.run_id, at=context.now(), round=number, plan=plan)
     if action is None:
@@ -187,7 +186,7 @@ async def request_approval(
     kind = "plans" if action is None else kind
     asks = policy.approvers_of(kind)
     if not plan.steps or not (asks or was_asked or decided is not None):
-        return plan
+        return None
     try:
         if decided is None:
             if context.emit is not None:
@@ -204,7 +203,7 @@ async def request_approval(
             who, why = f" by {decided.by}" if decided.by else "", f": {decided.why}" if decided.why else ""
             told = f"{what} was refused{who}{why}"
             return Problem(REPLANNED, told) if decided.again else Problem(REFUSED, told)
-        return plan if decided.plan is None else _checked(context, decided.plan, plan, labels)
+        return replace(decided, plan=decided.plan and _checked(context, decided.plan, plan, labels))
     except PodiumError as error:
         return Problem.of(error)
 
@@ -274,7 +273,8 @@ async def _by_host(
             if given.plan is not None:
                 _checked(context, given.plan, asked.plan, labels)
             answer = None if given.answer is None else await read_answer(asked, given.answer)
-            return replace(given, answer=answer)
+            changed = None if given.arguments is None else read_arguments(asked, given.arguments)
+            return replace(given, answer=answer, arguments=changed)
         except (PlanError, QueryError) as error:
             problem = str(error)
     return None
@@ -364,6 +364,32 @@ async def read_answer(asked: ApprovalAsked, said: str) -> str:
         raise QueryError(f"{told} {error}") from error
 
 
+def read_arguments(asked: ApprovalAsked, said: str) -> str:
+    """Return what an action is asked to do instead.
+
+    Raises:
+        ConfigError: no action waits, but a plan or a fan-out.
+        QueryError: the arguments are empty, hold a secret, or are not JSON for a worker that is given JSON.
+    """
+    if asked.step is None or asked.is_fan_out or asked.question is not None:
+        raise ConfigError(f"{asked.told}, and only an action has arguments")
+    told = f"the arguments of step {asked.name}"
+    if not (text := storable(said).strip()):
+        raise QueryError(f"{told} are empty: write what the action is to do")
+    if MARK in text or scrub(text) != text:
+        raise QueryError(f"{told} hold a secret, which is not recorded: change the plan instead")
+    if isinstance(_data(asked.asked), dict) and not isinstance(_data(text), dict):
+        raise QueryError(f"{told} are {text!r:.80}: write a JSON object, such as {asked.asked:.200}")
+    return text
+
+
+def _data(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
 async def _ask(approve: Asked, request: ApprovalRequest) -> bool | str | Plan:
     with Boundary("approve", ConfigError):
         if iscoroutinefunction(approve):
@@ -384,104 +410,3 @@ def _checked(context: RunContext, changed: Plan, plan: Plan, labels: frozenset[s
     changed = checked_plan(changed, settings, context.request, previous=bool(previous.visible))
     context.policy.verify(changed, settings.pool.cards, labels, previous.labels)
     return replace(changed, query=plan.query)
-
-
-NOT_ACCEPTED = "the answer was not accepted"
-_VERDICT = re.compile(r"[\s*_#>\"'`]*(yes|no)\b[\s*_#>\"'`.,:;!–—-]*", re.IGNORECASE)
-"""The beginning of a judge's reply."""
-_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?</\1>", re.IGNORECASE | re.DOTALL)
-
-
-@dataclass(slots=True)
-class AcceptanceCheck:
-    """The check of one round's answer; its results can be read at any time."""
-
-    context: RunContext
-    """The context of the run, with the labels of the answer."""
-    round: int
-    index: int
-    """The index of the judge's call, which counts as a step after the plan's last step."""
-    check: Outcome | None = field(default=None, init=False)
-    """The outcome of a worker as the judge; `None` if no worker was called."""
-    problem: Problem | None = field(default=None, init=False)
-    """Why the answer was not judged; the run then returns the answer with this problem."""
-
-    async def verdict(self, accept: Accept, answer: str) -> str:
-        """Return why the answer is rejected; empty if it is accepted."""
-        try:
-            verdict = await (
-                self._ask(accept, answer) if isinstance(accept, Worker) else self._call(accept, answer)
-            )
-        except PodiumError as error:
-            self.problem = Problem("not_judged", f"the answer could not be judged: {error}")
-            return ""
-        return verdict if isinstance(verdict, str) else "" if verdict else NOT_ACCEPTED
-
-    async def _call(self, accept: Callable[[str, str], object], answer: str) -> bool | str:
-        """Judge with a function. If the next round is already recorded, use its recorded reason instead."""
-        context = self.context
-        known = context.paid_results.round(self.round + 1).reason
-        if known is not None:
-            return known
-        question = context.request.query[-1].text if context.request.query else ""
-        try:
-            with Boundary("accept", WorkerFailed):
-                returned = accept(question, answer)
-                verdict = await _awaited(returned) if isawaitable(returned) else returned
-        except BUGS as bug:
-            add_place(bug, context.request.run_id, f"`accept` in round {self.round}")
-            raise
-        return storable(verdict) if isinstance(verdict, str) else bool(verdict)
-
-    async def _ask(self, judge: Worker, answer: str) -> bool | str:
-        """Judge with a worker."""
-        check = self.check = await self._checked(judge, judge_prompt(self.context.request.query, answer))
-        if check.problem is not None:
-            raise WorkerFailed(check.problem.message)
-        reply = _THOUGHT.sub("", check.text)
-        verdict = _VERDICT.match(reply)
-        if verdict is None:
-            told = f"the reply of {check.worker} must begin with YES or NO"
-            raise WorkerFailed(f"{told}, not {reply.strip()[:80]!r}")
-        return verdict[1].lower() == "yes" or reply[verdict.end() :].strip() or False
-
-    async def _checked(self, judge: Worker, asked: str) -> Outcome:
-        """Return the judge's outcome, recorded or new. A judge that is in the pool needs one of its slots."""
-        ours, paid_results, place = self.context, self.context.paid_results, (self.round, self.index)
-        key = step_key(judge.card.name, StepInput(asked))
-        known = paid_results.take(key, *place)
-        if known is not None:
-            ours.tell_step_ended(known, key)
-            return known
-        pool = Pool([judge], shares=ours.settings.pool)
-        retry = replace(ours.settings.retry, fallbacks={}, fallback_labels=frozenset())
-        settings = replace(ours.settings, pool=pool, retry=retry, show_question=False)
-        request = replace(ours.request, stream=False)
-        context = replace(ours, settings=settings, request=request, policy=ours.policy.everywhere)
-        before = tuple(paid_results.lost.pop(place, ()))
-        state = StepNode(self.index, Step(0, literal(asked)), 1 + len(before), labels=ours.labels)
-        runner = StepRunner(context, Fit(context), self.round, state, lambda *_: None, before=before)
-        deadline = min(ours.ledger.deadline, ours.clock() + ours.settings.limits.step_seconds)
-        check = None
-        try:
-            with anyio.CancelScope(deadline=deadline):
-                check = await runner.run(deadline)
-        finally:
-            if check is None:
-                late = ours.clock() >= deadline
-                check = runner.timed_out() if late else runner.ended("cancelled", STOPPED)
-            self.check = check
-            ours.tell_step_ended(check, key)
-        if runner.bug is not None:
-            raise runner.bug
-        return check
-
-
-async def _awaited(verdict: Awaitable[object]) -> object:
-    """Await the verdict of a function, which is left if it ignores its cancellation."""
-
-    async def call(emit: Callable[[tuple[object]], Awaitable[None]]) -> None:
-        await emit((await verdict,))
-
-    async with aclosing(foreign_batches(call, "accept")) as batches:
-        return (await anext(batches))[0][0]

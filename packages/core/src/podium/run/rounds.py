@@ -28,7 +28,8 @@ from podium.planners.planner import Turn
 from podium.policy.policy import Ask
 from podium.policy.rules import after
 from podium.prompts.prompt import fill, shown_step
-from podium.run.approval import REPLANNED, AcceptanceCheck, request_answer, request_approval, waiting
+from podium.run.acceptance import AcceptanceCheck
+from podium.run.approval import REPLANNED, request_answer, request_approval, waiting
 from podium.run.forecast import remember
 from podium.run.planning import CODES, EarlyStart, PlanRequester, failures, planned_by, text_before
 from podium.run_state.actions import remedy, undecided_problem
@@ -264,10 +265,9 @@ class Rounds:
 
     async def _approve(
         self, action: Action, plan: Plan, labels: frozenset[str], *, kind: Ask
-    ) -> Problem | None:
-        """Return why an action, or items or a turn, may not start; `None` if they are approved."""
-        given = await request_approval(self.context, action.round, plan, labels, action, kind)
-        return given if isinstance(given, Problem) else None
+    ) -> ApprovalGiven | Problem | None:
+        """Return the approval of an action, or of items or a turn, or why they may not start."""
+        return await request_approval(self.context, action.round, plan, labels, action, kind)
 
     def _stop(self, execution: RoundScheduler) -> None:
         """Set why the run stops after a round in which steps wait."""
@@ -347,7 +347,7 @@ class Rounds:
 
     async def _carry_out(self, number: int, plan: Plan, execution: RoundScheduler, begun: _Next) -> Plan:
         """Ask for approval, run the plan, and return the approved plan."""
-        allowed: Plan | Problem = plan
+        allowed: ApprovalGiven | Problem | None = None
         may_ask = self.context.policy.approvers_of("plans") or self.context.paid_results.rounds
         try:
             if may_ask and begun.earlier is None:  # an earlier plan was approved in its own round
@@ -361,10 +361,11 @@ class Rounds:
             if allowed.code != WAITING:
                 execution.refuse(plan, allowed)
             return plan
-        if allowed != plan:
-            self._tell_plan(number, allowed, allowed.planner or _CHANGED)
-        execution.complete(allowed)
-        return allowed
+        if allowed is not None and allowed.plan not in (None, plan):
+            plan = allowed.plan
+            self._tell_plan(number, plan, plan.planner or _CHANGED)
+        execution.complete(plan)
+        return plan
 
     async def _following(self, current: Round) -> _Next | None:
         """Return the next round; `None` if this round is the last."""

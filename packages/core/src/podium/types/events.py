@@ -238,6 +238,8 @@ class ApprovalGiven(_OfRound):
     approved: bool
     answer: str | None = None
     """The answer to a question; `None` for an approval, and for a question that gets no answer."""
+    arguments: str | None = None
+    """What an approved action is asked to do instead; `None` if it was not changed."""
     plan: Plan | None = None
     """The changed plan; `None` if the plan was not changed, or was rejected."""
     again: bool = False

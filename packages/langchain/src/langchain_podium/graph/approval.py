@@ -22,7 +22,8 @@ from podium.types.steps import step_at, worker_of
 
 _OF_RUN: Final = ("run_id", "round", "plan", "workers", "hash", "mermaid")
 _OF_PLAN: Final = ("approve", "edit", "reject", "respond")
-_OF_ACTION: Final = ("approve", "reject", "respond")
+_OF_ACTION: Final = ("approve", "edit", "reject", "respond")
+_OF_FAN_OUT: Final = ("approve", "reject", "respond")
 _OF_QUESTION: Final = ("respond", "reject")
 
 
@@ -33,6 +34,8 @@ class Decision:
     approved: bool
     plan: Plan | None = None
     """The changed plan; `None` if the plan is unchanged or refused."""
+    arguments: str | None = None
+    """What an approved action is asked to do instead; `None` if it is unchanged or refused."""
     why: str = ""
     again: bool = False
     """Whether the planner writes another plan, with the words in `why`."""
@@ -52,15 +55,19 @@ def shown(view: Data, forecast: Forecast, problem: str) -> Data:
 def shown_action(view: Data, asked: ApprovalAsked, problem: str) -> Data:
     """Return the interrupt for an action or a fan-out; an agent has its subtask as the only argument."""
     text, worker = scrub(asked.asked), _worker(view, asked)
-    try:
-        arguments: object = json.loads(text)
-    except ValueError:
-        arguments = None
-    if not isinstance(arguments, dict):
-        arguments = {"subtask": text}
-    kind = "fan-out" if asked.is_fan_out else "action"
+    kind, allowed = ("fan-out", _OF_FAN_OUT) if asked.is_fan_out else ("action", _OF_ACTION)
     told = f"Step {asked.name} waits: {worker} {text}"
-    return _request(view, (worker, arguments, told), _OF_ACTION, problem, {"kind": kind, "step": asked.name})
+    own = {"kind": kind, "step": asked.name}
+    return _request(view, (worker, _arguments(text), told), allowed, problem, own)
+
+
+def _arguments(text: str) -> Mapping[str, Any]:
+    """Return the arguments of an action; those of an agent are its subtask."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {"subtask": text}
 
 
 def shown_question(view: Data, asked: ApprovalAsked, problem: str) -> Data:
@@ -101,9 +108,19 @@ def read_decision(said: object, plan: Plan, workers: Sequence[str], most_steps: 
             return _verdict(decision)
 
 
-def read_verdict(said: object) -> Decision:
-    """Return the decision about an action in the answer to an interrupt; raise `PlanError` as above."""
-    return _verdict(_decision(said, _OF_ACTION))
+def read_verdict(said: object, asked: ApprovalAsked) -> Decision:
+    """Return the decision about an action or a fan-out; raise `PlanError` as above."""
+    match _decision(said, _OF_FAN_OUT if asked.is_fan_out else _OF_ACTION):
+        case {"type": "edit", "edited_action": {"args": Mapping() as given}}:
+            now, then, text = dict(given), scrub(asked.asked), json.dumps(dict(given), ensure_ascii=False)
+            if _arguments(then) == {"subtask": then} and now.keys() == {"subtask"}:
+                text = str(now["subtask"])
+            return Decision(approved=True, arguments=None if now == _arguments(then) else text)
+        case {"type": "edit"}:
+            told = 'write all arguments, as in {"type": "edit", "edited_action": {"args": {"amount": 40}}}'
+            raise PlanInvalid("bad_shape", f"the edit has no arguments: {told}")
+        case decision:
+            return _verdict(decision)
 
 
 def read_response(said: object) -> Decision:

@@ -205,7 +205,7 @@ class PlanHost:
         if asked.question is not None:
             decision = read_response(said)
         elif view is None:
-            decision = read_verdict(said)
+            decision = read_verdict(said, asked)
         else:
             # The answer uses the workers' numbers at the time of planning.
             shown, then, most = (
@@ -223,6 +223,7 @@ class PlanHost:
             round=asked.round,
             approved=decision.approved,
             answer=decision.answer,
+            arguments=decision.arguments,
             plan=plan,
             again=decision.again,
             by="interrupt",

@@ -13,6 +13,7 @@ from podium_server.api.runs.forms import RunDetail, RunList
 from podium_server.api.runs.prompts import PromptList
 from podium_server.api.runs.requests import (
     ActionEnd,
+    Approval,
     ChangedRun,
     Decision,
     EditedPlan,
@@ -75,7 +76,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("GET", _RUN): Operation(result=RunDetail),
     ("GET", f"{_RUN}/events"): Operation(query=EventsQuery, types=(EVENTS,)),
     ("GET", f"{_RUN}/prompts"): Operation(query=PromptsQuery, result=PromptList),
-    ("POST", f"{_RUN}/approve"): _run(Decision),
+    ("POST", f"{_RUN}/approve"): _run(Approval),
     ("POST", f"{_RUN}/refuse"): _run(Decision),
     ("POST", f"{_RUN}/edit"): _run(EditedPlan),
     ("POST", f"{_RUN}/decide"): _run(ActionEnd),

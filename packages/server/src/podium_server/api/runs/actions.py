@@ -21,6 +21,7 @@ from podium_server.api.runs.queued import KIND
 from podium_server.api.runs.refusals import NestedRun, NotCancellable, NotWaiting
 from podium_server.api.runs.requests import (
     ActionEnd,
+    Approval,
     ChangedRun,
     Decision,
     EditedPlan,
@@ -102,13 +103,13 @@ class RunActions:
 
     async def approve(self, exchange: Exchange, caller: Caller) -> None:
         """Approve what waits; continue the run when nothing waits any more; see `edit`."""
-        body = read_body(await exchange.body(), Decision)
-        await self._decide(exchange, caller, body, approved=True, action=body.action)
+        body = read_body(await exchange.body(), Approval)
+        await self._decide(exchange, caller, body, approved=True)
 
     async def refuse(self, exchange: Exchange, caller: Caller) -> None:
         """Refuse what waits; continue the run when nothing waits any more; see `edit`."""
         body = read_body(await exchange.body(), Decision)
-        await self._decide(exchange, caller, body, approved=False, action=body.action)
+        await self._decide(exchange, caller, body, approved=False)
 
     async def edit(self, exchange: Exchange, caller: Caller) -> None:
         """Replace the plan that waits by another plan, approve it, and continue the run.
@@ -121,7 +122,7 @@ class RunActions:
             PodiumError: see `Jobs.begin`; the decision is then recorded, and the run can be resumed.
         """
         body = read_body(await exchange.body(), EditedPlan)
-        await self._decide(exchange, caller, body, approved=True, plan=body.plan)
+        await self._decide(exchange, caller, body, approved=True)
 
     async def decide(self, exchange: Exchange, caller: Caller) -> None:
         """Say whether an action was carried out, and continue the run, or the run in which it is nested.
@@ -264,9 +265,9 @@ class RunActions:
         body: Decision | EditedPlan,
         *,
         approved: bool,
-        action: int | str | None = None,
-        plan: PlanBody | None = None,
     ) -> None:
+        action = body.action if isinstance(body, Decision) else None
+        arguments = body.arguments if isinstance(body, Approval) else None
         row = await self._find(exchange, caller, "approve")
         events = await self._events(row)
         names = [name for asked in fold(events).waiting for name in (None, asked.name, str(asked.step))]
@@ -274,11 +275,12 @@ class RunActions:
             what = "an approval" if action is None else f"an approval of step {action}"
             raise NotWaiting(f"run {row.run_id} does not wait for {what}: its status is {row.state}")
         request, conductor = await self._continuing(row)
-        changed = _plan(plan, conductor, workers_of(events))
+        changed = _plan(body.plan if isinstance(body, EditedPlan) else None, conductor, workers_of(events))
         await conductor.decide(
             row.run_id,
             approved=approved,
             plan=None if changed is None else Plan.from_json(changed),
+            arguments=arguments,
             action=action,
             by=_name(caller),
             why=body.why,

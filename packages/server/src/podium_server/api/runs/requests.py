@@ -145,12 +145,21 @@ StepName = Annotated[int, Field(ge=0, lt=2**31)] | Annotated[str, Field(max_leng
 
 
 class Decision(Body):
-    """The body of `POST /v1/runs/{run_id}/approve` and `refuse`."""
+    """The body of `POST /v1/runs/{run_id}/refuse`."""
 
     why: Why = ""
     action: Annotated[
         StepName | None,
         Field(description="What waits at this `step` or `path`; null for all that waits."),
+    ] = None
+
+
+class Approval(Decision):
+    """The body of `POST /v1/runs/{run_id}/approve`."""
+
+    arguments: Annotated[
+        str | None,
+        Field(max_length=1_000_000, description="What the action is to do instead; null for no change."),
     ] = None
 
 
