@@ -54,8 +54,12 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
     """Return a node that answers the question in its input with a run of the conductor.
 
     Add it to a graph with `graph.add_node("conductor", conductor_node(conductor))`. If the graph's state
-    declares a key `podium` (a dict), the node writes the run there: its id, status, plan and outcomes, and a
-    drawing of the plan (mermaid). If the key has a reducer that adds lists, the run is appended to the list.
+    declares a key `podium` (a dict), the node writes the run there as JSON: `run_id`, `status`, `problem`
+    (the reason of an incomplete answer), `planner`, `round` (the number of the latest round), its `plan`,
+    `hash` and drawing (`mermaid`), `workers` (in the order of their numbers in the plan), `outcomes` (of each
+    step; `data` has a retriever's documents and a tool's artifact), `actions`, `usage`, `cost` (`None` if
+    unknown), `maybe_paid` (whether `cost` has calls that may not be billed), `seconds`, `labels` and
+    `message_id` (of the answer). If the key has a reducer that adds lists, the run is appended to the list.
     Nodes that run in parallel, or that `Send` calls, need such a reducer.
 
     Args:
@@ -67,13 +71,15 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
             `messages` if `input` is `messages`, otherwise `answer`.
         context: parts of the state for single steps, by name: `{"contract": "contract_text"}`. A worker is
             shown the parts that its subtask names, as in `{{contract}}`; the planner is shown names and
-            lengths. A list becomes `doc_1`, `doc_2` and so on. `None` means no parts.
+            lengths. A list becomes `contract_1`, `contract_2` and so on. Messages and documents are passed as
+            their text, other data as JSON. `None` means no parts.
         writes: keys of the state that get fields of typed outputs: of the answer, which needs
             `response_format`, as in `{"sum": "total"}`, or of a worker whose card has `returns`, as in
             `{"sum": "clerk.total"}`. A key that is declared as a list gets the values of all executions,
             another key the last one. `None` writes none.
         response_format: the schema of the answer: a Pydantic class, a `TypedDict` or a JSON schema with a
-            `title`. It is offered to the worker of the plan's last step as a tool that it must call. The
+            `title`. It is offered to the worker of the plan's last step as a tool that it must call. An
+            agent, a graph or a chain gets it with its subtask; another worker must write the JSON. The
             state's key `structured_response` gets the parsed answer, and `output` gets it as JSON. An answer
             that does not fit raises `RunFailed`. `None` means text.
         executor: which plans are shown as graphs, with a node for each step, which is checkpointed and may
@@ -83,7 +89,9 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
             `RunFailed`; `ainvoke(None, config)` then retries the failed steps.
         show_steps: whether the texts of planners and workers are messages in the graph's streams, too, and
             their pieces are events of the custom stream; otherwise only the answer is a message. The metadata
-            of each has `podium_role`: `planner`, `worker` or `answer`.
+            of each has `podium_role`: `planner`, `worker` or `answer`; `podium_round`, `podium_step`,
+            `podium_attempt`, `podium_path` (an item or a turn, as in `2[17]`) and `podium_worker` name its
+            source.
         labels: labels of each question; `podium_labels` of the graph's runtime context adds others.
         policy: applies in addition to the conductor's policy, as does `podium_policy` of the runtime context.
             There, `podium_limits` are the limits of the call, and `podium_workers` are further workers of it.

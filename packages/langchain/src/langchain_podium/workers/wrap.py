@@ -37,6 +37,13 @@ def as_worker(
     in its state. Any other Runnable gets the same text as a chat model. A conductor, or another worker of
     Podium, is returned unchanged.
 
+    In a conductor's node of LangGraph, injected arguments of a tool come from the graph around the node. A
+    `Command(update=...)` of a tool or a function updates this graph's state when the node ends; its message
+    for the tool call is the output. If several steps update a key without a reducer, the last one in the
+    plan's order gives its value. An update of an undeclared key, or with data other than JSON, messages and
+    documents, is not applied, and the run is `partial`. `Command(graph=Command.PARENT)` leaves the node and
+    ends the run.
+
     Args:
         thing: the object.
         input: returns the input of a Runnable or graph for a step.
