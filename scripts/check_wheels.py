@@ -95,7 +95,7 @@ DISTRIBUTIONS = (
         "langchain",
         "[langgraph]",
         also=("langchain-openai",),
-        pages=("docs/langchain.md", "docs/langchain-chat.md", "docs/langgraph.md"),
+        pages=("docs/langchain.md", "docs/langgraph.md", "docs/framework-workers.md"),
     ),
     Distribution(
         "llama-index-podium",

@@ -7,6 +7,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import BaseModel
 
+from langchain_podium import ChatPodium, ConductorRunnable, create_conductor_agent
 from langchain_podium.messages import (
     from_langchain,
     read_calls,
@@ -16,9 +17,12 @@ from langchain_podium.messages import (
     write_calls,
     write_usage,
 )
+from podium import Conductor, Plan, ScriptedWorker, Step
 from podium.errors import QueryError
+from podium.planners import FixedPlanner
 from podium.types import Message
 from podium.usage import Usage
+from podium.workers import Card
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"x": 1}'}}
@@ -130,3 +134,19 @@ class Found(BaseModel):
 def test_what_runnables_return_becomes_text(value: Any, text: str) -> None:
     """Messages say their text, documents their sources, the rest is JSON."""
     assert text_of(value) == text
+
+
+@pytest.mark.parametrize("face", ["runnable", "chat model", "graph"])
+def test_images_go_to_workers_that_can_see_them(face: str) -> None:
+    """And to no others."""
+    eyes = ScriptedWorker(Card(name="eyes", parts=frozenset({"image_url"})), "A cat.")
+    blind = ScriptedWorker("blind", "A question.")
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "look"), Step(1, "read", (0,))))), [eyes, blind])
+    asked = [HumanMessage([{"type": "text", "text": "What is it?"}, IMAGE])]
+    if face == "graph":
+        create_conductor_agent(conductor).invoke({"messages": asked})
+    else:
+        made = ConductorRunnable(conductor) if face == "runnable" else ChatPodium(conductor=conductor)
+        made.invoke(asked)
+    seen = ["AAAA" in str(worker.requests[0].messages[-1].content) for worker in (eyes, blind)]
+    assert seen == [True, False]
