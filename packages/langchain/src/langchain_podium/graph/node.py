@@ -60,7 +60,8 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
     step; `data` has a retriever's documents and a tool's artifact), `actions`, `usage`, `cost` (`None` if
     unknown), `maybe_paid` (whether `cost` has calls that may not be billed), `seconds`, `labels` and
     `message_id` (of the answer). If the key has a reducer that adds lists, the run is appended to the list.
-    Nodes that run in parallel, or that `Send` calls, need such a reducer.
+    Nodes that run in parallel, or that `Send` calls, need such a reducer. The key keeps the run before until
+    the node ends; what an interrupted run has so far is in the state of its subgraph.
 
     Args:
         conductor: the conductor; or give its parts, `planner` and `workers`.
@@ -91,12 +92,16 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
             their pieces are events of the custom stream; otherwise only the answer is a message. The metadata
             of each has `podium_role`: `planner`, `worker` or `answer`; `podium_round`, `podium_step`,
             `podium_attempt`, `podium_path` (an item or a turn, as in `2[17]`) and `podium_worker` name its
-            source.
+            source. If a call fails while it streams the answer, its message stays unfinished, and the retry
+            streams another one, with a new id. With `accept`, or several rounds, the answer is streamed at
+            the end of the run.
         labels: labels of each question; `podium_labels` of the graph's runtime context adds others.
         policy: applies in addition to the conductor's policy, as does `podium_policy` of the runtime context.
             There, `podium_limits` are the limits of the call, and `podium_workers` are further workers of it.
             What waits for approval (`Policy(approve="later")`: plans, or with `ask="actions"` each action)
-            waits at an interrupt, which requires a checkpointer.
+            waits at an interrupt, which requires a checkpointer. A decision that was made elsewhere (`podium
+            decide`) is not asked for again. If a plan is refused, the run ends without an error: `messages`
+            says so, and a text key such as `answer` stays empty.
         limits: the limits of each run; `None` means those of the conductor.
         options: further options of `Conductor`, and `workflows`, if only its parts are given.
 

@@ -37,6 +37,12 @@ def as_worker(
     in its state. Any other Runnable gets the same text as a chat model. A conductor, or another worker of
     Podium, is returned unchanged.
 
+    As the worker of the answer, a chat model and an agent of `create_agent` stream their tokens, an agent
+    also those before a tool call. Other graphs, and agents with structured output or with middleware after
+    the model, are streamed in one piece, because only their end shows the answer. Tokens of a `RemoteGraph`
+    are unknown, so its step is charged like a call without reported usage. Of the content blocks of MCP tools
+    the output has the text; it names images, audio and files, and the step is then `partial`.
+
     In a conductor's node of LangGraph, injected arguments of a tool come from the graph around the node. A
     `Command(update=...)` of a tool or a function updates this graph's state when the node ends; its message
     for the tool call is the output. If several steps update a key without a reducer, the last one in the
