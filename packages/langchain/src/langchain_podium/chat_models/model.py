@@ -40,7 +40,11 @@ class ChatPodium(BaseChatModel):
     """A chat model that plans each question and has the conductor's workers execute the plan.
 
     Pass a conductor, or a planner and workers to create one. Tools, `temperature`, `max_tokens` and `stop`
-    are passed to the worker of the plan's last step, which writes the answer.
+    are passed to the worker of the plan's last step, which writes the answer; this step then waits until the
+    planner has written the whole plan. `response_metadata["podium"]` of a message is the run, as
+    `podium.hosts.result_metadata` returns it. If the last step fails after a part of its text was streamed,
+    it is retried: the stream continues if the retry begins with the same text, and otherwise raises
+    `RunFailed`, whose `result` has the answer.
 
     Raises:
         ValidationError: a parameter is unknown, or there is neither a conductor nor a planner with workers.
@@ -138,7 +142,9 @@ class ChatPodium(BaseChatModel):
 
         Its tool calls are the message's `tool_calls`. The messages of the next turn end with the tool
         results, and the turn continues the same plan. The message with the tool calls has the results of the
-        other steps, so they are not paid for again.
+        other steps, so they are not paid for again. If these are missing, belong to another question, or need
+        workers that the pool lacks, the planner writes a new plan. Each turn is a run of its own, with all
+        limits.
 
         Args:
             tools: functions, classes, tools, or schemas.
@@ -146,7 +152,8 @@ class ChatPodium(BaseChatModel):
                 required and the answer has none, an error is raised. `None` leaves it to the model.
             strict: whether the server constrains arguments to the tool's schema, if it can; `None` leaves it
                 to the server.
-            kwargs: further arguments of each call.
+            kwargs: further arguments of each call; with `parallel_tool_calls=False` a message has at most one
+                call.
 
         Raises:
             ConfigError: `tool_choice` is not the name of one of the tools.
