@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, Final, Literal
 
 import anyio
@@ -37,6 +38,7 @@ from podium.types import (
     Plan,
     Result,
     RunEnded,
+    RunResumed,
     RunStarted,
     Sampling,
     Tools,
@@ -266,6 +268,7 @@ class ChatCall:
         self._result: Result | None = None
         self._events: list[Event] = []
         self._streamed = StreamedAnswer()
+        self._spent = Usage()
 
     @property
     def text(self) -> str:
@@ -333,6 +336,8 @@ class ChatCall:
                 is_own = event.run_id == run_id
                 if is_own and isinstance(event, RunEnded):
                     self._result = event.result
+                elif is_own and isinstance(event, RunResumed):
+                    self._spent = await self._spent_until(event)
                 yield event, self._streamed.add(event) if is_own and isinstance(event, AnswerDelta) else ""
 
     def answer(self) -> ChatAnswer:
@@ -350,8 +355,7 @@ class ChatCall:
         needs_call = self.tools.choice not in (None, "auto", "none") and not self._result.tool_calls
         strict = is_structured or needs_call  # an incomplete answer may have been offered no tools
         result = answered(self._result, partial="raise" if strict else self._partial or "return")
-        before = None if self._run is None else self._run.before
-        spent = Usage() if before is None else before.usage
+        spent = self.spent_before
         if needs_call:
             told = "tool_choice requires a tool call, and the worker that wrote the answer"
             raise run_failed(f"{told} called no tool, or supports none (`takes_tools`)", result)
@@ -362,6 +366,12 @@ class ChatCall:
             return ChatAnswer(result, continuation, spent)
         self._store.keep(continuation_names(self._conversation, result.tool_calls), continuation)
         return ChatAnswer(result, spent_before=spent)
+
+    @property
+    def spent_before(self) -> Usage:
+        """The tokens that earlier calls of the run used."""
+        before = None if self._run is None else self._run.before
+        return self._spent if before is None else before.usage
 
     def rest(self) -> str:
         """Return the text of the answer that was not streamed, after `events` has ended.
@@ -388,6 +398,14 @@ class ChatCall:
             self._continuation = await recorded_continuation(journal, place, self.query, self.tool_messages)
         if self._session is None and not options.get("run_id"):
             self._options = {**options, "run_id": session_run_id(place)}
+
+    async def _spent_until(self, resumed: RunResumed) -> Usage:
+        """Return the tokens of a run until it was resumed."""
+        journal = self._options.get("journal") or self.conductor.journal
+        assert journal is not None  # the run is resumed from it
+        events = [entry.event for entry in await journal.read(resumed.run_id)]
+        before = takewhile(lambda event: event != resumed, events)  # it may be committed later
+        return fold(before, await journal.nested(resumed.run_id)).result().usage
 
     def _paid_results(self) -> PaidResults | None:
         names = self.conductor.pool.names

@@ -11,7 +11,16 @@ A chat model of a host that has its own OpenAI client needs a few lines over thi
 on, and adds what HTTP has no words for with `HostCall`.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -22,14 +31,14 @@ from uuid import uuid4
 
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
-from podium.errors import ConfigError, PodiumError
+from podium.errors import ConfigError, PodiumError, RunWaiting
 from podium.hosts.chat import ChatAnswer, ChatCall
 from podium.hosts.completions import ChatEnd, ChatRequest, ChatWriter, read_chat
 from podium.hosts.continuation import ContinuationStore
 from podium.hosts.results import Partial, check_partial, result_metadata
 from podium.run import Listener, RunOptions
 from podium.secrets import BUGS
-from podium.types import Completion, Message, PlanReady, Result, StepDelta
+from podium.types import Completion, Message, Part, PlanReady, Result, StepDelta
 from podium.usage import Usage
 from podium.workers import Request
 
@@ -63,6 +72,9 @@ class HostCall:
     on_step: Callable[[StepDelta], None] | None = None
     """Called with each piece of the other steps, before the stream has it as reasoning (`reasoning_content`);
     `None` keeps these pieces out of the stream."""
+    asks: Callable[[str], Awaitable[Sequence[Part]]] | None = None
+    """Returns the tool calls that ask a person for what a run waits for, by the run's id, as the answer;
+    with `None`, or if there are none, a run that waits raises `RunWaiting`."""
     outer: Request | None = None
     """The request of the step of another run that this call works for: then its run is nested in that run,
     within its limits."""
@@ -206,7 +218,11 @@ class _Call:
 
     async def whole(self) -> Mapping[str, Any]:
         """Run the call, and return the body of the response."""
-        answer = self.host.answer = await self.call.run()
+        try:
+            answer = await self.call.run()
+        except RunWaiting as waiting:
+            answer = await self._asking(waiting)
+        self.host.answer = answer
         return self._writer(answer.result.run_id).whole(answer.text, self._end(answer))
 
     async def frames(self) -> AsyncGenerator[bytes, None]:
@@ -226,11 +242,23 @@ class _Call:
                 elif (event.run_id, event.round, event.step) not in answers:
                     on_step(event)
                     yield writer.progress(event.text)
-        answer = self.host.answer = self.call.answer()
+        try:
+            answer, rest = self.call.answer(), self.call.rest()
+        except RunWaiting as waiting:
+            answer, rest = await self._asking(waiting), ""
+        self.host.answer = answer
         writer = writer or self._writer(answer.result.run_id)
-        if rest := self.call.rest():
+        if rest:
             yield writer.text(rest)
         yield writer.end(self._end(answer))
+
+    async def _asking(self, waiting: RunWaiting) -> ChatAnswer:
+        """Return the tool calls that ask a person, as an answer, or raise that the run waits."""
+        result = waiting.result
+        asked = () if self.host.asks is None else tuple(await self.host.asks(result.run_id))
+        if not asked:
+            raise waiting
+        return ChatAnswer(replace(result, answer="", tool_calls=asked), spent_before=self.call.spent_before)
 
     def _writer(self, run_id: str) -> ChatWriter:
         usage = self.asked.includes_usage
