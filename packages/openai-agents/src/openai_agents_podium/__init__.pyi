@@ -1,3 +1,4 @@
+from .approvals import approval_tools as approval_tools
 from .model import ConductorModel as ConductorModel, podium_metadata as podium_metadata
 from .provider import ConductorProvider as ConductorProvider
 from .tool import conductor_tool as conductor_tool

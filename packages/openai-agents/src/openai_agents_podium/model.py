@@ -1,21 +1,25 @@
 """A conductor as a model of the SDK."""
 
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Unpack
 from uuid import uuid4
 
 from agents import (
+    AgentOutputSchemaBase,
+    Handoff,
     Model,
     ModelResponse,
     ModelSettings,
     ModelTracing,
     OpenAIChatCompletionsModel,
+    Tool,
     TResponseInputItem,
 )
 from agents.items import TResponseOutputItem, TResponseStreamEvent
+from agents.models.chatcmpl_converter import Converter
 from agents.result import RunResultBase
 from openai.types.responses import (
     Response,
@@ -24,20 +28,28 @@ from openai.types.responses import (
     ResponseReasoningItem,
 )
 from openai.types.responses.response import IncompleteDetails
+from openai.types.responses.response_prompt_param import ResponsePromptParam
+from typing_extensions import override
 
+from openai_agents_podium.approvals import Decisions, is_approval_tool, is_own
 from openai_agents_podium.tracing import RunTracing
 from openai_agents_podium.workers.nested import OuterStep, outer_step
 from openai_agents_podium.workers.wrap import Participant, as_planner, as_worker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.hosts import ConductorFace, ConductorTransport, HostCall, Partial, result_metadata
-from podium.hosts.faces import ConductorOptions, conductor_of
+from podium.hosts.faces import ConductorOptions, conductor_of, run_id_in
 from podium.planners import Planner
-from podium.types import Result, StepDelta
+from podium.run import RunOptions
+from podium.types import Message, Result, StepDelta
 from podium.workers import Card, Worker
 
-PODIUM: Final = "podium"
+_Asked = tuple[str | None, list[TResponseInputItem], ModelSettings, list[Tool]]
+_UNTRACED: Final = ModelTracing.DISABLED
+"""The spans of a run are Podium's."""
+_PODIUM: Final = "podium"
 _CONTINUATION: Final = "podium_continuation"
+_OF_RUN: Final = ("labels", "limits", "policy")
 _CACHE_KEY: Final = "prompt_cache_key"
 _SESSIONS: Final = ("agents-sdk:session:", "agents-sdk:group:")
 """The beginnings of keys that the SDK makes from the id of a session or of a group."""
@@ -51,7 +63,11 @@ class ConductorModel(OpenAIChatCompletionsModel):
     sessions, guardrails, tools, handoffs, output types, streaming and tracing. It is the SDK's own model for
     chat completions, whose client is answered by runs of the conductor. Tools and handoffs are offered to the
     worker of the plan's last step. The next turn, which has the tool results, reuses the plan and the outputs
-    of the other steps.
+    of the other steps. A run that waits for a person interrupts the agent's run, if the agent has
+    `approval_tools()`.
+
+    The `extra_args` of the `ModelSettings` may have `run_id`, `labels`, `policy` and `limits`, too. With a
+    `run_id` and a journal, the same call, also in a new process, continues its run.
 
     Args:
         conductor: plans and runs each call; or the parts of one:
@@ -66,6 +82,7 @@ class ConductorModel(OpenAIChatCompletionsModel):
         ConfigError: there is no planner, or a worker or an option is invalid. From each call: a conductor
             does not accept a tool or a setting.
         RunFailed: from each call: there is no answer; `result` is the run's result.
+        RunWaiting: from each call: the run waits for a person, and the agent has no `approval_tools()`.
         PodiumError: from each call: see `Conductor.run`.
     """
 
@@ -98,32 +115,48 @@ class ConductorModel(OpenAIChatCompletionsModel):
     def __repr__(self) -> str:
         return f"ConductorModel({self.model!r})"
 
+    @override
     async def get_response(
         self,
         system_instructions: str | None,
-        input: str | list[TResponseInputItem],  # noqa: A002 - as the SDK has it
+        input: str | list[TResponseInputItem],
         model_settings: ModelSettings,
-        *more: Any,
-        **named: Any,
+        tools: list[Tool],
+        output_schema: AgentOutputSchemaBase | None,
+        handoffs: list[Handoff],
+        tracing: ModelTracing,
+        previous_response_id: str | None = None,
+        conversation_id: str | None = None,
+        prompt: ResponsePromptParam | None = None,
     ) -> ModelResponse:
         """Answer a conversation."""
-        call, passed = self._begin(input, model_settings, more, named)
+        asked = system_instructions, input, model_settings, tools
+        call, asked = await self._call(*asked, handoffs, tracing)
+        stored = previous_response_id, conversation_id, prompt
         with call.host.asked():
-            response = await super().get_response(system_instructions, input, *passed, **named)
+            response = await super().get_response(*asked, output_schema, handoffs, _UNTRACED, *stored)
         call.finish(response.output)
         return response
 
+    @override
     async def stream_response(
         self,
         system_instructions: str | None,
-        input: str | list[TResponseInputItem],  # noqa: A002 - as the SDK has it
+        input: str | list[TResponseInputItem],
         model_settings: ModelSettings,
-        *more: Any,
-        **named: Any,
+        tools: list[Tool],
+        output_schema: AgentOutputSchemaBase | None,
+        handoffs: list[Handoff],
+        tracing: ModelTracing,
+        previous_response_id: str | None = None,
+        conversation_id: str | None = None,
+        prompt: ResponsePromptParam | None = None,
     ) -> AsyncGenerator[TResponseStreamEvent, None]:
         """Answer a conversation, and yield the events of the answer while it is written."""
-        call, passed = self._begin(input, model_settings, more, named)
-        events: Any = super().stream_response(system_instructions, input, *passed, **named)
+        asked = system_instructions, input, model_settings, tools
+        call, asked = await self._call(*asked, handoffs, tracing)
+        stored = previous_response_id, conversation_id, prompt
+        events: Any = super().stream_response(*asked, output_schema, handoffs, _UNTRACED, *stored)
         async with aclosing(events):
             with call.host.asked():
                 event = await anext(events)
@@ -140,39 +173,49 @@ class ConductorModel(OpenAIChatCompletionsModel):
         """Return `True`, as the SDK's own models: the key tells the session."""
         return True
 
-    def _begin(
+    async def _call(
         self,
-        items: str | list[TResponseInputItem],
+        instructions: str | None,
+        asked: str | list[TResponseInputItem],
         settings: ModelSettings,
-        more: Sequence[Any],
-        named: dict[str, Any],
-    ) -> "tuple[_Asked, Sequence[Any]]":
-        """Return what the call adds to its request, and the arguments of the SDK's model."""
-        positions = ("tools", "output_schema", "handoffs", "tracing")
-        given = dict(zip(positions, more, strict=False)) | named
-        self._check_tools([*(given.get("tools") or ()), *(given.get("handoffs") or ())])
-        traced, outer = RunTracing(given.get("tracing") or ModelTracing.ENABLED), outer_step(self)
-        steps = deque[StepDelta]()
+        tools: list[Tool],
+        handoffs: list[Handoff],
+        tracing: ModelTracing,
+    ) -> "tuple[_Call, _Asked]":
+        """Return what a call adds to its request, and the request for the SDK's own model.
+
+        The decisions of a person in the conversation are recorded before.
+        """
+        offered = [tool for tool in tools if not is_approval_tool(tool)]
+        if (offered or handoffs) and not any(worker.takes_tools for worker in self.conductor.pool):
+            told = "the agent has tools or handoffs, but no worker of its conductor accepts tools"
+            raise ConfigError(f"{told}: give them to a worker, or add a model to the workers")
+        given: list[Any] = [{"role": "user", "content": asked}] if isinstance(asked, str) else list(asked)
+        items = [item for item in given if not is_own(item)]
+        decisions = Decisions(self.conductor, given)
+        continued = await decisions.record()
+        traced, outer, steps = RunTracing(tracing), outer_step(self), deque[StepDelta]()
+        extra = dict(settings.extra_args or {})
+        of_run: Any = {name: extra[name] for name in _OF_RUN if extra.get(name) is not None}
+        options: RunOptions = of_run
+        options["middleware"] = traced.middleware
+        messages, session = None, _session(str(extra.get(_CACHE_KEY, "")))
+        if continued is not None:
+            options["run_id"], messages = continued
+        elif run_id := extra.get("run_id"):
+            session = str(run_id)
+            options["run_id"] = run_id_in(self.conductor, session, _conversation(instructions, items))
         host = HostCall(
-            options={"middleware": traced.middleware},
-            session=_session(settings),
+            messages=messages,
+            options=options,
+            session=session,
             continuation=_continuation(items),
             on_event=traced.hear,
             on_step=steps.append if self._show_steps else None,
+            asks=decisions.asks if len(offered) < len(tools) else None,
             outer=None if outer is None else outer.request,
         )
-        if "tracing" in named:
-            named["tracing"] = ModelTracing.DISABLED  # the spans of the run are Podium's
-        passed = [
-            ModelTracing.DISABLED if name == "tracing" else each
-            for name, each in zip(positions, more, strict=False)
-        ]
-        return _Asked(host, outer, items, steps), (_settings(settings), *passed, *more[len(positions) :])
-
-    def _check_tools(self, tools: Sequence[object]) -> None:
-        if tools and not any(worker.takes_tools for worker in self.conductor.pool):
-            told = "the agent has tools or handoffs, but no worker of its conductor accepts tools"
-            raise ConfigError(f"{told}: give them to a worker, or add a model to the workers")
+        return _Call(host, outer, items, steps), (instructions, items, _settings(settings), offered)
 
 
 def _metadata(result: Result) -> dict[str, Any]:
@@ -180,27 +223,32 @@ def _metadata(result: Result) -> dict[str, Any]:
 
 
 def _settings(settings: ModelSettings) -> ModelSettings:
-    """Return settings without those that the SDK sets by default and no conductor accepts."""
-    extra = {name: value for name, value in (settings.extra_args or {}).items() if name != _CACHE_KEY}
+    """Return settings without Podium's, and those that the SDK sets by default and no conductor accepts."""
+    own = {_CACHE_KEY, "run_id", *_OF_RUN}
+    extra = {name: value for name, value in (settings.extra_args or {}).items() if name not in own}
     verbosity = None if settings.verbosity == "low" else settings.verbosity
     return replace(settings, include_usage=True, extra_args=extra, verbosity=verbosity)
 
 
-def _session(settings: ModelSettings) -> str | None:
+def _session(key: str) -> str | None:
     """Return a hash of the id of the session, or of the trace group without one; `None` without both.
 
     The SDK tells a model neither, but makes the key of its prompt cache from them.
     """
-    key = str((settings.extra_args or {}).get(_CACHE_KEY, ""))
     return key if key.startswith(_SESSIONS) else None
 
 
-def _continuation(items: str | Iterable[Any]) -> object:
+def _conversation(instructions: str | None, items: list[Any]) -> list[Message]:
+    system = [{"role": "system", "content": instructions}] if instructions else []
+    return [Message.from_wire(wire) for wire in (*system, *Converter.items_to_messages(items))]
+
+
+def _continuation(items: Sequence[Any]) -> object:
     """Return the continuation in the tool calls after the model's last text; `None` if there is none.
 
     The SDK keeps `provider_data` of items in the run, in sessions and in saved states.
     """
-    for item in () if isinstance(items, str) else reversed(list(items)):
+    for item in reversed(items):
         data = item.get("provider_data") if isinstance(item, Mapping) else None
         if isinstance(data, Mapping) and _CONTINUATION in data:
             return data[_CONTINUATION]
@@ -210,12 +258,13 @@ def _continuation(items: str | Iterable[Any]) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Call:
     """One call of the model."""
 
     host: HostCall
     outer: OuterStep | None
-    items: str | Sequence[Any]
+    items: list[Any]
+    """The conversation without what a person was asked."""
     steps: deque[StepDelta]
     """The pieces of steps that the stream has not told yet, in their order."""
 
@@ -231,8 +280,7 @@ class _Asked:
         """
         if self.outer is not None and self.host.completion is not None:
             self.outer.answers.append(self.host.completion)
-        known = [item for item in self.items if isinstance(item, Mapping)]
-        taken = {item.get("call_id") for item in known}
+        taken = {item.get("call_id") for item in self.items if isinstance(item, Mapping)}
         calls = [item for item in output if isinstance(item, ResponseFunctionToolCall)]
         for item in calls:
             if item.call_id in taken:
@@ -240,7 +288,7 @@ class _Asked:
         answer = self.host.answer
         if answer is None or not output:
             return
-        _add_data(output[0], {PODIUM: _metadata(answer.result)})
+        _add_data(output[0], {_PODIUM: _metadata(answer.result)})
         if calls and answer.continuation is not None:
             _add_data(calls[0], {_CONTINUATION: dict(answer.continuation)})
         if answer.host_finish_reason == "length":
@@ -285,7 +333,7 @@ def podium_metadata(answer: RunResultBase | ModelResponse) -> Mapping[str, Any]:
     for response in reversed(responses):
         for item in response.output:
             data = getattr(item, "provider_data", None)
-            if isinstance(data, Mapping) and PODIUM in data:
-                found: Mapping[str, Any] = data[PODIUM]
+            if isinstance(data, Mapping) and _PODIUM in data:
+                found: Mapping[str, Any] = data[_PODIUM]
                 return found
     raise LookupError("it contains no answer of a conductor")

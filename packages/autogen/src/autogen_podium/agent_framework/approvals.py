@@ -7,11 +7,8 @@ from agent_framework import Content, Message
 
 from podium.conductor import Conductor
 from podium.errors import ConfigError, QueryError
-from podium.hosts.decisions import waiting_of
-from podium.hosts.results import plan_lines
-from podium.secrets import scrub_data
+from podium.hosts.decisions import asked_call, waiting_of
 from podium.types import ApprovalAsked, Message as PodiumMessage, RunStarted
-from podium.types.steps import step_at, worker_of
 
 _MARK: Final = "podium/"
 """The beginning of the ids of our requests; the run and the step follow."""
@@ -44,21 +41,10 @@ async def requests_of(conductor: Conductor, run_id: str) -> list[Content]:
 
 
 def _request(asked: ApprovalAsked, workers: Sequence[str]) -> Content:
-    step = "" if asked.step is None else asked.name
-    mark = f"{_MARK}{asked.run_id}/{step}"
-    facts: dict[str, Any] = {"run_id": asked.run_id}
-    if asked.step is None:
-        name, facts["plan"] = "approve_plan", plan_lines(asked.plan, workers)
-    else:
-        facts |= {"step": step, "asked": asked.asked}
-        name = "approve_items" if asked.is_fan_out else "approve_action"
-        facts |= {} if asked.is_fan_out else {"worker": worker_of(step_at(asked.plan.steps, step), workers)}
-    if (question := asked.question) is not None:
-        name = "ask_person"
-        facts |= {"choices": list(question.choices)} if question.choices else {}
-        facts |= {} if question.returns is None else {"returns": question.returns}
+    name, facts = asked_call(asked, workers)
+    mark = f"{_MARK}{asked.run_id}/{facts['step']}"
     # as hosted, like the approvals of a provider's own tools: the framework looks for no function
-    call = Content.from_function_call(mark, name, arguments=scrub_data(facts), id=mark, hosted=True)
+    call = Content.from_function_call(mark, name, arguments=facts, id=mark, hosted=True)
     if asked.question is None:
         return Content.from_function_approval_request(mark, call)
     call.user_input_request = True

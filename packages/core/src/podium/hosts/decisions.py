@@ -1,13 +1,13 @@
-"""What a run waits for as a text for a person, and the person's text as a decision."""
+"""What a run waits for, as a text or a call for a person, and the person's text as a decision."""
 
 import json
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from podium.conductor import Conductor
 from podium.hosts.results import plan_lines
 from podium.run_state import fold
-from podium.secrets import printable, scrub
+from podium.secrets import printable, scrub, scrub_data
 from podium.types import ApprovalAsked
 from podium.types.steps import step_at, worker_of
 
@@ -47,6 +47,24 @@ def asked_text(asked: ApprovalAsked, workers: Sequence[str], problem: str = "") 
     elif asked.question.returns is not None:
         lines.append(f"Write JSON that fits {json.dumps(asked.question.returns)}")
     return printable(scrub("\n".join([*filter(None, [problem]), *lines])))
+
+
+def asked_call(asked: ApprovalAsked, workers: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """Return what a run waits for as a call of a function of the host: its name, and its arguments."""
+    facts: dict[str, Any] = {"asked": asked.asked}
+    if asked.step is None:
+        name, facts = "approve_plan", {"plan": plan_lines(asked.plan, workers)}
+    elif (question := asked.question) is not None:
+        name = "ask_person"
+        facts |= {"choices": list(question.choices)} if question.choices else {}
+        facts |= {} if question.returns is None else {"returns": question.returns}
+    elif asked.is_fan_out:
+        name = "approve_items"
+    else:
+        name = "approve_action"
+        facts["worker"] = worker_of(step_at(asked.plan.steps, asked.name), workers)
+    place = {"run_id": asked.run_id, "step": "" if asked.step is None else asked.name}
+    return name, {**place, **scrub_data(facts)}
 
 
 async def record_decision(conductor: Conductor, asked: ApprovalAsked, said: str, *, by: str) -> None:

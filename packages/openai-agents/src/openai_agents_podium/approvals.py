@@ -1,0 +1,189 @@
+"""What a run waits for, as calls of tools that need approval, and a person's decisions about them.
+
+The SDK's runner interrupts a run at such a call. After `RunState.approve` or `reject`, the model gets the
+conversation with the outputs of the calls, records the decisions, and continues the conductor's run.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import uuid4
+
+from agents import FunctionTool, Tool
+
+from podium.conductor import Conductor
+from podium.errors import QueryError
+from podium.hosts import tool_call
+from podium.hosts.decisions import asked_call, waiting_of
+from podium.secrets import scrub
+from podium.types import ApprovalAsked, Message, Part, RunStarted
+
+_MARK: Final = "podium_"
+"""The beginning of the ids of our calls."""
+_BY: Final = "openai_agents"
+_ASK: Final = "ask_person"
+_TOOLS: Final = {
+    "approve_plan": "Asks a person whether a plan may run.",
+    "approve_action": "Asks a person whether a worker may do something.",
+    "approve_items": "Asks a person whether a step may start for all of its items.",
+    _ASK: "Asks a person a question.",
+}
+
+
+class _ApprovalTool(FunctionTool):
+    """A tool that only a `ConductorModel` calls."""
+
+
+def approval_tools() -> list[Tool]:
+    """Return the tools with which the runs of a `ConductorModel` ask people, for the `tools` of its agent.
+
+    A run that waits then interrupts the agent's run, in place of the error `RunWaiting`. The interruptions
+    are calls of `approve_plan`, `approve_action`, `approve_items` and `ask_person`. `state.approve` approves
+    or, with a `rejection_message` as the reason, `state.reject` refuses. A question is answered with
+    `state.approve` and `state.add_input(answer)`.
+    """
+    return [
+        _ApprovalTool(
+            name=name,
+            description=description,
+            params_json_schema={"type": "object", "properties": {}, "additionalProperties": True},
+            on_invoke_tool=_approved,
+            strict_json_schema=False,
+            needs_approval=True,
+        )
+        for name, description in _TOOLS.items()
+    ]
+
+
+async def _approved(context: Any, arguments: str) -> str:  # noqa: ARG001 - as the SDK calls it
+    return _approval(context.tool_call_id)
+
+
+def _approval(call_id: str) -> str:
+    """Return the output of an approved call, which no reason of a refusal is."""
+    return f"approved {call_id}"
+
+
+def is_approval_tool(tool: object) -> bool:
+    """Return whether this is one of `approval_tools`."""
+    return isinstance(tool, _ApprovalTool)
+
+
+def is_own(item: object) -> bool:
+    """Return whether an item of a conversation is one of our calls, or its output."""
+    return isinstance(item, Mapping) and str(item.get("call_id") or "").startswith(_MARK)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """A call that was approved or refused."""
+
+    run_id: str
+    step: str
+    is_question: bool
+    is_approved: bool
+    output: str
+
+
+class Decisions:
+    """A person's decisions in a conversation, and what is asked next."""
+
+    def __init__(self, conductor: Conductor, items: Sequence[Any]) -> None:
+        self._conductor = conductor
+        self._texts = list[str]()
+        """The texts of the user after the decisions."""
+        rest = list(items)
+        while rest and isinstance(rest[-1], Mapping) and rest[-1].get("role") == "user":
+            self._texts.insert(0, _text(rest.pop()))
+        turn = list[Any]()
+        while rest and is_own(rest[-1]):
+            turn.insert(0, rest.pop())
+        outputs = {item["call_id"]: str(item["output"]) for item in turn if "output" in item}
+        found = (_decided(item, outputs) for item in turn if item["call_id"] in outputs)
+        self._decided = {each.step: each for each in found if each is not None}  # the latest of a step
+        self._problems = dict[str, str]()
+        """What was wrong with an answer, by the step of its question."""
+
+    async def record(self) -> tuple[str, Sequence[Message]] | None:
+        """Record the decisions; return the id and the conversation of the run that continues.
+
+        Repeated decisions, and those about late questions, are ignored.
+
+        Returns:
+            `None` if there are no decisions, or the user has a new question after a run that has ended.
+
+        Raises:
+            QueryError: there is a text beside the decisions that is not an answer.
+            RunUnknown: the run is not in the journal.
+        """
+        if not self._decided:
+            return None
+        (run_id,) = {each.run_id for each in self._decided.values()}
+        waiting = {_step(asked): asked for asked in await self._waiting(run_id)}
+        is_answered = any(each.is_question and each.is_approved for each in self._decided.values())
+        answer, more = (self._texts[:1], self._texts[1:]) if is_answered else ([], self._texts)
+        left = [each for each in self._decided.values() if each.step in waiting]
+        if more and left:
+            told = "the run waits for decisions alone, and for one text for a question"
+            raise QueryError(f"{told}: send other texts after its answer")
+        if more:
+            return None
+        for each in left:
+            await self._decide(waiting[each.step], each, answer)
+        journal = self._conductor.journal
+        assert journal is not None  # the run waited there
+        async with journal:
+            started = (await journal.read(run_id))[0].event
+        assert isinstance(started, RunStarted)
+        return run_id, (*started.query, *started.tool_messages)
+
+    async def asks(self, run_id: str) -> list[Part]:
+        """Return a call for each approval that a run waits for, and for its first question."""
+        calls, names, is_asking = list[Part](), self._conductor.pool.names, False
+        for asked in await self._waiting(run_id):
+            if is_asking and asked.question is not None:
+                continue  # the text after a decision is the answer to one question
+            is_asking = is_asking or asked.question is not None
+            name, facts = asked_call(asked, names)
+            if problem := self._problems.get(facts["step"]):
+                facts["problem"] = scrub(problem)
+            calls.append(tool_call(f"{_MARK}{uuid4().hex}", name, facts))
+        return calls
+
+    async def _waiting(self, run_id: str) -> list[ApprovalAsked]:
+        return [asked for asked in await waiting_of(self._conductor, run_id) if not asked.is_late]
+
+    async def _decide(self, asked: ApprovalAsked, decided: _Decided, answer: Sequence[str]) -> None:
+        said: dict[str, Any] = {"approved": decided.is_approved}
+        if not decided.is_approved:
+            said["why"] = scrub(decided.output)
+        elif decided.is_question and not answer:
+            self._problems[decided.step] = "there is no answer: give it with state.add_input(…)"
+            return
+        elif decided.is_question:
+            said = {"answer": answer[0]}
+        try:
+            await self._conductor.decide(asked.run_id, action=decided.step or None, by=_BY, **said)
+        except QueryError as error:
+            self._problems[decided.step] = str(error)
+
+
+def _decided(call: Mapping[str, Any], outputs: Mapping[str, str]) -> _Decided | None:
+    """Return the decision about a call; `None` for an output."""
+    if "output" in call:
+        return None
+    facts, output = json.loads(call["arguments"]), outputs[call["call_id"]]
+    is_approved = output == _approval(call["call_id"])
+    return _Decided(facts["run_id"], facts["step"], call["name"] == _ASK, is_approved, output)
+
+
+def _step(asked: ApprovalAsked) -> str:
+    return "" if asked.step is None else asked.name
+
+
+def _text(item: Mapping[str, Any]) -> str:
+    content = item.get("content")
+    if isinstance(content, str):
+        return content
+    return "".join(str(part.get("text", "")) for part in content or ())

@@ -1,0 +1,372 @@
+"""Runs that wait for a person interrupt the agent's run, until its state is approved or rejected."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents import (
+    Agent,
+    Runner,
+    RunResult,
+    RunResultStreaming,
+    RunState,
+    SQLiteSession,
+    function_tool,
+)
+from agents_speaking import ModelServer
+from servers.capable import capable
+
+from openai_agents_podium import ConductorModel, approval_tools, podium_metadata
+from podium import Card, Conductor, FunctionWorker, Plan, ScriptedWorker, Step
+from podium.errors import QueryError, RunFailed
+from podium.journal import MemoryJournal
+from podium.planners import FixedPlanner
+from podium.policy import Policy
+from podium.types import Completion
+from podium.usage import Usage
+from podium.workers import PersonWorker
+
+pytestmark = pytest.mark.anyio
+
+Result = RunResult | RunResultStreaming
+Run = Callable[..., Awaitable[Any]]
+
+
+@pytest.fixture(params=["whole", "streamed"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Return a function that runs an agent."""
+
+    async def running(agent: Agent[Any], asked: Any, **options: Any) -> Result:
+        if request.param == "whole":
+            return await Runner.run(agent, asked, **options)
+        result = Runner.run_streamed(agent, asked, **options)
+        async for _ in result.stream_events():
+            pass
+        return result
+
+    return running
+
+
+class Team:
+    """A plan of an action, a question and an answer."""
+
+    def __init__(self, *workers: str, journal: Any = None, **options: Any) -> None:
+        self.refunds = list[str]()
+        self.writer = ScriptedWorker("writer", lambda request: Completion(_last(request), usage=Usage(30, 7)))
+        known = {
+            "look": ScriptedWorker("look", Completion("seen", usage=Usage(20, 5))),
+            "refund": FunctionWorker(self._refund, card=Card(name="refund"), acts=True),
+            "person": PersonWorker("person", choices=["red", "blue"]),
+        }
+        pool = [*(known[name] for name in workers), self.writer]
+        steps = [Step(at, f"task {at}", tuple(range(at))) for at in range(len(pool))]
+        self.conductor = Conductor(
+            FixedPlanner(Plan(tuple(steps))), pool, journal=journal or MemoryJournal(), **options
+        )
+        self.agent = Agent[Any](name="lead", model=ConductorModel(self.conductor), tools=approval_tools())
+
+    def _refund(self, step: Any) -> str:
+        self.refunds.append(step.subtask)
+        return "refunded"
+
+
+def _last(request: Any) -> str:
+    return f"It is {request.messages[-1].text.split()[-1] if request.messages else ''}"
+
+
+async def stored(result: Result, agent: Agent[Any]) -> RunState[Any, Any]:
+    """Return the state, after it was written and read."""
+    text = json.dumps(result.to_state().to_json())
+    return await RunState.from_json(agent, json.loads(text))
+
+
+def told(result: Result) -> list[tuple[str, dict[str, Any]]]:
+    """Return what is asked."""
+    return [(str(each.name), json.loads(each.arguments or "")) for each in result.interruptions]
+
+
+async def test_a_plan_is_approved(run: Run) -> None:
+    """It is shown in the arguments; each call of the model counts its own tokens."""
+    team = Team("look", policy=Policy(approve="later"))
+    result = await run(team.agent, "How?")
+    ((name, facts),) = told(result)
+    assert (name, facts["plan"]) == ("approve_plan", ["0. look: task 0", "1. writer: task 1 (shown step 0)"])
+    assert podium_metadata(result)["status"] == "waiting"
+    state = await stored(result, team.agent)
+    state.approve(state.get_interruptions()[0])
+    result = await run(team.agent, state)
+    assert result.interruptions == []
+    assert result.final_output.startswith("It is")
+    assert podium_metadata(result)["run_id"] == facts["run_id"]
+    assert result.context_wrapper.usage.total_tokens == 62
+
+
+async def test_a_refused_plan_ends_the_run_with_its_reason(run: Run) -> None:
+    """The person's words are in the error and in the journal; a new question is a new run."""
+    team = Team("look", policy=Policy(approve="later"))
+    session = SQLiteSession("s")
+    result = await run(team.agent, "How?", session=session)
+    state = result.to_state()
+    state.reject(state.get_interruptions()[0], rejection_message="Too dear.")
+    with pytest.raises(RunFailed, match=r"Too dear\."):
+        await run(team.agent, state, session=session)
+    result = await run(team.agent, "And now?", session=session)
+    assert [name for name, _ in told(result)] == ["approve_plan"]
+    assert len(await team.conductor.journal.runs()) == 2
+    session.close()
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_an_action_is_approved_or_refused(run: Run, *, approved: bool) -> None:
+    """The other results are kept."""
+    team = Team("look", "refund", policy=Policy(approve="later", ask="actions"))
+    result = await run(team.agent, "Refund it.")
+    ((name, facts),) = told(result)
+    assert (name, facts["worker"], facts["step"]) == ("approve_action", "refund", "1")
+    state = await stored(result, team.agent)
+    if approved:
+        state.approve(state.get_interruptions()[0])
+    else:
+        state.reject(state.get_interruptions()[0], rejection_message="Not today.")
+    result = await run(team.agent, state)
+    assert len(team.refunds) == int(approved)
+    facts = podium_metadata(result)
+    assert facts["status"] == ("ok" if approved else "partial")
+    assert approved or "Not today." in result.final_output
+
+
+async def test_a_question_is_answered(run: Run) -> None:
+    """With a text in the state; an answer that does not fit, or none, is asked for again."""
+    team = Team("person")
+    result = await run(team.agent, "Which?")
+    ((name, facts),) = told(result)
+    assert (name, facts["choices"]) == ("ask_person", ["red", "blue"])
+    for said, problem in ((None, "there is no answer"), ("green", "write one of 'red', 'blue'")):
+        state = await stored(result, team.agent)
+        state.approve(state.get_interruptions()[0])
+        if said is not None:
+            state.add_input(said)
+        result = await run(team.agent, state)
+        ((name, facts),) = told(result)
+        assert problem in facts["problem"]
+    state = await stored(result, team.agent)
+    state.approve(state.get_interruptions()[0])
+    state.add_input("blue")
+    result = await run(team.agent, state)
+    assert podium_metadata(result)["status"] == "ok"
+    assert podium_metadata(result)["steps"][0]["status"] == "ok"
+    assert "blue" in str(team.writer.requests[0].messages)
+
+
+async def test_a_question_may_stay_without_an_answer(run: Run) -> None:
+    """The reason is the problem of its step."""
+    team = Team("person")
+    state = (await run(team.agent, "Which?")).to_state()
+    state.reject(state.get_interruptions()[0], rejection_message="Nobody knows.")
+    with pytest.raises(RunFailed, match=r"Nobody knows\."):
+        await run(team.agent, state)
+
+
+async def test_several_decisions_at_once(run: Run) -> None:
+    """Approvals together, one question at a time; a decision may wait for another."""
+    plan = Plan(
+        (
+            Step(0, "Refund one."),
+            Step(0, "Refund two."),
+            Step(1, "Which colour?"),
+            Step(1, "Which size?"),
+            Step(2, "Tell.", (0, 1, 2, 3)),
+        )
+    )
+    team = Team("refund", "person", policy=Policy(approve="later", ask="actions"))
+    people = [next(iter(team.conductor.pool)), PersonWorker("person"), team.writer]
+    conductor = Conductor(
+        FixedPlanner(plan), people, journal=MemoryJournal(), policy=Policy(approve="later", ask="actions")
+    )
+    agent = team.agent.clone(model=ConductorModel(conductor))
+    result = await run(agent, "?")
+    assert sorted(name for name, _ in told(result)) == ["approve_action", "approve_action", "ask_person"]
+    state = result.to_state()
+    actions = [each for each in state.get_interruptions() if each.name == "approve_action"]
+    state.approve(actions[0])
+    result = await run(agent, state)
+    assert len(result.interruptions) == 2
+    state = await stored(result, agent)
+    for each in state.get_interruptions():
+        state.approve(each)
+    state.add_input("blue")
+    result = await run(agent, state)
+    ((name, facts),) = told(result)
+    assert (name, facts["asked"]) == ("ask_person", "Which size?")
+    state = result.to_state()
+    state.approve(state.get_interruptions()[0])
+    state.add_input("large")
+    result = await run(agent, state)
+    assert podium_metadata(result)["status"] == "ok"
+    assert len(team.refunds) == 2
+    outputs = [outcome.text for outcome in (await conductor_result(conductor)).outcomes]
+    assert {"blue", "large"} < set(outputs)
+
+
+async def conductor_result(conductor: Conductor) -> Any:
+    """Return the result of the only run."""
+    assert conductor.journal is not None
+    (row,) = await conductor.journal.runs()
+    return await conductor.resume(row.run_id)
+
+
+async def test_a_text_beside_a_decision_is_refused(run: Run) -> None:
+    """Rather than left out."""
+    team = Team("look", policy=Policy(approve="later"))
+    state = (await run(team.agent, "How?")).to_state()
+    state.approve(state.get_interruptions()[0])
+    state.add_input("But hurry.")
+    with pytest.raises(QueryError, match="send other texts"):
+        await run(team.agent, state)
+
+
+async def test_a_state_that_is_run_again_repeats_nothing(run: Run) -> None:
+    """Its decisions are in the journal, and its answer too."""
+    team = Team("look", "refund", "person", policy=Policy(approve="later", ask="actions"))
+    state = (await run(team.agent, "Refund it.")).to_state()
+    state.approve(state.get_interruptions()[0])
+    asked = [await run(team.agent, await read(state, team.agent)) for _ in range(2)]
+    assert {told(result)[0][0] for result in asked} == {"ask_person"}
+    answers = []
+    for result in asked:
+        state = result.to_state()
+        state.approve(state.get_interruptions()[0])
+        state.add_input("red")
+        answers.append((await run(team.agent, state)).final_output)
+    assert answers[0] == answers[1]
+    assert (len(team.refunds), len(team.writer.requests)) == (1, 1)
+
+
+async def read(state: RunState[Any, Any], agent: Agent[Any]) -> RunState[Any, Any]:
+    """Return a copy of a state."""
+    return await RunState.from_json(agent, json.loads(json.dumps(state.to_json())))
+
+
+async def test_an_agent_as_a_tool_asks_through_its_caller(run: Run) -> None:
+    """By the SDK's own means."""
+    team = Team("look", policy=Policy(approve="later"))
+    tool = team.agent.as_tool("ask_team", "Asks a team.")
+    async with ModelServer(capable) as server:
+        desk = Agent[Any](name="desk", model=server.model(), tools=[tool])
+        result = await run(desk, "How?")
+        assert [name for name, _ in told(result)] == ["approve_plan"]
+        state = result.to_state()
+        state.approve(state.get_interruptions()[0])
+        result = await run(desk, state)
+    assert "It is" in result.final_output
+
+
+async def test_tools_of_the_agent_beside_approvals(run: Run) -> None:
+    """They are offered to the last step, and the tools for approvals to nobody."""
+
+    @function_tool
+    def look(place: str) -> str:
+        """Look at a place."""
+        return f"rain in {place}"
+
+    async with ModelServer(capable) as server:
+        model = ConductorModel(
+            planner=FixedPlanner(Plan((Step(0, "Answer."),))),
+            workers=[server.model()],
+            policy=Policy(approve="later"),
+        )
+        agent = Agent[Any](name="lead", model=model, tools=[look, *approval_tools()])
+        result = await run(agent, "How is it in 'Bern'?")
+        while result.interruptions:
+            state = await stored(result, agent)
+            for each in state.get_interruptions():
+                state.approve(each)
+            result = await run(agent, state)
+        offered = [[tool["function"]["name"] for tool in call.body.get("tools", ())] for call in server.calls]
+    assert result.final_output == "The tools say rain in Bern."
+    assert offered == [["look"], ["look"]]
+
+
+PROCESS = """
+import asyncio, json, os, signal, sys
+from pathlib import Path
+from agents import Agent, Runner, RunState, set_tracing_disabled
+from openai_agents_podium import ConductorModel, approval_tools, podium_metadata
+from podium import Card, FunctionWorker, Plan, Step
+from podium.journal import SqlJournal
+from podium.planners import FixedPlanner
+from podium.policy import Policy
+from podium.workers import PersonWorker
+
+folder, part, stream = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "streamed"
+set_tracing_disabled(True)
+
+def refund(step):
+    with open(folder / "refunds", "a") as file:
+        file.write("refund ")
+    return "refunded"
+
+def write(step):
+    if part == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return f"done: {[seen.output for seen in step.visible]}"
+
+plan = Plan((Step(0, "Refund."), Step(1, "Which?"), Step(2, "Write.", (0, 1))))
+workers = [
+    FunctionWorker(refund, card=Card(name="refund"), acts=True),
+    PersonWorker("person"),
+    FunctionWorker(write, card=Card(name="writer")),
+]
+journal = SqlJournal(folder / "runs.db")
+model = ConductorModel(
+    planner=FixedPlanner(plan), workers=workers, policy=Policy(approve="later"), journal=journal
+)
+lead = Agent(name="lead", model=model, tools=approval_tools())
+
+async def run(asked):
+    if not stream:
+        return await Runner.run(lead, asked)
+    result = Runner.run_streamed(lead, asked)
+    async for _ in result.stream_events():
+        pass
+    return result
+
+async def main():
+    asked = "Refund it."
+    if part != "begin":
+        asked = await RunState.from_json(lead, json.loads((folder / "state").read_text()))
+        for each in asked.get_interruptions():
+            asked.approve(each)
+            if each.name == "ask_person":
+                asked.add_input("blue")
+    result = await run(asked)
+    if result.interruptions:
+        (folder / "state").write_text(json.dumps(result.to_state().to_json()))
+        print([each.name for each in result.interruptions], flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    print(result.final_output, podium_metadata(result)["status"])
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("how", ["whole", "streamed"])
+def test_each_decision_in_a_process_that_was_killed(how: str, tmp_path: Path) -> None:
+    """The state in a file and the journal are all that is left; the action is done once."""
+
+    def process(part: str) -> tuple[str, int]:
+        command = [sys.executable, "-c", PROCESS, str(tmp_path), part, how]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr
+        return done.stdout.strip(), done.returncode
+
+    assert process("begin") == ("['approve_plan']", -signal.SIGKILL)
+    assert process("plan") == ("['ask_person']", -signal.SIGKILL)
+    assert process("killed") == ("", -signal.SIGKILL)
+    assert process("end") == ("done: ['refunded', 'blue'] ok", 0)
+    assert (tmp_path / "refunds").read_text() == "refund "
