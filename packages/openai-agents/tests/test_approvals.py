@@ -21,7 +21,7 @@ from agents import (
 from agents_speaking import ModelServer
 from servers.capable import capable
 
-from openai_agents_podium import ConductorModel, approval_tools, podium_metadata
+from openai_agents_podium import ConductorModel, approval_tools, as_worker, podium_metadata
 from podium import Card, Conductor, FunctionWorker, Plan, ScriptedWorker, Step
 from podium.errors import QueryError, RunFailed
 from podium.journal import MemoryJournal
@@ -276,8 +276,8 @@ async def test_tools_of_the_agent_beside_approvals(run: Run) -> None:
 
     async with ModelServer(capable) as server:
         model = ConductorModel(
-            planner=FixedPlanner(Plan((Step(0, "Answer."),))),
-            workers=[server.model()],
+            planner=server.model(),
+            workers=[as_worker(server.model(), name=name) for name in ("one", "two")],
             policy=Policy(approve="later"),
         )
         agent = Agent[Any](name="lead", model=model, tools=[look, *approval_tools()])
@@ -289,14 +289,14 @@ async def test_tools_of_the_agent_beside_approvals(run: Run) -> None:
             result = await run(agent, state)
         offered = [[tool["function"]["name"] for tool in call.body.get("tools", ())] for call in server.calls]
     assert result.final_output == "The tools say rain in Bern."
-    assert offered == [["look"], ["look"]]
+    assert offered == [[], [], ["look"], ["look"]]  # a plan, and three calls of its steps
 
 
 PROCESS = """
 import asyncio, json, os, signal, sys
 from pathlib import Path
 from agents import Agent, Runner, RunState, set_tracing_disabled
-from openai_agents_podium import ConductorModel, approval_tools, podium_metadata
+from openai_agents_podium import ConductorModel, approval_tools, as_worker, podium_metadata
 from podium import Card, FunctionWorker, Plan, Step
 from podium.journal import SqlJournal
 from podium.planners import FixedPlanner

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import pytest
@@ -18,14 +18,14 @@ from agents import (
 )
 from agents_speaking import CALL_TOKENS, READ, WRITTEN, ModelServer, SpeakingModel, speaker
 from contracts.adapter_contract import failing, planner_of, saying
-from contracts.waiting_contract import QUESTION, check_waiting
+from contracts.waiting_contract import QUESTION, check_continued, check_waiting
 from openai.types.shared import Reasoning
 from pydantic import BaseModel
 from servers.capable import PLAN, capable, is_planning
 from servers.chat_server import STALL, Call, Reply, chunk, events, says
 from test_workers import no_maths, no_secrets
 
-from openai_agents_podium import ConductorModel, ConductorProvider, podium_metadata
+from openai_agents_podium import ConductorModel, ConductorProvider, as_worker, podium_metadata
 from podium import ChatWorker, Conductor, Endpoint, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, QueryError, RunFailed
 from podium.execution import Retry
@@ -405,6 +405,85 @@ async def test_a_failed_run_goes_on_from_the_journal() -> None:
         assert isinstance(conductor, Conductor)
         assert (await conductor.resume(caught.value.result.run_id)).answer == "said"
     assert len(asked) == 3
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("how", ["failed", "cancelled"])
+@pytest.mark.parametrize("by", ["session", "run_id"])
+async def test_a_question_asked_again_continues_its_run(
+    by: str, how: Literal["failed", "cancelled"], *, stream: bool
+) -> None:
+    """In its session, or by the name of its run."""
+    session = SQLiteSession("order")
+    settings = ModelSettings(extra_args={"run_id": "order-17"})
+
+    async def ask(conductor: Conductor) -> object:
+        told: Any = {"session": session} if by == "session" else {}
+        agent = Agent[Any](name="lead", model=ConductorModel(conductor))
+        agent = agent if by == "session" else agent.clone(model_settings=settings)
+        if not stream:
+            return (await Runner.run(agent, QUESTION, **told)).final_output
+        result = Runner.run_streamed(agent, QUESTION, **told)
+        try:
+            async for _ in result.stream_events():
+                pass
+        finally:
+            result.cancel()
+        return result.final_output
+
+    await check_continued(ask, how)
+    session.close()
+
+
+async def test_options_of_a_run_are_in_the_settings() -> None:
+    """Its name, for each turn of the agent; labels, a policy and limits."""
+    async with ModelServer(capable) as server:
+        model = ConductorModel(workers=[server.model()], planner=ONE, journal=MemoryJournal())
+        agent = Agent[Any](name="lead", model=model, tools=[look])
+        extra: Any = {"run_id": "order-17", "labels": ["private"], "limits": Limits(calls=5)}
+
+        async def ask(question: str, **more: Any) -> Any:
+            settings = ModelSettings(extra_args={**extra, **more})
+            return await Runner.run(agent, question, run_config=RunConfig(model_settings=settings))
+
+        results = [await ask("How is it in 'Bern'?") for _ in range(2)]
+        assert len(server.calls) == 2
+        assert [each.final_output for each in results] == ["The tools say rain in Bern."] * 2
+        facts = [podium_metadata(each) for each in results]
+        assert facts[0]["run_id"] == facts[1]["run_id"]
+        assert "private" in facts[0]["labels"]
+        assert [each.context_wrapper.usage.total_tokens for each in results] == [2 * CALL_TOKENS, 0]
+        await ask("How is it in 'Basel'?")
+        assert len(server.calls) == 4
+        with pytest.raises(RunFailed, match="input_tokens"):
+            await ask("And in 'Chur'?", limits=Limits(input_tokens=1))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_images_reach_the_steps_that_can_see_them(*, stream: bool) -> None:
+    """As the SDK's items have them; the others read the text."""
+    picture = "data:image/png;base64,AAAA"
+    asked: Any = [
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "What is this?"},
+                {"type": "input_image", "image_url": picture, "detail": "low"},
+            ],
+        }
+    ]
+    async with ModelServer(capable) as server:
+        eyes = as_worker(server.model(), name="eyes", parts=["image_url"])
+        model = ConductorModel(workers=[eyes, as_worker(server.model(), name="mouth")], planner=TWO)
+        agent = Agent[Any](name="lead", model=model)
+        if stream:
+            streamed = Runner.run_streamed(agent, asked)
+            assert [event async for event in streamed.stream_events()]
+        else:
+            await Runner.run(agent, asked)
+        bodies = [json.dumps(call.body) for call in server.calls]
+    assert [picture in body for body in bodies] == [True, False]
+    assert all("What is this?" in body for body in bodies)
 
 
 async def test_cancelling_a_stream_closes_the_requests() -> None:

@@ -32,8 +32,9 @@ from openai import AsyncOpenAI
 from pydantic import BaseModel
 from servers.chat_server import CUT, STALL, Call, Reply, chunk, events, says, whole
 
+from openai_agents_podium import ConductorModel
 from openai_agents_podium.workers import as_planner, as_worker
-from podium import Conductor, Price
+from podium import Conductor, Price, ScriptedWorker
 from podium.errors import (
     ConfigError,
     WorkerBroken,
@@ -351,6 +352,27 @@ async def test_an_output_type_is_the_answer_as_json() -> None:
         for kind, text in ((Place, '{"name": "Bern"}'), (list[str], '["Bern"]')):
             worker = as_worker(Agent(name="one", model=server.model(), output_type=AgentOutputSchema(kind)))
             assert (await complete(worker, question("?", stream=True))).text == text
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_model_with_tools_calls_them_within_its_step(*, stream: bool) -> None:
+    """By the SDK's runner, so many turns at most; its card is the model's own."""
+    async with ModelServer(looks_then_says) as server:
+        worker = as_worker(server.model(), tools=[look], price=FREE)
+        assert (worker.card.name, worker.card.price, worker.acts) == ("scripted-1", FREE, True)
+        done = await complete(worker, question("What is there?", stream=stream))
+        assert (done.text, done.usage) == ("I saw the sea.", ONE_CALL + ONE_CALL)
+        with pytest.raises(WorkerFailed, match="max_turns"):
+            await complete(as_worker(server.model(), tools=[look], max_turns=1), question("?"))
+    for thing, told in (
+        (speaker("one", echo), "to the agent itself"),
+        (
+            ConductorModel(Conductor(FixedPlanner("x"), [ScriptedWorker("one", "x")])),
+            "give the tools to them",
+        ),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            as_worker(thing, tools=[look])
 
 
 async def test_an_agent_is_given_its_context_and_the_settings_of_the_step() -> None:

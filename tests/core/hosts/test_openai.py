@@ -185,11 +185,27 @@ async def test_tool_calls_are_continued(ask: Ask, *, journalled: bool, parallel:
     assert (len(looks.requests), len(caller.requests)) == (1, 2)
 
 
-async def test_a_host_can_carry_what_continues_tool_calls(ask: Ask) -> None:
-    """In its message, so that no process has to remember it."""
+def with_policy(more: Any) -> Any:
+    """Return what a host adds, with a policy that lets plans wait."""
+    return {"options": {**more["options"], "policy": Policy(approve="later")}}
+
+
+@pytest.mark.parametrize("how", ["new", "recorded", "resumed"])
+async def test_a_host_can_carry_what_continues_tool_calls(ask: Ask, how: str) -> None:
+    """In its message, so that no process has to remember it; also that of a run from the journal."""
     looks, caller = ScriptedWorker("looks", "facts"), Caller()
-    conductor = team(looks, caller)
-    first = await ask(ConductorTransport(conductor, carries=True), tools=[WEATHER])
+    conductor = team(looks, caller, journal=None if how == "new" else MemoryJournal())
+    more: Any = {"options": {"run_id": "one"}} if how != "new" else {}
+    if how == "recorded":
+        with HostCall(**more).asked():
+            await ask(ConductorTransport(conductor, carries=True), tools=[WEATHER])
+    if how == "resumed":
+        with pytest.raises(RunWaiting), HostCall(**with_policy(more)).asked():
+            await ask(ConductorTransport(conductor, carries=True), tools=[WEATHER])
+        await conductor.decide("one", approved=True)
+        more = with_policy(more)
+    with HostCall(**more).asked():
+        first = await ask(ConductorTransport(conductor, carries=True), tools=[WEATHER])
     calls = [call.model_dump() for call in first.choices[0].message.tool_calls]
     results = [{"role": "tool", "tool_call_id": call["id"], "content": "31"} for call in calls]
     host = HostCall(continuation=json.loads(json.dumps(first.podium["continuation"])))

@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any, Final, Literal
 
 import anyio
@@ -327,10 +327,11 @@ class ChatCall:
             session=self._session,
             refresh=self._partial == "raise",
         )
-        run_id = ""
+        run_id, is_new = "", False
         async with aclosing(_within(self._timeout, self._run.events())) as events:
             async for event in events:
-                run_id = run_id or event.run_id  # the first event is the run's own
+                if not run_id:  # the first event is the run's own
+                    run_id, is_new = event.run_id, isinstance(event, RunStarted)
                 if self.tools.offered and is_continued(event):
                     self._events.append(event)
                 is_own = event.run_id == run_id
@@ -339,6 +340,9 @@ class ChatCall:
                 elif is_own and isinstance(event, RunResumed):
                     self._spent = await self._spent_until(event)
                 yield event, self._streamed.add(event) if is_own and isinstance(event, AnswerDelta) else ""
+        if self.tools.offered and not is_new:
+            own, nested = await self._recorded(run_id)
+            self._events = [*own, *chain.from_iterable(nested)]
 
     def answer(self) -> ChatAnswer:
         """Return the answer, after `events` has ended.
@@ -401,11 +405,16 @@ class ChatCall:
 
     async def _spent_until(self, resumed: RunResumed) -> Usage:
         """Return the tokens of a run until it was resumed."""
+        own, nested = await self._recorded(resumed.run_id)
+        before = takewhile(lambda event: event != resumed, own)  # it may be committed later
+        return fold(before, nested).result().usage
+
+    async def _recorded(self, run_id: str) -> tuple[list[Event], list[list[Event]]]:
+        """Return the events of a run of the journal, and of its nested runs."""
         journal = self._options.get("journal") or self.conductor.journal
-        assert journal is not None  # the run is resumed from it
-        events = [entry.event for entry in await journal.read(resumed.run_id)]
-        before = takewhile(lambda event: event != resumed, events)  # it may be committed later
-        return fold(before, await journal.nested(resumed.run_id)).result().usage
+        assert journal is not None  # the run is from it
+        async with journal:
+            return [entry.event for entry in await journal.read(run_id)], await journal.nested(run_id)
 
     def _paid_results(self) -> PaidResults | None:
         names = self.conductor.pool.names

@@ -1,9 +1,10 @@
 """Make workers and planners from objects of the SDK."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
-from agents import Agent, FunctionTool, Model, RunConfig
+from agents import Agent, FunctionTool, Model, RunConfig, Tool
 
 from openai_agents_podium.cards import card_of
 from openai_agents_podium.workers.acts import may_act, model_of
@@ -23,6 +24,7 @@ Participant = Agent[Any] | FunctionTool | Model | Worker
 def as_worker(
     thing: Participant,
     *,
+    tools: Sequence[Tool] = (),
     max_turns: int | None = MAX_TURNS,
     run_config: RunConfig | None = None,
     context: Any = None,
@@ -38,7 +40,9 @@ def as_worker(
 
     Args:
         thing: the object.
-        max_turns: maximum number of an agent's model calls per step; `None` sets no limit.
+        tools: tools that a model may call within its step, in an agent of the SDK.
+        max_turns: maximum number of the model calls of an agent, or of a model with tools, per step; `None`
+            sets no limit.
         run_config: the run config of an agent; `None` uses the SDK's default.
         context: the context object for tools, hooks and guardrails.
         acts: whether a call may change something: see `Worker.acts`. By default (`None`), models do not act;
@@ -53,8 +57,15 @@ def as_worker(
             already has a card and `acts`, or both a card and parts of one are given.
     """
     maker = CardMaker(options)
+    if tools and isinstance(thing, ConductorFace | Worker):
+        raise ConfigError(f"{thing!r:.80} has workers of its own: give the tools to them")
     if (own := maker.podium_worker(thing, acts=acts)) is not None:
         return own
+    if tools:
+        if not isinstance(thing, Model):
+            raise ConfigError(f"{thing!r:.80} is not a model: give its tools to the agent itself")
+        card = card_of(thing, maker)
+        maker, thing = CardMaker({"card": card}), Agent(name=card.name, model=thing, tools=[*tools])
     worker = _worker(thing, maker, AgentRunOptions(max_turns, run_config, context))
     worker.acts = may_act(thing, run_config) if acts is None else acts
     return worker
