@@ -14,7 +14,6 @@ from agents import (
     Runner,
     UserError,
     WebSearchTool,
-    default_tool_error_function,
     function_tool,
 )
 from agents_speaking import ModelServer, SpeakingModel
@@ -24,7 +23,7 @@ from openai import AsyncOpenAI
 from servers.capable import capable
 from servers.chat_server import MODEL
 
-from openai_agents_podium import ConductorModel, ConductorProvider, conductor_tool, podium_metadata
+from openai_agents_podium import ConductorModel, podium_metadata
 from openai_agents_podium.workers import as_worker
 from podium import Conductor, FunctionWorker, Plan, Retry, ScriptedWorker, Step
 from podium.errors import WorkerUnavailable
@@ -73,6 +72,12 @@ def one(*tools: Any, **options: Any) -> Agent[Any]:
     return Agent[Any](name="one", tools=list(tools), **{"model": SpeakingModel(saying("x")), **options})
 
 
+def asking(conductor: Conductor, **options: Any) -> Any:
+    """Return a conductor as a tool, by the SDK's own means."""
+    lead = Agent[Any](name="lead", model=ConductorModel(conductor))
+    return lead.as_tool("ask_team", "Asks a team.", **options)
+
+
 KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
     ("a model", False, lambda: SpeakingModel(saying("x"))),
     ("a tool", True, lambda: look),
@@ -82,8 +87,8 @@ KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
     ("an agent of a class of its own", True, lambda: Own(name="one")),
     ("an agent as a tool", False, lambda: one().as_tool("ask", "Asks.")),
     ("an agent that acts as a tool", True, lambda: one(one(look).as_tool("ask", "Asks."))),
-    ("an agent with a team", False, lambda: one(conductor_tool(team(acts=False)))),
-    ("an agent with a team that acts", True, lambda: one(conductor_tool(team(acts=True)))),
+    ("an agent with a team", False, lambda: one(asking(team(acts=False)))),
+    ("an agent with a team that acts", True, lambda: one(asking(team(acts=True)))),
     ("an agent whose model is a team", False, lambda: one(model=ConductorModel(team(acts=False)))),
     ("an agent whose model is a team that acts", True, lambda: one(model=ConductorModel(team(acts=True)))),
 ]
@@ -115,11 +120,9 @@ ACTING, READING = (ConductorModel(team(acts=acts)) for acts in (True, False))
     [
         (True, {"model": ACTING}),
         (False, {"model": READING}),
-        (True, {"model_provider": ConductorProvider({"team": ACTING})}),
-        (False, {"model_provider": ConductorProvider({"team": READING})}),
-        (False, {"model_provider": ConductorProvider({"other": ACTING}, otherwise=MultiProvider())}),
-        (True, {"model_provider": ConductorProvider({}, otherwise=ConductorProvider({"team": ACTING}))}),
-        (True, {"model": "team", "model_provider": ConductorProvider({"team": ACTING})}),
+        (False, {"model_provider": MultiProvider()}),
+        (True, {"model": "team", "model_provider": Found(ACTING)}),
+        (False, {"model_provider": Found(READING)}),
         (True, {"model_provider": Found(ACTING)}),
         (False, {"model_provider": Found(SpeakingModel(saying("x")))}),
         (True, {"model_provider": Found(None)}),
@@ -138,7 +141,7 @@ async def test_a_team_of_a_run_config_does_not_act_from_a_gap(by: str) -> None:
     shop = Shop()
     inner = Conductor(FixedPlanner(Plan((REFUND,))), [as_worker(function_tool(shop.refund))])
     model = ConductorModel(inner)
-    agent = named(**{by: model if by == "model" else ConductorProvider({"team": model})})
+    agent = named(**{by: model if by == "model" else Found(model)})
     steps = (Step(2, "Break."), Step(1, "Write."), Step(0, "Refund it.", (0, 1)), Step(1, "End.", (1, 2)))
     result = await Conductor(FixedPlanner(Plan(steps)), pool(agent), retry=ONCE).run("Refund it.")
     assert (result.status, shop.refunds) == ("partial", [])
@@ -161,11 +164,11 @@ async def test_a_tool_that_fails_tells_what_it_has_done() -> None:
     shop = Shop()
     plan = Plan((REFUND, Step(2, "Break.", (0,))))
     workers = pool(as_worker(function_tool(shop.refund)))
-    desk = conductor_tool(Conductor(FixedPlanner(plan), workers, retry=ONCE))
-    told = conductor_tool(
+    told = asking(
         Conductor(FixedPlanner(plan), workers, retry=ONCE),
-        failure_error_function=default_tool_error_function,
+        failure_error_function=lambda context, error: str(error),
     )
+    desk = asking(Conductor(FixedPlanner(plan), workers, retry=ONCE), failure_error_function=None)
     done = 'refund {"order": 1017}: done'
     async with ModelServer(capable) as server:
         agent = Agent[Any](name="desk", model=server.model(), tools=[desk])

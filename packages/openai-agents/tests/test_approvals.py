@@ -340,33 +340,37 @@ async def main():
     asked = "Refund it."
     if part != "begin":
         asked = await RunState.from_json(lead, json.loads((folder / "state").read_text()))
-        for each in asked.get_interruptions():
+    while True:
+        for each in [] if isinstance(asked, str) else asked.get_interruptions():
             asked.approve(each)
             if each.name == "ask_person":
                 asked.add_input("blue")
-    result = await run(asked)
-    if result.interruptions:
-        (folder / "state").write_text(json.dumps(result.to_state().to_json()))
+        result = await run(asked)
+        if not result.interruptions:
+            break
+        asked = result.to_state()
+        (folder / "state").write_text(json.dumps(asked.to_json()))
         print([each.name for each in result.interruptions], flush=True)
-        os.kill(os.getpid(), signal.SIGKILL)
+        if part == "begin":
+            os.kill(os.getpid(), signal.SIGKILL)
     print(result.final_output, podium_metadata(result)["status"])
 
 asyncio.run(main())
 """
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("how", ["whole", "streamed"])
 def test_each_decision_in_a_process_that_was_killed(how: str, tmp_path: Path) -> None:
     """The state in a file and the journal are all that is left; the action is done once."""
 
     def process(part: str) -> tuple[str, int]:
         command = [sys.executable, "-c", PROCESS, str(tmp_path), part, how]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
         assert done.returncode in (0, -signal.SIGKILL), done.stderr
         return done.stdout.strip(), done.returncode
 
     assert process("begin") == ("['approve_plan']", -signal.SIGKILL)
-    assert process("plan") == ("['ask_person']", -signal.SIGKILL)
-    assert process("killed") == ("", -signal.SIGKILL)
+    assert process("killed") == ("['ask_person']", -signal.SIGKILL)
     assert process("end") == ("done: ['refunded', 'blue'] ok", 0)
     assert (tmp_path / "refunds").read_text() == "refund "

@@ -4,12 +4,11 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import pytest
-from agents import Agent, ModelSettings, ModelTracing, Runner, RunResultStreaming
+from agents import Agent, ItemHelpers, ModelSettings, ModelTracing, Runner, RunResultStreaming
 from agents_speaking import READ, WRITTEN, SpeakingModel, speaker
 from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, Told
 
 from openai_agents_podium import ConductorModel, podium_metadata
-from openai_agents_podium.messages import text_and_refusal
 from openai_agents_podium.workers import as_worker
 from podium.aio import run_sync
 from podium.planners import Planner
@@ -79,7 +78,7 @@ class ModelFace(Face):
     async def ask(self, question: str) -> Answer:
         """Ask for a whole response."""
         response = await self._model.get_response(None, question, *ASKED)
-        text, _ = text_and_refusal(response.output)
+        text = "".join(ItemHelpers.extract_text(item) or "" for item in response.output)
         return answer_of(text, podium_metadata(response), {})
 
     def ask_sync(self, question: str) -> Answer:

@@ -21,7 +21,7 @@ from openai.types.responses import ResponseOutputMessage
 from pydantic import BaseModel
 from servers.capable import capable
 
-from openai_agents_podium import ConductorModel, conductor_tool
+from openai_agents_podium import ConductorModel
 from openai_agents_podium.workers import as_worker
 from podium import Conductor
 
@@ -74,14 +74,6 @@ async def agent_as_tool(conductor: Conductor) -> Seen:
     return _returned(result)
 
 
-async def tool(conductor: Conductor) -> Seen:
-    """Ask through a tool."""
-    async with ModelServer(capable) as server:
-        desk = Agent[Any](name="desk", model=server.model(), tools=[conductor_tool(conductor)])
-        result = await Runner.run(desk, QUESTION)
-    return _returned(result)
-
-
 def _returned(result: Any) -> Seen:
     outputs = [item.output for item in result.new_items if item.type == "tool_call_output_item"]
     return Seen(outputs[0])
@@ -102,10 +94,9 @@ async def test_a_user_of_a_model_notices(ask: Ask) -> None:
     await check_noticed(ask, Face(complete="completed", incomplete="incomplete"))
 
 
-@pytest.mark.parametrize("ask", [tool, agent_as_tool], ids=lambda ask: ask.__name__)
-async def test_a_model_that_calls_a_tool_notices(ask: Ask) -> None:
+async def test_a_model_that_calls_a_tool_notices() -> None:
     """By the last sentence."""
-    await check_noticed(ask)
+    await check_noticed(agent_as_tool)
 
 
 async def output_type(conductor: Conductor) -> int:
@@ -131,4 +122,4 @@ async def test_an_incomplete_object_is_an_error(ask: Callable[[Conductor], Await
 
 async def test_a_tool_passes_it_on() -> None:
     """To the run of another conductor."""
-    await check_passed_on(as_worker(conductor_tool(conductor_of(is_complete=False))))
+    await check_passed_on(as_worker(lead_of(conductor_of(is_complete=False)).as_tool("ask_team", "Asks.")))

@@ -25,7 +25,7 @@ from servers.capable import PLAN, capable, is_planning
 from servers.chat_server import STALL, Call, Reply, chunk, events, says
 from test_workers import no_maths, no_secrets
 
-from openai_agents_podium import ConductorModel, ConductorProvider, as_worker, podium_metadata
+from openai_agents_podium import ConductorModel, as_worker, podium_metadata
 from podium import ChatWorker, Conductor, Endpoint, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, QueryError, RunFailed
 from podium.execution import Retry
@@ -298,21 +298,10 @@ async def test_an_agent_may_hand_off_after_a_plan() -> None:
     assert (result.last_agent.name, result.final_output) == ("clerk", "The clerk was here.")
 
 
-async def test_a_provider_finds_conductors_by_name() -> None:
-    """And other models by another provider."""
+async def test_a_run_config_may_name_the_model() -> None:
+    """For agents without one, whose settings are those of the SDK's default model."""
     model = ConductorModel(workers=[speaker("one", saying("conducted"))], planner=ONE)
-    other = ConductorModel(workers=[speaker("one", saying("other"))], planner=ONE)
-    inner = ConductorProvider({"else": other})
-    config = RunConfig(model_provider=ConductorProvider({"team": model}, otherwise=inner))
-    for name, text in (("team", "conducted"), ("else", "other")):
-        agent = Agent[Any](name="lead", model=name)
-        assert (await Runner.run(agent, "?", run_config=config)).final_output == text
-    with pytest.raises(ConfigError, match="no model 'gone'"):
-        await Runner.run(Agent[Any](name="lead", model="gone"), "?", run_config=config)
-    wrong: Any = {"team": model.conductor}
-    with pytest.raises(ConfigError, match=r"'team' is .*: give a ConductorModel"):
-        ConductorProvider(wrong)
-    anonymous = Agent[Any](name="lead")  # whose settings are those of the SDK's default model
+    anonymous = Agent[Any](name="lead")
     assert (await Runner.run(anonymous, "?", run_config=RunConfig(model=model))).final_output == "conducted"
 
 

@@ -10,7 +10,7 @@ from agents_speaking import ModelServer, speaker
 from contracts.adapter_contract import failing, planner_of, saying
 from servers.chat_server import says
 
-from openai_agents_podium import ConductorModel, conductor_tool
+from openai_agents_podium import ConductorModel
 from podium.execution import Retry
 from podium.workers import ScriptedWorker
 
@@ -142,18 +142,20 @@ async def test_a_planners_calls_and_a_tools_run_are_spans(spans: Spans) -> None:
         if "You are the conductor" in str(call.body["messages"]):
             return says(call, '{"worker": 0, "subtask": "Answer.", "access": []}\n')
         if call.body.get("tools") and call.body["messages"][-1]["role"] != "tool":
-            function = {"name": "ask_team", "arguments": '{"question": "How?"}'}
+            function = {"name": "ask_team", "arguments": '{"input": "How?"}'}
             asked = [{"id": "c1", "type": "function", "function": function}]
             return says(call, "", tool_calls=asked, finish_reason="tool_calls")
         return says(call, "Like so.")
 
     async with ModelServer(reply) as server:
-        tool = conductor_tool(ConductorModel(workers=[server.model()], planner=server.model()))
+        model = ConductorModel(workers=[server.model()], planner=server.model())
+        tool = Agent[Any](name="lead", model=model).as_tool("ask_team", "Asks a team.")
         desk = Agent[Any](name="desk", model=server.model(), tools=[tool])
         assert (await Runner.run(desk, "?")).final_output == "Like so."
     (called,) = spans.named("function")
     (planned,), (step,) = spans.named("podium.planner"), spans.named("podium.step")
-    assert (planned["parent_id"], step["parent_id"]) == (called["id"], called["id"])
+    above = {span["id"]: span["parent_id"] for span in spans.ended}
+    assert all(called["id"] in _ancestors(above, span["id"]) for span in (planned, step))
     inside = [span for span in spans.named("generation") if span["parent_id"] == step["id"]]
     assert len(inside) == 1
 
@@ -195,16 +197,15 @@ async def test_agents_that_do_steps_of_a_tools_run_are_traced_as_the_run_says(sp
 
     def reply(call: Any) -> Any:
         if call.body.get("tools") and call.body["messages"][-1]["role"] != "tool":
-            function = {"name": "ask_team", "arguments": '{"question": "A private one?"}'}
+            function = {"name": "ask_team", "arguments": '{"input": "A private one?"}'}
             asked = [{"id": "c1", "type": "function", "function": function}]
             return says(call, "", tool_calls=asked, finish_reason="tool_calls")
         return says_private(call)
 
     async with ModelServer(reply) as server:
         worker = Agent[Any](name="worker", model=server.model())
-        tool = conductor_tool(
-            ConductorModel(workers=[worker], planner=planner_of((0, "Answer, private.", ())))
-        )
+        model = ConductorModel(workers=[worker], planner=planner_of((0, "Answer, private.", ())))
+        tool = Agent[Any](name="lead", model=model).as_tool("ask_team", "Asks a team.")
         desk = Agent[Any](name="desk", model=server.model(), tools=[tool])
         await Runner.run(desk, "?", run_config=RunConfig(trace_include_sensitive_data=False))
     assert len(spans.named("generation")) == 3

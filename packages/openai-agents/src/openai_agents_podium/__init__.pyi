@@ -1,7 +1,5 @@
 from .approvals import approval_tools as approval_tools
 from .model import ConductorModel as ConductorModel, podium_metadata as podium_metadata
-from .provider import ConductorProvider as ConductorProvider
-from .tool import conductor_tool as conductor_tool
-from .workers.wrap import as_planner as as_planner, as_worker as as_worker
+from .workers import as_planner as as_planner, as_worker as as_worker
 
 __version__: str

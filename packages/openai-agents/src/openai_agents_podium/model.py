@@ -33,8 +33,7 @@ from typing_extensions import override
 
 from openai_agents_podium.approvals import Decisions, is_approval_tool, is_own
 from openai_agents_podium.tracing import RunTracing
-from openai_agents_podium.workers.nested import OuterStep, outer_step
-from openai_agents_podium.workers.wrap import Participant, as_planner, as_worker
+from openai_agents_podium.workers import Participant, as_planner, as_worker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.hosts import ConductorFace, ConductorTransport, HostCall, Partial, result_metadata
@@ -194,7 +193,7 @@ class ConductorModel(OpenAIChatCompletionsModel):
         items = [item for item in given if not is_own(item)]
         decisions = Decisions(self.conductor, given)
         continued = await decisions.record()
-        traced, outer, steps = RunTracing(tracing), outer_step(self), deque[StepDelta]()
+        traced, steps = RunTracing(tracing), deque[StepDelta]()
         extra = dict(settings.extra_args or {})
         of_run: Any = {name: extra[name] for name in _OF_RUN if extra.get(name) is not None}
         options: RunOptions = of_run
@@ -213,9 +212,8 @@ class ConductorModel(OpenAIChatCompletionsModel):
             on_event=traced.hear,
             on_step=steps.append if self._show_steps else None,
             asks=decisions.asks if len(offered) < len(tools) else None,
-            outer=None if outer is None else outer.request,
         )
-        return _Call(host, outer, items, steps), (instructions, items, _settings(settings), offered)
+        return _Call(host, items, steps), (instructions, items, _settings(settings), offered)
 
 
 def _metadata(result: Result) -> dict[str, Any]:
@@ -262,7 +260,6 @@ class _Call:
     """One call of the model."""
 
     host: HostCall
-    outer: OuterStep | None
     items: list[Any]
     """The conversation without what a person was asked."""
     steps: deque[StepDelta]
@@ -278,8 +275,6 @@ class _Call:
 
         A call with an id of the conversation gets a new id, because the SDK drops calls with a repeated id.
         """
-        if self.outer is not None and self.host.completion is not None:
-            self.outer.answers.append(self.host.completion)
         taken = {item.get("call_id") for item in self.items if isinstance(item, Mapping)}
         calls = [item for item in output if isinstance(item, ResponseFunctionToolCall)]
         for item in calls:

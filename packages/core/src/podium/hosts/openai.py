@@ -27,7 +27,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from typing import Any, Final
-from uuid import uuid4
 
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
@@ -38,9 +37,8 @@ from podium.hosts.continuation import ContinuationStore
 from podium.hosts.results import Partial, check_partial, result_metadata
 from podium.run import Listener, RunOptions
 from podium.secrets import BUGS
-from podium.types import Completion, Message, Part, PlanReady, Result, StepDelta
+from podium.types import Message, Part, PlanReady, Result, StepDelta
 from podium.usage import Usage
-from podium.workers import Request
 
 BASE_URL: Final = "http://podium.invalid/v1"
 """The URL for clients, which is never resolved."""
@@ -75,13 +73,8 @@ class HostCall:
     asks: Callable[[str], Awaitable[Sequence[Part]]] | None = None
     """Returns the tool calls that ask a person for what a run waits for, by the run's id, as the answer;
     with `None`, or if there are none, a run that waits raises `RunWaiting`."""
-    outer: Request | None = None
-    """The request of the step of another run that this call works for: then its run is nested in that run,
-    within its limits."""
     answer: ChatAnswer | None = None
-    """The answer, after the response was written; `None` before, if the run failed, and of a nested run."""
-    completion: Completion | None = None
-    """The answer of a nested run."""
+    """The answer, after the response was written; `None` before, and if the run failed."""
 
     @contextmanager
     def asked(self) -> Iterator[None]:
@@ -203,8 +196,7 @@ class ConductorTransport:
             is_parallel=asked.parallel_tool_calls is not False,
             timeout=request.extensions.get("timeout", {}).get("read"),
         )
-        kind = _Call if host.outer is None else _NestedCall
-        return kind(asked=asked, call=call, host=host, metadata=self._metadata)
+        return _Call(asked=asked, call=call, host=host, metadata=self._metadata)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -273,57 +265,6 @@ class _Call:
             finish_reason=answer.host_finish_reason,
             usage=_plain(answer.new_usage),
             podium=podium,
-        )
-
-
-class _NestedCall(_Call):
-    """A request for a step of another run."""
-
-    async def whole(self) -> Mapping[str, Any]:
-        async with aclosing(self._pieces(stream=False)) as pieces:
-            async for _ in pieces:
-                pass
-        completion = self._completion()
-        return self._writer(uuid4().hex).whole(completion.text, self._told(completion))
-
-    async def frames(self) -> AsyncGenerator[bytes, None]:
-        writer = self._writer(uuid4().hex)
-        yield writer.begin()
-        async with aclosing(self._pieces(stream=True)) as pieces:
-            async for piece in pieces:
-                if isinstance(piece, str):
-                    yield writer.text(piece)
-        yield writer.end(self._told(self._completion()))
-
-    async def _pieces(self, *, stream: bool) -> AsyncGenerator[str | Completion, None]:
-        assert self.host.outer is not None
-        call, tools = self.call, self.asked.read_tools()
-        request = replace(
-            self.host.outer,
-            messages=(*call.query, *call.tool_messages),
-            step_input=None,
-            sampling=self.asked.read_sampling(),
-            tools=tools if tools.offered else None,
-            tool_messages=call.tool_messages,
-            stream=stream,
-        )
-        async with aclosing(call.conductor.call(request)) as pieces:
-            async for piece in pieces:
-                if isinstance(piece, Completion):
-                    self.host.completion = piece
-                yield piece
-
-    def _completion(self) -> Completion:
-        assert self.host.completion is not None  # a worker ends with it, or raises
-        return self.host.completion
-
-    @staticmethod
-    def _told(completion: Completion) -> ChatEnd:
-        return ChatEnd(
-            tool_calls=completion.tool_calls,
-            finish_reason="tool_calls" if completion.tool_calls else "stop",
-            usage=_plain(completion.usage),
-            podium={},
         )
 
 

@@ -1,5 +1,0 @@
-"""Workers that are objects of the OpenAI Agents SDK: agents, function tools, models."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
