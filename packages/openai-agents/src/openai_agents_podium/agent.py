@@ -17,9 +17,7 @@ from agents import (
     RunResultStreaming,
     ToolGuardrailFunctionOutput,
     ToolInputGuardrailData,
-    ToolInputGuardrailTripwireTriggered,
     ToolOutputGuardrailData,
-    ToolOutputGuardrailTripwireTriggered,
     ToolOutputText,
 )
 from agents.run import DEFAULT_MAX_TURNS
@@ -34,6 +32,7 @@ from openai_agents_podium.conversions import (
     read_agents_error,
     read_usage,
     to_items,
+    tripped,
 )
 from openai_agents_podium.tracing import tracing_of_run
 from podium.errors import ConfigError, WorkerError, WorkerFailed, WorkerRefused
@@ -191,13 +190,11 @@ class FunctionToolWorker(ToolWorker):
             raise WorkerRefused(f"tool {tool.name!r} is disabled for this call (is_enabled)")
         for before in tool.tool_input_guardrails or ():
             output = await before.run(ToolInputGuardrailData(context, self._agent))
-            if _stops(output, before.get_name()):
-                raise ToolInputGuardrailTripwireTriggered(before, output)
+            _pass(output, before.get_name())
         made = await invoke_function_tool(function_tool=tool, context=context, arguments=text)
         for after in tool.tool_output_guardrails or ():
             output = await after.run(ToolOutputGuardrailData(context, self._agent, made))
-            if _stops(output, after.get_name()):
-                raise ToolOutputGuardrailTripwireTriggered(after, output)
+            _pass(output, after.get_name())
         written = made.text if isinstance(made, ToolOutputText) else text_of(made)
         return spent_completion(written, read_usage(context.usage), self.card)
 
@@ -216,9 +213,10 @@ def _raising(tool: FunctionTool) -> FunctionTool:
     return set_function_tool_failure_error_function(copied, None)
 
 
-def _stops(output: ToolGuardrailFunctionOutput, guardrail: str) -> bool:
-    """Return whether a guardrail ends the step with its own exception."""
+def _pass(output: ToolGuardrailFunctionOutput, guardrail: str) -> None:
+    """Raise an error if a guardrail stops the step, or puts a message in place of the tool's output."""
     behavior = output.behavior
-    if behavior["type"] == "reject_content":
-        raise GuardrailTripped(f"guardrail {guardrail!r} tripped: {behavior['message']}", maybe_paid=True)
-    return behavior["type"] == "raise_exception"
+    if behavior["type"] == "allow":
+        return
+    info = behavior["message"] if behavior["type"] == "reject_content" else output.output_info
+    raise GuardrailTripped(tripped(guardrail, info), maybe_paid=True)

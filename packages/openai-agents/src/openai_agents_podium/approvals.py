@@ -56,7 +56,7 @@ def approval_tools() -> list[Tool]:
     ]
 
 
-async def _approved(context: Any, arguments: str) -> str:  # noqa: ARG001 - as the SDK calls it
+async def _approved(context: Any, _arguments: str) -> str:
     return _approval(context.tool_call_id)
 
 
@@ -70,40 +70,31 @@ def is_approval_tool(tool: object) -> bool:
     return isinstance(tool, _ApprovalTool)
 
 
-def is_own(item: object) -> bool:
+def is_own(item: Mapping[str, Any]) -> bool:
     """Return whether an item of a conversation is one of our calls, or its output."""
-    return isinstance(item, Mapping) and str(item.get("call_id") or "").startswith(_MARK)
-
-
-@dataclass(frozen=True, slots=True)
-class _Decided:
-    """A call that was approved or refused."""
-
-    run_id: str
-    step: str
-    is_question: bool
-    is_approved: bool
-    output: str
+    return str(item.get("call_id") or "").startswith(_MARK)
 
 
 class Decisions:
-    """A person's decisions in a conversation, and what is asked next."""
+    """A person's decisions at the end of a conversation, and what is asked next."""
 
-    def __init__(self, conductor: Conductor, items: Sequence[Any]) -> None:
+    def __init__(self, conductor: Conductor, items: Sequence[Mapping[str, Any]]) -> None:
         self._conductor = conductor
         self._texts = list[str]()
         """The texts of the user after the decisions."""
-        rest = list(items)
-        while rest and isinstance(rest[-1], Mapping) and rest[-1].get("role") == "user":
-            self._texts.insert(0, _text(rest.pop()))
-        turn = list[Any]()
-        while rest and is_own(rest[-1]):
-            turn.insert(0, rest.pop())
-        outputs = {item["call_id"]: str(item["output"]) for item in turn if "output" in item}
-        found = (_decided(item, outputs) for item in turn if item["call_id"] in outputs)
-        self._decided = {each.step: each for each in found if each is not None}  # the latest of a step
         self._problems = dict[str, str]()
         """What was wrong with an answer, by the step of its question."""
+        rest, outputs, calls = list(items), dict[str, str](), list[Mapping[str, Any]]()
+        while rest and rest[-1].get("role") == "user":
+            self._texts.insert(0, _text(rest.pop()))
+        while rest and is_own(item := rest[-1]):
+            if "output" in item:
+                outputs[item["call_id"]] = str(item["output"])
+            else:
+                calls.insert(0, item)
+            rest.pop()
+        decided = [_decided(call, outputs[call["call_id"]]) for call in calls if call["call_id"] in outputs]
+        self._decided = {each.step: each for each in decided}  # the latest of a step
 
     async def record(self) -> tuple[str, Sequence[Message]] | None:
         """Record the decisions; return the id and the conversation of the run that continues.
@@ -154,7 +145,7 @@ class Decisions:
     async def _waiting(self, run_id: str) -> list[ApprovalAsked]:
         return [asked for asked in await waiting_of(self._conductor, run_id) if not asked.is_late]
 
-    async def _decide(self, asked: ApprovalAsked, decided: _Decided, answer: Sequence[str]) -> None:
+    async def _decide(self, asked: ApprovalAsked, decided: "_Decided", answer: Sequence[str]) -> None:
         said: dict[str, Any] = {"approved": decided.is_approved}
         if not decided.is_approved:
             said["why"] = scrub(decided.output)
@@ -169,12 +160,19 @@ class Decisions:
             self._problems[decided.step] = str(error)
 
 
-def _decided(call: Mapping[str, Any], outputs: Mapping[str, str]) -> _Decided | None:
-    """Return the decision about a call; `None` for an output."""
-    if "output" in call:
-        return None
-    facts, output = json.loads(call["arguments"]), outputs[call["call_id"]]
-    is_approved = output == _approval(call["call_id"])
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """A call that was approved or refused."""
+
+    run_id: str
+    step: str
+    is_question: bool
+    is_approved: bool
+    output: str
+
+
+def _decided(call: Mapping[str, Any], output: str) -> _Decided:
+    facts, is_approved = json.loads(call["arguments"]), output == _approval(call["call_id"])
     return _Decided(facts["run_id"], facts["step"], call["name"] == _ASK, is_approved, output)
 
 

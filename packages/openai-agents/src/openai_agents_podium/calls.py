@@ -10,23 +10,19 @@ from copy import copy
 from typing import Any, Literal
 
 from agents import (
-    Agent,
     FunctionTool,
     Model,
     ModelProvider,
-    ModelResponse,
     ModelTracing,
     OpenAIChatCompletionsModel,
     RunContextWrapper,
     RunHooks,
-    TResponseInputItem,
     Usage as AgentsUsage,
 )
 from agents.items import TResponseOutputItem
 from agents.tracing import get_current_trace
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage
-from typing_extensions import override
 
 from openai_agents_podium.conversions import (
     SchemaOutput,
@@ -75,22 +71,14 @@ class CallWatch(RunHooks[Any]):
         used = read_usage(self._usage)
         return None if used == Usage() else used
 
-    @override
-    async def on_llm_start(
-        self,
-        context: RunContextWrapper[Any],
-        agent: Agent[Any],
-        system_prompt: str | None,
-        input_items: list[TResponseInputItem],
-    ) -> None:
+    async def on_llm_start(self, context: RunContextWrapper[Any], *_: Any, **__: Any) -> None:
+        """Note the start of a model call."""
         self.asked_a_model = True
         self._under_way += 1
         self._usage = context.usage
 
-    @override
-    async def on_llm_end(
-        self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse
-    ) -> None:
+    async def on_llm_end(self, *_: Any, **__: Any) -> None:
+        """Note the end of a model call."""
         self._under_way -= 1
         self.has_answered = True
 
@@ -123,8 +111,7 @@ class _Stream:
     """Reads the chunks of a stream; its other attributes are the stream's."""
 
     def __init__(self, inner: Any, watch: CallWatch) -> None:
-        self._inner = inner
-        self._watch = watch
+        self._inner, self._watch = inner, watch
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -139,8 +126,7 @@ class WatchedProvider(ModelProvider):
     """Finds the models of another provider, and watches them."""
 
     def __init__(self, provider: ModelProvider, watch: CallWatch) -> None:
-        self._provider = provider
-        self._watch = watch
+        self._provider, self._watch = provider, watch
 
     def get_model(self, model_name: str | None) -> Model:
         """Return the model of a name, watched."""

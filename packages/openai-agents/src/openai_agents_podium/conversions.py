@@ -27,6 +27,7 @@ from agents import (
 from agents.models.fake_id import FAKE_RESPONSES_ID
 from agents.strict_schema import ensure_strict_json_schema
 from openai.types.shared import Reasoning
+from typing_extensions import override
 
 from podium.errors import (
     AnswerRefused,
@@ -62,9 +63,7 @@ def _items(message: Message) -> list[dict[str, Any]]:
         parts = content if isinstance(content, str) else [_part(part) for part in content]
         return [{"role": message.role, "content": parts}]
     said: list[dict[str, Any]] = []
-    if message.text:
-        said.append({"role": "assistant", "content": message.text})
-    if message.text and message.tool_calls:  # the SDK sends text and calls together only in this form
+    if message.text:  # in the only form in which the SDK sends text and calls together
         text = {"type": "output_text", "text": message.text, "annotations": []}
         whole = {"type": "message", "id": FAKE_RESPONSES_ID, "status": "completed"}
         said = [{**whole, "role": "assistant", "content": [text]}]
@@ -127,27 +126,27 @@ class SchemaOutput(AgentOutputSchemaBase):
         assert isinstance(constraint.value, Mapping)  # a grammar is not a JSON schema
         self._schema = dict(constraint.value)
 
+    @override
     def is_plain_text(self) -> bool:
-        """Return `False`."""
         return False
 
+    @override
     def name(self) -> str:
-        """Return the name of the type."""
         return "answer"
 
+    @override
     def json_schema(self) -> dict[str, Any]:
-        """Return the schema."""
         return self._schema
 
+    @override
     def is_strict_json_schema(self) -> bool:
-        """Return whether the schema is in the form that strict decoding requires."""
         try:
             return ensure_strict_json_schema(deepcopy(self._schema)) == self._schema
         except UserError:
             return False
 
+    @override
     def validate_json(self, json_str: str) -> Any:
-        """Return the JSON value of an answer."""
         return json.loads(json_str)
 
 
@@ -157,9 +156,9 @@ def read_agents_error(error: BaseException) -> WorkerError | None:
     match error:
         case InputGuardrailTripwireTriggered() | OutputGuardrailTripwireTriggered():
             result = error.guardrail_result
-            kind, told = GuardrailTripped, _tripped(result.guardrail.get_name(), result.output.output_info)
+            kind, told = GuardrailTripped, tripped(result.guardrail.get_name(), result.output.output_info)
         case ToolInputGuardrailTripwireTriggered() | ToolOutputGuardrailTripwireTriggered():
-            kind, told = GuardrailTripped, _tripped(error.guardrail.get_name(), error.output.output_info)
+            kind, told = GuardrailTripped, tripped(error.guardrail.get_name(), error.output.output_info)
         case ModelRefusalError():
             kind, told = AnswerRefused, f"the model of the agent refused to answer: {_quote(error.refusal)}"
         case MaxTurnsExceeded():
@@ -175,8 +174,8 @@ def read_agents_error(error: BaseException) -> WorkerError | None:
     return kind(told, maybe_paid=True)
 
 
-def _tripped(guardrail: str, info: object) -> str:
-    """Return the name of the guardrail that tripped, and its output."""
+def tripped(guardrail: str, info: object) -> str:
+    """Return that a guardrail has tripped, and why."""
     told = f"guardrail {guardrail!r} tripped"
     return told if info is None else f"{told}: {_quote(str(info))}"
 

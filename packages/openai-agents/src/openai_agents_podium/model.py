@@ -8,15 +8,11 @@ from typing import Any, Final, Unpack
 from uuid import uuid4
 
 from agents import (
-    AgentOutputSchemaBase,
-    Handoff,
     Model,
     ModelResponse,
     ModelSettings,
     ModelTracing,
     OpenAIChatCompletionsModel,
-    Tool,
-    TResponseInputItem,
 )
 from agents.items import TResponseOutputItem, TResponseStreamEvent
 from agents.models.chatcmpl_converter import Converter
@@ -28,8 +24,6 @@ from openai.types.responses import (
     ResponseReasoningItem,
 )
 from openai.types.responses.response import IncompleteDetails
-from openai.types.responses.response_prompt_param import ResponsePromptParam
-from typing_extensions import override
 
 from openai_agents_podium.approvals import Decisions, is_approval_tool, is_own
 from openai_agents_podium.tracing import RunTracing
@@ -39,31 +33,29 @@ from podium.errors import ConfigError
 from podium.hosts import ConductorFace, ConductorTransport, HostCall, Partial, result_metadata
 from podium.hosts.faces import ConductorOptions, conductor_of, run_id_in
 from podium.planners import Planner
-from podium.run import RunOptions
 from podium.types import Message, Result, StepDelta
 from podium.workers import Card, Worker
 
-_Asked = tuple[str | None, list[TResponseInputItem], ModelSettings, list[Tool]]
-_UNTRACED: Final = ModelTracing.DISABLED
-"""The spans of a run are Podium's."""
+_ARGUMENTS: Final = (
+    "system_instructions", "input", "model_settings", "tools", "output_schema", "handoffs", "tracing",
+)  # fmt: skip
+"""The names of the positional arguments of a call of a model."""
 _PODIUM: Final = "podium"
 _CONTINUATION: Final = "podium_continuation"
 _OF_RUN: Final = ("labels", "limits", "policy")
 _CACHE_KEY: Final = "prompt_cache_key"
 _SESSIONS: Final = ("agents-sdk:session:", "agents-sdk:group:")
-"""The beginnings of keys that the SDK makes from the id of a session or of a group."""
+"""The beginnings of keys of the prompt cache, which the SDK makes from the id of a session or of a group."""
 
 
 @ConductorFace.register
 class ConductorModel(OpenAIChatCompletionsModel):
     """A model that plans the question and has workers execute the plan.
 
-    `agents.Agent(name, instructions=…, model=ConductorModel(…))` is an agent for `agents.Runner`, with
-    sessions, guardrails, tools, handoffs, output types, streaming and tracing. It is the SDK's own model for
-    chat completions, whose client is answered by runs of the conductor. Tools and handoffs are offered to the
-    worker of the plan's last step. The next turn, which has the tool results, reuses the plan and the outputs
-    of the other steps. A run that waits for a person interrupts the agent's run, if the agent has
-    `approval_tools()`.
+    It is the SDK's own model for chat completions, whose client is answered by runs of the conductor. Tools
+    and handoffs of the agent are offered to the worker of the plan's last step. The next turn, which has the
+    tool results, reuses the plan and the outputs of the other steps. A run that waits for a person interrupts
+    the agent's run, if the agent has `approval_tools()`.
 
     The `extra_args` of the `ModelSettings` may have `run_id`, `labels`, `policy` and `limits`, too. With a
     `run_id` and a journal, the same call, also in a new process, continues its run.
@@ -114,48 +106,18 @@ class ConductorModel(OpenAIChatCompletionsModel):
     def __repr__(self) -> str:
         return f"ConductorModel({self.model!r})"
 
-    @override
-    async def get_response(
-        self,
-        system_instructions: str | None,
-        input: str | list[TResponseInputItem],
-        model_settings: ModelSettings,
-        tools: list[Tool],
-        output_schema: AgentOutputSchemaBase | None,
-        handoffs: list[Handoff],
-        tracing: ModelTracing,
-        previous_response_id: str | None = None,
-        conversation_id: str | None = None,
-        prompt: ResponsePromptParam | None = None,
-    ) -> ModelResponse:
+    async def get_response(self, *asked: Any, **named: Any) -> ModelResponse:
         """Answer a conversation."""
-        asked = system_instructions, input, model_settings, tools
-        call, asked = await self._call(*asked, handoffs, tracing)
-        stored = previous_response_id, conversation_id, prompt
+        call, request = await self._call(*asked, **named)
         with call.host.asked():
-            response = await super().get_response(*asked, output_schema, handoffs, _UNTRACED, *stored)
+            response = await super().get_response(**request)
         call.finish(response.output)
         return response
 
-    @override
-    async def stream_response(
-        self,
-        system_instructions: str | None,
-        input: str | list[TResponseInputItem],
-        model_settings: ModelSettings,
-        tools: list[Tool],
-        output_schema: AgentOutputSchemaBase | None,
-        handoffs: list[Handoff],
-        tracing: ModelTracing,
-        previous_response_id: str | None = None,
-        conversation_id: str | None = None,
-        prompt: ResponsePromptParam | None = None,
-    ) -> AsyncGenerator[TResponseStreamEvent, None]:
+    async def stream_response(self, *asked: Any, **named: Any) -> AsyncGenerator[TResponseStreamEvent, None]:
         """Answer a conversation, and yield the events of the answer while it is written."""
-        asked = system_instructions, input, model_settings, tools
-        call, asked = await self._call(*asked, handoffs, tracing)
-        stored = previous_response_id, conversation_id, prompt
-        events: Any = super().stream_response(*asked, output_schema, handoffs, _UNTRACED, *stored)
+        call, request = await self._call(*asked, **named)
+        events: Any = super().stream_response(**request)
         async with aclosing(events):
             with call.host.asked():
                 event = await anext(events)
@@ -172,68 +134,48 @@ class ConductorModel(OpenAIChatCompletionsModel):
         """Return `True`, as the SDK's own models: the key tells the session."""
         return True
 
-    async def _call(
-        self,
-        instructions: str | None,
-        asked: str | list[TResponseInputItem],
-        settings: ModelSettings,
-        tools: list[Tool],
-        handoffs: list[Handoff],
-        tracing: ModelTracing,
-    ) -> "tuple[_Call, _Asked]":
-        """Return what a call adds to its request, and the request for the SDK's own model.
-
-        The decisions of a person in the conversation are recorded before.
-        """
-        offered = [tool for tool in tools if not is_approval_tool(tool)]
-        if (offered or handoffs) and not any(worker.takes_tools for worker in self.conductor.pool):
+    async def _call(self, *given: Any, **named: Any) -> "tuple[_Call, dict[str, Any]]":
+        """Return a call, after a person's decisions are recorded, and its arguments for the SDK's model."""
+        asked = {**dict(zip(_ARGUMENTS, given, strict=False)), **named}
+        offered = [tool for tool in asked["tools"] if not is_approval_tool(tool)]
+        if (offered or asked["handoffs"]) and not any(worker.takes_tools for worker in self.conductor.pool):
             told = "the agent has tools or handoffs, but no worker of its conductor accepts tools"
             raise ConfigError(f"{told}: give them to a worker, or add a model to the workers")
-        given: list[Any] = [{"role": "user", "content": asked}] if isinstance(asked, str) else list(asked)
-        items = [item for item in given if not is_own(item)]
-        decisions = Decisions(self.conductor, given)
-        continued = await decisions.record()
-        traced, steps = RunTracing(tracing), deque[StepDelta]()
+        said = asked["input"]
+        if isinstance(said, str):
+            said = [{"role": "user", "content": said}]
+        items = [item for item in said if not is_own(item)]
+        settings: ModelSettings = asked["model_settings"]
         extra = dict(settings.extra_args or {})
-        of_run: Any = {name: extra[name] for name in _OF_RUN if extra.get(name) is not None}
-        options: RunOptions = of_run
-        options["middleware"] = traced.middleware
-        messages, session = None, _session(str(extra.get(_CACHE_KEY, "")))
-        if continued is not None:
-            options["run_id"], messages = continued
-        elif run_id := extra.get("run_id"):
-            session = str(run_id)
-            options["run_id"] = run_id_in(self.conductor, session, _conversation(instructions, items))
+        decisions, traced = Decisions(self.conductor, said), RunTracing(asked["tracing"])
+        run_id, session = extra.pop("run_id", None), str(extra.pop(_CACHE_KEY, ""))
+        of_run: Any = {name: extra.pop(name) for name in _OF_RUN if name in extra}
+        of_run["middleware"] = traced.middleware
         host = HostCall(
-            messages=messages,
-            options=options,
-            session=session,
+            options=of_run,
+            session=session if session.startswith(_SESSIONS) else None,
             continuation=_continuation(items),
             on_event=traced.hear,
-            on_step=steps.append if self._show_steps else None,
-            asks=decisions.asks if len(offered) < len(tools) else None,
+            asks=decisions.asks if len(offered) < len(asked["tools"]) else None,
         )
-        return _Call(host, items, steps), (instructions, items, _settings(settings), offered)
+        if (continued := await decisions.record()) is not None:
+            host.options["run_id"], host.messages = continued
+        elif run_id:
+            host.session = str(run_id)
+            query = _conversation(asked["system_instructions"], items)
+            host.options["run_id"] = run_id_in(self.conductor, host.session, query)
+        steps = deque[StepDelta]()
+        if self._show_steps:
+            host.on_step = steps.append
+        verbosity = None if settings.verbosity == "low" else settings.verbosity  # the SDK's default
+        asked["model_settings"] = replace(settings, include_usage=True, extra_args=extra, verbosity=verbosity)
+        # the spans of the run are Podium's
+        asked |= {"input": items, "tools": offered, "tracing": ModelTracing.DISABLED}
+        return _Call(host, items, steps), asked
 
 
 def _metadata(result: Result) -> dict[str, Any]:
     return result_metadata(result, usage=asdict)
-
-
-def _settings(settings: ModelSettings) -> ModelSettings:
-    """Return settings without Podium's, and those that the SDK sets by default and no conductor accepts."""
-    own = {_CACHE_KEY, "run_id", *_OF_RUN}
-    extra = {name: value for name, value in (settings.extra_args or {}).items() if name not in own}
-    verbosity = None if settings.verbosity == "low" else settings.verbosity
-    return replace(settings, include_usage=True, extra_args=extra, verbosity=verbosity)
-
-
-def _session(key: str) -> str | None:
-    """Return a hash of the id of the session, or of the trace group without one; `None` without both.
-
-    The SDK tells a model neither, but makes the key of its prompt cache from them.
-    """
-    return key if key.startswith(_SESSIONS) else None
 
 
 def _conversation(instructions: str | None, items: list[Any]) -> list[Message]:
@@ -247,10 +189,10 @@ def _continuation(items: Sequence[Any]) -> object:
     The SDK keeps `provider_data` of items in the run, in sessions and in saved states.
     """
     for item in reversed(items):
-        data = item.get("provider_data") if isinstance(item, Mapping) else None
-        if isinstance(data, Mapping) and _CONTINUATION in data:
+        data = item.get("provider_data") or {}
+        if _CONTINUATION in data:
             return data[_CONTINUATION]
-        if isinstance(item, Mapping) and item.get("role") == "assistant":
+        if item.get("role") == "assistant":
             return None
     return None
 
@@ -275,7 +217,7 @@ class _Call:
 
         A call with an id of the conversation gets a new id, because the SDK drops calls with a repeated id.
         """
-        taken = {item.get("call_id") for item in self.items if isinstance(item, Mapping)}
+        taken = {item.get("call_id") for item in self.items}
         calls = [item for item in output if isinstance(item, ResponseFunctionToolCall)]
         for item in calls:
             if item.call_id in taken:
@@ -322,13 +264,12 @@ def podium_metadata(answer: RunResultBase | ModelResponse) -> Mapping[str, Any]:
             a `ConductorModel`.
 
     Raises:
-        LookupError: there is no answer of a conductor, or it answered as a step of another conductor's run.
+        LookupError: there is no answer of a conductor.
     """
     responses = [answer] if isinstance(answer, ModelResponse) else answer.raw_responses
     for response in reversed(responses):
         for item in response.output:
-            data = getattr(item, "provider_data", None)
-            if isinstance(data, Mapping) and _PODIUM in data:
-                found: Mapping[str, Any] = data[_PODIUM]
+            found: Mapping[str, Any] | None = (getattr(item, "provider_data", None) or {}).get(_PODIUM)
+            if found is not None:
                 return found
     raise LookupError("it contains no answer of a conductor")

@@ -1,7 +1,7 @@
 """Write a conductor's run to the SDK's traces: spans for plans, planner calls, and steps."""
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from contextvars import ContextVar
 from dataclasses import asdict
 from typing import Any, Final
@@ -15,9 +15,9 @@ from podium.secrets import scrub, scrub_data
 from podium.types import Completion, Event, PlanReady
 from podium.workers import Request, Worker, step_input_of
 
-PLAN: Final = "podium.plan"
-PLANNER: Final = "podium.planner"
-STEP: Final = "podium.step"
+_PLAN: Final = "podium.plan"
+_PLANNER: Final = "podium.planner"
+_STEP: Final = "podium.step"
 
 _OF_RUN = ContextVar("openai_agents_podium_tracing", default=ModelTracing.ENABLED)
 
@@ -57,22 +57,19 @@ class RunTracing:
         data: dict[str, Any] = {"run_id": event.run_id, "round": event.round, "steps": len(event.plan.steps)}
         if self._has_data:
             data["plan"] = scrub_data(plan_metadata(event.plan))
-        with custom_span(PLAN, data, parent=self._parent):
+        with custom_span(_PLAN, data, parent=self._parent):
             pass
 
     async def _call(self, worker: Worker, request: Request, emit: Callable[[str | Completion], None]) -> None:
         _OF_RUN.set(self._tracing)
-        if self._is_off:
-            async with aclosing(worker.call(request)) as pieces:
-                async for piece in pieces:
-                    emit(piece)
-            return
-        with self._span(worker, request) as span:
+        span = self._span(worker, request)
+        with nullcontext() if self._is_off else span:
             try:
                 async with aclosing(worker.call(request)) as pieces:
                     async for piece in pieces:
                         if isinstance(piece, Completion):
-                            self._end(span, piece)
+                            span.span_data.data["usage"] = asdict(piece.usage)
+                            span.span_data.data |= {"output": scrub(piece.text)} if self._has_data else {}
                         emit(piece)
             except Exception as error:  # raised again: the span only notes it
                 told = scrub(str(error)) if self._has_data else type(error).__name__
@@ -82,15 +79,10 @@ class RunTracing:
     def _span(self, worker: Worker, request: Request) -> Span[Any]:
         caller, data = request.caller, dict[str, Any](worker=worker.card.name)
         if caller is None:
-            return custom_span(PLANNER, data, parent=self._parent)
+            return custom_span(_PLANNER, data, parent=self._parent, disabled=self._is_off)
         data |= {"run_id": caller.run_id, "round": caller.round, "step": caller.step}
         data |= {"path": caller.path} if caller.path else {}
         data["attempt"] = caller.attempt
         if self._has_data:
             data["subtask"] = scrub(step_input_of(request).subtask)
-        return custom_span(STEP, data, parent=self._parent)
-
-    def _end(self, span: Span[Any], completion: Completion) -> None:
-        span.span_data.data["usage"] = asdict(completion.usage)
-        if self._has_data:
-            span.span_data.data["output"] = scrub(completion.text)
+        return custom_span(_STEP, data, parent=self._parent, disabled=self._is_off)

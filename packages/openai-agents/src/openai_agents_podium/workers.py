@@ -93,16 +93,12 @@ def as_planner(model: Model | Planner | Worker, **options: Any) -> Planner:
 
     Args:
         model: the model, worker or planner.
-        options: options of `podium.ChatPlanner`.
+        options: options of `podium.ChatPlanner`, such as `workflows`.
 
     Raises:
         ConfigError: `model` is none of these.
     """
-    if isinstance(model, Planner):
-        return model
-    if isinstance(model, Model | Worker):
-        return ChatPlanner(as_worker(model), **options)
-    raise ConfigError(f"{model!r:.80} cannot plan: give a model of the SDK, or a podium.Planner")
+    return model if isinstance(model, Planner) else ChatPlanner(as_worker(model), **options)
 
 
 def _card_of(thing: Agent[Any] | FunctionTool | Model, maker: CardMaker) -> Card:
@@ -111,18 +107,15 @@ def _card_of(thing: Agent[Any] | FunctionTool | Model, maker: CardMaker) -> Card
     An agent's description is its `handoff_description`, or else the beginning of its instructions.
     """
     if isinstance(thing, Agent):
-        return maker.card(name=thing.name, description=thing.handoff_description or _instructions(thing))
+        told = thing.instructions if isinstance(thing.instructions, str) else ""
+        told = told if len(told) <= _MAX_DESCRIPTION else f"{told[:_MAX_DESCRIPTION]}…"
+        return maker.card(name=thing.name, description=thing.handoff_description or told)
     if isinstance(thing, FunctionTool):
         return maker.card(name=thing.name, description=thing.description)
     model = str(getattr(thing, "model", "") or "")
     url = base_url_of(getattr(thing, "_client", None))
     name = model or type(thing).__name__
     return maker.card(name=name, description="A chat model.", model=model, base_url=url)
-
-
-def _instructions(agent: Agent[Any]) -> str:
-    told = agent.instructions if isinstance(agent.instructions, str) else ""
-    return told if len(told) <= _MAX_DESCRIPTION else f"{told[:_MAX_DESCRIPTION]}…"
 
 
 def _may_act(thing: Any, config: RunConfig | None = None) -> bool:
