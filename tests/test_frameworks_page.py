@@ -174,13 +174,20 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
             f"{AGENTS}/test_model.py::test_streamed_steps_are_a_reasoning_summary",
             f"{AGENTS}/test_model.py::test_a_session_remembers_and_its_calls_go_on_from_it",
         ),
-        "people": (f"{AGENTS}/test_model.py::test_a_plan_that_waits_for_approval_goes_on_from_the_journal",),
-        "a run is named by": (
-            f"{AGENTS}/test_model.py::test_a_session_finds_its_run_that_waits",
-            f"{AGENTS}/test_model.py::test_a_failed_run_goes_on_from_the_journal",
+        "people": (
+            f"{AGENTS}/test_approvals.py::test_a_plan_is_approved",
+            f"{AGENTS}/test_approvals.py::test_an_action_is_approved_or_refused",
+            f"{AGENTS}/test_approvals.py::test_a_question_is_answered",
+            f"{AGENTS}/test_approvals.py::test_each_decision_in_a_process_that_was_killed",
         ),
-        "tools within a step": (f"{AGENTS}/test_workers.py::test_an_agent_uses_its_tools_within_its_step",),
-        "images": (f"{AGENTS}/test_workers.py::test_messages_reach_a_model_as_they_are",),
+        "a run is named by": (
+            f"{AGENTS}/test_model.py::test_a_question_asked_again_continues_its_run",
+            f"{AGENTS}/test_model.py::test_options_of_a_run_are_in_the_settings",
+        ),
+        "tools within a step": (
+            f"{AGENTS}/test_workers.py::test_a_model_with_tools_calls_them_within_its_step",
+        ),
+        "images": (f"{AGENTS}/test_model.py::test_images_reach_the_steps_that_can_see_them",),
         "cancel": (
             f"{AGENTS}/test_model.py::test_cancelling_a_stream_closes_the_requests",
             f"{AGENTS}/test_contract.py::TestAgent::test_a_cancel_reaches_the_worker",

@@ -1,4 +1,4 @@
-"""Podium for the OpenAI Agents SDK: a conductor as a model, as a provider of models and as a tool.
+"""Podium for the OpenAI Agents SDK: a conductor as the model of an agent.
 
 `agents.Runner` runs an `agents.Agent` whose model is a `ConductorModel` like any other agent. Agents,
 function tools and models of the SDK can be workers. A name is imported when it is first used.

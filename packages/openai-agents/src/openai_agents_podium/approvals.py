@@ -76,7 +76,7 @@ def is_own(item: Mapping[str, Any]) -> bool:
 
 
 class Decisions:
-    """A person's decisions at the end of a conversation, and what is asked next."""
+    """A person's decisions at the end of a conversation, and the next questions."""
 
     def __init__(self, conductor: Conductor, items: Sequence[Mapping[str, Any]]) -> None:
         self._conductor = conductor
