@@ -230,21 +230,25 @@ async def test_a_text_beside_a_decision_is_refused(run: Run) -> None:
         await run(team.agent, state)
 
 
-async def test_a_state_that_is_run_again_repeats_nothing(run: Run) -> None:
+@pytest.mark.parametrize("by", ["state", "session"])
+async def test_a_state_that_is_run_again_repeats_nothing(run: Run, by: str) -> None:
     """Its decisions are in the journal, and its answer too."""
     team = Team("look", "refund", "person", policy=Policy(approve="later", ask="actions"))
-    state = (await run(team.agent, "Refund it.")).to_state()
+    session = SQLiteSession("order")
+    told_more: Any = {"session": session} if by == "session" else {}
+    state = (await run(team.agent, "Refund it.", **told_more)).to_state()
     state.approve(state.get_interruptions()[0])
-    asked = [await run(team.agent, await read(state, team.agent)) for _ in range(2)]
+    asked = [await run(team.agent, await read(state, team.agent), **told_more) for _ in range(2)]
     assert {told(result)[0][0] for result in asked} == {"ask_person"}
     answers = []
     for result in asked:
         state = result.to_state()
         state.approve(state.get_interruptions()[0])
         state.add_input("red")
-        answers.append((await run(team.agent, state)).final_output)
+        answers.append((await run(team.agent, state, **told_more)).final_output)
     assert answers[0] == answers[1]
     assert (len(team.refunds), len(team.writer.requests)) == (1, 1)
+    session.close()
 
 
 async def read(state: RunState[Any, Any], agent: Agent[Any]) -> RunState[Any, Any]:

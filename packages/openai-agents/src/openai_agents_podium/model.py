@@ -159,7 +159,7 @@ class ConductorModel(OpenAIChatCompletionsModel):
             asks=decisions.asks if len(offered) < len(asked["tools"]) else None,
         )
         if (continued := await decisions.record()) is not None:
-            host.options["run_id"], host.messages = continued
+            (host.options["run_id"], host.messages), host.session = continued, None
         elif run_id:
             host.session = str(run_id)
             query = _conversation(asked["system_instructions"], items)
