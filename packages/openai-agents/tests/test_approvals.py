@@ -23,7 +23,7 @@ from servers.capable import capable
 
 from openai_agents_podium import ConductorModel, approval_tools, as_worker, podium_metadata
 from podium import Card, Conductor, FunctionWorker, Plan, ScriptedWorker, Step
-from podium.errors import QueryError, RunFailed
+from podium.errors import ConfigError, QueryError, RunFailed
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy
@@ -228,6 +228,14 @@ async def test_a_text_beside_a_decision_is_refused(run: Run) -> None:
     state.add_input("But hurry.")
     with pytest.raises(QueryError, match="send other texts"):
         await run(team.agent, state)
+
+
+async def test_an_agent_that_stops_on_its_first_tool_is_refused(run: Run) -> None:
+    """A decision would be its answer."""
+    team = Team("look", policy=Policy(approve="later"))
+    agent = team.agent.clone(tool_use_behavior="stop_on_first_tool")
+    with pytest.raises(ConfigError, match="stops on its first tool"):
+        await run(agent, "How?")
 
 
 @pytest.mark.parametrize("by", ["state", "session"])

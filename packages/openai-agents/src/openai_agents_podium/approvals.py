@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
-from agents import FunctionTool, Tool
+from agents import AgentBase, FunctionTool, Tool
 
 from podium.conductor import Conductor
-from podium.errors import QueryError
+from podium.errors import ConfigError, QueryError
 from podium.hosts import tool_call
 from podium.hosts.decisions import asked_call, waiting_of
 from podium.secrets import scrub
@@ -42,6 +42,10 @@ def approval_tools() -> list[Tool]:
     are calls of `approve_plan`, `approve_action`, `approve_items` and `ask_person`. `state.approve` approves
     or, with a `rejection_message` as the reason, `state.reject` refuses. A question is answered with
     `state.approve` and `state.add_input(answer)`.
+
+    Raises:
+        ConfigError: from each run: the output of the agent's first tool is its answer (`tool_use_behavior`),
+            so a decision would be.
     """
     return [
         _ApprovalTool(
@@ -51,9 +55,18 @@ def approval_tools() -> list[Tool]:
             on_invoke_tool=_approved,
             strict_json_schema=False,
             needs_approval=True,
+            is_enabled=_continues,
         )
         for name, description in _TOOLS.items()
     ]
+
+
+def _continues(_context: object, agent: AgentBase[Any]) -> bool:
+    """Return `True`, or raise `ConfigError` for an agent that ends with the output of its first tool."""
+    if getattr(agent, "tool_use_behavior", None) == "stop_on_first_tool":
+        told = f"agent {agent.name!r} stops on its first tool, so a decision would be its answer"
+        raise ConfigError(f"{told}: name the tools on which it stops (StopAtTools)")
+    return True
 
 
 async def _approved(context: Any, _arguments: str) -> str:
