@@ -21,6 +21,7 @@ from agents import (
 )
 from agents.items import TResponseOutputItem
 from agents.tracing import get_current_trace
+from openai import AsyncStream
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage
 
@@ -91,35 +92,26 @@ class CallWatch(RunHooks[Any]):
         async def fetch(*asked: Any, **options: Any) -> Any:
             answer: Any = await model._fetch_response(*asked, **options)  # noqa: SLF001 - no public way
             if isinstance(answer, ChatCompletion):
-                self.take(answer)
+                self._take(answer)
                 return answer
             response, stream = answer
             self.finish = None
-            return response, _Stream(stream, self)
+            return response, self._chunks(stream)
 
         watched._fetch_response = fetch  # noqa: SLF001
         return watched  # type: ignore[no-any-return]
 
-    def take(self, answer: ChatCompletion | ChatCompletionChunk) -> None:
+    async def _chunks(self, stream: AsyncStream[ChatCompletionChunk]) -> AsyncIterator[ChatCompletionChunk]:
+        async with stream:
+            async for chunk in stream:
+                self._take(chunk)
+                yield chunk
+
+    def _take(self, answer: ChatCompletion | ChatCompletionChunk) -> None:
         """Record the finish reason of an answer or a chunk."""
         for choice in answer.choices[:1]:
             if choice.finish_reason is not None or isinstance(answer, ChatCompletion):
                 self.finish = choice.finish_reason
-
-
-class _Stream:
-    """Reads the chunks of a stream; its other attributes are the stream's."""
-
-    def __init__(self, inner: Any, watch: CallWatch) -> None:
-        self._inner, self._watch = inner, watch
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    async def __aiter__(self) -> AsyncIterator[ChatCompletionChunk]:
-        async for chunk in self._inner:
-            self._watch.take(chunk)
-            yield chunk
 
 
 class WatchedProvider(ModelProvider):
