@@ -172,9 +172,6 @@ class AgentWorker(Worker):
         self._agent = agent
         self._seconds = seconds
 
-    def __repr__(self) -> str:
-        return f"AgentWorker({self.card.name!r})"
-
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Send the messages as one text, and wait until the task ends.
 

@@ -60,9 +60,6 @@ class FrameworkWorker(Worker):
         self._client = client
         self.card = card
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.card.name!r})"
-
     @abstractmethod
     def ask(self, request: Request, noted: "FunctionsNoted", *, stream: bool) -> Any:
         """Return the object's return value for a request; `noted` is told when a function is called."""
@@ -208,9 +205,6 @@ class WorkflowWorker(Worker):
     def __init__(self, workflow: Workflow, *, card: Card) -> None:
         self.workflow = workflow
         self.card = card
-
-    def __repr__(self) -> str:
-        return f"WorkflowWorker({self.card.name!r})"
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Run the workflow."""

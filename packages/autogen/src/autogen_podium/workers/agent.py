@@ -67,9 +67,6 @@ class AgentWorker(Worker):
         self.uses_tokens = not isinstance(agent, UserProxyAgent)
         self.card = card
 
-    def __repr__(self) -> str:
-        return f"AgentWorker({self.card.name!r})"
-
     def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Run the agent with the step's input, and return its last message."""
         return self.call_listened(request, lambda _: None)

@@ -47,9 +47,6 @@ class ModelWorker(Worker):
         self.takes_tools = bool(client.model_info["function_calling"])
         self._is_openai = any(each.__name__ == _OPENAI for each in type(client).__mro__)
 
-    def __repr__(self) -> str:
-        return f"ModelWorker({self.card.name!r})"
-
     @property
     def max_tokens(self) -> int | None:
         """The client's maximum tokens of an answer, if the request has none."""

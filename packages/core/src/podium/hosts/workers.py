@@ -240,9 +240,6 @@ class ToolWorker(Worker):
             rule = ""
         self.card = replace(card, description=f"{card.description} {rule}".strip())
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.card.name!r})"
-
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Call the tool.
 

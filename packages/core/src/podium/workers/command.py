@@ -209,9 +209,6 @@ class CommandWorker(Worker):
         self._has_worktree = worktree
         self._env = dict(env or {})
 
-    def __repr__(self) -> str:
-        return f"CommandWorker({self.card.name!r})"
-
     @property
     def constraint_kinds(self) -> frozenset[Literal["json", "grammar"]]:
         """JSON for a program with an option for a schema."""

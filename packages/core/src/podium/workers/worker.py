@@ -381,6 +381,9 @@ class Worker(ResourceGroup, ABC):
     nests: bool = False
     """Whether a call only executes a nested run, as a conductor does: it acts by the actions of that run."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.card.name!r})"
+
     @property
     def max_tokens(self) -> int | None:
         """Maximum tokens of an answer if the request has no limit; `None` for no limit."""

@@ -38,9 +38,6 @@ class CrewWorker(Worker):
         self.reads_prose = inputs is None
         self._input = found[0] if found else ""
 
-    def __repr__(self) -> str:
-        return f"CrewWorker({self.card.name!r})"
-
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Kick off a copy of the crew; the answer is the last task's output and is not streamed."""
         crew: Crew | None = None

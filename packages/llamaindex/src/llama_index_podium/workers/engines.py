@@ -41,9 +41,6 @@ class _Engine(Worker):
         self.engine = engine
         self.card = card
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.card.name!r})"
-
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Call the engine."""
         with spending() as spent, worker_errors(self.card.name, usage=lambda: spent.known):

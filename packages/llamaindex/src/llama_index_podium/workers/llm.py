@@ -35,9 +35,6 @@ class LLMWorker(Worker):
         self.card = card
         self.takes_tools = isinstance(llm, FunctionCallingLLM) and llm.metadata.is_function_calling_model
 
-    def __repr__(self) -> str:
-        return f"LLMWorker({self.card.name!r})"
-
     @property
     def max_tokens(self) -> int | None:
         """The model's maximum tokens of an answer, if the request has none."""

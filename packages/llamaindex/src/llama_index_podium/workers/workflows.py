@@ -107,9 +107,6 @@ class AgentWorker(Worker):
         self.agent = agent
         self.card = card
 
-    def __repr__(self) -> str:
-        return f"AgentWorker({self.card.name!r})"
-
     @property
     def agents(self) -> Sequence[BaseWorkflowAgent]:
         """The agent, or the agents of the team."""
