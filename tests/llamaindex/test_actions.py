@@ -23,10 +23,9 @@ from llama_index_podium import (
     ConductorToolSpec,
     as_worker,
 )
-from podium import Card, Conductor, FunctionWorker, Plan, Step
-from podium.errors import ConfigError, PlannerError
+from podium import Conductor, FunctionWorker, Plan, Step
+from podium.errors import ConfigError
 from podium.planners import FixedPlanner
-from podium.policy import Policy, Rule
 from podium.workers import FREE, Worker
 
 pytestmark = [
@@ -221,30 +220,6 @@ ASKING: list[tuple[Callable[..., Any], Callable[[Any], Awaitable[Any]]]] = [
     (partial(ConductorRetriever, answer=True), lambda face: face.aretrieve("Mail it.")),
     (ConductorToolSpec, lambda face: face.aask_team("Mail it.")),
 ]
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(("face", "ask"), ASKING, ids=["engine", "llm", "retriever", "tool"])
-async def test_each_face_takes_labels_and_a_policy(
-    face: Callable[..., Any], ask: Callable[[Any], Awaitable[Any]]
-) -> None:
-    """They hold for its queries, in addition to those of the conductor."""
-    mails: list[str] = []
-
-    def mail(step: Any) -> str:
-        mails.append(step.subtask)
-        return "sent"
-
-    workers = [FunctionWorker(mail, card=Card(name="mailer")), FunctionWorker(lambda step: "x")]
-    plan = FixedPlanner(Plan((Step(0, "Mail it."),)))
-    conductor = Conductor(plan, workers, policy=Policy(labels="secret"))
-    rules = Policy(labels="secret", rules=[Rule("secret", never="mailer")])
-    await ask(face(conductor, policy=rules))
-    with pytest.raises(PlannerError, match="mailer"):
-        await ask(face(conductor, labels={"secret"}, policy=rules))
-    with pytest.raises(ConfigError, match="labels"):
-        face(conductor, labels="secret")
-    assert mails == ["Mail it."]
 
 
 class TestActions(ActionsContract):

@@ -43,23 +43,30 @@ def no_llm() -> Iterator[None]:
 
 def mistakes() -> dict[str, tuple[Callable[[Any], Any], type[Exception], str]]:
     """Return how a face is made, and the error that says how else."""
-    two_ways = r"give planner=... \(an LLM.*\) and workers=..., or a Conductor"
+    two_ways = r"no planner: give planner=... \(a model.*\), or a podium.Conductor"
     return {
         "no planner": (lambda face: face(workers=[Blocking("x")]), ConfigError, two_ways),
         "nothing": (lambda face: face(), ConfigError, two_ways),
-        "no conductor": (lambda face: face(ScriptedWorker("w", "x")), ConfigError, "needs a conductor, not "),
-        "no model": (lambda face: face(planner=object()), ConfigError, "neither an LLM nor a planner"),
+        "no conductor": (
+            lambda face: face(ScriptedWorker("w", "x")),
+            ConfigError,
+            "give a podium.Conductor, or planner=",
+        ),
+        "no model": (
+            lambda face: face(planner=object(), workers=[Blocking("x")]),
+            *((ConfigError, "neither an LLM nor a planner")),
+        ),
         "both": (
             lambda face: face(conductor(), planner=FixedPlanner(PLAN), limits=Limits()),
             ConfigError,
-            "has a conductor: give it planner, limits where it is made",
+            "got a conductor with a planner, workers or options: it has its own",
         ),
         "unknown": (
             lambda face: face(planner=FixedPlanner(PLAN), workers=[Blocking("x")], colour="red"),
             TypeError,
-            "does not accept colour: its options are planner, workers, .*run_id, .*limits, .*partial",
+            "does not accept colour: its options are planner, workers, .*limits",
         ),
-        "unknown beside a conductor": (lambda face: face(conductor(), colour="red"), TypeError, "colour"),
+        "unknown beside a conductor": (lambda face: face(conductor(), colour="red"), ConfigError, "options"),
         "an incomplete answer": (lambda face: face(conductor(), partial="drop"), ConfigError, "or raise"),
         "a run of no journal": (
             lambda face: face(conductor(), run_id="monday"),

@@ -475,7 +475,7 @@ async def test_the_fallback_planner_may_be_an_llm() -> None:
     response = await engine.aquery("?")
     assert response.metadata is not None
     assert response.metadata["planner"]["is_fallback"]
-    with pytest.raises(ConfigError, match="as_planner"):
+    with pytest.raises(ConfigError, match=r"fallback_planner: .* neither an LLM nor a planner"):
         ConductorQueryEngine(workers=workers, planner=planned((0, "x", ())), fallback_planner=object())
 
 

@@ -1,122 +1,78 @@
 """The conductor of a face, from its parts, and one call of it, whose steps LlamaIndex is told of."""
 
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
-from typing import Any, Literal, TypedDict
+from typing import Any
 
 from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.settings import Settings
 
-from llama_index_podium.cards import card_of
 from llama_index_podium.sources import behind, merge
 from llama_index_podium.tracing import Steps
-from llama_index_podium.workers.llm import LLMWorker
 from llama_index_podium.workers.wrap import as_worker
-from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.execution import Accept, OnFailure, Retry
-from podium.hosts import CardMaker, ChatAnswer, ChatCall, result_metadata
+from podium.hosts import ChatAnswer, ChatCall, faces, result_metadata
+from podium.hosts.faces import ConductorOptions
 from podium.hosts.results import plan_metadata
-from podium.hosts.workers import make_conductor
-from podium.journal import Cache, Journal
-from podium.plan_text import SavedPlan
 from podium.planners import ChatPlanner, Planner
-from podium.policy import Policy
 from podium.run import Listener, RunOptions
 from podium.secrets import scrub_data
 from podium.types import AnswerDelta, Event, Message, Outcome, Plan, PlannedBy, PlanReady, Result, StepEnded
 from podium.usage import Usage
-from podium.workers import Card, Price, Worker
+from podium.workers import Worker
 
 
-def as_planner(
-    llm: LLM | Worker, *, name: str | None = None, price: Price | None = None, **options: Any
-) -> ChatPlanner:
-    """Return a planner that asks an LLM for the plan.
+def as_planner(model: LLM | Planner | Worker, **options: Any) -> Planner:
+    """Return a planner that asks an LLM or a worker for the plan, or the given planner.
 
     Args:
-        llm: the model.
-        name: the name in events and results; `None` uses the model's own.
-        price: the price of its tokens; `None` looks it up, as `as_worker` does.
-        options: further options of `podium.ChatPlanner`.
+        model: the LLM, worker or planner.
+        options: options of `podium.ChatPlanner`, such as `workflows`.
 
     Raises:
-        ConfigError: `llm` is not an LLM, or already has a card with its name and price.
+        ConfigError: `model` is none of these.
     """
-    maker = CardMaker({"name": name, "price": price})
-    worker = maker.podium_worker(llm)
-    if worker is None:
-        if not isinstance(llm, LLM):
-            raise ConfigError(
-                f"{llm!r:.80} is neither an LLM nor a planner: give one of them, or as_planner(...)"
-            )
-        worker = LLMWorker(llm, card=card_of(llm, maker))
-    return ChatPlanner(worker, **options)
+    if isinstance(model, Planner):
+        return model
+    if not isinstance(model, LLM | Worker):
+        raise ConfigError(f"{model!r:.80} is neither an LLM nor a planner: give one of them")
+    return ChatPlanner(as_worker(model), **options)
 
 
-class FaceOptions(TypedDict, total=False):
-    """What a face takes besides a conductor: the parts of one, and what holds for each question."""
+class FaceOptions(ConductorOptions, total=False):
+    """What a face takes in place of a conductor, and `run_id`, which it takes in any case."""
 
-    planner: LLM | Planner | None
-    """Writes the plans: an LLM, or a planner of Podium; by default `Settings.llm`, if it is set."""
+    planner: LLM | Planner | Worker | None
+    """Writes the plans; by default `Settings.llm`, if it is set."""
     workers: Sequence[Any]
     """Retrievers, query engines, LLMs, tools, and all else that `as_worker` accepts."""
-    labels: Collection[str]
-    """Labels of each question; see `Conductor.bind`."""
-    policy: Policy | None
-    """Applies to each question, in addition to the policy of a given conductor."""
     run_id: str | None
     """Prefix of the ids of runs in the conductor's journal; a hash of the question follows it. The same call,
     also in a new process, continues its run. By default (`None`), each call is a new run."""
-    fallback_planner: LLM | Planner | None
-    """These and all below: see `Conductor`."""
-    limits: Limits | None
-    direct: bool | str
-    accept: Accept | None
-    retry: Retry | None
-    on_failure: OnFailure
-    cache: Cache | Literal["run"] | None
-    journal: Journal | None
-    show_question: bool
-    warm_prefix: bool
-    plans: Iterable[SavedPlan]
-    card: Card | None
 
 
-def conductor_of(
-    face: type, conductor: object, options: Mapping[str, Any], takes: Sequence[str] = (), *more: Worker
-) -> Conductor:
-    """Return the given conductor, or a new one from its parts; `more` follows the given workers.
-
-    `takes` are the names of the other options of the face, for an error.
-    """
-    name = face.__name__
-    if unknown := sorted(options.keys() - FaceOptions.__annotations__.keys()):
-        told = ", ".join((*FaceOptions.__annotations__, *takes))
-        raise TypeError(f"{name} does not accept {', '.join(unknown)}: its options are {told}")
-    own = {key: value for key, value in options.items() if value is not None and key != "run_id"}
-    labels, policy = own.pop("labels", ()), own.pop("policy", None)
-    if conductor is None:
-        planner = own.pop("planner", None) or getattr(Settings, "_llm", None)
-        if planner is None:
-            raise ConfigError(
-                f"{name} has no planner: give planner=... (an LLM, or a planner of Podium) and workers=..., "
-                "or a Conductor; or set Settings.llm"
-            )
-        pool = [*map(as_worker, own.pop("workers", ())), *more]
-        conductor = make_conductor(planner, pool, own, as_planner=as_planner, face=name)
-    elif not isinstance(conductor, Conductor):
-        told = f"{name} needs a conductor, not {conductor!r:.80}"
-        raise ConfigError(f"{told}: give Conductor(planner, workers), or planner=... and workers=...")
-    elif own:
-        raise ConfigError(f"{name} has a conductor: give it {', '.join(own)} where it is made")
-    bound = conductor.bind(labels=labels, policy=policy)
-    if run_id := options.get("run_id"):
-        check_run_id(run_id, bound)
-    return bound
+def conductor_of(face: type, conductor: object, options: Mapping[str, Any], *more: Worker) -> Conductor:
+    """Return the given conductor, or a new one from its parts; `more` follows the given workers."""
+    given = dict(options)
+    run_id, planner = given.pop("run_id", None), given.pop("planner", None)
+    workers = [*given.pop("workers", ()), *more]
+    if conductor is None and planner is None:
+        planner = getattr(Settings, "_llm", None)
+    made = faces.conductor_of(
+        conductor,
+        planner,
+        workers,
+        given,
+        as_worker=as_worker,
+        as_planner=as_planner,
+        face=face.__name__,
+    )
+    if run_id:
+        check_run_id(run_id, made)
+    return made
 
 
 def check_run_id(run_id: str, conductor: Conductor) -> None:

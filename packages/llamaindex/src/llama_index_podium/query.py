@@ -28,7 +28,6 @@ from podium.hosts.faces import run_id_of
 from podium.hosts.results import check_partial, lack_of, plan_lines, run_failed
 from podium.workers import Gather
 
-_TAKES: Final = ("partial", "callback_manager")
 _TOLD: Final = ("run_id", "status", "problem", "planner")
 
 
@@ -49,7 +48,7 @@ class ConductorQueryEngine(BaseQueryEngine):
             raises it at its end.
         callback_manager: see LlamaIndex; `None` uses the callback manager of `Settings`.
         options: in place of `conductor`: `planner`, `workers`, and the other options of `Conductor`; with or
-            without it `labels`, `policy` and `run_id`. See `FaceOptions`.
+            without it `run_id`. See `FaceOptions`.
 
     Raises:
         TypeError: an option is unknown.
@@ -68,7 +67,7 @@ class ConductorQueryEngine(BaseQueryEngine):
         **options: Unpack[FaceOptions],
     ) -> None:
         super().__init__(callback_manager)
-        self.conductor = conductor_of(type(self), conductor, options, ("streaming", *_TAKES))
+        self.conductor = conductor_of(type(self), conductor, options)
         self.streaming = streaming
         self.partial: Partial = check_partial(partial)
         self.run_id = options.get("run_id")
@@ -160,10 +159,9 @@ class ConductorRetriever(BaseRetriever):
         callback_manager: CallbackManager | None = None,
         **options: Unpack[FaceOptions],
     ) -> None:
-        gathers = any(isinstance(worker, Gather) for worker in options.get("workers", ()))
-        more = () if gathers else (Gather(),)
+        has_own = conductor is not None or any(isinstance(w, Gather) for w in options.get("workers", ()))
         super().__init__(callback_manager)
-        self.conductor = conductor_of(type(self), conductor, options, ("answer", *_TAKES), *more)
+        self.conductor = conductor_of(type(self), conductor, options, *(() if has_own else (Gather(),)))
         self.answer = answer
         self.partial: Partial = check_partial(partial)
         self.run_id = options.get("run_id")
@@ -230,7 +228,7 @@ class ConductorToolSpec(BaseToolSpec):
         partial: Partial = "return",
         **options: Unpack[FaceOptions],
     ) -> None:
-        self.conductor = conductor_of(type(self), conductor, options, ("partial",))
+        self.conductor = conductor_of(type(self), conductor, options)
         self.partial: Partial = check_partial(partial)
         self._session = options.get("run_id") or uuid4().hex
 

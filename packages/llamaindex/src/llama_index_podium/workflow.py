@@ -33,9 +33,7 @@ from podium.hosts.decisions import asked_text, record_decision, waiting_of
 from podium.hosts.faces import run_id_of
 from podium.hosts.progress import Progress
 from podium.hosts.results import check_partial
-from podium.journal import MemoryJournal
 from podium.types import ApprovalAsked, Event as PodiumEvent
-from podium.workers import PersonWorker
 
 if TYPE_CHECKING:
     from workflows.handler import WorkflowHandler
@@ -77,7 +75,7 @@ class ConductorWorkflow(Workflow):
         show_steps: whether the stream of events also shows the plan and the steps.
         partial: whether an incomplete answer is returned, or raised as `RunFailed`.
         timeout: the most seconds of a run, with the time in which it waits; `None` for no limit.
-        options: see `ConductorQueryEngine`. Without `journal`, runs that wait are in memory.
+        options: see `ConductorQueryEngine`.
 
     Raises:
         TypeError: as from `ConductorQueryEngine`, also the other errors.
@@ -96,12 +94,7 @@ class ConductorWorkflow(Workflow):
         **options: Unpack[FaceOptions],
     ) -> None:
         super().__init__(timeout=timeout)
-        policy, workers = options.get("policy"), options.get("workers", ())
-        asks = (policy is not None and policy.waits) or any(isinstance(one, PersonWorker) for one in workers)
-        if conductor is None and asks and options.get("journal") is None:
-            options["journal"] = MemoryJournal()
-        takes = ("show_steps", "partial", "timeout")
-        self.conductor = conductor_of(type(self), conductor, options, takes)
+        self.conductor = conductor_of(type(self), conductor, options)
         self.show_steps = show_steps
         self.partial: Partial = check_partial(partial)
         self.run_id = options.get("run_id")

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Any, Literal, TypedDict
 
 from podium.budget import Limits
-from podium.conductor import Conductor
+from podium.conductor import CARD, Conductor
 from podium.errors import ConfigError
 from podium.execution import Accept, OnFailure, Retry
 from podium.hosts.continuation import place_of, session_run_id
@@ -50,7 +50,7 @@ def conductor_of(  # noqa: PLR0913 - the differences between hosts
     workers: Sequence[Any],
     options: Mapping[str, Any],
     *,
-    card: Card,
+    card: Card = CARD,
     as_worker: Callable[[Any], Worker],
     as_planner: Callable[..., Planner],
     face: str,
