@@ -4,8 +4,7 @@ A task becomes a run, and the run's answer becomes the task's output.
 """
 
 from collections import deque
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Collection, Mapping, Sequence
 from contextvars import ContextVar
 from hashlib import sha256
 from typing import Any, Final, Literal, Self
@@ -26,7 +25,6 @@ from pydantic import (
     model_validator,
 )
 
-from crewai_podium.cards import card_of
 from crewai_podium.events import MAX_RESULTS, show_plan, tell_piece, tell_result
 from crewai_podium.human import decide, review
 from crewai_podium.llm import output_constraint, output_model, read_output
@@ -42,14 +40,15 @@ from crewai_podium.tasks import (
     task_key,
     task_number,
 )
-from crewai_podium.usage import UsageMeter, UsageTotal, write_usage
+from crewai_podium.usage import UsageMeter, UsageTotal
 from crewai_podium.workers.agent import AgentWorker
-from crewai_podium.workers.llm import LLMWorker
+from crewai_podium.workers.wrap import as_worker
 from podium.aio import run_sync
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError, RunUnknown, WorkerError
+from podium.errors import ConfigError, PlannerError
 from podium.execution import Accept, OnFailure, Retry
+from podium.hosts import RecordedRun
 from podium.hosts.chat import whole_answers
 from podium.hosts.results import answered, run_failed, text_answer
 from podium.hosts.workers import make_conductor
@@ -57,23 +56,21 @@ from podium.journal import Journal, MemoryJournal
 from podium.planners import ChatPlanner, Planner
 from podium.policy import Policy
 from podium.policy.rules import AnswerLabels
-from podium.run import Listener
+from podium.run import Listener, RunOptions
 from podium.secrets import printable
 from podium.types import (
     AnswerDelta,
-    Completion,
     Event,
     Message,
     Plan,
     PlanReady,
     Result,
-    RunEnded,
     Sampling,
     Step,
 )
 from podium.types.messages import storable
 from podium.usage import Usage
-from podium.workers import Card, PersonWorker, Pool, Request, Worker
+from podium.workers import Card, PersonWorker, Pool, Worker
 
 _CONTEXT: Final = "This is the context you are working with:"
 _OPTIONS: Final = (
@@ -195,6 +192,8 @@ class ConductorManager(BaseAgent):
         if self.run_id is not None and self._journal is None:
             raise ConfigError(f"run_id={self.run_id!r} names runs in a journal: give a journal, too")
         self._token_process = UsageTotal()
+        if isinstance(self.llm, BaseLLM):
+            self.llm = UsageMeter().copy_of(self.llm)  # CrewAI adds up the tokens of this object, too
         return self
 
     def _check_parts(self) -> None:
@@ -281,14 +280,14 @@ class ConductorManager(BaseAgent):
 
     def get_output_converter(self, llm: BaseLLM, **said: Any) -> Converter:
         """Return the converter for an answer that does not fit the task's output format."""
-        meter = UsageMeter()
-        self._usage_total.watch(meter)
-        return Converter(llm=meter.copy_of(llm), **said)
+        return Converter(llm=llm, **said)
 
     def copy(self) -> Self:  # type: ignore[override] # as BaseAgent's
         """Return a manager for another crew, with its own token counts; this manager gets its results too."""
         copy = self.model_copy(update={"crew": None})
         copy._token_process = UsageTotal()  # noqa: SLF001 - an object of this class, as below
+        if isinstance(self.llm, BaseLLM):
+            copy.llm = UsageMeter().copy_of(self.llm)
         copy._results = (_kept(), *self._results)  # noqa: SLF001
         copy._crews = WeakValueDictionary()  # noqa: SLF001
         copy._gaps = TaskGaps()  # noqa: SLF001
@@ -330,34 +329,35 @@ class ConductorManager(BaseAgent):
     ) -> Result:
         """Run a task, or continue its run, until its end."""
         on_event = self._listener(conductor, crew, task)
-        known = self._tries.setdefault(crew, {})
+        tried = self._tries.setdefault(crew, {})
         number = task_number(crew, task)
-        tries = known[number] = TaskTries.of(task, known.get(number))
-        paid_results = await tries.actions(conductor)
+        tries = tried[number] = TaskTries.of(task, tried.get(number))
         on_event = tries.listener(conductor, on_event)
-        options: dict[str, Any] = {
+        asked: RunOptions = {
             "policy": policy,
-            "middleware": self._middleware if on_event is not None else whole_answers(self._middleware),
-            "on_event": on_event,
-            "paid_results": paid_results,
+            "middleware": None if on_event is not None else whole_answers(),
+            "paid_results": await tries.actions(conductor),
+            "labels": self._gaps.labels(crew, task, context, again=bool(tries.run_ids)),
+            "sampling": Sampling(constraint=output_constraint(output_model(task))),
         }
-        run_id = None
         if self.run_id is not None:
-            run_id = f"{self.run_id}:{_hash(task_key(crew, task), *(each.text for each in query))}"
-        refresh = self.partial == "raise"
-        if await self._is_unfinished(run_id):
-            assert run_id is not None
-            result = await conductor.resume(run_id, refresh=refresh, **options)
-        else:
-            result = await conductor.run(
-                query,
-                run_id=run_id,
-                labels=self._gaps.labels(crew, task, context, again=bool(tries.run_ids)),
-                sampling=Sampling(constraint=output_constraint(output_model(task))),
-                **options,
-            )
-        while result.status == "waiting" and await decide(conductor, result, crew, self):
-            result = await conductor.resume(result.run_id, **options)
+            asked["run_id"] = f"{self.run_id}:{_hash(task_key(crew, task), *(each.text for each in query))}"
+        run = RecordedRun(conductor, query, asked, on_event=on_event, refresh=self.partial == "raise")
+        try:
+            result = await run.run()
+            while result.status == "waiting" and await decide(conductor, result, crew, self):
+                result = await conductor.resume(
+                    result.run_id,
+                    on_event=on_event,
+                    policy=policy,
+                    middleware=asked["middleware"],
+                    paid_results=asked["paid_results"],
+                )
+        except PlannerError as error:
+            self._usage_total.add(error.usage, len(error.calls))
+            raise
+        known, calls = Usage() if run.before is None else run.before.usage, _calls(result)
+        self._usage_total.add(result.usage.beyond(known), calls - _calls(run.before))
         tries.run_ids.append(result.run_id)
         result = self._gaps.mark(crew, task, context, result)
         for kept in self._results:
@@ -392,26 +392,16 @@ class ConductorManager(BaseAgent):
 
         return hear
 
-    async def _is_unfinished(self, run_id: str | None) -> bool:
-        """Return whether a recorded run ended failed or partial, so that it must be resumed."""
-        if self._journal is None or run_id is None:
-            return False
-        try:
-            last = (await self._journal.read(run_id))[-1].event
-        except RunUnknown:
-            return False
-        return isinstance(last, RunEnded) and last.result.status in ("failed", "partial")
-
     def _conductor(
         self, crew: Crew, task: Task, tools: Sequence[BaseTool] | None
     ) -> tuple[Conductor, Policy | None]:
         """Return the conductor for a task, and the policy that the task requires."""
-        facts, on_usage = task_facts(tools), self._usage_total.add
+        facts = task_facts(tools)
         number = task_number(crew, task)
         if facts.named is not None:
             self._named[str(crew.id), number] = number_of(crew, facts.named)
         named = self._named.get((str(crew.id), number), self._named.get((_COPIED, number)))
-        agents = agents_of(crew, facts, cards=self.cards, acts=self.acts, on_usage=on_usage)
+        agents = agents_of(crew, facts, cards=self.cards, acts=self.acts)
         before = 0
         if self.conductor is not None:
             conductor, before = self.conductor.bind(workers=agents), len(self.conductor.pool)
@@ -426,26 +416,7 @@ class ConductorManager(BaseAgent):
         return conductor, None if named is None else last_step_policy(before + named)
 
     def _planner(self, llm: BaseLLM) -> Planner:
-        return ChatPlanner(LLMWorker(llm, card=card_of(llm), on_usage=self._usage_total.add))
-
-    async def _middleware(self, worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Call a worker; count the tokens of workers that do not report them with `on_usage`.
-
-        A nested conductor is not counted, because the middleware counts its calls.
-        """
-        counts = getattr(worker, "on_usage", None) is None and not isinstance(worker, Conductor)
-        used: Usage | None = None
-        try:
-            async with aclosing(worker.call(request)) as pieces:
-                async for piece in pieces:
-                    used = piece.usage if isinstance(piece, Completion) else used
-                    yield piece
-        except WorkerError as error:
-            used = error.usage
-            raise
-        finally:
-            if used is not None and counts:
-                self._usage_total.add(write_usage(used))
+        return ChatPlanner(as_worker(llm))
 
     def _answer(self, result: Result, model: type[BaseModel] | None) -> str | BaseModel:
         """Return the task's output.
@@ -481,6 +452,11 @@ class ConductorManager(BaseAgent):
 
 def _kept() -> deque[Result]:
     return deque(maxlen=MAX_RESULTS)
+
+
+def _calls(result: Result | None) -> int:
+    """Return how many calls of models a run has made."""
+    return sum(bill.usage != Usage() for bill in (() if result is None else result.bills))
 
 
 def _hash(*texts: str) -> str:

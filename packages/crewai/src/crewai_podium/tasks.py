@@ -12,7 +12,6 @@ from crewai.tools.agent_tools.base_agent_tools import BaseAgentTool
 from crewai.tools.base_tool import BaseTool
 
 from crewai_podium.cards import card_of, may_act, unique_names
-from crewai_podium.usage import OnUsage
 from crewai_podium.workers.agent import AgentWorker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
@@ -57,7 +56,7 @@ def task_facts(tools: Sequence[BaseTool] | None) -> TaskFacts:
 
 
 def agents_of(
-    crew: Crew, facts: TaskFacts, *, cards: Mapping[str, Card], acts: Mapping[str, bool], on_usage: OnUsage
+    crew: Crew, facts: TaskFacts, *, cards: Mapping[str, Card], acts: Mapping[str, bool]
 ) -> list[Worker]:
     """Return the crew's agents as workers.
 
@@ -75,9 +74,7 @@ def agents_of(
         takes = facts.named is None or agent is facts.named
         more = [tool for tool in facts.tools if takes and tool not in (agent.tools or ())]
         tools = [*(agent.tools or ()), *more]
-        worker = AgentWorker(
-            agent, card=replace(derived, name=name), crew=crew, tools=tools, on_usage=on_usage
-        )
+        worker = AgentWorker(agent, card=replace(derived, name=name), crew=crew, tools=tools)
         said = [acts[role] for role in _roles(agent) if role in acts]
         worker.acts = said[0] if said else any(map(may_act, [agent, *more]))
         workers.append(worker)

@@ -16,8 +16,6 @@ from pydantic import PrivateAttr
 from podium.usage import Usage
 from podium.workers.openai.chat_response import read_usage as read_counts
 
-OnUsage = Callable[[UsageMetrics], None]
-"""Called with the tokens of one call of a worker."""
 L = TypeVar("L", bound=BaseLLM)
 _TELL_ENDS: Final = ("_emit_call_completed_event", "_handle_emit_call_events")
 """Methods by which LLMs send the event of an answer. Only these methods get the finish reason before the call
@@ -76,38 +74,21 @@ class UsageMeter:
         return read_usage(self.metrics)
 
 
-def counted(meter: UsageMeter, used: Usage) -> UsageMetrics:
-    """Return the tokens of a successful call, as reported, or else estimated."""
-    reported = meter.metrics
-    if not used.estimated:
-        return reported
-    return write_usage(used).model_copy(update={"successful_requests": reported.successful_requests})
-
-
 class UsageTotal(TokenProcess):
-    """The tokens of a manager and of its steps, for the crew's usage metrics."""
+    """The tokens of a manager's runs, for the crew's usage metrics. Thread-safe."""
 
     _metrics: UsageMetrics = PrivateAttr(default_factory=UsageMetrics)
-    _meters: list[UsageMeter] = PrivateAttr(default_factory=list)
     _lock: Any = PrivateAttr(default_factory=Lock)
 
-    def add(self, metrics: UsageMetrics) -> None:
-        """Add the tokens of a call; thread-safe."""
+    def add(self, usage: Usage, calls: int) -> None:
+        """Add the tokens of so many calls of models."""
         with self._lock:
-            self._metrics.add_usage_metrics(metrics)
-
-    def watch(self, meter: UsageMeter) -> None:
-        """Include the tokens of a meter, from now on."""
-        with self._lock:
-            self._meters.append(meter)
+            self._metrics.add_usage_metrics(write_usage(usage, calls))
 
     def get_summary(self) -> UsageMetrics:
         """Return all tokens so far."""
         with self._lock:
-            total = self._metrics.model_copy()
-            for meter in self._meters:
-                total.add_usage_metrics(meter.metrics)
-        return total
+            return self._metrics.model_copy()
 
 
 def read_usage(metrics: UsageMetrics) -> Usage | None:
@@ -124,8 +105,8 @@ def read_usage(metrics: UsageMetrics) -> Usage | None:
     )
 
 
-def write_usage(usage: Usage) -> UsageMetrics:
-    """Convert the usage of one call to CrewAI's metrics, which do not mark estimates."""
+def write_usage(usage: Usage, calls: int = 1) -> UsageMetrics:
+    """Convert the usage of calls to CrewAI's metrics, which do not mark estimates."""
     if usage == Usage():
         return UsageMetrics()
     read = usage.input_tokens + usage.orchestration_input_tokens
@@ -136,5 +117,5 @@ def write_usage(usage: Usage) -> UsageMetrics:
         completion_tokens=written,
         cached_prompt_tokens=usage.cached_tokens,
         reasoning_tokens=usage.reasoning_tokens,
-        successful_requests=1,
+        successful_requests=calls,
     )

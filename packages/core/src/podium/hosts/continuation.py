@@ -349,6 +349,7 @@ class RecordedRun:
                 refresh=self._refresh,
                 journal=options.get("journal"),
                 middleware=options.get("middleware"),
+                paid_results=options.get("paid_results"),
                 host=options.get("host"),
                 on_event=tell,
             )

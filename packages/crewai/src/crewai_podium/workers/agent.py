@@ -20,7 +20,7 @@ from crewai.utilities.pydantic_schema_utils import create_model_from_schema
 from pydantic import BaseModel
 
 from crewai_podium.cards import acts_first
-from crewai_podium.usage import OnUsage, UsageMeter, counted
+from crewai_podium.usage import UsageMeter
 from crewai_podium.workers.errors import crewai_errors, read_answer
 from podium.errors import WorkerUnavailable
 from podium.hosts import GuardrailTripped, text_of
@@ -158,16 +158,11 @@ class AgentWorker(Worker):
         card: Card,
         crew: Crew | None = None,
         tools: Sequence[BaseTool] | None = None,
-        on_usage: OnUsage | None = None,
     ) -> None:
         self.agent = agent
         self.card = card
         self._crew = crew
         self._tools = tools
-        self.on_usage = on_usage
-
-    def __repr__(self) -> str:
-        return f"AgentWorker({self.card.name!r})"
 
     @property
     def constraint_kinds(self) -> frozenset[Literal["json", "grammar"]]:
@@ -176,23 +171,18 @@ class AgentWorker(Worker):
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Run a copy of the agent on a task; the answer is not streamed."""
-        meter, done = UsageMeter(), None
-        try:
-            with crewai_errors(
-                self.card.name,
-                meter,
-                has_run=lambda: self.acts and (meter.has_answered or acts_first([self.agent])),
-            ):
-                agent = self._copy(meter)
-                async with _tools(agent, self._tools) as tools:
-                    # A separate task: a cancel leaves CrewAI's event scopes open, but only in this task's
-                    # context.
-                    doing = asyncio.create_task(do_task(agent, _task(request, agent), tools, meter))
-                    answer, missing = await doing
-                    done = replace(read_answer(request.messages, answer, meter), missing=missing)
-        finally:
-            if self.on_usage is not None:
-                self.on_usage(meter.metrics if done is None else counted(meter, done.usage))
+        meter = UsageMeter()
+        with crewai_errors(
+            self.card.name,
+            meter,
+            has_run=lambda: self.acts and (meter.has_answered or acts_first([self.agent])),
+        ):
+            agent = self._copy(meter)
+            async with _tools(agent, self._tools) as tools:
+                # A separate task: a cancel leaves CrewAI's event scopes open, but only in its context.
+                doing = asyncio.create_task(do_task(agent, _task(request, agent), tools, meter))
+                answer, missing = await doing
+                done = replace(read_answer(request.messages, answer, meter), missing=missing)
         if request.stream:
             yield done.text
         yield done

@@ -15,7 +15,7 @@ from crewai.events.event_bus import crewai_event_bus
 from crewai.events.types.llm_events import LLMStreamChunkEvent
 from crewai.llms.base_llm import BaseLLM
 
-from crewai_podium.usage import OnUsage, UsageMeter, counted
+from crewai_podium.usage import UsageMeter
 from crewai_podium.workers.errors import crewai_errors, read_answer
 from podium.types import Completion, Sampling
 from podium.workers import Card, Request, Worker
@@ -31,15 +31,11 @@ class LLMWorker(Worker):
     cannot stop.
     """
 
-    def __init__(self, llm: BaseLLM, *, card: Card, on_usage: OnUsage | None = None) -> None:
+    def __init__(self, llm: BaseLLM, *, card: Card) -> None:
         self.llm = llm
         self.card = card
-        self.on_usage = on_usage
         asks = getattr(llm, "supports_function_calling", None)
         self.takes_tools = asks is not None and bool(asks())
-
-    def __repr__(self) -> str:
-        return f"LLMWorker({self.card.name!r})"
 
     @property
     def max_tokens(self) -> int | None:
@@ -49,20 +45,16 @@ class LLMWorker(Worker):
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Call the LLM; with `request.stream`, yield the chunks that it sends as events."""
-        meter, written, done = UsageMeter(), list[str](), None
+        meter, written = UsageMeter(), list[str]()
         llm = _set(meter.copy_of(self.llm), request.sampling, stream=request.stream)
-        try:
-            with crewai_errors(self.card.name, meter):
-                # A separate task: a cancel leaves CrewAI's event scopes open, but only in its context.
-                asking = asyncio.create_task(_ask(llm, request))
-                async with aclosing(_pieces(llm, asking)) as pieces:
-                    async for piece in pieces:
-                        written.append(piece)
-                        yield piece
-                done = read_answer(request.messages, await asking, meter, written="".join(written))
-        finally:
-            if self.on_usage is not None:
-                self.on_usage(meter.metrics if done is None else counted(meter, done.usage))
+        with crewai_errors(self.card.name, meter):
+            # A separate task: a cancel leaves CrewAI's event scopes open, but only in its context.
+            asking = asyncio.create_task(_ask(llm, request))
+            async with aclosing(_pieces(llm, asking)) as pieces:
+                async for piece in pieces:
+                    written.append(piece)
+                    yield piece
+            done = read_answer(request.messages, await asking, meter, written="".join(written))
         if request.stream and done.text and not written:
             yield done.text
         yield done
