@@ -42,7 +42,7 @@ from podium.journal import MemoryJournal, SqlJournal
 from podium.planners import FixedPlanner
 from podium.usage import Usage
 from podium.workers import Card, Price
-from podium_shadow import Budget, MemoryPairs, Pair, SqlPairs
+from podium_shadow import Budget, Pair, SqlPairs
 
 pytestmark = pytest.mark.anyio
 
@@ -70,12 +70,12 @@ def _shadows() -> list[threading.Thread]:
 
 
 @pytest.fixture
-def pairs() -> MemoryPairs:
+def pairs(tmp_path: Path) -> SqlPairs:
     """Give a place for pairs."""
-    return MemoryPairs()
+    return SqlPairs(tmp_path / "pairs.db")
 
 
-def recorded(pairs: MemoryPairs | SqlPairs) -> Sequence[Pair]:
+def recorded(pairs: SqlPairs) -> Sequence[Pair]:
     """Return the pairs there are."""
     return run_sync(pairs.pairs)
 
@@ -236,7 +236,7 @@ WAYS: dict[str, Way] = {
 @pytest.mark.parametrize("candidate", CANDIDATES)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", PRIMARIES)
-def test_it_is_the_primary(kind: str, way: str, candidate: str, pairs: MemoryPairs) -> None:
+def test_it_is_the_primary(kind: str, way: str, candidate: str, pairs: SqlPairs) -> None:
     """Answers, pieces, and all that callbacks are told are the same; and the candidate was asked too."""
 
     def run(runnable: Runnable[Any, Any]) -> tuple[Any, list[tuple[Any, ...]]]:
@@ -257,7 +257,7 @@ def test_it_is_the_primary(kind: str, way: str, candidate: str, pairs: MemoryPai
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_its_errors_are_the_primarys(way: str, pairs: MemoryPairs) -> None:
+def test_its_errors_are_the_primarys(way: str, pairs: SqlPairs) -> None:
     """The very same is raised; the candidate is asked too, where it is known which request failed."""
     error = LookupError("the primary fails")
 
@@ -280,7 +280,7 @@ def test_its_errors_are_the_primarys(way: str, pairs: MemoryPairs) -> None:
         assert pair.candidate.answer == "another answer"
 
 
-def test_errors_that_are_returned_are_recorded(pairs: MemoryPairs) -> None:
+def test_errors_that_are_returned_are_recorded(pairs: SqlPairs) -> None:
     """`return_exceptions` tells which of a batch failed."""
     asked = ["1", "x", "3"]
     with shadow(RunnableLambda(int), RunnableLambda(str), 1.0, journal=pairs) as shadowed:
@@ -292,10 +292,10 @@ def test_errors_that_are_returned_are_recorded(pairs: MemoryPairs) -> None:
     assert {pair.primary.seconds for pair in recorded(pairs)} == {None}
 
 
-def test_it_looks_as_the_primary() -> None:
+def test_it_looks_as_the_primary(pairs: SqlPairs) -> None:
     """Name, schemas, config and drawing are the primary's; and it goes into chains as that does."""
     primary = chain()
-    with shadow(primary, RunnableLambda(str), 1.0, journal=MemoryPairs()) as shadowed:
+    with shadow(primary, RunnableLambda(str), 1.0, journal=pairs) as shadowed:
         assert shadowed.get_name() == primary.get_name()
         assert shadowed.get_input_jsonschema() == primary.get_input_jsonschema()
         assert shadowed.get_output_jsonschema() == primary.get_output_jsonschema()
@@ -307,7 +307,7 @@ def test_it_looks_as_the_primary() -> None:
         assert shadowed.with_fallbacks([RunnableLambda(str)]).invoke(ASKED) == primary.invoke(ASKED)
 
 
-def test_pieces_pass_as_they_come(pairs: MemoryPairs) -> None:
+def test_pieces_pass_as_they_come(pairs: SqlPairs) -> None:
     """In the middle of a chain nothing is held back: a piece goes out before the next comes in."""
     happened: list[str] = []
 
@@ -328,7 +328,7 @@ def test_pieces_pass_as_they_come(pairs: MemoryPairs) -> None:
     assert (pair.question, pair.primary.answer, pair.candidate.answer) == ("abc", "ABC", "Abc")
 
 
-async def test_events_are_the_primarys(pairs: MemoryPairs) -> None:
+async def test_events_are_the_primarys(pairs: SqlPairs) -> None:
     """`astream_events` tells the same with and without a candidate, of which there is no trace."""
 
     async def events(runnable: Runnable[Any, Any]) -> list[tuple[Any, ...]]:
@@ -351,7 +351,7 @@ async def test_events_are_the_primarys(pairs: MemoryPairs) -> None:
     assert len(recorded(pairs)) == 1
 
 
-async def test_nothing_of_the_callers_reaches_the_candidate(pairs: MemoryPairs) -> None:
+async def test_nothing_of_the_callers_reaches_the_candidate(pairs: SqlPairs) -> None:
     """Neither callbacks nor tags, metadata or thread id, even inside a run; only its own config."""
     seen: list[RunnableConfig] = []
 
@@ -387,7 +387,7 @@ async def test_nothing_of_the_callers_reaches_the_candidate(pairs: MemoryPairs) 
     assert "thread_id" not in config["configurable"]
 
 
-def test_the_candidate_has_a_copy(pairs: MemoryPairs) -> None:
+def test_the_candidate_has_a_copy(pairs: SqlPairs) -> None:
     """What one changes in the request, the other does not see, nor does the caller."""
 
     def spoil(asked: dict[str, Any]) -> str:
@@ -402,7 +402,7 @@ def test_the_candidate_has_a_copy(pairs: MemoryPairs) -> None:
     assert recorded(pairs)[0].candidate.answer == "['tea']"
 
 
-def test_a_request_that_cannot_be_copied_is_only_the_primarys(pairs: MemoryPairs) -> None:
+def test_a_request_that_cannot_be_copied_is_only_the_primarys(pairs: SqlPairs) -> None:
     """It is answered, and counted."""
     asked = {"topic": "tea", "lock": threading.Lock()}
     with shadow(PRIMARIES["lambda"](), RunnableLambda(str), 1.0, journal=pairs) as shadowed:
@@ -410,7 +410,7 @@ def test_a_request_that_cannot_be_copied_is_only_the_primarys(pairs: MemoryPairs
     assert (shadowed.tally.unread, recorded(pairs)) == (1, ())
 
 
-def test_arguments_of_the_call_go_along(pairs: MemoryPairs) -> None:
+def test_arguments_of_the_call_go_along(pairs: SqlPairs) -> None:
     """Both are given them."""
 
     def say(asked: str, *, loud: bool = False) -> str:
@@ -421,7 +421,7 @@ def test_arguments_of_the_call_go_along(pairs: MemoryPairs) -> None:
     assert recorded(pairs)[0].candidate.answer == "WHY"
 
 
-async def test_a_caller_who_leaves_is_counted(pairs: MemoryPairs) -> None:
+async def test_a_caller_who_leaves_is_counted(pairs: SqlPairs) -> None:
     """A stream left early, or a cancelled call, has no answer to compare with; the primary's is closed."""
     closed: list[str] = []
 
@@ -450,7 +450,7 @@ async def test_a_caller_who_leaves_is_counted(pairs: MemoryPairs) -> None:
     assert (shadowed.tally.abandoned, recorded(pairs)) == (1, ())
 
 
-def test_a_graph_that_is_interrupted_is_not_failed(pairs: MemoryPairs) -> None:
+def test_a_graph_that_is_interrupted_is_not_failed(pairs: SqlPairs) -> None:
     """A shadow inside a node: the interrupt passes, and the answer after it is the one compared."""
 
     def ask(asked: str) -> str:
@@ -479,7 +479,7 @@ def test_a_graph_that_is_interrupted_is_not_failed(pairs: MemoryPairs) -> None:
 )
 @pytest.mark.parametrize("candidate", ["conductor", "graph"])
 def test_however_a_graph_is_streamed_its_answer_is_compared(
-    candidate: str, options: dict[str, Any], pairs: MemoryPairs
+    candidate: str, options: dict[str, Any], pairs: SqlPairs
 ) -> None:
     """The candidate does not know such arguments; the pieces are no answer by themselves."""
     plan = Plan((Step(0, "Say it."),))
@@ -492,7 +492,7 @@ def test_however_a_graph_is_streamed_its_answer_is_compared(
     assert (pair.primary.answer, pair.candidate.answer) == ("It is forty two.", "It is forty two.")
 
 
-async def test_a_run_that_is_cut_off_while_it_is_planned_has_unknown_costs(pairs: MemoryPairs) -> None:
+async def test_a_run_that_is_cut_off_while_it_is_planned_has_unknown_costs(pairs: SqlPairs) -> None:
     """Its planner may be paid for: nothing of it counts as 0."""
     started = ScriptedWorker("planner", "never", latency=60.0)
     conductor = Conductor(ChatPlanner(started), [ScriptedWorker("writer", "x")])
@@ -560,7 +560,7 @@ async def test_what_both_took_is_recorded(tmp_path: Path) -> None:
     assert sum(each["total_tokens"] for each in usage.usage_metadata.values()) == 218
 
 
-async def test_a_conductor_in_a_chain_is_counted_too(pairs: MemoryPairs) -> None:
+async def test_a_conductor_in_a_chain_is_counted_too(pairs: SqlPairs) -> None:
     """With workers that are no LangChain models, after a prompt and before a parser, nested in another."""
     priced = [ScriptedWorker(Card(name=name, price=PRICE), "said") for name in ("a", "b")]
     inner = Conductor(FixedPlanner(PLAN), priced, card=Card(name="inner"))
@@ -575,7 +575,7 @@ async def test_a_conductor_in_a_chain_is_counted_too(pairs: MemoryPairs) -> None
     assert (pair.primary.spent.calls, pair.primary.spent.cost) == (None, None)
 
 
-async def test_what_nobody_reports_is_unknown(pairs: MemoryPairs) -> None:
+async def test_what_nobody_reports_is_unknown(pairs: SqlPairs) -> None:
     """A model without usage, or without a price, costs nobody knows what, and not nothing."""
     with ChatServer(lambda call: says(call, "x")).in_thread() as server:
         async with shadow(model(), over(server), 1.0, journal=pairs) as shadowed:
@@ -637,7 +637,7 @@ BAD: dict[str, Callable[[Any], Any]] = {"hangs": _hang, "fails": _fail, "floods"
 
 @pytest.mark.long
 @pytest.mark.parametrize("bad", BAD)
-async def test_under_load_the_primary_is_untouched(bad: str, pairs: MemoryPairs) -> None:
+async def test_under_load_the_primary_is_untouched(bad: str, pairs: SqlPairs) -> None:
     """Hundreds of calls at once: each has its own answer, and no more candidates run than may."""
     primary = RunnableLambda(lambda asked: f"answer to {asked}")
     seconds = 0.2 if bad == "hangs" else 30.0
@@ -669,7 +669,7 @@ async def test_under_load_the_primary_is_untouched(bad: str, pairs: MemoryPairs)
     assert sum(len(pair.candidate.answer) for pair in recorded(pairs)) <= 600 * 100_000
 
 
-async def test_all_are_answered_while_every_candidate_waits(pairs: MemoryPairs) -> None:
+async def test_all_are_answered_while_every_candidate_waits(pairs: SqlPairs) -> None:
     """Not one candidate ends before the last of five hundred answers is there."""
     gate = Gate()
     async with shadow(
@@ -684,7 +684,7 @@ async def test_all_are_answered_while_every_candidate_waits(pairs: MemoryPairs) 
     assert [pair.candidate.answer for pair in recorded(pairs)] == ["through"] * 5
 
 
-def test_many_threads_use_one(pairs: MemoryPairs) -> None:
+def test_many_threads_use_one(pairs: SqlPairs) -> None:
     """Callers that are not async share it, and each has its own answer."""
     wrong: list[Any] = []
     with shadow(
@@ -710,7 +710,7 @@ def test_many_threads_use_one(pairs: MemoryPairs) -> None:
     assert all(int(pair.primary.answer) == 2 * int(pair.candidate.answer) for pair in recorded(pairs))
 
 
-def test_a_sample_is_drawn_by_run_id(pairs: MemoryPairs) -> None:
+def test_a_sample_is_drawn_by_run_id(tmp_path: Path) -> None:
     """The same requests in another process, in another order, are drawn again."""
     ids = [uuid4() for _ in range(100)]
 
@@ -719,7 +719,7 @@ def test_a_sample_is_drawn_by_run_id(pairs: MemoryPairs) -> None:
             RunnableLambda(str),
             RunnableLambda(str),
             0.3,
-            journal=(kept := MemoryPairs()),
+            journal=(kept := SqlPairs(tmp_path / f"{uuid4()}.db")),
             seed=4,
             concurrency=100,
         ) as shadowed:
@@ -731,7 +731,7 @@ def test_a_sample_is_drawn_by_run_id(pairs: MemoryPairs) -> None:
     assert 10 < len(drawn(ids)) < 60
 
 
-def test_a_budget_stops_it(pairs: MemoryPairs) -> None:
+def test_a_budget_stops_it(pairs: SqlPairs) -> None:
     """And the primary goes on."""
     with shadow(
         RunnableLambda(str), RunnableLambda(str), 1.0, journal=pairs, concurrency=50, budget=Budget(runs=2)
@@ -740,7 +740,7 @@ def test_a_budget_stops_it(pairs: MemoryPairs) -> None:
     assert (len(recorded(pairs)), shadowed.tally.unfunded) == (2, 18)
 
 
-async def test_both_sides_may_share_a_client(pairs: MemoryPairs) -> None:
+async def test_both_sides_may_share_a_client(pairs: SqlPairs) -> None:
     """As models of one server do by default; each side has its own event loop, at the same time."""
     with ChatServer(lambda call: says(call, "forty-two", delay=0.01)).in_thread() as server:
         one, other = [
@@ -755,11 +755,11 @@ async def test_both_sides_may_share_a_client(pairs: MemoryPairs) -> None:
 
 def test_a_journal_without_a_database_is_refused() -> None:
     """With what to give in its stead."""
-    with pytest.raises(ConfigError, match="MemoryPairs"):
+    with pytest.raises(ConfigError, match="give a SqlJournal"):
         shadow(RunnableLambda(str), RunnableLambda(str), journal=MemoryJournal())
 
 
-def test_a_candidate_that_acts_is_refused(pairs: MemoryPairs) -> None:
+def test_a_candidate_that_acts_is_refused(pairs: SqlPairs) -> None:
     """The primary has acted already."""
     worker = FunctionWorker(lambda step: "refunded", acts=True)
     candidate = ConductorRunnable(Conductor(FixedPlanner("x"), [worker]))
@@ -767,7 +767,7 @@ def test_a_candidate_that_acts_is_refused(pairs: MemoryPairs) -> None:
         shadow(RunnableLambda(str), candidate, journal=pairs)
 
 
-def test_an_answer_is_read_as_is_said(pairs: MemoryPairs) -> None:
+def test_an_answer_is_read_as_is_said(pairs: SqlPairs) -> None:
     """By a function, of both; one that fails is told, and fails nobody."""
 
     def year(output: dict[str, Any]) -> str:
@@ -822,12 +822,11 @@ def test_questions_are_found(asked: Any, question: str) -> None:
     assert question_of(asked) == question
 
 
-def test_it_is_a_shadow() -> None:
+def test_it_is_a_shadow(pairs: SqlPairs) -> None:
     """Of a type that says so, with where its pairs are."""
-    kept = MemoryPairs()
-    with shadow(RunnableLambda(str), RunnableLambda(str), journal=kept) as shadowed:
+    with shadow(RunnableLambda(str), RunnableLambda(str), journal=pairs) as shadowed:
         assert isinstance(shadowed, Shadow)
-        assert shadowed.pairs is kept
+        assert shadowed.pairs is pairs
 
 
 @pytest.mark.long
@@ -841,7 +840,7 @@ def test_without_podium_shadow_the_import_says_what_to_install() -> None:
     assert told.endswith(" './packages/shadow'` in a clone of Podium")
 
 
-def test_a_graph_with_a_candidate_is_a_graph(pairs: MemoryPairs) -> None:
+def test_a_graph_with_a_candidate_is_a_graph(pairs: SqlPairs) -> None:
     """`langgraph dev` serves it: it is copied for each request, with a store of threads."""
 
     def told(state: MessagesState) -> dict[str, Any]:

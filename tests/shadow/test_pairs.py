@@ -1,4 +1,4 @@
-"""Where pairs are kept: in memory, in a file, on a server, each as the seam says."""
+"""Where pairs are kept: in a file, on a server."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -14,7 +14,7 @@ from podium.journal import SqlJournal
 from podium.planners import FixedPlanner
 from podium.secrets import register
 from podium.usage import Usage
-from podium_shadow import MemoryPairs, Pair, Pairs, Side, Spent, SqlPairs, Tally
+from podium_shadow import Pair, Side, Spent, SqlPairs, Tally
 
 pytestmark = pytest.mark.anyio
 
@@ -32,19 +32,17 @@ WHOLE = Pair(
 TALLY = Tally(tally_id="t1", shadow="ours", at=100.0, seen=10, sampled=3, busy=1, unfunded=1)
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-async def pairs(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Pairs]:
+@pytest.fixture(params=["sqlite", "postgres"])
+async def pairs(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SqlPairs]:
     """Give an empty place, not entered."""
     match request.param:
-        case "memory":
-            yield MemoryPairs()
         case "sqlite":
             yield SqlPairs(tmp_path / "journal.db")
         case _:
             yield SqlPairs(request.getfixturevalue("postgres_url"))
 
 
-async def test_what_was_put_comes_back(pairs: Pairs) -> None:
+async def test_what_was_put_comes_back(pairs: SqlPairs) -> None:
     """All of it, entered or not, the oldest first."""
     await pairs.put(WHOLE, TALLY)
     async with pairs, pairs:
@@ -54,7 +52,7 @@ async def test_what_was_put_comes_back(pairs: Pairs) -> None:
     assert found[1] == WHOLE
 
 
-async def test_a_tally_is_kept_as_it_last_was(pairs: Pairs) -> None:
+async def test_a_tally_is_kept_as_it_last_was(pairs: SqlPairs) -> None:
     """One of the same id is replaced; others stay."""
     await pairs.put(None, TALLY)
     await pairs.put(None, replace(TALLY, seen=11, at=101.0))
@@ -63,7 +61,7 @@ async def test_a_tally_is_kept_as_it_last_was(pairs: Pairs) -> None:
     assert await pairs.pairs() == ()
 
 
-async def test_some_are_asked_for(pairs: Pairs) -> None:
+async def test_some_are_asked_for(pairs: SqlPairs) -> None:
     """By shadow, by age, and the latest only."""
     for number in range(4):
         shadow = "ours" if number % 2 else "theirs"
@@ -78,7 +76,7 @@ async def test_some_are_asked_for(pairs: Pairs) -> None:
     assert [tally.shadow for tally in await pairs.tallies(shadow="theirs")] == ["theirs"]
 
 
-async def test_old_ones_are_forgotten(pairs: Pairs) -> None:
+async def test_old_ones_are_forgotten(pairs: SqlPairs) -> None:
     """By age, with the counts of that time; how many pairs that were is said."""
     await pairs.put(WHOLE, TALLY)
     await pairs.put(replace(WHOLE, pair_id="new", at=time()), replace(TALLY, tally_id="new", at=time()))
@@ -87,7 +85,7 @@ async def test_old_ones_are_forgotten(pairs: Pairs) -> None:
     assert [tally.tally_id for tally in await pairs.tallies()] == ["new"]
 
 
-async def test_many_at_once_are_all_kept(pairs: Pairs) -> None:
+async def test_many_at_once_are_all_kept(pairs: SqlPairs) -> None:
     """Tasks that write at the same time take nothing from each other."""
     async with pairs, anyio.create_task_group() as tasks:
         for number in range(50):
@@ -129,11 +127,3 @@ async def test_a_place_that_is_none_is_told(tmp_path: Path) -> None:
     (tmp_path / "journal.db").write_bytes(b"something else " * 1000)
     with pytest.raises(JournalError, match="not a database"):
         await SqlPairs(tmp_path / "journal.db").put(WHOLE, TALLY)
-
-
-async def test_memory_is_bounded() -> None:
-    """The oldest is forgotten."""
-    pairs = MemoryPairs(2)
-    for number in range(5):
-        await pairs.put(replace(WHOLE, pair_id=f"p{number}", at=float(number)), TALLY)
-    assert [pair.pair_id for pair in await pairs.pairs()] == ["p3", "p4"]

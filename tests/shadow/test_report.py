@@ -6,6 +6,7 @@ from math import comb, nan
 from random import Random
 
 import pytest
+from shadow.places import NewPairs
 
 from podium import ScriptedWorker
 from podium.errors import ConfigError, WorkerFailed, WorkerUnavailable
@@ -13,7 +14,7 @@ from podium.journal import MemoryCache
 from podium.types import Completion
 from podium.usage import Usage
 from podium.workers import Card, Price, Request
-from podium_shadow import MemoryPairs, Pair, Report, Side, Spent, Tally, report
+from podium_shadow import Pair, Report, Side, Spent, Tally, report
 from podium_shadow.judge import Judge
 from podium_shadow.statistics import Estimate, paired_means, quantile, share
 
@@ -121,7 +122,7 @@ def pair(number: int, primary: str = "yes", candidate: str = "yes", **facts: obj
 
 async def report_of(pairs: Sequence[Pair], **how: object) -> Report:
     """Return the report of pairs of one shadow."""
-    kept = MemoryPairs()
+    kept = NewPairs()
     for each in pairs:
         await kept.put(each, TALLY)
     (found,) = await report(kept, **how)  # type: ignore[arg-type]
@@ -175,7 +176,7 @@ async def test_equal_means_but_for_looks(one: str, other: str, equal: bool) -> N
 
 async def test_each_shadow_has_its_report() -> None:
     """By name, in order; a tally alone is one too."""
-    kept = MemoryPairs()
+    kept = NewPairs()
     await kept.put(pair(0, shadow="b"), replace(TALLY, tally_id="b", shadow="b"))
     await kept.put(None, replace(TALLY, tally_id="a", shadow="a"))
     assert [(each.shadow, each.pairs) for each in await report(kept)] == [("a", 0), ("b", 1)]
@@ -187,7 +188,7 @@ async def test_each_shadow_has_its_report() -> None:
 async def test_a_confidence_that_is_none_is_refused() -> None:
     """It is a share."""
     with pytest.raises(ConfigError, match="confidence"):
-        await report(MemoryPairs(), confidence=95)
+        await report(NewPairs(), confidence=95)
 
 
 def prefers(better: str) -> ScriptedWorker:
@@ -238,7 +239,7 @@ async def test_a_judge_who_favours_a_place_favours_nobody() -> None:
 async def test_calls_of_a_judge_are_bounded() -> None:
     """Over all shadows; what was not judged is counted, and nobody is asked twice of one pair."""
     judge = ScriptedWorker("judge", "TIE")
-    kept = MemoryPairs()
+    kept = NewPairs()
     for number in range(30):
         shadow = "ours" if number % 2 else "theirs"
         await kept.put(pair(number, "one", f"other {number}", shadow=shadow), TALLY)

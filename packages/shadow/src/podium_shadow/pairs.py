@@ -1,13 +1,9 @@
-"""The records of a shadow: pairs of answers, and counts of requests. Pure data."""
+"""The records of a shadow: pairs of answers, and counts of requests; their store."""
 
 import unicodedata
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from threading import Lock
 from time import time
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from podium.journal import Location, Schema, SqlJournal, SqlTables, Transaction
@@ -102,102 +98,6 @@ MOST_PAIRS = 10_000
 """Default maximum of pairs that are read."""
 
 
-class Pairs(AbstractAsyncContextManager[Any], ABC):
-    """A store of pairs and tallies.
-
-    In a block `async with`, its connections stay open. The methods also work outside of such a block.
-    """
-
-    @abstractmethod
-    async def put(self, pair: Pair | None, tally: Tally) -> None:
-        """Store a pair, unless it is `None`, and replace the tally with the same id.
-
-        Raises:
-            JournalError: they cannot be stored.
-        """
-
-    @abstractmethod
-    async def pairs(
-        self, *, shadow: str | None = None, since: float = 0.0, limit: int = MOST_PAIRS
-    ) -> Sequence[Pair]:
-        """Return the latest pairs, ordered from oldest to latest.
-
-        Args:
-            shadow: the name of one shadow; `None` means all.
-            since: the oldest time, in seconds of Unix time.
-            limit: maximum number of pairs.
-
-        Raises:
-            JournalError: they cannot be read.
-        """
-
-    @abstractmethod
-    async def tallies(self, *, shadow: str | None = None, since: float = 0.0) -> Sequence[Tally]:
-        """Return the tallies that changed at or after `since`, ordered from oldest to latest."""
-
-    @abstractmethod
-    async def prune(self, older_than: float) -> int:
-        """Delete pairs and tallies older than `older_than` seconds, and return the number of pairs."""
-
-
-class MemoryPairs(Pairs):
-    """Stores pairs in this process's memory; for tests.
-
-    Args:
-        most: maximum number of pairs; the oldest are deleted first.
-    """
-
-    def __init__(self, most: int = MOST_PAIRS) -> None:
-        self._most = most
-        self._pairs: list[Pair] = []
-        self._tallies: dict[str, Tally] = {}
-        self._lock = Lock()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        return None
-
-    async def put(self, pair: Pair | None, tally: Tally) -> None:
-        """Store a pair and a tally."""
-        with self._lock:
-            if pair is not None:
-                self._pairs.append(pair)
-                del self._pairs[: -self._most]
-            self._tallies[tally.tally_id] = tally
-
-    async def pairs(
-        self, *, shadow: str | None = None, since: float = 0.0, limit: int = MOST_PAIRS
-    ) -> Sequence[Pair]:
-        """Return the latest pairs."""
-        with self._lock:
-            found = [pair for pair in self._pairs if pair.at >= since and shadow in (None, pair.shadow)]
-        return tuple(sorted(found, key=lambda pair: pair.at)[-limit:])
-
-    async def tallies(self, *, shadow: str | None = None, since: float = 0.0) -> Sequence[Tally]:
-        """Return the tallies."""
-        with self._lock:
-            found = [
-                each for each in self._tallies.values() if each.at >= since and shadow in (None, each.shadow)
-            ]
-        return tuple(sorted(found, key=lambda tally: tally.at))
-
-    async def prune(self, older_than: float) -> int:
-        """Delete old pairs and tallies."""
-        end = time() - older_than
-        with self._lock:
-            before = len(self._pairs)
-            self._pairs = [pair for pair in self._pairs if pair.at >= end]
-            self._tallies = {key: tally for key, tally in self._tallies.items() if tally.at >= end}
-            return before - len(self._pairs)
-
-
 _SCHEMA = Schema(
     "shadow",
     [
@@ -225,14 +125,13 @@ _PUT_TALLY = """
 INSERT INTO podium_tallies (tally_id, shadow, at, text) VALUES (?, ?, ?, ?)
 ON CONFLICT (tally_id) DO UPDATE SET shadow = excluded.shadow, at = excluded.at, text = excluded.text
 """
-_LATEST_PAIRS = "SELECT text FROM podium_pairs WHERE at >= ? ORDER BY at DESC LIMIT ?"
-_LATEST_PAIRS_OF = "SELECT text FROM podium_pairs WHERE at >= ? AND shadow = ? ORDER BY at DESC LIMIT ?"
-_TALLIES = "SELECT text FROM podium_tallies WHERE at >= ? ORDER BY at DESC"
-_TALLIES_OF = "SELECT text FROM podium_tallies WHERE at >= ? AND shadow = ? ORDER BY at DESC"
+_LATEST = "SELECT text FROM podium_{} WHERE at >= ? AND shadow = COALESCE(?, shadow) ORDER BY at DESC"
 
 
-class SqlPairs(SqlTables, Pairs):
-    """Stores pairs in a database, which may be a journal's. Secrets are removed, as in runs.
+class SqlPairs(SqlTables):
+    """Stores pairs and tallies in a database, which may be a journal's. Secrets are removed, as in runs.
+
+    In a block `async with`, its connections stay open. The methods also work outside of such a block.
 
     Args:
         location: see `SqlJournal`.
@@ -251,7 +150,11 @@ class SqlPairs(SqlTables, Pairs):
         return cls(journal.url, patience=journal.patience)
 
     async def put(self, pair: Pair | None, tally: Tally) -> None:
-        """Store a pair and a tally, in one transaction."""
+        """Store a pair, unless it is `None`, and replace the tally with the same id, in one transaction.
+
+        Raises:
+            JournalError: they cannot be stored.
+        """
         pair_text, tally_text = None if pair is None else _text(pair), _text(tally)
 
         async def put(transaction: Transaction) -> None:
@@ -264,19 +167,24 @@ class SqlPairs(SqlTables, Pairs):
     async def pairs(
         self, *, shadow: str | None = None, since: float = 0.0, limit: int = MOST_PAIRS
     ) -> Sequence[Pair]:
-        """Return the latest pairs."""
-        if shadow is None:
-            return await self._read(Pair, _LATEST_PAIRS, since, limit)
-        return await self._read(Pair, _LATEST_PAIRS_OF, since, shadow, limit)
+        """Return the latest pairs, ordered from oldest to latest.
+
+        Args:
+            shadow: the name of one shadow; `None` means all.
+            since: the oldest time, in seconds of Unix time.
+            limit: maximum number of pairs.
+
+        Raises:
+            JournalError: they cannot be read.
+        """
+        return await self._read(Pair, f"{_LATEST.format('pairs')} LIMIT ?", since, shadow, limit)
 
     async def tallies(self, *, shadow: str | None = None, since: float = 0.0) -> Sequence[Tally]:
-        """Return the tallies."""
-        if shadow is None:
-            return await self._read(Tally, _TALLIES, since)
-        return await self._read(Tally, _TALLIES_OF, since, shadow)
+        """Return the tallies that changed at or after `since`, ordered from oldest to latest."""
+        return await self._read(Tally, _LATEST.format("tallies"), since, shadow)
 
     async def prune(self, older_than: float) -> int:
-        """Delete old pairs and tallies."""
+        """Delete pairs and tallies older than `older_than` seconds, and return the number of pairs."""
         before = time() - older_than
 
         async def prune(transaction: Transaction) -> int:
@@ -285,7 +193,7 @@ class SqlPairs(SqlTables, Pairs):
 
         return await self.transaction(prune)
 
-    async def _read(self, kind: type[Any], query: str, *values: str | float) -> Sequence[Any]:
+    async def _read(self, kind: type[Any], query: str, *values: str | float | None) -> Sequence[Any]:
         """Return the records that a query finds, ordered from oldest to latest."""
         rows = await self.transaction(lambda transaction: transaction.fetch(query, *values), reads=True)
         return tuple(read_record(row["text"], kind, _name(kind)) for row in reversed(rows))

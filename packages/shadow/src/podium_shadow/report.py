@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from podium.errors import ConfigError
 from podium_shadow.judge import Judge, Judged, Means, Scorer, means, score
-from podium_shadow.pairs import MOST_PAIRS, Pair, Pairs, Side, Tally
+from podium_shadow.pairs import MOST_PAIRS, Pair, Side, SqlPairs, Tally
 from podium_shadow.statistics import Estimate, Share, quantile, share
 
 
@@ -40,7 +40,7 @@ class Report:
     candidate_failed: Share
     candidate_timeouts: Share
     equal: Share
-    """Pairs with equal answers (`Pair.is_equal`), of the pairs in which both sides answered."""
+    """SqlPairs with equal answers (`Pair.is_equal`), of the pairs in which both sides answered."""
     judged: Judged | None
     """`None` without a judge."""
     scores: Means | None
@@ -53,7 +53,7 @@ class Report:
 
 
 async def report(  # noqa: PLR0913 - each says what is compared, or how
-    pairs: Pairs,
+    pairs: SqlPairs,
     *,
     shadow: str | None = None,
     since: float = 0.0,

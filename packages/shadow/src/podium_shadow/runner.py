@@ -7,13 +7,13 @@ import weakref
 from abc import ABC, abstractmethod
 from asyncio import CancelledError
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from math import inf
 from threading import Lock
 from time import monotonic, perf_counter, time
-from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal
 from uuid import uuid4
 
 import anyio.to_thread
@@ -22,7 +22,7 @@ from podium.errors import ConfigError, JournalError
 from podium.secrets import scrub
 from podium.types.messages import storable
 from podium_shadow.background import Background
-from podium_shadow.pairs import MOST_CHARS, Pair, Pairs, Side, Spent, Tally
+from podium_shadow.pairs import MOST_CHARS, Pair, Side, Spent, SqlPairs, Tally
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,30 +104,24 @@ _HOUR = 3600.0
 class Counters:
     """The counts of one shadow in this process. Thread-safe."""
 
-    def __init__(self, pairs: Pairs, shadow: str) -> None:
+    def __init__(self, pairs: SqlPairs, shadow: str) -> None:
         self.pairs = pairs
         self._shadow = shadow
         self._mark = uuid4().hex
         self._lock = Lock()
-        self._full: list[Tally] = []
-        """Counts of past hours that are not stored yet."""
-        self._tally = self._kept = self._new(time())
-
-    @property
-    def tally(self) -> Tally:
+        self.tally = self._new(time())
         """The counts of this hour."""
-        return self._tally
+        self._unsaved: dict[str, Tally] = {}
+        """The tallies that have changed since they were stored."""
 
     def count(self, *counts: Count) -> None:
         """Add one to each count."""
         now = time()
         with self._lock:
             fresh = self._new(now)
-            if fresh.tally_id != self._tally.tally_id:
-                self._full.append(self._tally)
-                self._tally = fresh
-            added = {name: getattr(self._tally, name) + 1 for name in counts}
-            self._tally = replace(self._tally, at=now, **added)
+            tally = self.tally if self.tally.tally_id == fresh.tally_id else fresh
+            self.tally = replace(tally, at=now, **{name: getattr(tally, name) + 1 for name in counts})
+            self._unsaved[tally.tally_id] = self.tally
 
     async def put(self, pair: Pair) -> None:
         """Store a pair; if this fails, count and log the failure."""
@@ -139,7 +133,7 @@ class Counters:
 
     async def flush(self) -> None:
         """Store the counts, if they have changed."""
-        if self._kept is self._tally:
+        if not self._unsaved:
             return
         try:
             await self._keep(None)
@@ -148,14 +142,14 @@ class Counters:
 
     async def _keep(self, pair: Pair | None) -> None:
         with self._lock:
-            full, tally = tuple(self._full), self._tally
+            *full, tally = [*self._unsaved.values()] or [self.tally]
         for each in full:
             await self.pairs.put(None, each)
-            with self._lock:
-                if each in self._full:
-                    self._full.remove(each)
         await self.pairs.put(pair, tally)
-        self._kept = tally
+        with self._lock:
+            for each in (*full, tally):
+                if self._unsaved.get(each.tally_id) is each:
+                    del self._unsaved[each.tally_id]
 
     def _new(self, now: float) -> Tally:
         return Tally(tally_id=f"{self._mark}-{int(now // _HOUR)}", shadow=self._shadow, at=now)
@@ -182,7 +176,7 @@ class Candidate(ABC):
         """Return the spending of the request; called when it ended, failed or was cancelled."""
 
 
-class ShadowRunner:
+class ShadowRunner(AbstractContextManager[Any], AbstractAsyncContextManager[Any]):
     """Draws a sample of requests, runs the candidate on each, and records the pairs.
 
     Its thread starts with the first drawn request. Close the runner, or use it as a context manager, to end
@@ -205,7 +199,7 @@ class ShadowRunner:
 
     def __init__(  # noqa: PLR0913 - one parameter for each limit
         self,
-        pairs: Pairs,
+        pairs: SqlPairs,
         *,
         name: str = "shadow",
         sample: float = 0.1,
@@ -227,7 +221,7 @@ class ShadowRunner:
         weakref.finalize(self, self._background.release)
 
     @property
-    def pairs(self) -> Pairs:
+    def pairs(self) -> SqlPairs:
         """The store of pairs."""
         return self._counters.pairs
 
@@ -284,26 +278,10 @@ class ShadowRunner:
         """Close like `close`, without blocking the event loop."""
         return await anyio.to_thread.run_sync(self.close, seconds)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.aclose()
 
     async def _compare(self, told: Callable[[], tuple[str, Side]], candidate: Candidate) -> None:

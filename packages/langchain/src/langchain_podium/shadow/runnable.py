@@ -19,7 +19,7 @@ from podium.errors import ConfigError
 from podium.hosts import ConductorFace
 from podium.journal import Journal, SqlJournal
 from podium.workers import Price
-from podium_shadow import Budget, Pairs, ShadowRunner, SqlPairs, Tally
+from podium_shadow import Budget, ShadowRunner, SqlPairs, Tally
 
 Config = RunnableConfig | None
 
@@ -29,7 +29,7 @@ def shadow(  # noqa: PLR0913 - one parameter for each option
     candidate: Runnable[Any, Any],
     sample: float = 0.1,
     *,
-    journal: Journal | Pairs | str | Path | None = None,
+    journal: Journal | SqlPairs | str | Path | None = None,
     name: str = "shadow",
     seed: int | None = None,
     concurrency: int = 4,
@@ -57,8 +57,8 @@ def shadow(  # noqa: PLR0913 - one parameter for each option
             primary has acted already.
         sample: the share of requests, from 0 to 1, drawn by the configuration's `run_id` if there is one,
             otherwise by the number of the request.
-        journal: the store of the pairs: a journal in a database, its location, or `MemoryPairs` for tests;
-            `None` uses the journal in the user's state directory.
+        journal: the store of the pairs: a journal in a database, its location, or `SqlPairs`; `None` uses the
+            journal in the user's state directory.
         name: the name of the shadow in reports.
         seed: the seed of the draw; `None` uses a new seed in each process.
         concurrency: maximum number of concurrent candidates; further requests are dropped and counted.
@@ -103,7 +103,7 @@ class Shadowing:
     _settings: ShadowSettings
 
     @property
-    def pairs(self) -> Pairs:
+    def pairs(self) -> SqlPairs:
         """The store of the pairs."""
         return self._settings.runner.pairs
 
@@ -314,13 +314,13 @@ async def _apieces(
                 yield piece
 
 
-def _pairs(journal: Journal | Pairs | str | Path | None) -> Pairs:
-    if isinstance(journal, Pairs):
+def _pairs(journal: Journal | SqlPairs | str | Path | None) -> SqlPairs:
+    if isinstance(journal, SqlPairs):
         return journal
     if isinstance(journal, SqlJournal):
         return SqlPairs.beside(journal)
     if isinstance(journal, Journal):
-        raise ConfigError("pairs are stored in a database: give a SqlJournal, its location, or MemoryPairs")
+        raise ConfigError("pairs are stored in a database: give a SqlJournal, or its location")
     return SqlPairs(journal)
 
 
