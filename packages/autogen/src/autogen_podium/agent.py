@@ -27,7 +27,6 @@ from autogen_podium.messages import (
     message_metadata,
     read_usage,
     to_context,
-    usage_left,
     with_question_last,
     write_usage,
 )
@@ -434,7 +433,7 @@ class RunMessages:
             place = Caller(run_id=result.run_id, round=last.round, step=last.step, attempt=last.attempts)
             chunk = ModelClientStreamingChunkEvent(content=lack, source=last.worker)
             self._tell(chunk, _step_metadata(place, ""))
-        left = usage_left(result.usage.beyond(spent), Usage.total(self._seen.values()))
+        left = result.usage.beyond(spent).beyond(Usage.total(self._seen.values()))
         told: BaseChatMessage = question or TextMessage(content=text_answer(result), source=self._name)
         told.models_usage = write_usage(left)
         told.metadata |= message_metadata(result)

@@ -169,10 +169,7 @@ def read_usage(usage: RequestUsage | None) -> Usage | None:
 
 def write_usage(usage: Usage) -> RequestUsage:
     """Convert a usage to AutoGen's class, with the tokens of a hosted conductor's own workers."""
-    return RequestUsage(
-        prompt_tokens=usage.input_tokens + usage.orchestration_input_tokens,
-        completion_tokens=usage.output_tokens + usage.orchestration_output_tokens,
-    )
+    return RequestUsage(prompt_tokens=usage.total_input_tokens, completion_tokens=usage.total_output_tokens)
 
 
 def message_metadata(result: Result) -> dict[str, str]:
@@ -185,13 +182,3 @@ def message_metadata(result: Result) -> dict[str, str]:
 
 def _usage(usage: Usage) -> dict[str, Any]:
     return {**asdict(write_usage(usage)), "estimated": usage.estimated}
-
-
-def usage_left(total: Usage, told: Usage) -> Usage:
-    """Return the tokens of a run that no message inside the run has."""
-    counts = {
-        name: max(0, count - getattr(told, name))
-        for name, count in asdict(total).items()
-        if name != "estimated"
-    }
-    return Usage(**counts, estimated=total.estimated)

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import anyio
 from autogen_agentchat.base import Response, TaskResult, Team, TerminationCondition
@@ -17,22 +17,23 @@ from autogen_agentchat.messages import (
     TextMessage,
     ThoughtEvent,
 )
-from autogen_agentchat.state import BaseState
 from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient
 
 from autogen_podium.agent import ConductorAgent, RunWatcher
-from autogen_podium.messages import USER, read_usage, usage_left, write_usage
+from autogen_podium.messages import USER, read_usage, write_usage
 from autogen_podium.workers.agent import Inner
 from autogen_podium.workers.wrap import Participant
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, LimitExceeded, RunFailed, actions_told
 from podium.hosts import ConductorFace
+from podium.hosts.chat import actions_in
 from podium.hosts.faces import ConductorOptions
 from podium.hosts.results import lack_of
 from podium.planners import Planner
-from podium.types import Action, Event, PlannerEnded, Problem, Result, StepEnded, StepStarted
+from podium.types import Action, Event, PlannerEnded, Problem, Result
+from podium.types.events import PIECES
 from podium.usage import Usage
 from podium.workers import Worker
 
@@ -44,13 +45,6 @@ WAITS = "The conductor waits for the user."
 _NO_PAUSE = (
     "a conductor has no pause: cancel its run, and give it the same task again, with a run_id and a journal"
 )
-
-
-class ConductorTeamState(BaseState):
-    """The memory of a `ConductorTeam`."""
-
-    agent_state: Mapping[str, Any]
-    type: Literal["ConductorTeamState"] = "ConductorTeamState"
 
 
 @ConductorFace.register
@@ -211,7 +205,7 @@ class ConductorTeam(Team):
         self, result: Result, said: Sequence[BaseAgentEvent | BaseChatMessage]
     ) -> list[ThoughtEvent]:
         """Return an event with the tokens that no message of the run has, if the run has no answer."""
-        left = usage_left(result.usage, Usage.total(filter(None, (read_usage(m.models_usage) for m in said))))
+        left = result.usage.beyond(Usage.total(filter(None, (read_usage(m.models_usage) for m in said))))
         told = ThoughtEvent(
             content=self._out_of_turns,
             source=self.name,
@@ -252,7 +246,7 @@ class ConductorTeam(Team):
 
     async def save_state(self) -> Mapping[str, Any]:
         """Return the memory as plain data."""
-        return ConductorTeamState(agent_state=await self._agent.save_state()).model_dump()
+        return await self._agent.save_state()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Replace the memory by the result of `save_state`.
@@ -263,7 +257,7 @@ class ConductorTeam(Team):
         """
         if self._running:
             raise RuntimeError("The team cannot be loaded while it is running.")
-        await self._agent.load_state(ConductorTeamState.model_validate(state).agent_state)
+        await self._agent.load_state(state)
 
 
 class _TerminationWatcher(RunWatcher):
@@ -273,12 +267,9 @@ class _TerminationWatcher(RunWatcher):
         self._condition = condition
         self._told: deque[BaseAgentEvent | BaseChatMessage] = deque()
         self._one = anyio.Lock()
-        self._run_id = ""
-        self._planners_usage = Usage()
         self._stop: tuple[str, str] | None = None
         """The id of the message that ends the run, and the reason."""
-        self._actions: dict[tuple[str, int, int], Action] = {}
-        """The actions that have begun; the end of one that still runs is `unknown`."""
+        self._events: list[Event] = []
 
     async def begin(self, task: Sequence[BaseChatMessage]) -> str | None:
         """Return the reason to end the run before it begins; `None` if there is no reason."""
@@ -292,24 +283,9 @@ class _TerminationWatcher(RunWatcher):
             self._told.append(message)
 
     def hear(self, event: Event) -> None:
-        """Handle an event: note the actions, and count the tokens of the run's planners."""
-        self._run_id = self._run_id or event.run_id  # the first event belongs to the outer run
-        if isinstance(event, StepStarted) and event.action and not event.nests:
-            self._actions[event.run_id, event.round, event.step] = Action(
-                run_id=event.run_id,
-                round=event.round,
-                step=event.step,
-                path=event.path,
-                worker=event.worker,
-                asked=event.asked,
-                key=event.action,
-            )
-        if isinstance(event, StepEnded) and event.outcome.action is not None:
-            place = (event.run_id, event.round, event.step)
-            if place in self._actions:
-                self._actions[place] = replace(self._actions[place], end=event.outcome.action)
-        if isinstance(event, PlannerEnded) and event.run_id == self._run_id:
-            self._planners_usage += event.proposal.usage
+        """Keep an event, for the actions and the planners' tokens of a run that is ended."""
+        if self._condition is not None and not isinstance(event, PIECES):
+            self._events.append(event)
 
     async def ready(self) -> None:
         """Return if no message so far ends the run; otherwise wait until it is cancelled."""
@@ -330,10 +306,12 @@ class _TerminationWatcher(RunWatcher):
             return message, None
         if isinstance(item, Response):
             return message, self._stop[1]
-        if self._planners_usage.total_tokens:
-            used = (read_usage(message.models_usage) or Usage()) + self._planners_usage
+        run_id = self._events[0].run_id  # the first event belongs to the outer run
+        planners = [e for e in self._events if isinstance(e, PlannerEnded) and e.run_id == run_id]
+        if (used := Usage.total(each.proposal.usage for each in planners)).total_tokens:
+            used += read_usage(message.models_usage) or Usage()
             message = message.model_copy(update={"models_usage": write_usage(used)})
-        return message, _with_actions(self._stop[1], tuple(self._actions.values()))
+        return message, _with_actions(self._stop[1], actions_in(self._events))
 
     async def _judge(self) -> None:
         async with self._one:

@@ -109,12 +109,10 @@ def write_usage(usage: Usage, calls: int = 1) -> UsageMetrics:
     """Convert the usage of calls to CrewAI's metrics, which do not mark estimates."""
     if usage == Usage():
         return UsageMetrics()
-    read = usage.input_tokens + usage.orchestration_input_tokens
-    written = usage.output_tokens + usage.orchestration_output_tokens
     return UsageMetrics(
-        total_tokens=read + written,
-        prompt_tokens=read,
-        completion_tokens=written,
+        total_tokens=usage.total_tokens,
+        prompt_tokens=usage.total_input_tokens,
+        completion_tokens=usage.total_output_tokens,
         cached_prompt_tokens=usage.cached_tokens,
         reasoning_tokens=usage.reasoning_tokens,
         successful_requests=calls,

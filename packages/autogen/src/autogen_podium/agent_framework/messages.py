@@ -111,12 +111,12 @@ def read_usage(details: UsageDetails | None) -> Usage | None:
 
 def write_usage(usage: Usage) -> UsageDetails:
     """Convert a usage to Agent Framework's, with the tokens of a hosted conductor's own workers."""
-    read = usage.input_tokens + usage.orchestration_input_tokens
-    written = usage.output_tokens + usage.orchestration_output_tokens
     details = UsageDetails(
-        input_token_count=read, output_token_count=written, total_token_count=read + written
+        input_token_count=usage.total_input_tokens,
+        output_token_count=usage.total_output_tokens,
+        total_token_count=usage.total_tokens,
     )
-    if cached := usage.cached_tokens + usage.orchestration_cached_tokens:
+    if cached := usage.total_cached_tokens:
         details["cache_read_input_token_count"] = cached
     if usage.reasoning_tokens:
         details["reasoning_output_token_count"] = usage.reasoning_tokens

@@ -21,7 +21,7 @@ from autogen_core.utils import schema_to_pydantic_model
 
 from autogen_podium.messages import read_calls, read_usage, to_autogen
 from autogen_podium.turns import cancelling
-from autogen_podium.workers.objects import create_args, members_of, takes_system_messages
+from autogen_podium.workers.objects import create_args, members_of
 from podium.aio.sync import events_of
 from podium.errors import WorkerBroken
 from podium.hosts import read_completion, sampling_arguments, worker_errors
@@ -99,7 +99,7 @@ class ModelWorker(Worker):
         """Return the messages, with one system message if the model accepts only one."""
         messages = to_autogen(request.messages)
         system = [message.content for message in messages if isinstance(message, SystemMessage)]
-        if len(system) < _SEVERAL or takes_system_messages(self.client):
+        if len(system) < _SEVERAL or self.client.model_info.get("multiple_system_messages"):
             return messages
         rest = [message for message in messages if not isinstance(message, SystemMessage)]
         return [SystemMessage(content="\n".join(system)), *rest]

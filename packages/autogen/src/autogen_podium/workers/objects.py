@@ -45,11 +45,6 @@ def create_args(client: ChatCompletionClient) -> dict[str, Any]:
     return dict(arguments) if isinstance(arguments, dict) else {}
 
 
-def takes_system_messages(client: ChatCompletionClient) -> bool:
-    """Return whether a client's model accepts several system messages, anywhere in a conversation."""
-    return bool(client.model_info.get("multiple_system_messages", False))
-
-
 def members_of(agent: object) -> Iterator[object]:
     """Yield an agent or a team, and all agents, teams and managers of teams inside it.
 

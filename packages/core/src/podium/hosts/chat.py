@@ -435,7 +435,7 @@ async def _within(seconds: float | None, events: AsyncGenerator[Event, None]) ->
                 event = await anext(events, None)
             if scope.cancelled_caught:
                 error = LimitExceeded("seconds", f"the run took longer than the {seconds:g} s of its timeout")
-                error.actions = _actions(heard)
+                error.actions = actions_in(heard)
                 raise error
             if event is None:
                 return
@@ -444,7 +444,8 @@ async def _within(seconds: float | None, events: AsyncGenerator[Event, None]) ->
             yield event
 
 
-def _actions(events: Sequence[Event]) -> tuple[Action, ...]:
+def actions_in(events: Sequence[Event]) -> tuple[Action, ...]:
+    """Return the actions that a run, or a run nested in it, has begun; the run's own event is the first."""
     runs: dict[str, list[Event]] = {}
     for event in events:
         runs.setdefault(event.run_id, []).append(event)
