@@ -1,6 +1,5 @@
 """The event on CrewAI's bus for the end of a conductor's run."""
 
-from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from crewai import Task
@@ -9,13 +8,11 @@ from crewai.events.base_events import BaseEvent
 from crewai.events.event_bus import crewai_event_bus
 from crewai.events.event_listener import event_listener
 from crewai.events.types.llm_events import LLMCallType, LLMStreamChunkEvent
-from rich.table import Table
 from rich.text import Text
 
 from podium.hosts import result_metadata
 from podium.secrets import printable, scrub
-from podium.types import AnswerDelta, PlanReady, Result
-from podium.types.steps import task_of, worker_of
+from podium.types import AnswerDelta, Result
 
 MAX_RESULTS: Final = 64
 """Maximum number of results that a manager or an LLM keeps."""
@@ -56,23 +53,6 @@ def tell_piece(manager: BaseAgent, task: Task, piece: AnswerDelta) -> None:
     crewai_event_bus.emit(manager, chunk)
 
 
-def show_plan(event: PlanReady, workers: Sequence[str]) -> None:
-    """Print the plan of a round to the same console as CrewAI's agents."""
-    table = Table(title=f"Plan of round {event.round}", title_justify="left", expand=True)
-    table.add_column("Step", justify="right", no_wrap=True)
-    table.add_column("Worker")
-    table.add_column("Sees steps")
-    table.add_column("Subtask", ratio=1)
-    labels = event.plan.labels
-    for path, step, *_ in sorted(event.plan.outline, key=lambda place: place.path):
-        sees, number = list(map(str, step.access_list)), ".".join(map(str, path))
-        if len(path) == 1:
-            words = [each for each in step.access_list if isinstance(each, str)]
-            sees, number = [*words, *(str(labels[seen]) for seen in step.access)], str(labels[path[0]])
-        table.add_row(*map(_text, (number, worker_of(step, workers), ", ".join(sees), task_of(step))))
-    event_listener.formatter.print(table)
-
-
-def _text(value: str) -> Text:
-    """Return a text without secrets and without characters that a terminal would execute."""
-    return Text("".join(letter if letter.isprintable() else " " for letter in scrub(value)))
+def show(title: str, text: str) -> None:
+    """Print a text without secrets and control characters, to the same console as CrewAI's agents."""
+    event_listener.formatter.console.print(Text(printable(scrub(f"\n{title}:\n{text}\n"))))

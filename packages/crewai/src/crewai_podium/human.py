@@ -9,9 +9,8 @@ from crewai import Crew
 from crewai.agents.agent_builder.base_agent import BaseAgent
 from crewai.agents.parser import AgentFinish
 from crewai.core.providers.human_input import get_provider
-from crewai.events.event_listener import event_listener
-from rich.text import Text
 
+from crewai_podium.events import show
 from podium.conductor import Conductor
 from podium.errors import QueryError
 from podium.hosts.decisions import asked_text, record_decision, waiting_of
@@ -49,11 +48,11 @@ class _Asking:
 
 async def review(crew: Crew, agent: BaseAgent, answer: str, again: Again) -> None:
     """Show an answer to the person, and call `again` with feedback until there is none."""
-    _show("The answer", answer)
+    show("The answer", answer)
 
     async def shown(feedback: str) -> str:
         new = await again(feedback)
-        _show("The answer", new)
+        show("The answer", new)
         return new
 
     asking: Any = _Asking(crew, agent, shown)
@@ -86,7 +85,7 @@ async def decide(conductor: Conductor, result: Result, crew: Crew, agent: BaseAg
 async def _ask(told: str, asked: ApprovalAsked, crew: Crew, agent: BaseAgent) -> str | None:
     """Return what the person writes; empty without a terminal, `None` at the deadline of the question."""
     told += f"\n{_LEAVE}"
-    _show("An approval" if asked.question is None else "A question", told)
+    show("An approval" if asked.question is None else "A question", told)
     until = None if asked.question is None else asked.question.until
     asking: Any = _Asking(crew, agent, None)
     with anyio.move_on_after(None if until is None else until - time()):
@@ -98,10 +97,6 @@ async def _ask(told: str, asked: ApprovalAsked, crew: Crew, agent: BaseAgent) ->
             pass
         return ""
     return None
-
-
-def _show(title: str, text: str) -> None:
-    event_listener.formatter.console.print(Text(f"\n{title}:\n{text}\n"))
 
 
 def _finish(text: str) -> AgentFinish:

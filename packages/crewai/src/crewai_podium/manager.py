@@ -25,20 +25,22 @@ from pydantic import (
     model_validator,
 )
 
-from crewai_podium.events import MAX_RESULTS, show_plan, tell_piece, tell_result
+from crewai_podium.events import MAX_RESULTS, show, tell_piece, tell_result
 from crewai_podium.human import decide, review
 from crewai_podium.llm import output_constraint, output_model, read_output
 from crewai_podium.tasks import (
     NOT_RESTORED,
-    TaskGaps,
-    TaskTries,
+    TaskState,
+    TaskStates,
     agents_of,
     check_task,
     last_step_policy,
     number_of,
+    question_labels,
     task_facts,
     task_key,
     task_number,
+    with_gaps,
 )
 from crewai_podium.usage import UsageMeter, UsageTotal
 from crewai_podium.workers.agent import AgentWorker
@@ -50,7 +52,7 @@ from podium.errors import ConfigError, PlannerError
 from podium.execution import Accept, OnFailure, Retry
 from podium.hosts import RecordedRun
 from podium.hosts.chat import whole_answers
-from podium.hosts.results import answered, run_failed, text_answer
+from podium.hosts.results import answered, plan_lines, run_failed, text_answer
 from podium.hosts.workers import make_conductor
 from podium.journal import Journal, MemoryJournal
 from podium.planners import ChatPlanner, Planner
@@ -82,8 +84,6 @@ _AGENT_OPTIONS: Final = (
 )  # fmt: skip
 """Fields of CrewAI's agents that a manager supports, too; other fields would have no effect."""
 _SET_BY_CREW: Final = ("function_calling_llm", "step_callback")
-_COPIED: Final = ""
-"""Stands for any crew: a copied manager keeps the names from its original under this id."""
 _said: ContextVar[tuple[dict[str, str], ...]] = ContextVar("crewai_podium_said", default=())
 
 
@@ -158,14 +158,9 @@ class ConductorManager(BaseAgent):
     """The manager's crews by id. CrewAI sets `crew` at each kickoff, also while another crew runs."""
     _answers: AnswerLabels = PrivateAttr(default_factory=AnswerLabels)
     """The labels of the latest answers, which later tasks get as texts."""
-    _gaps: TaskGaps = PrivateAttr(default_factory=TaskGaps)
-    _tries: WeakKeyDictionary[Crew, dict[int, TaskTries]] = PrivateAttr(default_factory=WeakKeyDictionary)
-    """The runs of the latest execution of a task, by crew and number of the task."""
-    _named: dict[tuple[str, int], int] = PrivateAttr(default_factory=dict)
-    """The number of the agent that a task names, by crew and task.
-
-    CrewAI removes the agent from the task at the first kickoff.
-    """
+    _tasks: WeakKeyDictionary[Crew, TaskStates] = PrivateAttr(default_factory=WeakKeyDictionary)
+    _named: dict[int, int | None] = PrivateAttr(default_factory=dict)
+    """The numbers of the agents that tasks name, by the task, of the manager from which it was copied."""
 
     @model_validator(mode="before")
     @classmethod
@@ -290,9 +285,9 @@ class ConductorManager(BaseAgent):
             copy.llm = UsageMeter().copy_of(self.llm)
         copy._results = (_kept(), *self._results)  # noqa: SLF001
         copy._crews = WeakValueDictionary()  # noqa: SLF001
-        copy._gaps = TaskGaps()  # noqa: SLF001
-        copy._tries = WeakKeyDictionary()  # noqa: SLF001
-        copy._named = {(_COPIED, task): agent for (_, task), agent in self._named.items()}  # noqa: SLF001
+        copy._tasks = WeakKeyDictionary()  # noqa: SLF001
+        for states in self._tasks.values():
+            copy._named = {number: state.named for number, state in states.items()}  # noqa: SLF001
         return copy
 
     async def _execute(
@@ -300,16 +295,16 @@ class ConductorManager(BaseAgent):
     ) -> tuple[str | BaseModel, tuple[dict[str, str], ...]]:
         crew, model = self._crew_of(task), output_model(task)
         check_task(crew)
-        conductor, policy = self._conductor(crew, task, tools)
+        conductor = self._conductor(crew, task, tools)
         query = [Message("user", task.prompt() + (f"\n\n{_CONTEXT}\n{context}" if context else ""))]
-        result = await self._run(conductor, policy, crew, task, context, query)
+        result = await self._run(conductor, crew, task, context, query)
         answer = self._answer(result, model)
         told = printable(text_answer(result))
 
         async def again(feedback: str) -> str:
             nonlocal answer, told
             query.extend((Message("assistant", told), Message("user", storable(feedback))))
-            result = await self._run(conductor, policy, crew, task, context, query)
+            result = await self._run(conductor, crew, task, context, query)
             answer = self._answer(result, model)
             told = printable(text_answer(result))
             return told
@@ -321,23 +316,20 @@ class ConductorManager(BaseAgent):
     async def _run(
         self,
         conductor: Conductor,
-        policy: Policy | None,
         crew: Crew,
         task: Task,
         context: str | None,
         query: Sequence[Message],
     ) -> Result:
         """Run a task, or continue its run, until its end."""
-        on_event = self._listener(conductor, crew, task)
-        tried = self._tries.setdefault(crew, {})
-        number = task_number(crew, task)
-        tries = tried[number] = TaskTries.of(task, tried.get(number))
-        on_event = tries.listener(conductor, on_event)
+        states = self._tasks[crew]
+        state = states[task_number(crew, task)]
+        state.begin(task)
+        on_event = state.listener(task, conductor, self._listener(conductor, crew, task))
         asked: RunOptions = {
-            "policy": policy,
             "middleware": None if on_event is not None else whole_answers(),
-            "paid_results": await tries.actions(conductor),
-            "labels": self._gaps.labels(crew, task, context, again=bool(tries.run_ids)),
+            "paid_results": await state.actions(task, conductor),
+            "labels": question_labels(crew, states, task, context),
             "sampling": Sampling(constraint=output_constraint(output_model(task))),
         }
         if self.run_id is not None:
@@ -349,7 +341,6 @@ class ConductorManager(BaseAgent):
                 result = await conductor.resume(
                     result.run_id,
                     on_event=on_event,
-                    policy=policy,
                     middleware=asked["middleware"],
                     paid_results=asked["paid_results"],
                 )
@@ -358,8 +349,9 @@ class ConductorManager(BaseAgent):
             raise
         known, calls = Usage() if run.before is None else run.before.usage, _calls(result)
         self._usage_total.add(result.usage.beyond(known), calls - _calls(run.before))
-        tries.run_ids.append(result.run_id)
-        result = self._gaps.mark(crew, task, context, result)
+        result = with_gaps(crew, states, task, context, result)
+        state.run_ids.append(result.run_id)
+        state.labels, state.problem = result.labels, result.problem if result.status == "partial" else None
         for kept in self._results:
             kept.append(result)
         tell_result(self, result)
@@ -381,7 +373,8 @@ class ConductorManager(BaseAgent):
                 if event.run_id == run_id:
                     plans[event.round] = event.plan
                 if is_verbose:
-                    show_plan(event, conductor.pool.names)
+                    lines = plan_lines(event.plan, conductor.pool.names)
+                    show(f"Plan of round {event.round}", "\n".join(lines))
             elif streams and isinstance(event, AnswerDelta) and event.run_id == run_id:
                 step = None if event.step is None else plans[event.round].steps[event.step]
                 worker = conductor.pool[step.worker] if isinstance(step, Step) else None
@@ -392,15 +385,12 @@ class ConductorManager(BaseAgent):
 
         return hear
 
-    def _conductor(
-        self, crew: Crew, task: Task, tools: Sequence[BaseTool] | None
-    ) -> tuple[Conductor, Policy | None]:
-        """Return the conductor for a task, and the policy that the task requires."""
-        facts = task_facts(tools)
-        number = task_number(crew, task)
+    def _conductor(self, crew: Crew, task: Task, tools: Sequence[BaseTool] | None) -> Conductor:
+        """Return the conductor for a task."""
+        facts, number = task_facts(tools), task_number(crew, task)
+        state = self._tasks.setdefault(crew, {}).setdefault(number, TaskState(self._named.get(number)))
         if facts.named is not None:
-            self._named[str(crew.id), number] = number_of(crew, facts.named)
-        named = self._named.get((str(crew.id), number), self._named.get((_COPIED, number)))
+            state.named = number_of(crew, facts.named)
         agents = agents_of(crew, facts, cards=self.cards, acts=self.acts)
         before = 0
         if self.conductor is not None:
@@ -413,7 +403,11 @@ class ConductorManager(BaseAgent):
                 as_planner=self._planner,
                 face="ConductorManager",
             )
-        return conductor, None if named is None else last_step_policy(before + named)
+        return (
+            conductor
+            if state.named is None
+            else conductor.bind(policy=last_step_policy(before + state.named))
+        )
 
     def _planner(self, llm: BaseLLM) -> Planner:
         return ChatPlanner(as_worker(llm))

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final, Self
-from weakref import WeakKeyDictionary
+from typing import Final
 
 from crewai import Crew, Task
 from crewai.agents.agent_builder.base_agent import BaseAgent
@@ -147,77 +146,31 @@ def _roles(agent: BaseAgent) -> tuple[str, ...]:
 _MAX_NAME: Final = 80
 
 
-class TaskGaps:
-    """Stores why the latest answer of a task is partial, and its labels, by crew and number of the task."""
-
-    def __init__(self) -> None:
-        self._problems: WeakKeyDictionary[Crew, dict[int, Problem]] = WeakKeyDictionary()
-        self._labels: WeakKeyDictionary[Crew, dict[int, frozenset[str]]] = WeakKeyDictionary()
-
-    def labels(self, crew: Crew, task: Task, context: str | None, *, again: bool) -> frozenset[str]:
-        """Return the labels of the outputs in the context of a task."""
-        known = self._labels.get(crew, {})
-        found = [
-            known.get(number, frozenset())
-            for number, other in enumerate(crew.tasks)
-            if (again if other is task else _is_shown(other, context))
-        ]
-        return frozenset().union(*found)
-
-    def mark(self, crew: Crew, task: Task, context: str | None, result: Result) -> Result:
-        """Return a task's result, as partial if its context has partial outputs of other tasks."""
-        known = self._problems.setdefault(crew, {})
-        found = [
-            Problem(problem.code, f"the output of task {_name(other)!r} is partial: {problem.message}")
-            for number, other in enumerate(crew.tasks)
-            if other is not task and (problem := known.get(number)) is not None and _is_shown(other, context)
-        ]
-        if found and result.status in ("ok", "partial"):
-            own = () if result.problem is None else (result.problem,)
-            words = "; ".join(problem.message for problem in (*own, *found))
-            result = replace(result, status="partial", problem=Problem((*own, *found)[0].code, words))
-        for number, other in enumerate(crew.tasks):
-            if other is task:
-                self._labels.setdefault(crew, {})[number] = result.labels
-            if other is task and result.status == "partial" and result.problem is not None:
-                known[number] = result.problem
-            elif other is task:
-                known.pop(number, None)
-        return result
-
-
-def _is_shown(task: Task, context: str | None) -> bool:
-    output = task.output
-    return bool(context and output is not None and output.raw and output.raw in context)
-
-
-def _name(task: Task) -> str:
-    name = " ".join((task.name or task.description).split())
-    return name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…"
-
-
 @dataclass
-class TaskTries:
-    """The runs of one execution of a task."""
+class TaskState:
+    """What a manager knows of a task of a crew, from the latest runs for it."""
 
-    began: datetime | None
+    named: int | None = None
+    """The number of the agent that the task names; CrewAI removes it from the task at the first kickoff."""
+    problem: Problem | None = None
+    """Why the latest answer is partial."""
+    labels: frozenset[str] = frozenset()
+    """The labels of the latest answer."""
+    began: datetime | None = None
     """When CrewAI began to execute the task; a run after a guardrail does not change it."""
-    may_repeat: bool
-    """Whether a guardrail or a person may reject the answer."""
     run_ids: list[str] = field(default_factory=list)
+    """The runs of the latest execution."""
     _heard: list[Event] = field(default_factory=list)
-    """The events of the runs, without a journal."""
+    """The events of these runs, without a journal."""
 
-    @classmethod
-    def of(cls, task: Task, before: Self | None) -> Self:
-        """Return the runs of the current execution of a task."""
-        if before is not None and before.began == task.start_time:
-            return before
-        return cls(task.start_time, bool(task.guardrail or task.guardrails or task.human_input))
+    def begin(self, task: Task) -> None:
+        """Forget the runs of an earlier execution."""
+        if self.began != task.start_time:
+            self.began, self.run_ids, self._heard = task.start_time, [], []
 
-    def listener(self, conductor: Conductor, on_event: Listener | None) -> Listener | None:
+    def listener(self, task: Task, conductor: Conductor, on_event: Listener | None) -> Listener | None:
         """Return a listener that stores what `actions` needs, and passes each event to `on_event`."""
-        if not self.may_repeat or not conductor.acts or conductor.journal is not None:
+        if not _may_repeat(task) or not conductor.acts or conductor.journal is not None:
             return on_event
 
         def hear(event: Event) -> None:
@@ -228,10 +181,10 @@ class TaskTries:
 
         return hear
 
-    async def actions(self, conductor: Conductor) -> PaidResults | None:
-        """Return the actions of the earlier runs; `None` if there are none."""
+    async def actions(self, task: Task, conductor: Conductor) -> PaidResults | None:
+        """Return the actions of the earlier runs of this execution; `None` if there are none."""
         events, journal = self._heard, conductor.journal
-        if journal is not None and self.may_repeat:
+        if journal is not None and _may_repeat(task):
             events = []
             for run_id in self.run_ids:
                 events += [entry.event for entry in await journal.read(run_id)]
@@ -239,3 +192,47 @@ class TaskTries:
         if not events:
             return None
         return PaidResults(self.run_ids[-1], actions=unbilled(events, conductor.pool.names).actions)
+
+
+def _may_repeat(task: Task) -> bool:
+    """Return whether a guardrail or a person may reject the answer."""
+    return bool(task.guardrail or task.guardrails or task.human_input)
+
+
+TaskStates = dict[int, TaskState]
+"""The states of a crew's tasks, by their numbers."""
+
+
+def question_labels(crew: Crew, states: TaskStates, task: Task, context: str | None) -> frozenset[str]:
+    """Return the labels of the outputs in the context of a task, and of its answers that were rejected."""
+    shown = [
+        states[number].labels
+        for number, other in enumerate(crew.tasks)
+        if number in states and (states[number].run_ids if other is task else _is_shown(other, context))
+    ]
+    return frozenset().union(*shown)
+
+
+def with_gaps(crew: Crew, states: TaskStates, task: Task, context: str | None, result: Result) -> Result:
+    """Return a task's result, as partial if its context has partial outputs of other tasks."""
+    problems = [
+        Problem(problem.code, f"the output of task {_name(other)!r} is partial: {problem.message}")
+        for number, other in enumerate(crew.tasks)
+        if other is not task and number in states and _is_shown(other, context)
+        if (problem := states[number].problem) is not None
+    ]
+    if not problems or result.status not in ("ok", "partial"):
+        return result
+    problems[:0] = [] if result.problem is None else [result.problem]
+    words = "; ".join(problem.message for problem in problems)
+    return replace(result, status="partial", problem=Problem(problems[0].code, words))
+
+
+def _is_shown(task: Task, context: str | None) -> bool:
+    output = task.output
+    return bool(context and output is not None and output.raw and output.raw in context)
+
+
+def _name(task: Task) -> str:
+    name = " ".join((task.name or task.description).split())
+    return name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…"
