@@ -17,13 +17,13 @@ from inspect_ai.scorer import includes
 from inspect_ai.tool import Tool, tool
 from servers.chat_server import USAGE, Call, ChatServer, Reply, says, whole
 
-from inspect_podium import conductor as solver_of, conductor_model
+from inspect_podium import conductor_model
 from inspect_podium.transcript import run_markdown
 from podium import Card, Conductor, Plan, Price, Retry, Step
 from podium.hosts import result_metadata
 from podium.journal import SqlJournal
 from podium.planners import FixedPlanner, RulePlanner
-from podium.policy import Policy, Rule
+from podium.policy import Policy
 from podium.workers import ChatWorker, Endpoint, ScriptedWorker
 
 QUESTION = "What is 2 + 2?"
@@ -105,7 +105,7 @@ def test_a_config_is_named(config: Path, server: ChatServer, tmp_path: Path) -> 
     ("arguments", "told"),
     [
         ({"path": "missing.toml"}, "missing.toml"),
-        ({"speed": "fast"}, "does not accept speed: it accepts path, partial, journal, labels"),
+        ({"speed": "fast"}, "does not accept speed: it accepts path, partial, journal"),
         ({"partial": "often"}, "partial is 'often'"),
     ],
 )
@@ -182,30 +182,6 @@ def test_an_agent_ends_at_an_incomplete_answer(server: ChatServer, partial: Any)
         assert "(Not complete: " in (sample.output.error or "")
     else:
         assert "is partial" in str(sample.error)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"labels": ["secret"]},
-        {"policy": Policy(denied=["four"])},
-    ],
-)
-@pytest.mark.parametrize("by", ["model", "solver"])
-def test_labels_and_a_policy_can_be_given(by: str, options: dict[str, Any]) -> None:
-    """They hold for each question."""
-    four = ScriptedWorker(Card(name="four", labels=frozenset({"open"})), "4")
-    policy = Policy(labels="secret", rules=[Rule("secret", never="open")])
-    made = Conductor(RulePlanner(), [four, ScriptedWorker("other", "5")], policy=policy)
-    task = Task(dataset=[Sample(input=QUESTION, target="4")], scorer=includes())
-    for told, text in (({}, "4"), (options, "5")):
-        if by == "model":
-            (log,) = evaluate(task, model=conductor_model(made, **told))
-        else:
-            (log,) = evaluate(task, model="none/none", solver=solver_of(made=made, **told))
-        assert log.status == "success", log.error
-        (sample,) = log.samples or ()
-        assert sample.output.completion == text
 
 
 @tool

@@ -43,11 +43,7 @@ _DEFAULTS = GenerateConfig().model_dump()
 
 
 def from_inspect(messages: Sequence[ChatMessage]) -> tuple[Message, ...]:
-    """Convert a conversation of Inspect, without the reasoning of models.
-
-    Raises:
-        QueryError: a message has content other than text and images.
-    """
+    """Convert a conversation of Inspect, without the reasoning of models."""
     return tuple(_message(each) for each in messages)
 
 
@@ -87,11 +83,7 @@ def offered(tools: Sequence[ToolInfo], choice: ToolChoice) -> Tools:
 
 
 def sampling_of(config: GenerateConfig) -> Sampling:
-    """Return the sampling settings for the worker that writes the answer.
-
-    Raises:
-        ConfigError: a setting is not supported.
-    """
+    """Return the sampling settings for the worker that writes the answer."""
     said = config.model_dump()
     unknown = [
         name
@@ -110,18 +102,13 @@ def output_of(answer: ChatAnswer, model: str, *, may_call: bool = False) -> Mode
 
     The output of an incomplete answer has the stop reason `max_tokens` and the `error` `(Not complete: …)`.
     Its text is unchanged, because scorers compare it.
-
-    Args:
-        answer: the answer.
-        model: the name of the model.
-        may_call: whether tools were given. A worker that sees a gap is not offered them, so an agent such as
-            `react()` would ask for a call until its limit; at `model_length` it ends.
     """
     result, finish = answer.result, answer.host_finish_reason
     calls = [_tool_call(call) for call in answer.tool_calls] or None
     message = ChatMessageAssistant(content=result.answer, tool_calls=calls, model=model, source="generate")
     reason: StopReason = "max_tokens" if finish == "length" else finish
     if may_call and reason == "max_tokens" and answer.finish_reason != "length":
+        # its worker sees a gap, so it was offered no tools: `react()` would ask for a call until its limit
         reason = "model_length"
     return ModelOutput(
         model=model,

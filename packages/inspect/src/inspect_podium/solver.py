@@ -1,7 +1,5 @@
 """A conductor as a solver of Inspect."""
 
-from collections.abc import Collection
-
 from inspect_ai.model import ModelOutput
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
@@ -11,7 +9,6 @@ from podium.conductor import Conductor
 from podium.config import find_config, load_config
 from podium.hosts import Partial
 from podium.hosts.results import check_partial
-from podium.policy import Policy
 
 
 @solver
@@ -20,8 +17,6 @@ def conductor(
     *,
     partial: Partial = "return",
     journal: bool = False,
-    labels: Collection[str] = (),
-    policy: Policy | None = None,
     made: Conductor | None = None,
 ) -> Solver:
     """Return a solver that answers each sample with a run of a conductor.
@@ -33,8 +28,6 @@ def conductor(
         config: a `podium.toml`; `None` looks for it as the command line does.
         partial: whether an incomplete answer is an answer (`return`) or an error of the sample (`raise`).
         journal: whether runs are recorded in the journal of the config.
-        labels: labels of the questions; see `Conductor`.
-        policy: a policy in addition to the conductor's.
         made: your own conductor; replaces the conductor of a config.
 
     Raises:
@@ -42,7 +35,7 @@ def conductor(
     """
     check_partial(partial)
     used = made or load_config(find_config(config)).conductor(journaled=journal)
-    model = conductor_model(used, partial=partial, labels=labels, policy=policy)
+    model = conductor_model(used, partial=partial)
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:  # noqa: ARG001 - the interface has this parameter
         # A model of Inspect, which writes its usage to the log.

@@ -7,7 +7,7 @@ from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.solver import Generate, Solver, TaskState, generate, solver
 
-from inspect_podium.messages import METADATA, output_of
+from inspect_podium.messages import output_of
 from inspect_podium.scorer import graded, recorded_score
 from inspect_podium.solver import answered
 from inspect_podium.transcript import show_run
@@ -79,12 +79,7 @@ def recording(
 
 @solver
 def recorded(recordings: Recordings, planner: Planner | None = None) -> Solver:
-    """Return a solver that runs a conductor over recorded workers.
-
-    Args:
-        recordings: the recorded answers of the pool.
-        planner: plans the runs. `None` asks each worker; with several workers, a vote chooses the answer.
-    """
+    """Return a solver that runs a conductor over recorded workers; by default they all answer, then vote."""
     chosen = planner or FixedPlanner(_plan(len(recordings.workers)))
     conductors = dict[int, Conductor]()
 
@@ -94,7 +89,7 @@ def recorded(recordings: Recordings, planner: Planner | None = None) -> Solver:
             conductors[state.epoch] = Conductor(chosen, pool)
         call = ChatCall(conductors[state.epoch], [Message("user", state.input_text)])
         output = output_of(await call.run(), "recorded")
-        show_run((output.metadata or {})[METADATA])
+        show_run(output)
         return answered(state, output)
 
     return solve

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from inspect_ai.log import transcript
+from inspect_ai.model import ModelOutput
 
 from inspect_podium.messages import METADATA
 
@@ -13,13 +14,9 @@ _LONGEST = 300
 _SPECIAL = re.compile(r"([\\`*_|\[\]])")
 
 
-def show_run(facts: Mapping[str, Any]) -> None:
-    """Add a run to the transcript of the sample.
-
-    Args:
-        facts: the metadata of the run, as `podium.hosts.result_metadata` returns them with outputs.
-    """
-    transcript().info(run_markdown(facts), source=METADATA)
+def show_run(output: ModelOutput) -> None:
+    """Add a run to the transcript of the sample."""
+    transcript().info(run_markdown((output.metadata or {})[METADATA]), source=METADATA)
 
 
 def run_markdown(facts: Mapping[str, Any]) -> str:
