@@ -12,7 +12,6 @@ from servers.speaking_llm import SpeakingLLM
 from crewai_podium import ConductorLLM, ConductorManager
 from podium import Card, Conductor, ScriptedWorker
 from podium.errors import PlannerError
-from podium.planners import RulePlanner
 from podium.policy import Policy, Rule
 
 
@@ -66,14 +65,3 @@ async def test_a_task_without_context_has_no_labels_of_others() -> None:
     for _ in range(2):
         await crew.akickoff()
     assert len(mailer.requests) == 2
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("options", [{"labels": ["secret"]}, {"policy": Policy(denied=["four"])}])
-async def test_labels_and_a_policy_can_be_given(options: dict[str, Any]) -> None:
-    """They hold for each call of the LLM."""
-    four = ScriptedWorker(Card(name="four", labels=frozenset({"open"})), "4")
-    policy = Policy(labels="secret", rules=[Rule("secret", never="open")])
-    made = Conductor(RulePlanner(), [four, ScriptedWorker("other", "5")], policy=policy)
-    assert await ConductorLLM(made).acall("?") == "4"
-    assert await ConductorLLM(made, **options).acall("?") == "5"

@@ -2,7 +2,7 @@
 
 import json
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import cache
 from threading import Lock
@@ -26,8 +26,6 @@ from podium.errors import RunFailed, RunWaiting
 from podium.hosts import ChatAnswer, ChatCall, ConductorFace, ContinuationStore
 from podium.hosts.faces import run_id_of
 from podium.hosts.results import answered, run_failed, tool_arguments
-from podium.policy import Policy
-from podium.run import RunOptions
 from podium.secrets import printable, scrub, scrub_data
 from podium.types import Constraint, Message, Part, Result, Sampling, Tools
 from podium.types.messages import storable
@@ -156,8 +154,8 @@ def estimate_tokens(messages: Any, *more: Any) -> int:
 
 _UNKNOWN_WINDOW: Final = 128_000
 _OPTIONS: Final = (
-    "context_window", "labels", "max_tokens", "model", "partial", "policy", "provider", "run_id", "seed",
-    "stop", "stream", "temperature", "top_p",
+    "context_window", "max_tokens", "model", "partial", "provider", "run_id", "seed", "stop", "stream",
+    "temperature", "top_p",
 )  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -182,8 +180,6 @@ class ConductorLLM(BaseLLM):
             pool's workers, or 128,000.
         stream: whether chunks of the answer are sent as events while it is written.
         partial: whether an incomplete answer is returned, or raised as `RunFailed`.
-        labels: labels of the conversations; see `Conductor`.
-        policy: a policy in addition to the conductor's.
         run_id: prefix of the run ids in the conductor's journal; a hash of the conversation follows it. The
             same call, also in a new process, continues its run. With `None`, each call is a new run.
         options: `temperature`, `top_p`, `max_tokens`, `seed` and `stop`, for the worker of the plan's last
@@ -201,8 +197,6 @@ class ConductorLLM(BaseLLM):
     conductor: Any
     context_window: int | None = None
     partial: Literal["return", "raise"] = "return"
-    labels: Collection[str] = ()
-    policy: Policy | None = None
     run_id: str | None = None
 
     _results: deque[Result] = PrivateAttr(default_factory=lambda: deque(maxlen=MAX_RESULTS))
@@ -270,18 +264,13 @@ class ConductorLLM(BaseLLM):
         source: dict[str, Any],
     ) -> ChatAnswer:
         conversation = from_crewai(messages if isinstance(messages, str) else self._format_messages(messages))
-        options: RunOptions = {
-            "labels": self.labels,
-            "policy": self.policy,
-            **run_id_of(self.run_id, conversation),
-        }
         call = ChatCall(
             self.conductor,
             conversation,
             tools=Tools(tuple(tools)),
             sampling=call_sampling(self, response_model),
             store=self._continuations,
-            options=options,
+            options=run_id_of(self.run_id, conversation),
         )
 
         def on_text(text: str) -> None:
