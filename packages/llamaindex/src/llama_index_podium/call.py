@@ -1,37 +1,35 @@
 """One call of an LLM that a conductor answers, and the reading of structured answers."""
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
-from contextvars import ContextVar
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, Final, Generic, TypeVar, cast
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole, TextBlock, ThinkingBlock
 from llama_index.core.output_parsers import PydanticOutputParser
 from llama_index.core.program.function_program import get_function_tool
-from llama_index.core.program.utils import FlexibleModel
+from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.types import Model
+from pydantic import PrivateAttr
 
 from llama_index_podium.conductor import ConductedCall, counts_of
 from llama_index_podium.messages import call_blocks, from_llama
 from llama_index_podium.tracing import Ambient
 from podium.aio.sync import events_of
 from podium.conductor import Conductor
-from podium.errors import ConfigError, PodiumError, RunFailed
+from podium.errors import ConfigError
 from podium.hosts import Partial, read_sampling, read_tools
 from podium.hosts.faces import run_id_of
 from podium.hosts.progress import Progress
 from podium.hosts.results import run_failed, tool_arguments
 from podium.run import RunOptions
 from podium.secrets import scrub
-from podium.types import Event, Part, Result
+from podium.types import Event, Result
 
 T = TypeVar("T")
-CALL_OPTIONS: Final = ("tools", "tool_choice", "run_id")
+CALL_OPTIONS: Final = ("tools", "tool_choice", "run_id", "partial")
 """The options of a call besides sampling."""
 _CONTINUATION: Final = "podium_continuation"
 """The key in a message's `additional_kwargs` for the continuation of the turn with its tool calls."""
-_ENDED: ContextVar[list[Result] | None] = ContextVar("podium_structured", default=None)
-"""The results of the current structured call, whose object cannot show that it is incomplete."""
 _MAX_QUOTE: Final = 500
 
 
@@ -51,10 +49,10 @@ class LLMCall:
         said = dict(options)
         self._tools = read_tools(said.pop("tools", None), said.pop("tool_choice", None))
         self._run_id = said.pop("run_id", None)
+        self._partial: Partial = said.pop("partial", partial)
         self._prefix = run_id
         self._sampling = read_sampling(said, of="ConductorLLM", takes=CALL_OPTIONS)
         self._conductor = conductor
-        self._partial: Partial = partial
         if conductor.acts and any(map(_is_of_text_agent, messages)):
             raise ConfigError(
                 "an agent that calls tools in its text (ReActAgent) asks the conductor for each thought, and "
@@ -113,7 +111,7 @@ class LLMCall:
             asked,
             run=run,
             on_event=on_event,
-            partial="raise" if _ENDED.get() is not None else self._partial,
+            partial=self._partial,
             tools=self._tools,
             sampling=self._sampling,
             continuation=_latest_continuation(self._messages),
@@ -122,10 +120,8 @@ class LLMCall:
     def _last(self, call: ConductedCall, *, stream: bool) -> ChatResponse:
         """Return the last response, which has the tool calls, the nodes and the metadata."""
         answer = call.answer()
-        ended = _ENDED.get()
-        if ended is not None:
-            ended.append(answer.result)
-        response = self._response(answer.text, call.rest() if stream else None)
+        response = _LastResponse(**dict(self._response(answer.text, call.rest() if stream else None)))
+        response._result = answer.result  # noqa: SLF001 - the class below
         message = response.message
         message.blocks += call_blocks(answer.tool_calls)
         if answer.tool_calls:
@@ -169,66 +165,45 @@ def _is_blank(message: ChatMessage) -> bool:
     )
 
 
-class StructuredCall(Generic[Model]):
-    """One structured call: LlamaIndex's programs ask for its object, and parse the answer.
+class _LastResponse(ChatResponse):
+    """The last response of a call, which knows the result of the run."""
 
-    If it cannot be parsed, `RunFailed` with the run's result is raised; no object is invented.
+    _result: Result = PrivateAttr()
+
+
+class StructuredCall(Generic[Model]):
+    """Asks for an object: by a tool with its schema, or by the schema in the text; and reads the answer.
+
+    If it cannot be read, `RunFailed` with the run's result is raised; no object is invented.
     """
 
-    def __init__(self, output_cls: type[Model]) -> None:
+    def __init__(self, output_cls: type[Model], *, calls_tools: bool) -> None:
         self._output_cls = output_cls
-        self._ended: list[Result] = []
+        self._parser: PydanticOutputParser[Model] = PydanticOutputParser(output_cls)
+        self._tool = get_function_tool(output_cls).metadata if calls_tools else None
 
-    @contextmanager
-    def inside(self) -> Iterator[None]:
-        """Convert exceptions of LlamaIndex in the block to `RunFailed` if a run has ended in it."""
-        token = _ENDED.set(self._ended)
+    def messages(self, prompt: BasePromptTemplate, arguments: dict[str, Any]) -> list[ChatMessage]:
+        """Return the messages of the call."""
+        messages = prompt.format_messages(**arguments)
+        return messages if self._tool is not None else self._parser.format_messages(messages)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the call."""
+        if self._tool is None:
+            return {"partial": "raise"}
+        tool = self._tool.to_openai_tool(skip_length_check=True)
+        return {"partial": "raise", "tools": [tool], "tool_choice": "required"}
+
+    def read(self, response: ChatResponse) -> Model:
+        """Return the object in an answer."""
+        assert isinstance(response, _LastResponse)  # of a conductor
+        result = response._result  # noqa: SLF001 - the class below
         try:
-            yield
-        except PodiumError:
-            raise
-        except (ValueError, TypeError, KeyError) as error:  # KeyError: a call of another tool
-            if not self._ended:
-                raise
-            raise self._unread(error) from error
-        finally:
-            _ENDED.reset(token)
-
-    def answer(self) -> Model:
-        """Return the parsed answer after the run has ended.
-
-        The answer is parsed again here, because LlamaIndex completes cut answers in streams and in arguments
-        of tools.
-        """
-        result = self._ended[-1]
-        try:
-            if result.tool_calls:
-                return self._read_call(result.tool_calls[0])
-            parsed: Model = PydanticOutputParser(self._output_cls).parse(result.answer)
+            for call in result.tool_calls:
+                if self._tool is not None and call["function"]["name"] == self._tool.get_name():
+                    return self._output_cls.model_validate(tool_arguments(call))
+            return cast("Model", self._parser.parse(result.answer))
         except ValueError as error:
-            raise self._unread(error) from error
-        return parsed
-
-    async def pieces(
-        self, pieces: AsyncGenerator[Model | FlexibleModel, None]
-    ) -> AsyncGenerator[Model | FlexibleModel, None]:
-        """Yield objects that grow, and finally the complete object."""
-        async with aclosing(pieces):
-            while True:
-                with self.inside():
-                    piece = await anext(pieces, None)
-                if piece is None:
-                    break
-                if piece.model_dump(exclude_none=True):  # LlamaIndex's objects are blank if it cannot parse
-                    yield piece
-        yield self.answer()
-
-    def _read_call(self, call: Part) -> Model:
-        called, tool = call["function"]["name"], get_function_tool(self._output_cls).metadata
-        if called not in (tool.name, tool.to_openai_tool(skip_length_check=True)["function"]["name"]):
-            raise ValueError(f"the worker called {called!r}, which was not offered")
-        return self._output_cls.model_validate(tool_arguments(call))
-
-    def _unread(self, error: Exception) -> RunFailed:
-        told = f"the answer cannot be read as {self._output_cls.__name__}"
-        return run_failed(f"{told}: {scrub(str(error))[:_MAX_QUOTE]}", self._ended[-1])
+            told = f"the answer cannot be read as {self._output_cls.__name__}"
+            raise run_failed(f"{told}: {scrub(str(error))[:_MAX_QUOTE]}", result) from error

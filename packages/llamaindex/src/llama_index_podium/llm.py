@@ -24,7 +24,7 @@ from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
-from llama_index.core.program.utils import FlexibleModel
+from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.types import Model
 from pydantic import PrivateAttr
 from typing_extensions import override
@@ -175,46 +175,40 @@ class ConductorLLM(FunctionCallingLLM):
         return iterate(lambda: asking.pieces(_completed))
 
     @override
-    def structured_predict(self, output_cls: type[Model], *args: Any, **kwargs: Any) -> Model:
+    async def astructured_predict(
+        self,
+        output_cls: type[Model],
+        prompt: BasePromptTemplate,
+        llm_kwargs: dict[str, Any] | None = None,
+        **prompt_args: Any,
+    ) -> Model:
         """Return the answer as an object.
 
         Raises:
-            RunFailed: the answer cannot be parsed as the object.
+            RunFailed: the answer is incomplete, or cannot be read as the object.
         """
-        call = StructuredCall(output_cls)
-        with call.inside():
-            super().structured_predict(output_cls, *args, **kwargs)
-        return call.answer()
+        reading = StructuredCall(output_cls, calls_tools=self.metadata.is_function_calling_model)
+        asked = reading.messages(prompt, prompt_args)
+        return reading.read(await self.achat(asked, **{**(llm_kwargs or {}), **reading.options}))
 
     @override
-    async def astructured_predict(self, output_cls: type[Model], *args: Any, **kwargs: Any) -> Model:
-        """Return the answer as an object, like `structured_predict`."""
-        call = StructuredCall(output_cls)
-        with call.inside():
-            await super().astructured_predict(output_cls, *args, **kwargs)
-        return call.answer()
+    def structured_predict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the answer as an object, like `astructured_predict`."""
+        return run_sync(lambda: self.astructured_predict(*args, **kwargs))
 
     @override
-    def stream_structured_predict(
-        self, output_cls: type[Model], *args: Any, **kwargs: Any
-    ) -> Generator[Model | FlexibleModel, None, None]:
-        """Yield the answer as an object that grows, and finally the complete object."""
-        call = StructuredCall(output_cls)
+    async def astream_structured_predict(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+        """Yield the complete object, like `astructured_predict`."""
 
-        async def pieces() -> AsyncGenerator[Model | FlexibleModel, None]:
-            ask = super(ConductorLLM, self).astream_structured_predict
-            async for piece in call.pieces(await ask(output_cls, *args, **kwargs)):
-                yield piece
+        async def pieces() -> AsyncGenerator[Any, None]:
+            yield await self.astructured_predict(*args, **kwargs)
 
-        return iterate(pieces)
+        return pieces()
 
     @override
-    async def astream_structured_predict(
-        self, output_cls: type[Model], *args: Any, **kwargs: Any
-    ) -> AsyncGenerator[Model | FlexibleModel, None]:
-        """Yield the answer as an object that grows, like `stream_structured_predict`."""
-        call = StructuredCall(output_cls)
-        return call.pieces(await super().astream_structured_predict(output_cls, *args, **kwargs))
+    def stream_structured_predict(self, *args: Any, **kwargs: Any) -> Generator[Any, None, None]:
+        """Yield the complete object, like `astructured_predict`."""
+        yield self.structured_predict(*args, **kwargs)
 
     @override
     def get_tool_calls_from_response(
