@@ -1,4 +1,4 @@
-"""Convert CrewAI's messages to Podium's."""
+"""A conductor as an LLM of CrewAI."""
 
 import json
 from collections import deque
@@ -25,11 +25,11 @@ from podium.conductor import Conductor
 from podium.errors import RunFailed, RunWaiting
 from podium.hosts import ChatAnswer, ChatCall, ConductorFace, ContinuationStore
 from podium.hosts.faces import run_id_of
-from podium.hosts.results import answered, run_failed, tool_arguments
+from podium.hosts.results import run_failed, tool_arguments
 from podium.secrets import printable, scrub, scrub_data
-from podium.types import Constraint, Message, Part, Result, Sampling, Tools
+from podium.types import Constraint, Message, Result, Sampling, Tools
 from podium.types.messages import storable
-from podium.usage import estimate_tokens as count
+from podium.usage import estimate_tokens
 
 
 def from_crewai(messages: str | Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
@@ -78,30 +78,6 @@ def stopped(error: Exception) -> Exception:
     return stopped_run
 
 
-async def run_call(call: ChatCall, on_text: Callable[[str], None] | None) -> ChatAnswer:
-    """Run a call and return its answer."""
-    if on_text is None:
-        return await call.run()
-    async with aclosing(call.stream()) as items:
-        async for item in items:
-            if isinstance(item, ChatAnswer):
-                return item
-            on_text(item)
-    raise AssertionError("the last item is the answer")
-
-
-def call_sampling(llm: BaseLLM, response_model: type[BaseModel] | None) -> Sampling:
-    """Return the sampling from an LLM's settings and a call's response model."""
-    return Sampling(
-        temperature=llm.temperature,
-        top_p=llm.top_p,
-        seed=llm.seed,
-        max_tokens=None if llm.max_tokens is None else int(llm.max_tokens),
-        stop=tuple(llm.stop_sequences),
-        constraint=output_constraint(response_model),
-    )
-
-
 def output_model(task: Task) -> type[BaseModel] | None:
     """Return the Pydantic model of a task's output; `None` for text."""
     return task.output_pydantic or task.output_json or task.response_model
@@ -128,28 +104,6 @@ def _first_reason(error: ValidationError) -> str:
     first: Any = error.errors(include_url=False, include_context=False)[0]
     where = ".".join(map(str, first["loc"]))
     return f"{where}: {first['msg']}" if where else str(first["msg"])
-
-
-def answer_text(answer: str, response_model: type[BaseModel] | None) -> str:
-    """Return an answer; with a `response_model`, as the model's JSON if the answer contains it."""
-    read = answer if response_model is None else read_output(answer, response_model)
-    return read.model_dump_json() if isinstance(read, BaseModel) else answer
-
-
-def function_arguments(call: Part, result: Result) -> dict[str, Any]:
-    """Return the arguments of a tool call that CrewAI makes itself."""
-    arguments = tool_arguments(call)
-    if arguments is None:
-        function = call["function"]
-        told = f"the arguments of {function['name']!r} are not a JSON object: {function['arguments']!r:.80}"
-        raise run_failed(told, result)
-    return arguments
-
-
-def estimate_tokens(messages: Any, *more: Any) -> int:
-    """Estimate the tokens of a conversation and of its schemas, as Podium estimates any text."""
-    text = messages if isinstance(messages, str) else json.dumps(messages, default=str, ensure_ascii=False)
-    return sum(map(count, (text, *(json.dumps(part, default=str) for part in more if part))))
 
 
 _UNKNOWN_WINDOW: Final = 128_000
@@ -249,12 +203,16 @@ class ConductorLLM(BaseLLM):
                 raise stopped(error) from error
             calls = [dict(call) for call in answer.tool_calls]
             text = self._apply_stop_words(printable(answer.result.answer)) + printable(answer.lack)
-            output = calls or answer_text(text, response_model)
+            read = text if response_model is None else read_output(text, response_model)
+            output = calls or (read.model_dump_json() if isinstance(read, BaseModel) else text)
             self._completed(messages, answer, output, source)
             if not calls or not available_functions:
                 return output
-            name, given = calls[0]["function"]["name"], function_arguments(calls[0], answer.result)
-            return self._handle_tool_execution(name, given, available_functions, **source)
+            function, given = calls[0]["function"], tool_arguments(calls[0])
+            if given is None:
+                told = f"the arguments of {function['name']!r} are not a JSON object"
+                raise run_failed(f"{told}: {function['arguments']!r:.80}", answer.result)
+            return self._handle_tool_execution(function["name"], given, available_functions, **source)
 
     async def _answer(
         self,
@@ -268,21 +226,34 @@ class ConductorLLM(BaseLLM):
             self.conductor,
             conversation,
             tools=Tools(tuple(tools)),
-            sampling=call_sampling(self, response_model),
+            sampling=Sampling(
+                temperature=self.temperature,
+                top_p=self.top_p,
+                seed=self.seed,
+                max_tokens=None if self.max_tokens is None else int(self.max_tokens),
+                stop=tuple(self.stop_sequences),
+                constraint=output_constraint(response_model),
+            ),
             store=self._continuations,
+            partial=self.partial,
             options=run_id_of(self.run_id, conversation),
         )
-
-        def on_text(text: str) -> None:
-            self._emit_stream_chunk_event(printable(scrub(text)), **source)
-
+        answer = None
         try:
-            answer = await run_call(call, on_text if self._effective_stream() else None)
-            answered(answer.result, partial=self.partial)
+            if not self._effective_stream():
+                answer = await call.run()
+            else:
+                async with aclosing(call.stream()) as items:
+                    async for item in items:
+                        if isinstance(item, ChatAnswer):
+                            answer = item
+                        else:
+                            self._emit_stream_chunk_event(printable(scrub(item)), **source)
         except (RunFailed, RunWaiting) as error:
             if error.result is not None:
                 self._keep(error.result)
             raise
+        assert answer is not None  # the last item
         self._keep(answer.result)
         return answer
 
@@ -292,7 +263,7 @@ class ConductorLLM(BaseLLM):
 
     def _completed(self, messages: Any, answer: ChatAnswer, output: Any, source: dict[str, Any]) -> None:
         """Count the tokens of an answer, and send the event of a successful call."""
-        usage = write_usage(answer.usage).model_dump()
+        usage = write_usage(answer.new_usage).model_dump()
         with self._lock:
             self._track_token_usage_internal(usage)
         self._emit_call_completed_event(
@@ -322,6 +293,7 @@ class ConductorLLM(BaseLLM):
         self, messages: Any, tools: Any = None, response_model: type[BaseModel] | None = None
     ) -> int:
         """Estimate a conversation's tokens at four characters each; each worker counts differently."""
-        return estimate_tokens(
-            messages, tools, None if response_model is None else response_model.model_json_schema()
-        )
+        schema = None if response_model is None else response_model.model_json_schema()
+        shown = [part for part in (messages, tools, schema) if part]
+        texts = [part if isinstance(part, str) else json.dumps(part, default=str) for part in shown]
+        return estimate_tokens("".join(texts))

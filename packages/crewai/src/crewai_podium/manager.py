@@ -44,7 +44,7 @@ from crewai_podium.tasks import (
 )
 from crewai_podium.usage import UsageMeter, UsageTotal
 from crewai_podium.workers.agent import AgentWorker
-from crewai_podium.workers.wrap import as_worker
+from crewai_podium.workers.wrap import as_planner
 from podium.aio import run_sync
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -53,9 +53,7 @@ from podium.execution import Accept, OnFailure, Retry
 from podium.hosts import RecordedRun
 from podium.hosts.chat import whole_answers
 from podium.hosts.results import answered, plan_lines, run_failed, text_answer
-from podium.hosts.workers import make_conductor
 from podium.journal import Journal, MemoryJournal
-from podium.planners import ChatPlanner, Planner
 from podium.policy import Policy
 from podium.policy.rules import AnswerLabels
 from podium.run import Listener, RunOptions
@@ -80,7 +78,7 @@ _OPTIONS: Final = (
     "show_question",
 )  # fmt: skip
 _AGENT_OPTIONS: Final = (
-    "allow_delegation", "backstory", "config", "crew", "goal", "id", "llm", "role", "verbose",
+    "allow_delegation", "backstory", "crew", "goal", "id", "llm", "role", "verbose",
 )  # fmt: skip
 """Fields of CrewAI's agents that a manager supports, too; other fields would have no effect."""
 _SET_BY_CREW: Final = ("function_calling_llm", "step_callback")
@@ -166,10 +164,8 @@ class ConductorManager(BaseAgent):
     @classmethod
     def _check_options(cls, values: Any) -> Any:
         if isinstance(values, Mapping):
-            config = values.get("config")
-            said = {**(config if isinstance(config, Mapping) else {}), **values}
             own = cls.model_fields.keys() - BaseAgent.model_fields.keys() - set(_SET_BY_CREW)
-            if unknown := sorted(map(str, said.keys() - own - set(_AGENT_OPTIONS))):
+            if unknown := sorted(values.keys() - own - set(_AGENT_OPTIONS)):
                 told = ", ".join(sorted({*own, *_AGENT_OPTIONS}))
                 raise TypeError(
                     f"ConductorManager does not accept {', '.join(unknown)}: its options are {told}"
@@ -192,23 +188,17 @@ class ConductorManager(BaseAgent):
         return self
 
     def _check_parts(self) -> None:
-        self.planner = self.llm if self.planner is None else self.planner
-        if self.planner is None:
+        planner = create_llm(self.planner) if isinstance(self.planner, str) else self.planner
+        if (planner := planner or self.llm) is None:
             raise ConfigError(
                 "there is no planner: give ConductorManager planner=... (a CrewAI LLM, its name, a planner "
                 "of Podium), or conductor=..."
             )
-        for name in ("planner", "fallback_planner"):
-            given = getattr(self, name)
-            if isinstance(given, str):
-                setattr(self, name, create_llm(given))
-            elif not isinstance(given, Planner | BaseLLM | None):
-                told = f"{name}={given!r:.80} cannot plan"
-                raise ConfigError(
-                    f"{told}: give an LLM, its name, or a planner such as ChatPlanner(as_worker(llm))"
-                )
-        if isinstance(self.planner, BaseLLM) and self.llm is None:
-            self.llm = self.planner
+        if isinstance(planner, BaseLLM) and self.llm is None:
+            self.llm = planner
+        self.planner = as_planner(planner)
+        if self.fallback_planner is not None:
+            self.fallback_planner = as_planner(self.fallback_planner)
         waits = any(isinstance(worker, PersonWorker) for worker in self.workers)
         if self.journal is None and (waits or (self.policy is not None and self.policy.waits)):
             self.journal = MemoryJournal()
@@ -396,21 +386,11 @@ class ConductorManager(BaseAgent):
         if self.conductor is not None:
             conductor, before = self.conductor.bind(workers=agents), len(self.conductor.pool)
         else:
-            conductor = make_conductor(
-                self.planner,
-                Pool([*agents, *self.workers], answers=self._answers),
-                {name: getattr(self, name) for name in _OPTIONS},
-                as_planner=self._planner,
-                face="ConductorManager",
-            )
-        return (
-            conductor
-            if state.named is None
-            else conductor.bind(policy=last_step_policy(before + state.named))
-        )
-
-    def _planner(self, llm: BaseLLM) -> Planner:
-        return ChatPlanner(as_worker(llm))
+            pool = Pool([*agents, *self.workers], answers=self._answers)
+            conductor = Conductor(self.planner, pool, **{name: getattr(self, name) for name in _OPTIONS})
+        if state.named is None:
+            return conductor
+        return conductor.bind(policy=last_step_policy(before + state.named))
 
     def _answer(self, result: Result, model: type[BaseModel] | None) -> str | BaseModel:
         """Return the task's output.

@@ -8,6 +8,7 @@ from crewai import Agent, Crew
 from crewai.agents.agent_builder.base_agent import BaseAgent
 from crewai.llms.base_llm import BaseLLM
 from crewai.tools.base_tool import BaseTool
+from crewai.utilities.llm_utils import create_llm
 
 from crewai_podium.cards import card_of, may_act
 from crewai_podium.workers.agent import AgentWorker
@@ -16,6 +17,7 @@ from crewai_podium.workers.errors import read_error
 from crewai_podium.workers.llm import LLMWorker
 from podium.errors import ConfigError
 from podium.hosts import CardMaker, CardOptions, ToolWorker, text_of
+from podium.planners import ChatPlanner, Planner
 from podium.workers import Card, StepInput, Worker
 
 
@@ -88,3 +90,21 @@ def _worker(
     if isinstance(thing, BaseTool):
         return tool_worker(thing, card)
     return LLMWorker(thing, card=card)
+
+
+def as_planner(model: BaseLLM | str | Worker | Planner, **options: Any) -> Planner:
+    """Return a planner that calls an LLM, which may be given by its name, or a worker; or the given planner.
+
+    Args:
+        model: the LLM, worker or planner.
+        options: options of `podium.ChatPlanner`, such as `workflows`.
+
+    Raises:
+        ConfigError: `model` is none of these.
+    """
+    if isinstance(model, Planner):
+        return model
+    asked = create_llm(model) if isinstance(model, str) else model
+    if isinstance(asked, BaseLLM | Worker):
+        return ChatPlanner(as_worker(asked), **options)
+    raise ConfigError(f"{model!r:.80} cannot plan: give an LLM, its name, or a podium.Planner")

@@ -1,1 +1,0 @@
-from .wrap import as_worker as as_worker
