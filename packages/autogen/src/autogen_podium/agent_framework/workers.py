@@ -66,24 +66,20 @@ class FrameworkWorker(Worker):
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Call the object; with `request.stream`, as a stream if `has_one_text`."""
-        name, sent, noted = self.card.name, "", FunctionsNoted()
-        response: object = None
+        sent, noted, response = "", FunctionsNoted(), None
 
         def has_run() -> bool:
             return self.acts and (noted.is_called or self.acts_first)
 
-        async with aclosing(self._pieces(request, noted)) as pieces:
-            while True:
-                with worker_errors(name, has_run=has_run):
-                    piece = await anext(pieces, None)
-                if piece is None:
-                    break
-                if isinstance(piece, str):
-                    sent += piece
-                    yield piece
-                else:
-                    response = piece
-        completion = read_response(request, response, sent, worker=name, client=self._client)
+        with worker_errors(self.card.name, has_run=has_run):
+            async with aclosing(self._pieces(request, noted)) as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, str):
+                        sent += piece
+                        yield piece
+                    else:
+                        response = piece
+        completion = read_response(request, response, sent, worker=self.card.name, client=self._client)
         if request.stream and not sent and completion.text:
             yield completion.text
         yield completion

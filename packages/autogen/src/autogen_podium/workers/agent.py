@@ -78,22 +78,43 @@ class AgentWorker(Worker):
 
         The listener does not get the last message if it is an invalid answer.
         """
-        token, finishes = CancellationToken(), Finishes()
+        token, finishes, heard = CancellationToken(), Finishes(), list[Inner]()
         agent = self.agent if self._make is None else self._make()
-        heard = _Heard(listener, _human_prompt(step_input_of(request)))
+        prompt = _human_prompt(step_input_of(request))
+
+        held: list[Inner] = []
+        """The latest message, which may be the answer."""
+
+        def release() -> None:
+            while held:
+                listener(held.pop())
+
+        def hear(inner: Inner) -> None:
+            if isinstance(inner, UserInputRequestedEvent):
+                inner.metadata["podium_prompt"] = prompt
+            heard.append(inner)
+            release()
+            held.append(inner)
+            if not isinstance(inner, BaseChatMessage):
+                release()
+
         try:
             with worker_errors(
                 self.card.name,
-                usage=lambda: _spent(heard.messages, finishes),
-                has_run=lambda: bool(heard.messages) or (self.acts and acts_first(self.agent)),
+                usage=lambda: _spent(heard, finishes),
+                has_run=lambda: bool(heard) or (self.acts and acts_first(self.agent)),
             ):
                 async with exclusive(agent):
-                    with watching(agent, finishes), prompting(agent, heard.prompt), heard.telling(finishes):
-                        await cancelling(token, _ask(agent, request, token, heard.hear))
-                done = self._completion(request, heard.messages, finishes)
+                    with (
+                        watching(agent, finishes),
+                        prompting(agent, prompt),
+                        _team_errors(finishes, release),
+                    ):
+                        await cancelling(token, _ask(agent, request, token, hear))
+                done = self._completion(request, heard, finishes)
         finally:
             token.cancel()
-        heard.release()
+        release()
         if request.stream:
             yield done.text
         yield done
@@ -126,49 +147,6 @@ async def _ask(agent: ChatAgent | Team, request: Request, token: CancellationTok
     async for inner in stream:
         if not isinstance(inner, TaskResult):
             hear(inner)
-
-
-class _Heard:
-    """Collects the messages inside an agent.
-
-    The listener does not get a message before it is known whether it is an invalid answer.
-    """
-
-    def __init__(self, listener: Listener, prompt: str) -> None:
-        self.messages: list[Inner] = []
-        self.prompt = prompt
-        self._listener = listener
-        self._held: BaseChatMessage | None = None
-        """The latest message, which may be the answer."""
-
-    def hear(self, inner: Inner) -> None:
-        """Handle a message."""
-        if isinstance(inner, UserInputRequestedEvent):
-            inner.metadata["podium_prompt"] = self.prompt
-        self.messages.append(inner)
-        self.release()
-        if isinstance(inner, BaseChatMessage):
-            self._held = inner
-        else:
-            self._listener(inner)
-
-    @contextmanager
-    def telling(self, finishes: Finishes) -> Iterator[None]:
-        """Pass the held message on if the block raises; then raise what a team hides."""
-        try:
-            yield
-        except Exception as error:  # raised again, or in place of it what a team hides
-            self.release()
-            cause = error_in_team(error, finishes.last_error)
-            if cause is error:
-                raise
-            raise cause  # noqa: B904 - it has its own cause
-
-    def release(self) -> None:
-        """Pass the held message to the listener."""
-        held, self._held = self._held, None
-        if held is not None:
-            self._listener(held)
 
 
 def _check_handoffs(agent: ChatAgent | Team) -> None:
@@ -228,7 +206,20 @@ def _is_unknown(result: FunctionExecutionResult) -> bool:
     return result.content == f"Error: tool '{result.name}' not found in any workbench"
 
 
-def error_in_team(error: Exception, known: Exception | None) -> Exception:
+@contextmanager
+def _team_errors(finishes: Finishes, release: Callable[[], None]) -> Iterator[None]:
+    """Raise what a member of a team raised, in place of the text that the team makes of it."""
+    try:
+        yield
+    except Exception as error:  # raised again, or in place of it what a team hides
+        release()
+        cause = _cause_in_team(error, finishes.last_error)
+        if cause is error:
+            raise
+        raise cause  # noqa: B904 - it has its own cause
+
+
+def _cause_in_team(error: Exception, known: Exception | None) -> Exception:
     """Return the exception that a member of a team raised; other errors are returned unchanged."""
     text, separator, _ = str(error).partition(_TRACEBACK)
     if not separator and text.endswith(_OTHER_LOOP):

@@ -25,7 +25,6 @@ from autogen_podium.workers.objects import create_args, members_of
 from podium.aio.sync import events_of
 from podium.errors import WorkerBroken
 from podium.hosts import read_completion, sampling_arguments, worker_errors
-from podium.secrets import scrubbing
 from podium.types import Completion, Constraint, Part, Sampling, Tools
 from podium.usage import Usage
 from podium.workers import Card, Request, Worker
@@ -69,21 +68,12 @@ class ModelWorker(Worker):
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Call the model; with `request.stream`, as a stream."""
-        token, name = CancellationToken(), self.card.name
-        with scrubbing():
-            with worker_errors(name):
-                asked: dict[str, Any] = {
-                    "messages": self._messages(request),
-                    "cancellation_token": token,
-                }
-                asked |= self._offered(request.tools) | self._options(request.sampling, stream=request.stream)
-            thinks, ended, said = False, None, ""
+        token, thinks, ended, said = CancellationToken(), False, None, ""
+        with worker_errors(self.card.name):
+            asked: dict[str, Any] = {"messages": self._messages(request), "cancellation_token": token}
+            asked |= self._offered(request.tools) | self._options(request.sampling, stream=request.stream)
             async with aclosing(self._pieces(request, asked, token)) as pieces:
-                while True:
-                    with worker_errors(name):
-                        piece = await anext(pieces, None)
-                    if piece is None:
-                        break
+                async for piece in pieces:
                     if isinstance(piece, CreateResult):
                         ended = piece
                         continue

@@ -65,26 +65,21 @@ class LLMWorker(Worker):
         """Call the model; with `request.stream`, as a stream."""
         reading = _Reading()
         messages, asked = self._messages(request), self._asked(request)
-        with scrubbing():
-            if not request.stream:
-                with worker_errors(self.card.name):
+        try:
+            with worker_errors(self.card.name):
+                if not request.stream:
                     whole = await self._whole(messages, asked)
-                reading.take(whole, whole.message.content)
-            else:
-                async with aclosing(self._pieces(messages, asked | self._reporting)) as pieces:
-                    while True:
-                        try:
-                            with worker_errors(self.card.name):
-                                piece = await anext(pieces, None)
-                        except (WorkerBroken, WorkerTimeout):
-                            if reading.ending.finish is None:
-                                raise
-                            break  # the answer was complete before its stream was cut
-                        if piece is None:
-                            break
-                        reading.take(piece, piece.delta)
-                        if piece.delta:
-                            yield piece.delta
+                    reading.take(whole, whole.message.content)
+                else:
+                    async with aclosing(self._pieces(messages, asked | self._reporting)) as pieces:
+                        async for piece in pieces:
+                            reading.take(piece, piece.delta)
+                            if piece.delta:
+                                yield piece.delta
+        except (WorkerBroken, WorkerTimeout):
+            if reading.ending.finish is None:
+                raise  # else the answer was complete before its stream was cut
+        with scrubbing():
             yield self._completion(request, reading)
 
     def _messages(self, request: Request) -> list[ChatMessage]:
