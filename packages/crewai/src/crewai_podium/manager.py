@@ -32,12 +32,12 @@ from crewai_podium.tasks import (
     NOT_RESTORED,
     TaskState,
     TaskStates,
+    agent_and_tools,
     agents_of,
     check_task,
     last_step_policy,
     number_of,
     question_labels,
-    task_facts,
     task_key,
     task_number,
     with_gaps,
@@ -377,11 +377,11 @@ class ConductorManager(BaseAgent):
 
     def _conductor(self, crew: Crew, task: Task, tools: Sequence[BaseTool] | None) -> Conductor:
         """Return the conductor for a task."""
-        facts, number = task_facts(tools), task_number(crew, task)
+        number, (named, _) = task_number(crew, task), agent_and_tools(tools)
         state = self._tasks.setdefault(crew, {}).setdefault(number, TaskState(self._named.get(number)))
-        if facts.named is not None:
-            state.named = number_of(crew, facts.named)
-        agents = agents_of(crew, facts, cards=self.cards, acts=self.acts)
+        if named is not None:
+            state.named = number_of(crew, named)
+        agents = agents_of(crew, tools, cards=self.cards, acts=self.acts)
         before = 0
         if self.conductor is not None:
             conductor, before = self.conductor.bind(workers=agents), len(self.conductor.pool)

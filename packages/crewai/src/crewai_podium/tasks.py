@@ -28,18 +28,8 @@ NOT_RESTORED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFacts:
-    """The agent and the tools of a task."""
-
-    named: BaseAgent | None
-    """The agent that the task names; `None` if it names none."""
-    tools: tuple[BaseTool, ...]
-    """The task's own tools."""
-
-
-def task_facts(tools: Sequence[BaseTool] | None) -> TaskFacts:
-    """Return the agent and the tools of a task.
+def agent_and_tools(tools: Sequence[BaseTool] | None) -> tuple[BaseAgent | None, list[BaseTool]]:
+    """Return the agent that a task names, and the task's own tools.
 
     CrewAI replaces the agent of the task by the manager. But CrewAI also passes tools for delegating, and
     these tools still have the original agent.
@@ -51,17 +41,18 @@ def task_facts(tools: Sequence[BaseTool] | None) -> TaskFacts:
             own.append(tool)
         elif len(tool.agents) == 1:
             named = tool.agents[0]
-    return TaskFacts(named, tuple(own))
+    return named, own
 
 
 def agents_of(
-    crew: Crew, facts: TaskFacts, *, cards: Mapping[str, Card], acts: Mapping[str, bool]
+    crew: Crew, tools: Sequence[BaseTool] | None, *, cards: Mapping[str, Card], acts: Mapping[str, bool]
 ) -> list[Worker]:
-    """Return the crew's agents as workers.
+    """Return the crew's agents as workers for a task, which CrewAI passes with these tools.
 
     The tools of a task are added to the tools of the agent that the task names. If the task names no agent,
     they are added to the tools of all agents.
     """
+    named, own = agent_and_tools(tools)
     found = [_card(agent, cards) for agent in crew.agents]
     unknown = {*cards, *acts} - {role for agent in crew.agents for role in _roles(agent)}
     if unknown:
@@ -70,10 +61,10 @@ def agents_of(
     names = unique_names([card.name for card in found])
     workers = list[Worker]()
     for agent, derived, name in zip(crew.agents, found, names, strict=True):
-        takes = facts.named is None or agent is facts.named
-        more = [tool for tool in facts.tools if takes and tool not in (agent.tools or ())]
-        tools = [*(agent.tools or ()), *more]
-        worker = AgentWorker(agent, card=replace(derived, name=name), crew=crew, tools=tools)
+        takes = named is None or agent is named
+        more = [tool for tool in own if takes and tool not in (agent.tools or ())]
+        card, held = replace(derived, name=name), [*(agent.tools or ()), *more]
+        worker = AgentWorker(agent, card=card, crew=crew, tools=held)
         said = [acts[role] for role in _roles(agent) if role in acts]
         worker.acts = said[0] if said else any(map(may_act, [agent, *more]))
         workers.append(worker)

@@ -159,6 +159,13 @@ async def in_thread(call: Callable[..., T], *arguments: Any) -> T:
     return await anyio.to_thread.run_sync(call, *arguments, abandon_on_cancel=True)
 
 
+async def called(thing: object, method: str, *arguments: Any, **options: Any) -> Any:
+    """Call a method of an object: `a` and its name, or if the object blocks, the sync method in a thread."""
+    if is_blocking(thing):
+        return await in_thread(lambda: getattr(thing, method)(*arguments, **options))
+    return await getattr(thing, f"a{method}")(*arguments, **options)
+
+
 async def pieces_in_thread(make: Callable[[], Generator[T, None, None]]) -> AsyncGenerator[T, None]:
     """Yield the items of a blocking generator, each computed in a thread."""
     pieces, end, waits = await in_thread(make), object(), False

@@ -96,14 +96,16 @@ def conductor_of(  # noqa: PLR0913 - the differences between hosts
 
 def run_id_in(conductor: Conductor, session: str, messages: Sequence[Message]) -> str:
     """Return the run id of a conversation in a session: the same call in a new process has the same id."""
-    texts = json.dumps([message.to_wire() for message in messages])
-    digest = sha256(texts.encode("utf-8", "surrogatepass")).hexdigest()
-    return session_run_id(place_of(conductor, session, messages), digest)
+    return session_run_id(place_of(conductor, session, messages), _digest(messages))
 
 
 def run_id_of(prefix: str | None, asked: str | Sequence[Message]) -> RunOptions:
     """Return the options that name a run: by its prefix and a hash of the question; empty without one."""
     if prefix is None:
         return {}
+    return {"run_id": f"{prefix}:{_digest(asked)[:16]}"}
+
+
+def _digest(asked: str | Sequence[Message]) -> str:
     text = asked if isinstance(asked, str) else json.dumps([message.to_wire() for message in asked])
-    return {"run_id": f"{prefix}:{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"}
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -32,25 +32,6 @@ from podium.workers import Card, Request, Worker, step_input_of
 _MAX_QUOTE: Final = 300
 
 
-class Shortfalls:
-    """Collects the reasons why an answer is incomplete, over one or more attempts of an agent at a task."""
-
-    def __init__(self, agent: BaseAgent) -> None:
-        self._agent = agent
-        self._failures: list[Any] = []
-        self._messages: list[Mapping[str, Any]] = []
-
-    def note(self) -> None:
-        """Record the failed tools of the latest attempt, because CrewAI forgets them at the next attempt."""
-        self._failures += self._agent.last_tool_failures
-        self._messages += getattr(self._agent, "last_messages", ())
-
-    def told(self) -> str | None:
-        """Return why the latest answer is incomplete, as text; `None` if it is complete."""
-        failed = _failed_tools(self._failures, self._messages)
-        return "; ".join([*failed, *_forced(self._agent)]) or None
-
-
 def missing_from_crew(output: object, agents: Iterable[BaseAgent]) -> str:
     """Return why a crew's output is incomplete, as text; empty if it is complete."""
     tasks = output.tasks_output if isinstance(output, CrewOutput) else ()
@@ -96,17 +77,20 @@ async def do_task(
     `guardrail_max_retries` times. If the guardrail returns a value, this value replaces the answer.
     """
     guardrail: Any = getattr(agent, "guardrail", None)
-    short, context, tries = Shortfalls(agent), None, 0
+    failures, messages = list[Any](), list[Mapping[str, Any]]()
+    context, tries = None, 0
     while True:
         answer = await agent.aexecute_task(task, context, tools)
-        short.note()
+        failures += agent.last_tool_failures  # CrewAI forgets them at the next attempt
+        messages += getattr(agent, "last_messages", ())
+        missing = "; ".join([*_failed_tools(failures, messages), *_forced(agent)]) or None
         if guardrail is None or not isinstance(answer, str | BaseModel):
-            return answer, short.told()
+            return answer, missing
         finish = meter.finish_reason  # the answer's own: an LLM guardrail calls the LLM, too
         checked = await _check(agent, guardrail, answer, meter, tries)
         meter.finish_reason = finish
         if checked.success:
-            return answer if checked.result is None else _accepted(checked.result), short.told()
+            return answer if checked.result is None else _accepted(checked.result), missing
         most: int = agent.guardrail_max_retries  # type: ignore[attr-defined] # of every agent with a guardrail
         if tries >= most:
             told = f"the agent's guardrail refused the answer, after {most} retries: {checked.error}"

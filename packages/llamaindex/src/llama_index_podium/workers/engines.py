@@ -15,7 +15,7 @@ from llama_index.core.memory import BaseMemory
 from llama_index.core.response_synthesizers.no_text import NoText
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from llama_index_podium.cards import in_thread, is_blocking, parts_of
+from llama_index_podium.cards import called, in_thread, parts_of
 from llama_index_podium.messages import to_llama, whole_memory
 from llama_index_podium.sources import gaps_of, note, text_of
 from llama_index_podium.usage import Spent, completion_of, spending
@@ -60,11 +60,7 @@ class RetrieverWorker(_Engine):
     uses_tokens = False
 
     async def _answer(self, request: Request, subtask: str, spent: Spent) -> Completion:  # noqa: ARG002
-        query = QueryBundle(subtask)
-        if is_blocking(self.engine):
-            found = await in_thread(self.engine.retrieve, query)
-        else:
-            found = await self.engine.aretrieve(query)
+        found = await called(self.engine, "retrieve", QueryBundle(subtask))
         note(found)
         completion = spent_completion(storable(text_of(found)), spent.usage_at_end, self.card)
         return _with_gaps(subtask, completion, found)
@@ -93,10 +89,7 @@ class QueryEngineWorker(_Engine):
         return nothing_found(subtask, completion)
 
     async def _query(self, asked: QueryBundle) -> Any:
-        if is_blocking(self.engine):
-            response = await in_thread(self.engine.query, asked)
-        else:
-            response = await self.engine.aquery(asked)
+        response = await called(self.engine, "query", asked)
         if isinstance(response, AsyncStreamingResponse):
             return await response.get_response()
         if isinstance(response, StreamingResponse):
@@ -145,10 +138,7 @@ class ChatEngineWorker(_Engine):
         engine, history = copy(self.engine), _history(request, self.card)
         if isinstance(getattr(engine, "_memory", None), BaseMemory):
             engine._memory = whole_memory()  # noqa: SLF001 - its constructor differs from class to class
-        if is_blocking(engine):
-            response = await in_thread(engine.chat, subtask, history)
-        else:
-            response = await engine.achat(subtask, history)
+        response = await called(engine, "chat", subtask, history)
         note(response.source_nodes)
         text = response.response
         is_empty = is_empty_text(text)

@@ -12,7 +12,7 @@ from llama_index.core.tools import BaseTool, QueryEngineTool
 from llama_index.core.tools.types import adapt_to_async_tool
 from llama_index.core.workflow import Workflow
 
-from llama_index_podium.cards import card_of, in_thread, is_blocking, may_act
+from llama_index_podium.cards import called, card_of, may_act
 from llama_index_podium.sources import note
 from llama_index_podium.usage import spending
 from llama_index_podium.workers.engines import (
@@ -33,17 +33,14 @@ from podium.workers import Card, Worker
 
 def tool_worker(tool: BaseTool, *, card: Card) -> ToolWorker:
     """Return a worker that calls a tool, and collects the nodes it finds."""
-    called = adapt_to_async_tool(tool)
+    made = adapt_to_async_tool(tool)
 
     async def call(arguments: dict[str, Any]) -> Completion:
         with (
             spending() as spent,
             worker_errors(card.name, usage=lambda: spent.known, has_run=lambda: True),
         ):
-            if is_blocking(called):
-                output = await in_thread(lambda: called.call(**arguments))
-            else:
-                output = await called.acall(**arguments)
+            output = await called(made, "call", **arguments)
             nodes = getattr(output.raw_output, "source_nodes", output.raw_output)
             note(nodes)
             if output.exception is not None:
