@@ -15,8 +15,8 @@ from crewai.flow.flow import Flow, listen, router, start
 from crewai.llms.base_llm import BaseLLM
 from pydantic import BaseModel
 
-from crewai_podium import ConductorLLM, ConductorManager, as_worker
-from podium import ChatPlanner, Conductor, Limits
+from crewai_podium import ConductorLLM, ConductorManager, as_planner, as_worker
+from podium import Conductor, Limits
 
 
 class Draft(BaseModel):
@@ -55,7 +55,7 @@ class Briefing(Flow[Draft]):
     async def mend(self) -> str:
         """Have one agent do it over, whose LLM is a conductor of its own."""
         pool = [as_worker(self.llm, name="thinker"), as_worker(self.llm, name="checker")]
-        llm = ConductorLLM(Conductor(ChatPlanner(as_worker(self.llm, name="planner")), pool))
+        llm = ConductorLLM(Conductor(as_planner(self.llm), pool))
         editor = Agent(role="Editor", goal="Make texts whole.", backstory="Exact.", llm=llm)
         done = await editor.kickoff_async(f"Mend this, which lacks: {self.state.lacks}\n\n{self.state.text}")
         return str(done.raw)
