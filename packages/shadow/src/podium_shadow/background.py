@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from contextvars import Context, ContextVar
+from functools import partial
 from typing import Any
 
 from podium.aio import run_sync
@@ -26,41 +27,32 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 Kept = AbstractAsyncContextManager[Any]
 
 
-class _Slot:
-    """The slot of one task, held until the task and all threads it started have ended."""
-
-    def __init__(self, room: "_Room") -> None:
-        self._room = room
-        self._holders = 1
-
-    def hold(self) -> None:
-        with self._room.lock:
-            self._holders += 1
-
-    def drop(self) -> None:
-        with self._room.lock:
-            self._holders -= 1
-            if not self._holders:
-                self._room.taken -= 1
-
-
-class _Room:
-    """The task slots and their number."""
+class _Slots:
+    """The slots of tasks: each is held until its task and all threads that it started have ended."""
 
     def __init__(self, most: int) -> None:
-        self.lock = threading.Lock()
-        self.taken = 0
+        self._lock = threading.Lock()
         self._most = most
+        self.holders: dict[object, int] = {}
 
-    def take(self) -> _Slot | None:
-        with self.lock:
-            if self.taken >= self._most:
+    def take(self) -> object | None:
+        slot = object()
+        with self._lock:
+            if len(self.holders) >= self._most:
                 return None
-            self.taken += 1
-        return _Slot(self)
+            self.holders[slot] = 1
+        return slot
+
+    def change(self, slot: object, by: int) -> None:
+        """Count one holder more, or one less."""
+        with self._lock:
+            self.holders[slot] += by
+            if not self.holders[slot]:
+                del self.holders[slot]
 
 
-_SLOT: ContextVar[_Slot | None] = ContextVar("podium_shadow_slot", default=None)
+_HOLD: ContextVar[Callable[[int], None] | None] = ContextVar("podium_shadow_hold", default=None)
+"""Changes the holders of the slot of the task."""
 
 
 class _Threads(ThreadPoolExecutor):
@@ -68,7 +60,7 @@ class _Threads(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
         future: Future[Any] = Future()
-        slot = _SLOT.get()
+        hold = _HOLD.get()
 
         def work() -> None:
             try:
@@ -77,11 +69,11 @@ class _Threads(ThreadPoolExecutor):
             except BaseException as error:  # noqa: BLE001 - carried to who asked
                 future.set_exception(error)
             finally:
-                if slot is not None:
-                    slot.drop()
+                if hold is not None:
+                    hold(-1)
 
-        if slot is not None:
-            slot.hold()
+        if hold is not None:
+            hold(1)
         threading.Thread(target=work, name="podium-shadow-work", daemon=True).start()
         return future
 
@@ -105,8 +97,8 @@ class Background:
                 return False
             life = self._life
             if life is None or not life.thread.is_alive():  # the process was forked, or something ended it
-                life = self._life = _Life(self._name, _Room(self._most), self._kept, self._last)
-            slot = life.room.take()
+                life = self._life = _Life(self._name, _Slots(self._most), self._kept, self._last)
+            slot = life.slots.take()
         return slot is not None and life.start(slot, work)
 
     def release(self) -> None:
@@ -131,14 +123,14 @@ class Background:
             run_sync(self._last)
             return True
         life.end(seconds)
-        return life.join(seconds + 4 * GRACE) and not life.room.taken
+        return life.join(seconds + 4 * GRACE) and not life.slots.holders
 
 
 class _Life:
     """One thread with its event loop."""
 
-    def __init__(self, name: str, room: _Room, kept: Kept, last: Callable[[], Awaitable[None]]) -> None:
-        self.room = room
+    def __init__(self, name: str, slots: _Slots, kept: Kept, last: Callable[[], Awaitable[None]]) -> None:
+        self.slots = slots
         self._kept = kept
         self._last = last
         self._tasks: set[asyncio.Task[None]] = set()
@@ -152,12 +144,12 @@ class _Life:
         self._guarding = threading.Thread(target=self._guard, name=f"{name}-guard", daemon=False)
         self._guarding.start()
 
-    def start(self, slot: _Slot, work: Work) -> bool:
+    def start(self, slot: object, work: Work) -> bool:
         # A new context, because the caller's tracing and callbacks do not apply here.
         try:
             self._loop.call_soon_threadsafe(self._spawn, slot, work, context=Context())
         except RuntimeError:  # the loop has just been closed
-            slot.drop()
+            self.slots.change(slot, -1)
             return False
         return True
 
@@ -179,14 +171,15 @@ class _Life:
         self._guarding.join()
         return True
 
-    def _spawn(self, slot: _Slot, work: Work) -> None:
-        _SLOT.set(slot)
+    def _spawn(self, slot: object, work: Work) -> None:
+        hold = partial(self.slots.change, slot)
+        _HOLD.set(hold)
         task = self._loop.create_task(work())
         self._tasks.add(task)
 
         def done(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
-            slot.drop()
+            hold(-1)
             if not task.cancelled() and (error := task.exception()) is not None:
                 LOGGER.error("work in the background failed", exc_info=error)
 
