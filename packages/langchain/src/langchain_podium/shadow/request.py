@@ -11,11 +11,12 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from time import perf_counter
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -68,7 +69,7 @@ class ShadowSettings:
 
 
 class WatchedRequest:
-    """One drawn request: a context manager around the primary's call."""
+    """One request: a context manager around the primary's call. If it is not drawn, it is only passed on."""
 
     def __init__(
         self,
@@ -76,46 +77,54 @@ class WatchedRequest:
         config: RunnableConfig | None,
         kwargs: Mapping[str, Any],
         *,
-        timed: bool = True,
+        is_drawn: bool,
     ) -> None:
         self._settings = settings
+        self._config = config
         self._kwargs = settings.for_candidate(kwargs)
+        self._is_drawn = is_drawn
         self._spent = UsageHandler(settings.prices)
         self._asked: list[Any] = []
         self._answered: list[Any] = []
-        self._seconds = 0.0 if timed else None
-        self.config = self.heard(config)
-        """The caller's configuration with the usage handler added."""
+        self._seconds = 0.0
 
-    def heard(self, config: RunnableConfig | None) -> RunnableConfig:
-        """Return a configuration with the usage handler added."""
-        return _heard(config, self._spent)
+    @property
+    def config(self) -> RunnableConfig | None:
+        """The caller's configuration, with a handler that counts what the primary spends."""
+        return _heard(self._config, self._spent) if self._is_drawn else self._config
 
-    def copies(self, value: Any) -> bool:
-        """Copy the input, because the caller may change it later; return whether it can be copied."""
-        try:
-            self._asked, self._kwargs = deepcopy(([value], self._kwargs))
-        except Exception:  # the primary can handle inputs that cannot be copied
-            LOGGER.info("shadow %s: a request cannot be copied", self._settings.runner.name, exc_info=True)
-            self._settings.runner.drop("unread")
-            return False
-        return True
+    def note(self, piece: T) -> T:
+        """Record a copy of an input or a chunk of it, because the caller may change it later."""
+        if self._is_drawn:
+            try:
+                copy, self._kwargs = deepcopy((piece, self._kwargs))
+                self._asked.append(copy)
+            except Exception:  # the primary can handle inputs that cannot be copied
+                name = self._settings.runner.name
+                LOGGER.info("shadow %s: a request cannot be copied", name, exc_info=True)
+                self._drop("unread")
+        return piece
 
     def noted(self, pieces: Iterable[T]) -> Iterator[T]:
         """Pass on the chunks of an input, and record them."""
-        for piece in pieces:
-            self._asked.append(piece)
-            yield piece
+        return map(self.note, pieces)
 
     async def anoted(self, pieces: AsyncIterable[T]) -> AsyncIterator[T]:
         """Pass on the chunks of an async input, and record them, like `noted`."""
         async for piece in pieces:
-            self._asked.append(piece)
-            yield piece
+            yield self.note(piece)
 
-    def took(self, output: T, began: float) -> T:
-        """Record an answer or a chunk of it, and the time since `began`."""
-        self._wait(began)
+    @contextmanager
+    def waited(self) -> Iterator[None]:
+        """Count the time of the block, in which the primary works."""
+        began = perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds += perf_counter() - began
+
+    def took(self, output: T) -> T:
+        """Record an answer or a chunk of it."""
         self._answered.append(output)
         return output
 
@@ -123,13 +132,12 @@ class WatchedRequest:
         """Pass on the chunks of an answer, and record them."""
         try:
             while True:
-                began = perf_counter()
-                try:
-                    piece = next(stream)
-                except StopIteration:
-                    self._wait(began)
-                    return
-                yield self.took(piece, began)
+                with self.waited():
+                    try:
+                        piece = next(stream)
+                    except StopIteration:
+                        return
+                yield self.took(piece)
         finally:
             if (close := getattr(stream, "close", None)) is not None:
                 close()
@@ -138,13 +146,12 @@ class WatchedRequest:
         """Pass on the chunks of an async answer, and record them, like `pieces`."""
         try:
             while True:
-                began = perf_counter()
-                try:
-                    piece = await anext(stream)
-                except StopAsyncIteration:
-                    self._wait(began)
-                    return
-                yield self.took(piece, began)
+                with self.waited():
+                    try:
+                        piece = await anext(stream)
+                    except StopAsyncIteration:
+                        return
+                yield self.took(piece)
         finally:
             if (close := getattr(stream, "aclose", None)) is not None:
                 await close()
@@ -155,46 +162,43 @@ class WatchedRequest:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.end(error)
-
-    def end(self, error: BaseException | None = None) -> None:
         """Pass the request to the candidate, unless the caller left or a graph was only interrupted."""
-        runner, seconds = self._settings.runner, self._seconds
+        if not self._is_drawn:
+            return
         if error is not None and (not isinstance(error, Exception) or _is_interrupt(error)):
-            self.leave()
+            self._drop("abandoned")
             return
         try:
-            spent, asked = self._spent.spent(), self._asked
-            answered = self._answered
-            if self._settings.is_graph and self._spent.returned is not None:
-                answered = [self._spent.returned]  # the chunks may be updates, tokens, or from subgraphs
-                asked = [_conversation(total(asked), self._spent.returned)]
-
-            def told() -> tuple[str, Side]:
-                question = question_of(total(asked))
-                if error is not None:
-                    return question, replace(failed(error), seconds=seconds, spent=spent)
-                answer = self._settings.answer(total(answered))
-                return question, Side(status="ok", answer=answer, seconds=seconds, spent=spent)
-
-            runner.put(told, _CandidateRequest(self._settings, asked, self._kwargs))
+            self._put(error)
         except Exception:  # the caller has the answer, and must not get errors of the comparison
-            LOGGER.warning("shadow %s: a request was not compared", runner.name, exc_info=True)
-            runner.drop("unread")
+            name = self._settings.runner.name
+            LOGGER.warning("shadow %s: a request was not compared", name, exc_info=True)
+            self._drop("unread")
 
-    def leave(self) -> None:
-        """Count the request as abandoned: the primary gave no answer."""
-        self._settings.runner.drop("abandoned")
+    def _put(self, error: BaseException | None) -> None:
+        settings, seconds, spent = self._settings, self._seconds, self._spent.spent()
+        asked, answer = total(self._asked), total(self._answered)
+        if settings.is_graph and self._spent.returned is not None:
+            answer = self._spent.returned  # the chunks may be updates, tokens, or from subgraphs
+            asked = _conversation(asked, answer)
 
-    def _wait(self, began: float) -> None:
-        if self._seconds is not None:
-            self._seconds += perf_counter() - began
+        def told() -> tuple[str, Side]:
+            question = question_of(asked)
+            if error is not None:
+                return question, replace(failed(error), seconds=seconds, spent=spent)
+            return question, Side(status="ok", answer=settings.answer(answer), seconds=seconds, spent=spent)
+
+        settings.runner.put(told, _CandidateRequest(settings, asked, self._kwargs))
+
+    def _drop(self, why: Literal["abandoned", "unread"]) -> None:
+        self._is_drawn = False
+        self._settings.runner.drop(why)
 
 
 class _CandidateRequest(Candidate):
     """The same request, for the candidate."""
 
-    def __init__(self, settings: ShadowSettings, asked: list[Any], kwargs: Mapping[str, Any]) -> None:
+    def __init__(self, settings: ShadowSettings, asked: Any, kwargs: Mapping[str, Any]) -> None:
         self._settings = settings
         self._asked = asked
         self._kwargs = kwargs
@@ -203,7 +207,7 @@ class _CandidateRequest(Candidate):
     async def run(self) -> str:
         """Call the candidate."""
         config = _heard(self._settings.config, self._spent)
-        output = await self._settings.candidate.ainvoke(deepcopy(total(self._asked)), config, **self._kwargs)
+        output = await self._settings.candidate.ainvoke(deepcopy(self._asked), config, **self._kwargs)
         return self._settings.answer(output)
 
     def spent(self) -> Spent:

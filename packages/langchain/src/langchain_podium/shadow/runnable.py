@@ -1,9 +1,8 @@
 """`shadow`: run a candidate in parallel to a production Runnable, on a sample of its traffic."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from time import perf_counter
 from typing import Any, Self
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -11,7 +10,6 @@ from langchain_core.runnables.base import RunnableBindingBase, RunnableSerializa
 from pydantic import PrivateAttr
 
 from langchain_podium.cards import innermost
-from langchain_podium.shadow.batch import WatchedBatch
 from langchain_podium.shadow.request import ShadowSettings, WatchedRequest, answer_of
 from langchain_podium.workers.parts import is_graph
 from podium.aio.loops import connections_per_loop
@@ -113,14 +111,7 @@ class Shadowing:
         return self._settings.runner.tally
 
     def close(self, seconds: float = 10.0) -> bool:
-        """Pass no more requests to the candidate; the primary continues.
-
-        Args:
-            seconds: seconds to wait before running candidates are cancelled and counted.
-
-        Returns:
-            Whether all candidates have ended. Code that does not return, and cannot be cancelled, still runs.
-        """
+        """Pass no more requests to the candidate; see `ShadowRunner.close`. The primary continues."""
         return self._settings.runner.close(seconds)
 
     async def aclose(self, seconds: float = 10.0) -> bool:
@@ -139,13 +130,11 @@ class Shadowing:
     async def __aexit__(self, *raised: object) -> None:
         await self.aclose()
 
-    def _drawn(self, config: Config, kwargs: Mapping[str, Any], *asked: Any) -> WatchedRequest | None:
-        """Return the request to watch; `None` if it is not drawn, or cannot be copied."""
+    def _watch(self, config: Config, kwargs: Mapping[str, Any]) -> WatchedRequest:
+        """Return the request to watch; one that is not drawn is only passed on."""
         run_id = (config or {}).get("run_id")
-        if not self._settings.runner.draws(None if run_id is None else str(run_id)):
-            return None
-        watch = WatchedRequest(self._settings, config, kwargs)
-        return watch if not asked or watch.copies(asked[0]) else None
+        is_drawn = self._settings.runner.draws(None if run_id is None else str(run_id))
+        return WatchedRequest(self._settings, config, kwargs, is_drawn=is_drawn)
 
 
 class ShadowGraph(Shadowing):
@@ -158,19 +147,20 @@ class ShadowGraph(Shadowing):
         own = type(kind.__name__, (cls, kind), {"__module__": kind.__module__, "_settings": settings})
         return own(**{name: value for name, value in vars(graph).items() if name != "__orig_class__"})
 
-    def stream(self, input: Any, config: Config = None, **kwargs: Any) -> Any:  # noqa: A002
+    def stream(self, input: Any, config: Config = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002
         """Stream the graph, which `invoke` and `batch` do, too."""
-        streamed, watch = super().stream, self._drawn(config, kwargs, input)  # type: ignore[misc]
-        if watch is None:
-            return streamed(input, config, **kwargs)
-        return _pieces(watch, lambda: streamed(input, watch.config, **kwargs))
+        with self._watch(config, kwargs) as watch:
+            watch.note(input)
+            yield from watch.pieces(super().stream(input, watch.config, **kwargs))  # type: ignore[misc]
 
-    def astream(self, input: Any, config: Config = None, **kwargs: Any) -> Any:  # noqa: A002
+    async def astream(self, input: Any, config: Config = None, **kwargs: Any) -> AsyncGenerator[Any, None]:  # noqa: A002
         """Stream the graph, which `ainvoke` and `astream_events` do, too."""
-        streamed, watch = super().astream, self._drawn(config, kwargs, input)  # type: ignore[misc]
-        if watch is None:
-            return streamed(input, config, **kwargs)
-        return _apieces(watch, lambda: streamed(input, watch.config, **kwargs))
+        with self._watch(config, kwargs) as watch:
+            watch.note(input)
+            stream = super().astream(input, watch.config, **kwargs)  # type: ignore[misc]
+            async with aclosing(watch.apieces(stream)) as pieces:
+                async for piece in pieces:
+                    yield piece
 
 
 class Shadow(Shadowing, RunnableBindingBase[Any, Any]):
@@ -189,104 +179,53 @@ class Shadow(Shadowing, RunnableBindingBase[Any, Any]):
 
     def invoke(self, input: Any, config: Config = None, **kwargs: Any) -> Any:  # noqa: A002
         """Call the primary."""
-        watch = self._drawn(config, kwargs, input)
-        if watch is None:
-            return self.bound.invoke(input, config, **kwargs)
-        with watch:
-            began = perf_counter()
-            return watch.took(self.bound.invoke(input, watch.config, **kwargs), began)
+        with self._watch(config, kwargs) as watch:
+            watch.note(input)
+            with watch.waited():
+                return watch.took(self.bound.invoke(input, watch.config, **kwargs))
 
     async def ainvoke(self, input: Any, config: Config = None, **kwargs: Any) -> Any:  # noqa: A002
         """Call the primary."""
-        watch = self._drawn(config, kwargs, input)
-        if watch is None:
-            return await self.bound.ainvoke(input, config, **kwargs)
-        with watch:
-            began = perf_counter()
-            return watch.took(await self.bound.ainvoke(input, watch.config, **kwargs), began)
-
-    def stream(self, input: Any, config: Config = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002
-        """Stream the primary's answer."""
-        watch = self._drawn(config, kwargs, input)
-        if watch is None:
-            return self.bound.stream(input, config, **kwargs)
-        return _pieces(watch, lambda: self.bound.stream(input, watch.config, **kwargs))
-
-    def astream(self, input: Any, config: Config = None, **kwargs: Any) -> AsyncIterator[Any]:  # noqa: A002
-        """Stream the primary's answer."""
-        watch = self._drawn(config, kwargs, input)
-        if watch is None:
-            return self.bound.astream(input, config, **kwargs)
-        return _apieces(watch, lambda: self.bound.astream(input, watch.config, **kwargs))
+        with self._watch(config, kwargs) as watch:
+            watch.note(input)
+            with watch.waited():
+                return watch.took(await self.bound.ainvoke(input, watch.config, **kwargs))
 
     def transform(self, input: Iterator[Any], config: Config = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002
         """Stream the primary's answer to a streamed input."""
-        watch = self._drawn(config, kwargs)
-        if watch is None:
-            return self.bound.transform(input, config, **kwargs)
-        return _pieces(watch, lambda: self.bound.transform(watch.noted(input), watch.config, **kwargs))
+        with self._watch(config, kwargs) as watch:
+            stream = self.bound.transform(watch.noted(input), watch.config, **kwargs)
+            yield from watch.pieces(stream)
 
-    def atransform(
+    async def atransform(
         self,
         input: AsyncIterator[Any],  # noqa: A002
         config: Config = None,
         **kwargs: Any,
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncGenerator[Any, None]:
         """Stream the primary's answer to a streamed input."""
-        watch = self._drawn(config, kwargs)
-        if watch is None:
-            return self.bound.atransform(input, config, **kwargs)
-        return _apieces(watch, lambda: self.bound.atransform(watch.anoted(input), watch.config, **kwargs))
+        with self._watch(config, kwargs) as watch:
+            stream = self.bound.atransform(watch.anoted(input), watch.config, **kwargs)
+            async with aclosing(watch.apieces(stream)) as pieces:
+                async for piece in pieces:
+                    yield piece
 
-    def batch(
-        self, inputs: list[Any], config: Any = None, *, return_exceptions: bool = False, **kwargs: Any
-    ) -> list[Any]:
-        """Call the primary on many inputs; each is one request."""
-        batch = WatchedBatch(self._settings, inputs, config, kwargs)
-        with batch:
-            return batch.took(
-                self.bound.batch(inputs, batch.config, return_exceptions=return_exceptions, **kwargs)
-            )
+    def stream(self, input: Any, config: Config = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002
+        """Stream the primary's answer."""
+        return self.transform(iter([input]), config, **kwargs)
 
-    async def abatch(
-        self, inputs: list[Any], config: Any = None, *, return_exceptions: bool = False, **kwargs: Any
-    ) -> list[Any]:
-        """Call the primary on many inputs; each is one request."""
-        batch = WatchedBatch(self._settings, inputs, config, kwargs)
-        with batch:
-            return batch.took(
-                await self.bound.abatch(inputs, batch.config, return_exceptions=return_exceptions, **kwargs)
-            )
+    def astream(self, input: Any, config: Config = None, **kwargs: Any) -> AsyncGenerator[Any, None]:  # noqa: A002
+        """Stream the primary's answer."""
 
-    def batch_as_completed(
-        self, inputs: Sequence[Any], config: Any = None, *, return_exceptions: bool = False, **kwargs: Any
-    ) -> Iterator[tuple[int, Any]]:
-        """Call the primary on many inputs, and yield each answer when it is ready."""
-        batch = WatchedBatch(self._settings, inputs, config, kwargs)
-        with batch:
-            for index, output in self.bound.batch_as_completed(  # type: ignore[call-overload]  # of two values
-                inputs,
-                batch.config,
-                return_exceptions=return_exceptions,
-                **kwargs,
-            ):
-                batch.end(index, output)
-                yield index, output
+        async def asked() -> AsyncIterator[Any]:
+            yield input
 
-    async def abatch_as_completed(
-        self, inputs: Sequence[Any], config: Any = None, *, return_exceptions: bool = False, **kwargs: Any
-    ) -> AsyncIterator[tuple[int, Any]]:
-        """Call the primary on many inputs, and yield each answer when it is ready."""
-        batch = WatchedBatch(self._settings, inputs, config, kwargs)
-        with batch:
-            async for index, output in self.bound.abatch_as_completed(  # type: ignore[call-overload]
-                inputs,
-                batch.config,
-                return_exceptions=return_exceptions,
-                **kwargs,
-            ):
-                batch.end(index, output)
-                yield index, output
+        return self.atransform(asked(), config, **kwargs)
+
+    batch = Runnable.batch  # each input is one request
+    abatch = Runnable.abatch
+    batch_as_completed = Runnable.batch_as_completed
+    abatch_as_completed = Runnable.abatch_as_completed
 
     def astream_events(self, input: Any, config: Config = None, **kwargs: Any) -> Any:  # noqa: A002
         """Stream the primary's events; with version `v3` the candidate gets no request."""
@@ -298,20 +237,6 @@ class Shadow(Shadowing, RunnableBindingBase[Any, Any]):
 def _is_compiled(primary: object) -> bool:
     """Return whether an object is a graph of this process, and not one behind a client."""
     return is_graph(primary) and hasattr(primary, "channels")
-
-
-def _pieces(watch: WatchedRequest, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-    with watch:
-        yield from watch.pieces(begin())
-
-
-async def _apieces(
-    watch: WatchedRequest, begin: Callable[[], AsyncIterator[Any]]
-) -> AsyncGenerator[Any, None]:
-    with watch:
-        async with aclosing(watch.apieces(begin())) as pieces:
-            async for piece in pieces:
-                yield piece
 
 
 def _pairs(journal: Journal | SqlPairs | str | Path | None) -> SqlPairs:

@@ -1,6 +1,6 @@
 """Count calls, tokens and cost of one run of a Runnable with a callback handler.
 
-A conductor inside the run reports its own calls by its events, for all kinds of workers; reports of models
+A conductor inside the run reports its totals in its last event, for all kinds of workers; reports of models
 below it are then not counted again.
 """
 
@@ -34,30 +34,8 @@ class _Conducted:
     """One run of a conductor."""
 
     run_id: str
-    has_ended: bool = False
-    """Whether the run's end was reported. The cost of a run that was cut off is unknown."""
-    calls: int = 0
-    usage: Usage = Usage()
-    costs: list[float | None] = field(default_factory=list)
-
-    def take(self, told: Mapping[str, Any]) -> None:
-        """Count an event of the run, given as JSON data."""
-        match told["type"]:
-            case "step_ended" if not told["outcome"]["reused"]:
-                outcome = told["outcome"]
-                self._add(len(outcome["calls"]) or min(outcome["attempts"], 1), outcome)
-            case "planner_ended":
-                proposal = told["proposal"]
-                self._add(
-                    int(bool(Usage(**proposal["usage"]).total_tokens or proposal["maybe_paid"])), proposal
-                )
-            case "run_ended":
-                self.has_ended = True
-
-    def _add(self, calls: int, what: Mapping[str, Any]) -> None:
-        self.calls += calls
-        self.usage += Usage(**what["usage"])
-        self.costs.append(what["cost"])
+    ended: Mapping[str, Any] | None = None
+    """The last event of the run. The cost of a run that was cut off is unknown."""
 
 
 class UsageHandler(BaseCallbackHandler):
@@ -83,14 +61,15 @@ class UsageHandler(BaseCallbackHandler):
         if not calls and not conducted:
             return Spent()
         run_id = conducted[0].run_id if len(conducted) == 1 else None
-        if not all(each.has_ended for each in conducted):
+        ends = [each.ended for each in conducted if each.ended is not None]
+        if len(ends) < len(conducted):
             return Spent(run_id=run_id)
-        usages = [*(call.usage for call in calls), *(each.usage for each in conducted)]
+        usages = [*(call.usage for call in calls), *(Usage(**end["usage"]) for end in ends)]
         known = [usage for usage in usages if usage is not None]
         return Spent(
-            calls=len(calls) + sum(each.calls for each in conducted),
+            calls=len(calls) + sum(end["calls"] for end in ends),
             usage=Usage.total(known) if len(known) == len(usages) else None,
-            cost=total_cost([*map(self._cost, calls), *(cost for each in conducted for cost in each.costs)]),
+            cost=total_cost([*map(self._cost, calls), *(end["cost"] for end in ends)]),
             run_id=run_id,
         )
 
@@ -127,12 +106,12 @@ class UsageHandler(BaseCallbackHandler):
             call.names[:0] = [name for name in names if isinstance(name, str)]
 
     def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
-        """Count an event of a conductor's run; nested runs are counted in its steps."""
+        """Take note of an event of a conductor's run; nested runs are counted in its steps."""
         if not name.startswith("podium_") or not isinstance(data, dict) or "run_id" not in data:
             return
         conducted = self._conducted.setdefault(run_id, _Conducted(data["run_id"]))
-        if data["run_id"] == conducted.run_id:
-            conducted.take(data)
+        if data["run_id"] == conducted.run_id and data["type"] == "run_ended":
+            conducted.ended = data
 
     def _begin(self, run_id: UUID, told: Mapping[str, Any]) -> None:
         self._parents[run_id] = told.get("parent_run_id")
