@@ -20,8 +20,8 @@ from pydantic import ConfigDict, Field, model_validator
 
 from langchain_podium.chat_models.call import ModelCall
 from langchain_podium.chat_models.chat_run import during, original, streamed
-from langchain_podium.chat_models.structured import Method, Schema, structured
 from langchain_podium.planner import as_planner
+from langchain_podium.response_format import Method, Schema, structured
 from langchain_podium.scrubbed_runs import scrub_run
 from langchain_podium.workers import as_worker
 from podium.aio import iterate, run_sync
