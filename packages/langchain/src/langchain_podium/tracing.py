@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any
 
-from langchain_core.callbacks import AsyncCallbackManagerForChainRun, BaseCallbackManager
+from langchain_core.callbacks import AsyncCallbackManagerForChainRun
 from langchain_core.runnables.config import (
     RunnableConfig,
     ensure_config,
@@ -42,13 +42,6 @@ def thread_of(config: RunnableConfig) -> str | None:
     """Return the id of LangGraph's thread; `None` outside a thread."""
     thread = config.get("configurable", {}).get("thread_id")
     return None if thread is None else str(thread)
-
-
-@contextmanager
-def under(children: BaseCallbackManager) -> Iterator[None]:
-    """Make runs that start in the block children of the run that `children` belongs to."""
-    with ambient(patch_config(ensure_config(), callbacks=children)):
-        yield
 
 
 async def call_as_child_run(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:

@@ -4,27 +4,28 @@ The class has its own way to LangChain's runs, in place of the one of a chat mod
 `podium.hosts.ConductorTransport`: see `docs/decisions/0013-langchain-keeps-its-chat-model.md`.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
-from contextlib import aclosing, closing
-from typing import Any, Literal, Self, cast
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing
+from contextvars import ContextVar
+from typing import Any, Final, Literal, Self, cast
 
 from langchain_core.caches import BaseCache
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LangSmithParams, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, LLMResult
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict, Field, model_validator
 
-from langchain_podium.chat_models.call import ModelCall
-from langchain_podium.chat_models.chat_run import during, original, streamed
+from langchain_podium.chat_models.call import ChatRun, ModelCall
 from langchain_podium.planner import as_planner
 from langchain_podium.response_format import Method, Schema, structured
-from langchain_podium.scrubbed_runs import scrub_run
 from langchain_podium.workers import as_worker
 from podium.aio import iterate, run_sync
+from podium.aio.sync import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.execution import Retry
@@ -33,6 +34,10 @@ from podium.hosts.workers import make_conductor
 
 NAME = "podium"
 """The default name of a chat model with a local conductor."""
+_READER: Final = ContextVar[Callable[[AIMessageChunk], None] | None]("podium_chat_reader", default=None)
+"""Takes the chunks of the answer, if the caller reads a stream."""
+_STREAM: Final = ContextVar[Callable[[AIMessageChunk], None] | None]("podium_chat_stream", default=None)
+"""Takes the chunks of the answer, in a call whose caller reads a stream."""
 
 
 @ConductorFace.register
@@ -200,19 +205,15 @@ class ChatPodium(BaseChatModel):
         **kwargs: Any,
     ) -> AsyncGenerator[AIMessageChunk, None]:
         """Stream the answer; leaving the stream cancels the run, and waits for its end."""
-        config, run = streamed(config)
-        chunks = cast("AsyncGenerator[AIMessageChunk, None]", super().astream(input, config, **kwargs))
-        try:
-            while True:
-                with during(run):  # LangChain passes no run to `_astream`
-                    chunk = await anext(chunks, None)
-                if chunk is None:
-                    return
-                yield original(chunk)
-        finally:
-            for stream in run.streams:  # LangChain would leave them to the garbage collector
-                await stream.aclose()
-            await chunks.aclose()
+        model = self.model_copy(update={"cache": False})
+
+        async def answer(emit: Callable[[AIMessageChunk], None]) -> None:
+            _READER.set(emit)
+            await model.ainvoke(input, config, **kwargs)
+
+        async with aclosing(events_of(answer)) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     def stream(
         self,
@@ -221,37 +222,10 @@ class ChatPodium(BaseChatModel):
         **kwargs: Any,
     ) -> Iterator[AIMessageChunk]:
         """Stream the answer, also inside a running event loop; leaving the stream cancels the run."""
-        config, run = streamed(config)
-        chunks = cast("Generator[AIMessageChunk, None, None]", super().stream(input, config, **kwargs))
-        with closing(chunks):
-            while True:
-                with during(run):
-                    chunk = next(chunks, None)
-                if chunk is None:
-                    return
-                yield original(chunk)
+        return iterate(lambda: self.astream(input, config, **kwargs))
 
-    async def _agenerate_with_cache(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        scrub_run(run_manager)
-        with during(run_manager):  # also for `_astream`, to which LangChain passes no run
-            return await super()._agenerate_with_cache(messages, stop, run_manager, **kwargs)
-
-    def _generate_with_cache(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        scrub_run(run_manager)
-        with during(run_manager):
-            return super()._generate_with_cache(messages, stop, run_manager, **kwargs)
+    def _should_stream(self, **_: Any) -> bool:
+        return False  # LangChain gives `_astream` no run; `_whole` has it, and streams
 
     async def _agenerate(
         self,
@@ -260,11 +234,12 @@ class ChatPodium(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        with during(run_manager) as run:
-            pieces = self._call(messages, stop, kwargs).pieces(run, stream=False)
-            async with aclosing(pieces):
-                message = await anext(pieces)
-        return ChatResult(generations=[ChatGeneration(message=message)])
+        run = ChatRun.of(run_manager)
+        try:
+            return await self._whole(messages, stop, run, kwargs)
+        except asyncio.CancelledError as left:  # LangChain would not end the run
+            await run.on_llm_error(left, response=LLMResult(generations=[]))
+            raise
 
     def _generate(
         self,
@@ -273,26 +248,34 @@ class ChatPodium(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        with during(run_manager):
-            return run_sync(lambda: self._agenerate(messages, stop, None, **kwargs))
+        run = ChatRun.of(run_manager)
+        return run_sync(lambda: self._whole(messages, stop, run, kwargs))
+
+    async def _whole(
+        self, messages: list[BaseMessage], stop: list[str] | None, run: ChatRun, said: dict[str, Any]
+    ) -> ChatResult:
+        """Return the message; if it is streamed, its chunks are read or told before."""
+        read = _READER.get()
+        _READER.set(None)  # not for models that this run calls
+        streams = read is not None or super()._should_stream(async_api=True, run_manager=run)
+        call = self._call(messages, stop, said)
+        async with aclosing(call.chunks(run, stream=streams)) as chunks:
+            async for chunk in chunks:
+                if read is not None:
+                    read(chunk)
+        return ChatResult(generations=[ChatGeneration(message=call.message(run))])
 
     async def _astream(
         self,
         messages: list[BaseMessage],
         stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        scrub_run(run_manager)
-        with during(run_manager) as run:
-            pieces = self._call(messages, stop, kwargs).pieces(run, stream=True)
-        run.streams.append(pieces)
-        async with aclosing(pieces):
-            async for message in pieces:
-                piece = ChatGenerationChunk(message=run.told(message))
-                if run_manager is not None:
-                    await run_manager.on_llm_new_token(piece.text, chunk=piece)
-                yield piece
+    ) -> AsyncGenerator[ChatGenerationChunk, None]:
+        call, run = self._call(messages, stop, kwargs), ChatRun.of(run_manager)
+        async with aclosing(call.chunks(run, stream=True)) as chunks:
+            async for chunk in chunks:
+                yield ChatGenerationChunk(message=chunk)
 
     def _stream(
         self,
@@ -301,15 +284,7 @@ class ChatPodium(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        scrub_run(run_manager)
-        with during(run_manager) as run:
-            call = self._call(messages, stop, kwargs)
-        with closing(iterate(lambda: call.pieces(run, stream=True))) as pieces:
-            for message in pieces:
-                piece = ChatGenerationChunk(message=run.told(message))
-                if run_manager is not None:
-                    run_manager.on_llm_new_token(piece.text, chunk=piece)
-                yield piece
+        return iterate(lambda: self._astream(messages, stop, run_manager, **kwargs))
 
     def _call(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, said: dict[str, Any]
