@@ -10,10 +10,11 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
-from langchain_podium.graph.conducted import Executor, Partial
+from langchain_podium.graph.conducted import Executor
 from podium import Card, Conductor, Limits, Plan, Price, Step
 from podium.errors import ConfigError, PlanInvalid, RunFailed, WorkerFailed
 from podium.execution import OnFailure, Retry
+from podium.hosts import Partial
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.types import Completion

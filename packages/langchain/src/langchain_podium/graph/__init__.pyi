@@ -1,2 +1,1 @@
-from .agent import create_conductor_agent as create_conductor_agent
-from .node import conductor_node as conductor_node
+from .node import conductor_node as conductor_node, create_conductor_agent as create_conductor_agent

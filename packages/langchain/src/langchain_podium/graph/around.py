@@ -6,14 +6,13 @@ A run has no part of LangGraph. What its workers may read of the graph is here, 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from podium.budget import Limits
-from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.policy import Policy
 
@@ -36,8 +35,6 @@ class Around:
     """The configuration of the node."""
     given: Any = None
     """The input of the node; `None` if it is not known, as in a function of the user's."""
-    bound: dict[int, Conductor] = field(default_factory=dict)
-    """By the identity of a conductor: the conductor with the workers of the runtime context."""
 
     @property
     def runtime(self) -> Any:

@@ -4,6 +4,7 @@ The module converts between a run and a graph's state, and resumes a run in a la
 another process.
 """
 
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -12,40 +13,36 @@ from hashlib import sha256
 from typing import Any, Final, Literal, get_args
 
 import anyio
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, patch_config
 from langgraph.config import get_stream_writer
 from langgraph.errors import GraphInterrupt
 
 from langchain_podium.graph.around import (
-    around,
     context_labels,
     context_limits,
     context_policy,
     context_workers,
+    inside,
 )
 from langchain_podium.graph.checkpoints import Checkpoints
 from langchain_podium.graph.control_flow import GraphExit, pass_graph_exits, raised_above
 from langchain_podium.graph.events import stream_events
-from langchain_podium.graph.graph_node import Data, State
 from langchain_podium.graph.message_stream import Listener, MessageStream, without_streams
-from langchain_podium.graph.named_texts import named_texts
+from langchain_podium.graph.output import Output
 from langchain_podium.graph.plan_graph import read_ends
 from langchain_podium.graph.plan_host import PlanHost
-from langchain_podium.graph.state import VIEW, is_edited, of_result, plan_hash, plan_of
-from langchain_podium.graph.state_keys import MESSAGES, STRUCTURED, answer_message
-from langchain_podium.graph.writes import UPDATES, Writes
+from langchain_podium.graph.state import VIEW, is_edited, plan_hash, plan_of
 from langchain_podium.messages import to_query
-from langchain_podium.response_format import ResponseFormat
 from langchain_podium.tracing import ambient, child_runs, thread_of
 from langchain_podium.workers import as_worker
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunUnknown
 from podium.hosts.continuation import session_run_id, undecided_run
-from podium.hosts.results import answered, text_answer
 from podium.journal import Journal, MemoryJournal, export
-from podium.run.approval import REFUSED
 from podium.run_state import fold
 from podium.run_state.actions import unpaid
 from podium.types import Action, Event, Message, Plan, PlanReady, Result, RunEnded, RunResumed, RunStarted
@@ -53,143 +50,98 @@ from podium.types import Action, Event, Message, Plan, PlanReady, Result, RunEnd
 Executor = Literal["podium", "langgraph"]
 """Which plans are shown as graphs: `podium` those that may wait for a person, `langgraph` all."""
 
-Partial = Literal["return", "raise"]
-"""Whether an incomplete answer is returned or raised, such as when the last step failed."""
-
 _KEEP_SECONDS: Final = 5.0
 """Seconds that a cancelled node waits until its record is stored."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Conducted:
-    """The runs of a conductor in a node of a graph.
-
-    Raises:
-        ConfigError: `executor`, `approve`, `partial` or `show` is invalid.
-    """
+    """The runs of a conductor in a node of a graph."""
 
     own: Conductor
     """The conductor of the node."""
     input: str
     """The state key of the question."""
-    output: str
-    """The state key of the answer."""
+    output: Output
     executor: Executor
-    partial: Partial
     show_steps: bool = False
     """Whether texts of planners and workers are messages in the graph's streams, too."""
     limits: Limits | None = None
     """The limits of each run; `None` means those of the conductor."""
     context: Mapping[str, str] = field(default_factory=dict)
     """The state keys of named texts, by name."""
-    response_format: ResponseFormat | None = None
-    """The schema of the answer, which is then also under `structured_response`; `None` means text."""
-    name: str | None = None
-    """The name on the message with the answer."""
-    writes: Mapping[str, str] = field(default_factory=dict)
-    """The fields that are written to keys of the state: see `Writes`."""
 
     def __post_init__(self) -> None:
-        for name, kind in (("executor", Executor), ("partial", Partial)):
-            if getattr(self, name) not in get_args(kind):
-                told = " or ".join(get_args(kind))
-                raise ConfigError(f"{name} is {getattr(self, name)!r:.40}: it must be {told}")
+        if self.executor not in get_args(Executor):
+            told = " or ".join(get_args(Executor))
+            raise ConfigError(f"executor is {self.executor!r:.40}: it must be {told}")
+        self.output.fields(self.own.pool)
 
-        self.fields(self.own)
-
-    @property
-    def conductor(self) -> Conductor:
-        """The conductor of the call: the node's, with the workers of a tenant."""
-        workers, found = context_workers(), around()
-        if not workers or found is None:
-            return self.own
-        if (bound := found.bound.get(id(self.own))) is None:
-            bound = found.bound[id(self.own)] = self.own.bind(workers=[as_worker(each) for each in workers])
-        if bound.acts and not self.own.acts:
-            told = "a worker of podium_workers in the runtime context may act, and no worker of the node may"
-            raise ConfigError(f"{told}: build the node with one that may")
-        return bound
-
-    def fields(self, conductor: Conductor) -> Writes:
-        """Return the fields that are written; raise `ConfigError` if one does not exist."""
-        return Writes(self.writes, conductor.pool, self.response_format)
-
-    async def conduct(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
+    async def conduct(self, given: Any, config: RunnableConfig, *, is_sync: bool = False) -> Any:
         """Answer the question in the state; continue a run that an earlier call of the node began.
+
+        Workers read the state as it was `given`. The result is an update of the state.
 
         Raises:
             GraphBubbleUp: a step waits for a person, or a worker has sent a command.
             RunFailed: there is no answer, or it is incomplete and `partial` is `raise`.
         """
-        conductor = self.conductor
-        checkpoints = Checkpoints(config, conductor, is_sync=is_sync)
-        if conductor.waits and not checkpoints.exist:
-            raise ConfigError(
-                "the run waits for approvals, but the graph has no checkpointer to store it: use "
-                "graph.compile(checkpointer=...) or create_conductor_agent(..., checkpointer=...)"
-            )
-        shows = checkpoints.exist and (conductor.waits or conductor.is_interruptible)
-        async with self._recorded(checkpoints) as journal:
-            call = _Call(self, state, config, journal, checkpoints, is_sync=is_sync)
-            try:
-                return self._ended(await call.run(shows=self.executor == "langgraph" or shows))
-            except GraphExit as graph_exit:
-                if isinstance(graph_exit.raised, GraphInterrupt):
-                    raise _not_stored(graph_exit, graph_exit.actions) from None
-                raise raised_above(graph_exit, config["configurable"]["checkpoint_ns"]) from None
+        if not config.get("configurable", {}).get("checkpoint_ns"):
+            told = "a conductor's node works only inside a graph: use ConductorRunnable elsewhere"
+            raise ConfigError(told)
+        with inside(given, config):
+            conductor = self._conductor()
+            self.output.check(config, conductor)
+            checkpoints = Checkpoints(config, conductor, is_sync=is_sync)
+            if conductor.waits and not checkpoints.exist:
+                raise ConfigError(
+                    "the run waits for approvals, but the graph has no checkpointer to store it: use "
+                    "graph.compile(checkpointer=...) or create_conductor_agent(..., checkpointer=...)"
+                )
+            shows = checkpoints.exist and (conductor.waits or conductor.is_interruptible)
+            async with _recorded(conductor, checkpoints) as journal:
+                call = _Call(self, conductor, given, config, journal, checkpoints)
+                try:
+                    result = await call.run(shows=self.executor == "langgraph" or shows)
+                except GraphExit as graph_exit:
+                    if isinstance(graph_exit.raised, GraphInterrupt):
+                        raise _not_stored(graph_exit, graph_exit.actions) from None
+                    raise raised_above(graph_exit, config["configurable"]["checkpoint_ns"]) from None
+                return self.output.update(result, config, conductor)
 
-    @asynccontextmanager
-    async def _recorded(self, checkpoints: Checkpoints) -> AsyncGenerator[Journal | None, None]:
-        """Return a context manager with the journal of a run, which an earlier try may have begun.
+    def _conductor(self) -> Conductor:
+        """Return the conductor of the call: the node's, with the workers of a tenant."""
+        if not (workers := context_workers()):
+            return self.own
+        bound = self.own.bind(workers=[as_worker(each) for each in workers])
+        if bound.acts and not self.own.acts:
+            told = "a worker of podium_workers in the runtime context may act, and no worker of the node may"
+            raise ConfigError(f"{told}: build the node with one that may")
+        return bound
 
-        It is the conductor's journal, or one that is stored by the graph's checkpointer if the node fails,
-        shows a plan or carries out actions; `None` without both.
-        """
-        if self.conductor.journal is not None or not checkpoints.exist:
-            yield self.conductor.journal
-            return
-        journal = MemoryJournal.of(await checkpoints.read())
 
-        async def keep() -> None:
-            await checkpoints.write([line async for line in export(journal)])
+@asynccontextmanager
+async def _recorded(conductor: Conductor, checkpoints: Checkpoints) -> AsyncGenerator[Journal | None, None]:
+    """Yield the journal of a run, which an earlier try may have begun.
 
-        journal.keep = keep
-        try:
-            yield journal
-        except BaseException:  # then the node cannot update the state; interrupts and cancellations, too
-            with anyio.move_on_after(_KEEP_SECONDS, shield=True):
-                await keep()
-            raise
+    It is the conductor's journal, or one that is stored by the graph's checkpointer if the node fails,
+    shows a plan or carries out actions; `None` without both.
+    """
+    if conductor.journal is not None or not checkpoints.exist:
+        yield conductor.journal
+        return
+    journal = MemoryJournal.of(await checkpoints.read())
 
-    def _ended(self, result: Result) -> Data:
-        """Return the update of the state at the end of a run.
+    async def keep() -> None:
+        await checkpoints.write([line async for line in export(journal)])
 
-        Raises:
-            RunFailed: there is no answer, or it is incomplete and `partial` is `raise`.
-        """
-        refused = _is_refused(result)
-        if not refused:
-            answered(result, partial=self.partial)
-        said, answer = text_answer(result), None
-        data: Data = {VIEW: of_result(result, self.conductor)}
-        if self.response_format is not None:
-            answer = data[STRUCTURED] = None if refused else self.response_format.read(result)
-            said = said if refused else self.response_format.text(answer)
-        data[UPDATES] = self.fields(self.conductor).updates(result, answer)
-        if self.output != MESSAGES:
-            return data | {self.output: said}
-        if refused and result.problem is not None and not said:
-            said = result.problem.message
-        return data | {self.output: [answer_message(said, data[VIEW], self.name)]}
-
-    def query(self, state: State) -> tuple[Message, ...]:
-        """Return the question in the state; raise `ConfigError` if there is none."""
-        asked = state.get(self.input)
-        if not asked:
-            told = f"set it, or name another key, as in conductor_node(..., input={self.input!r})"
-            raise ConfigError(f"the state has no question under {self.input!r}: {told}")
-        query = to_query(asked)
-        return query.query if isinstance(query, Plan) else query
+    journal.keep = keep
+    try:
+        yield journal
+    except BaseException:  # then the node cannot update the state; interrupts and cancellations, too
+        with anyio.move_on_after(_KEEP_SECONDS, shield=True):
+            await keep()
+        raise
 
 
 class _Call:
@@ -198,21 +150,20 @@ class _Call:
     def __init__(
         self,
         node: Conducted,
-        state: State,
+        conductor: Conductor,
+        given: Any,
         config: RunnableConfig,
         journal: Journal | None,
         checkpoints: Checkpoints,
-        *,
-        is_sync: bool,
     ) -> None:
         self._node = node
-        self._conductor = node.conductor
-        self._query = node.query(state)
-        self._texts = named_texts(state, node.context)
+        self._conductor = conductor
+        state = given if isinstance(given, Mapping) else vars(given)
+        self._query = _query(state, node.input)
+        self._texts = _named_texts(state, node.context)
         self._config = config
         self._journal = journal
         self._checkpoints = checkpoints
-        self._is_sync = is_sync
 
     async def run(self, *, shows: bool, takes_all: bool = False) -> Result:
         """Begin the run, or continue it.
@@ -233,7 +184,7 @@ class _Call:
             config=self._config,
             query=self._query,
             texts=self._texts,
-            is_sync=self._is_sync,
+            is_sync=self._checkpoints.is_sync,
             shows=shows,
             takes_all=takes_all,
             run_id="" if self._journal is None else run_id,
@@ -297,9 +248,9 @@ class _Call:
         last = events[-1] if events else None
         has_failed = isinstance(last, RunEnded) and last.result.status != "ok"
         if events and (has_failed or plan is not None or self._journal is not self._conductor.journal):
-            refresh = self._node.partial == "raise"
+            refresh = self._node.output.partial == "raise"
             return bound(self._conductor.resume, run_id, plan=plan, refresh=refresh)
-        form = self._node.response_format
+        form = self._node.output.response_format
         asked: dict[str, Any] = {} if form is None else {"tools": form.tools, "sampling": form.sampling}
         return bound(
             self._conductor.run,
@@ -313,7 +264,6 @@ class _Call:
     async def _called(self, run: Callable[..., Awaitable[Result]], host: PlanHost | None) -> Result:
         """Call the conductor; raise LangGraph's control-flow exceptions as `GraphExit`."""
         config, conductor = self._config, self._conductor
-        self._node.fields(conductor)
         messages = MessageStream(config, self._checkpoints.place, show_steps=self._node.show_steps)
         quiet = without_streams(config.get("callbacks"))
         names = conductor.pool.names
@@ -344,11 +294,49 @@ def _not_stored(left: GraphExit, actions: Sequence[Action]) -> ConfigError:
     return error
 
 
-def _is_refused(result: Result) -> bool:
-    """Return whether a person has refused the latest plan; a refused action leaves the rest of its plan."""
-    current = result.rounds[-1] if result.rounds else None
-    steps = () if current is None or current.plan is None else current.outcomes[: len(current.plan.steps)]
-    return bool(steps) and all(step.problem is not None and step.problem.code == REFUSED for step in steps)
+def _query(state: Mapping[str, Any], key: str) -> tuple[Message, ...]:
+    """Return the question in the state; raise `ConfigError` if there is none."""
+    asked = state.get(key)
+    if not asked:
+        told = f"set it, or name another key, as in conductor_node(..., input={key!r})"
+        raise ConfigError(f"the state has no question under {key!r}: {told}")
+    query = to_query(asked)
+    return query.query if isinstance(query, Plan) else query
+
+
+def _named_texts(state: Mapping[str, Any], context: Mapping[str, str]) -> dict[str, str]:
+    """Return the named texts of a run.
+
+    A list becomes a text for each item, numbered from 1: `doc_1`, `doc_2`. An empty list becomes an empty
+    text `doc`, so that a plan that refers to `doc_1` is refused. Messages and documents are converted to
+    their text, other values to JSON.
+    """
+    texts: dict[str, str] = {}
+    for name, key in context.items():
+        value = state.get(key)
+        if value is None:
+            raise ConfigError(f"the state has no value under {key!r}, the text {name!r} of context: set it")
+        if isinstance(value, list | tuple) and not value:
+            texts[name] = ""
+        elif isinstance(value, list | tuple):
+            texts |= {f"{name}_{number}": _text(item, key) for number, item in enumerate(value, 1)}
+        else:
+            texts[name] = _text(value, key)
+    return texts
+
+
+def _text(value: Any, key: str) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Document):
+        return value.page_content
+    if isinstance(value, BaseMessage):
+        return str(value.text)
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        told = f"the state holds a {type(value).__name__} under {key!r}, which is not text"
+        raise ConfigError(f"{told}: use text, documents, messages or JSON data") from error
 
 
 def _plans_of(events: Sequence[Event]) -> list[tuple[int, str]]:

@@ -46,7 +46,7 @@ class Node(Runnable[Any, Data]):
         """Run the node."""
         settled, token = ensure_config(config), _CALLED_SYNC.set(False)
         try:
-            return await self._work(_keys(input), settled, is_sync=False)
+            return await self._work(input, settled, is_sync=False)
         finally:
             _CALLED_SYNC.reset(token)
 
@@ -55,12 +55,7 @@ class Node(Runnable[Any, Data]):
         settled, token = ensure_config(config), _CALLED_SYNC.set(True)
         try:
             return self._waits_for(
-                lambda: until_left(settled, lambda: self._work(_keys(input), settled, is_sync=True))
+                lambda: until_left(settled, lambda: self._work(input, settled, is_sync=True))
             )
         finally:
             _CALLED_SYNC.reset(token)
-
-
-def _keys(state: Any) -> State:
-    """Return a node's state as a mapping, for all types of state."""
-    return state if isinstance(state, Mapping) else vars(state)

@@ -5,28 +5,32 @@ reads from a checkpoint which plan it has.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from langchain_core.messages import AnyMessage
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.config import ensure_config
 from langchain_core.runnables.graph import Graph
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.pregel import Pregel
 from langgraph.pregel.protocol import PregelProtocol
-from langgraph.types import StateSnapshot, StateUpdate
+from langgraph.store.base import BaseStore
+from langgraph.types import Checkpointer, StateSnapshot, StateUpdate
 
-from langchain_podium.graph.around import inside
 from langchain_podium.graph.checkpoints import UNKNOWN, Checkpoints, PlanGraph
-from langchain_podium.graph.conducted import Conducted, Executor, Partial
-from langchain_podium.graph.graph_node import Data, Node, State
+from langchain_podium.graph.conducted import Conducted, Executor
+from langchain_podium.graph.graph_node import Data, Node
+from langchain_podium.graph.output import MESSAGES, STRUCTURED, Output
 from langchain_podium.graph.plan_graph import compiled
-from langchain_podium.graph.state_keys import StateKeys
-from langchain_podium.graph.writes import written
+from langchain_podium.graph.state import VIEW, schema
 from langchain_podium.planner import as_planner
 from langchain_podium.response_format import ResponseFormat
 from langchain_podium.workers import as_worker
 from podium.aio import run_sync
 from podium.budget import Limits
 from podium.conductor import CARD, Conductor
-from podium.errors import ConfigError
+from podium.hosts import Partial
 from podium.hosts.faces import conductor_of
 from podium.planners import Planner
 from podium.policy import Policy
@@ -112,31 +116,88 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
             there is a `response_format`.
         TypeError: an option is unknown.
     """
-    own = made_conductor(conductor, planner, workers, options, face="conductor_node")
     output = output or (input if input == "messages" else "answer")
+    own = _made(conductor, planner, workers, options, face="conductor_node")
+    form = None if response_format is None else ResponseFormat(response_format)
+    written = Output(
+        key=output, name=own.card.name, partial=partial, response_format=form, writes=writes or {}
+    )
+    return ConductorNode(
+        Conducted(
+            own=own.bind(labels=labels, policy=policy),
+            input=input,
+            output=written,
+            executor=executor,
+            show_steps=show_steps,
+            limits=limits,
+            context=context or {},
+        )
+    )
+
+
+def create_conductor_agent(  # noqa: PLR0913 - options of the graph with defaults
+    conductor: Conductor | None = None,
+    *,
+    planner: Planner | Runnable[Any, Any] | None = None,
+    workers: Sequence[Runnable[Any, Any] | Worker] = (),
+    executor: Executor = "podium",
+    partial: Partial = "return",
+    show_steps: bool = False,
+    checkpointer: Checkpointer = None,
+    store: BaseStore | None = None,
+    name: str = "conductor",
+    response_format: dict[str, Any] | type | None = None,
+    labels: Iterable[str] = (),
+    policy: Policy | None = None,
+    limits: Limits | None = None,
+    **options: Any,
+) -> "CompiledStateGraph[Any, Any, Any, Any]":
+    """Return a graph that answers a conversation.
+
+    Its state has `messages`, and under `podium` the latest run. With a checkpointer it remembers each
+    thread's conversation, by `thread_id`.
+
+    Args:
+        conductor: the conductor; or give its parts, `planner` and `workers`.
+        planner: the planner, or a chat model.
+        workers: all objects that `as_worker` accepts.
+        executor: how steps are started, as in `conductor_node`.
+        partial: whether an incomplete answer is returned or raised, as in `conductor_node`.
+        show_steps: whether steps are shown in the graph's streams, as in `conductor_node`.
+        checkpointer: stores threads; `None` stores none.
+        store: the result of `get_store()` in LangGraph workers; `None` gives them none.
+        name: the graph's name inside another graph, and the name on its messages.
+        response_format: the schema of the answer, as in `conductor_node`: the state has the answer under
+            `structured_response`, and the last message has it as JSON.
+        labels: labels of each question, as in `conductor_node`.
+        policy: applies in addition to the conductor's policy, as in `conductor_node`.
+        limits: the limits of each run, as in `conductor_node`.
+        options: further options of `Conductor`, and `workflows`, if only its parts are given;
+            `fallback_planner` may be a chat model.
+
+    Raises:
+        ConfigError: there is neither a conductor nor a planner, or there are both.
+        TypeError: an option is unknown.
+    """
+    own = _made(conductor, planner, workers, options, face="create_conductor_agent")
+    form = None if response_format is None else ResponseFormat(response_format)
     conducted = Conducted(
         own=own.bind(labels=labels, policy=policy),
-        input=input,
-        output=output,
+        input=MESSAGES,
+        output=Output(key=MESSAGES, name=name, partial=partial, response_format=form),
         executor=executor,
-        partial=partial,
         show_steps=show_steps,
-        context=context or {},
-        response_format=None if response_format is None else ResponseFormat(response_format),
-        writes=writes or {},
-        name=own.card.name,
         limits=limits,
     )
-    keys = StateKeys(
-        output=output,
-        structured=response_format is not None,
-        name=conducted.name,
-        writes=writes or (),
-    )
-    return ConductorNode(conducted, keys)
+    messages: Any = Annotated[list[AnyMessage], add_messages]
+    shown = {MESSAGES: messages, VIEW: Data, **({} if form is None else {STRUCTURED: Any})}
+    graph = StateGraph(schema(shown), input_schema=schema({MESSAGES: messages}))
+    graph.add_node("conductor", ConductorNode(conducted))
+    graph.add_edge(START, "conductor")
+    return graph.compile(checkpointer=checkpointer, store=store, name=name)
 
 
-def made_conductor(
+def _made(
     conductor: Conductor | None,
     planner: object,
     workers: Sequence[Any],
@@ -157,36 +218,18 @@ def made_conductor(
     )
 
 
-class ConductorNode(Node, PregelProtocol[Any, Any, Any, Any]):
+class ConductorNode(Node, PregelProtocol[Any, Any, Any, Any]):  # type: ignore[misc]  # no overloads
     """A conductor as a node of a graph."""
 
-    def __init__(self, conducted: Conducted, keys: StateKeys) -> None:
+    def __init__(self, conducted: Conducted) -> None:
         self._conductor = conducted.own
-
-        async def conduct(state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
-            if not config.get("configurable", {}).get("checkpoint_ns"):
-                told = "a conductor's node works only inside a graph: use ConductorRunnable elsewhere"
-                raise ConfigError(told)
-            keys.check(config)
-            return keys.written(await conducted.conduct(state, config, is_sync=is_sync), config)
-
-        super().__init__("podium", conduct, acts=self._conductor.acts)
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
-        """Run the node from sync code: workers read the graph's state, and the run writes to it."""
-        settled = ensure_config(config)
-        with inside(input, settled):
-            return written(super().invoke(input, settled), settled)
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
-        """Run the node."""
-        settled = ensure_config(config)
-        with inside(input, settled):
-            return written(await super().ainvoke(input, settled), settled)
+        super().__init__("podium", conducted.conduct, acts=self._conductor.acts)
 
     with_config = Runnable.with_config  # type: ignore[assignment]
     stream = Runnable.stream  # type: ignore[assignment]
     astream = Runnable.astream  # type: ignore[assignment]
+    update_state = Pregel.update_state  # which calls `bulk_update_state`
+    aupdate_state = Pregel.aupdate_state
 
     def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
         """Return a drawing without the steps, because the plan does not exist yet."""
@@ -244,16 +287,6 @@ class ConductorNode(Node, PregelProtocol[Any, Any, Any, Any]):
         """Edit the state as `bulk_update_state` does."""
         graph, place = await self._found(config)
         return await graph.abulk_update_state(place, updates)
-
-    def update_state(self, config: RunnableConfig, values: Any, as_node: str | None = None) -> RunnableConfig:
-        """Edit the state as a node."""
-        return self.bulk_update_state(config, [[StateUpdate(values, as_node)]])
-
-    async def aupdate_state(
-        self, config: RunnableConfig, values: Any, as_node: str | None = None
-    ) -> RunnableConfig:
-        """Edit the state as a node."""
-        return await self.abulk_update_state(config, [[StateUpdate(values, as_node)]])
 
     def _found_sync(self, config: RunnableConfig) -> tuple[PlanGraph, RunnableConfig]:
         return run_sync(lambda: Checkpoints(config, self._conductor, is_sync=True).graph(config))
