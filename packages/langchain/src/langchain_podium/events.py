@@ -1,33 +1,23 @@
-"""Send a run's events as custom events of LangChain: `podium_plan_ready` and so on."""
+"""Send a run's events as custom events of LangChain, and to the custom stream of LangGraph.
 
+Their names are `podium_plan_ready` and so on.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any, Final, Protocol
-from uuid import UUID
+from typing import Any, Final
 
-from langchain_core.callbacks import AsyncCallbackHandler, AsyncCallbackManager, BaseCallbackHandler
+from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
+from langchain_core.callbacks.manager import AsyncParentRunManager
 
-from podium.types import Event, Result, RunEnded
+from podium.types import AnswerDelta, Event, Plan, PlanReady, RunEnded
+from podium.types.events import PIECES
 from podium.usage import Usage
 
 _SILENT: Final = (BaseCallbackHandler.on_custom_event, AsyncCallbackHandler.on_custom_event)
 
 
-class ParentRun(Protocol):
-    """A LangChain run that can have child runs, such as the run of a chain, a tool or a graph's node."""
-
-    @property
-    def run_id(self) -> UUID:
-        """The run's id."""
-
-    @property
-    def handlers(self) -> list[BaseCallbackHandler]:
-        """The callback handlers of the run."""
-
-    def get_child(self, tag: str | None = None) -> Any:
-        """Return the callback manager for child runs."""
-
-
-def hears(run: ParentRun) -> bool:
+def hears(run: AsyncParentRunManager) -> bool:
     """Return whether a handler of the run accepts custom events."""
     return any(
         not handler.ignore_custom_event and type(handler).on_custom_event not in _SILENT
@@ -35,26 +25,47 @@ def hears(run: ParentRun) -> bool:
     )
 
 
-async def tell(run: ParentRun, event: Event) -> None:
-    """Send a Podium event as a custom event of the run: `podium_step_ended`, with the event as JSON.
+async def tell(run: AsyncParentRunManager, event: Event) -> None:
+    """Send a Podium event as a custom event of the run."""
+    await run.get_child().on_custom_event(f"podium_{event.type}", told(event), run_id=run.run_id)
 
-    `podium_run_ended` also has the totals of the run, see `totals`.
+
+def told(event: Event) -> dict[str, Any]:
+    """Return an event as JSON; the end of a run has its totals.
+
+    These are `calls`, `usage`, `cost` in USD (`None` if it is unknown), and `maybe_paid`: whether `cost`
+    includes calls that may not be billed, such as a call that timed out.
     """
     data = event.to_json()
     if isinstance(event, RunEnded):
-        data |= totals(event.result)
-    children: AsyncCallbackManager = run.get_child()
-    await children.on_custom_event(f"podium_{event.type}", data, run_id=run.run_id)
+        result = event.result
+        asked = [each for each in result.proposals if each.usage != Usage() or each.cost is None]
+        data["calls"] = len(asked) + sum(outcome.attempts for outcome in result.outcomes)
+        data |= {"usage": asdict(result.usage), "cost": result.cost, "maybe_paid": result.maybe_paid}
+    return data
 
 
-def totals(result: Result) -> dict[str, Any]:
-    """Return the totals of a run.
+def stream_events(
+    writer: Callable[[Any], None], workers: Sequence[str], *, has_pieces: bool
+) -> Callable[[Event], None] | None:
+    """Return a listener that sends a run's events to the custom stream of a graph; `None` if nobody reads it.
 
-    Returns:
-        `calls`, `usage`, `cost` in USD (`None` if it is unknown), and `maybe_paid`: whether `cost` includes
-        calls that may not be billed, such as a call that timed out.
+    Args:
+        writer: the stream's writer.
+        workers: names of the pool's workers, for drawing plans.
+        has_pieces: whether pieces of the texts of plans and steps are sent, too. The answer is a step's text.
     """
-    asked = [proposal for proposal in result.proposals if proposal.usage != Usage() or proposal.cost is None]
-    calls = len(asked) + sum(outcome.attempts for outcome in result.outcomes)
-    totals = {"calls": calls, "usage": asdict(result.usage), "cost": result.cost}
-    return {**totals, "maybe_paid": result.maybe_paid}
+    # A LangGraph writer without a closure discards its input: the stream was not requested.
+    module, closure = getattr(writer, "__module__", ""), getattr(writer, "__closure__", ())
+    if str(module).startswith("langgraph.") and closure is None:
+        return None
+    unsent = (AnswerDelta,) if has_pieces else PIECES
+
+    def listen(event: Event) -> None:
+        if not isinstance(event, unsent):
+            data = told(event)
+            if isinstance(event, PlanReady):
+                data["mermaid"] = Plan.from_json(data["plan"]).to_mermaid(workers, event.actions)
+            writer({"name": f"podium_{event.type}", "data": data})
+
+    return listen

@@ -7,16 +7,19 @@ agents show buttons: the plan, an action, a fan-out, or a question of a step. Wh
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from langchain_podium.graph.graph_node import Data
+from langchain_podium.graph.state import is_edited
+from podium.conductor import Conductor
 from podium.errors import PlanInvalid
 from podium.hosts.results import plan_lines
 from podium.plan_text import write_plan
 from podium.plan_text.edits import read_saved_plan
+from podium.run_state.state import for_pool
 from podium.secrets import scrub
-from podium.types import ApprovalAsked, Forecast, Plan
+from podium.types import ApprovalAsked, ApprovalGiven, Forecast, Plan
 from podium.types.forecast import explain_forecast
 from podium.types.steps import step_at, worker_of
 
@@ -27,23 +30,7 @@ _OF_FAN_OUT: Final = ("approve", "reject", "respond")
 _OF_QUESTION: Final = ("respond", "reject")
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A decision of a person, or an answer to a question."""
-
-    approved: bool
-    plan: Plan | None = None
-    """The changed plan; `None` if the plan is unchanged or refused."""
-    arguments: str | None = None
-    """What an approved action is asked to do instead; `None` if it is unchanged or refused."""
-    why: str = ""
-    again: bool = False
-    """Whether the planner writes another plan, with the words in `why`."""
-    answer: str | None = None
-    """The answer to a question; `None` for a decision."""
-
-
-def shown(view: Data, forecast: Forecast, problem: str) -> Data:
+def plan_request(view: Data, forecast: Forecast, problem: str) -> Data:
     """Return the interrupt for the approval of a plan."""
     plan, workers = Plan.from_json(view["plan"]), view["workers"]
     arguments = json.loads(write_plan(plan, "json", workers=workers))
@@ -52,35 +39,37 @@ def shown(view: Data, forecast: Forecast, problem: str) -> Data:
     return _request(view, ("plan", arguments, told), _OF_PLAN, problem, own)
 
 
-def shown_action(view: Data, asked: ApprovalAsked, problem: str) -> Data:
-    """Return the interrupt for an action or a fan-out; an agent has its subtask as the only argument."""
-    text, worker = scrub(asked.asked), _worker(view, asked)
-    kind, allowed = ("fan-out", _OF_FAN_OUT) if asked.is_fan_out else ("action", _OF_ACTION)
-    told = f"Step {asked.name} waits: {worker} {text}"
-    own = {"kind": kind, "step": asked.name}
-    return _request(view, (worker, _arguments(text), told), allowed, problem, own)
+def step_request(view: Data, asked: ApprovalAsked, problem: str) -> Data:
+    """Return the interrupt for an action, a fan-out, or the question of a step, which `respond` answers.
+
+    An action of an agent has its subtask as the only argument.
+    """
+    text, worker = scrub(asked.asked), worker_of(step_at(asked.plan.steps, asked.name), view["workers"])
+    if asked.question is not None:
+        kind, arguments, told = "question", {"question": text, **asdict(asked.question)}, f"asks: {text}"
+    else:
+        kind = "fan-out" if asked.is_fan_out else "action"
+        arguments, told = _arguments(text), f"waits: {worker} {text}"
+    shown = (worker, arguments, f"Step {asked.name} {told}")
+    return _request(view, shown, _allowed(asked), problem, {"kind": kind, "step": asked.name})
 
 
-def _arguments(text: str) -> Mapping[str, Any]:
+def _allowed(asked: ApprovalAsked) -> Sequence[str]:
+    """Return the kinds of decisions about what is asked."""
+    if asked.step is None:
+        return _OF_PLAN
+    if asked.question is not None:
+        return _OF_QUESTION
+    return _OF_FAN_OUT if asked.is_fan_out else _OF_ACTION
+
+
+def _arguments(text: str) -> dict[str, Any]:
     """Return the arguments of an action; those of an agent are its subtask."""
     try:
         found = json.loads(text)
     except ValueError:
         found = None
     return found if isinstance(found, dict) else {"subtask": text}
-
-
-def shown_question(view: Data, asked: ApprovalAsked, problem: str) -> Data:
-    """Return the interrupt for the question of a step, which `respond` answers."""
-    assert asked.question is not None
-    arguments = {"question": scrub(asked.asked), **asdict(asked.question)}
-    told, worker = f"Step {asked.name} asks: {scrub(asked.asked)}", _worker(view, asked)
-    own = {"kind": "question", "step": asked.name}
-    return _request(view, (worker, arguments, told), _OF_QUESTION, problem, own)
-
-
-def _worker(view: Data, asked: ApprovalAsked) -> str:
-    return worker_of(step_at(asked.plan.steps, asked.name), view["workers"])
 
 
 def _request(
@@ -95,54 +84,63 @@ def _request(
     }
 
 
-def read_decision(said: object, plan: Plan, workers: Sequence[str], most_steps: int) -> Decision:
-    """Return the decision about a plan in the answer to an interrupt."""
-    match _decision(said, _OF_PLAN):
-        case {"type": "edit", "edited_action": {"args": Mapping() as arguments}}:
-            now = read_saved_plan(json.dumps(dict(arguments), default=str), workers, most_steps)
-            return Decision(approved=True, plan=None if now.steps == plan.steps else now)
-        case {"type": "edit"}:
-            told = 'write the whole plan, as in {"type": "edit", "edited_action": {"args": {"steps": [...]}}}'
-            raise PlanInvalid("bad_shape", f"the edit has no plan: {told}")
-        case decision:
-            return _verdict(decision)
+def read_reply(asked: ApprovalAsked, said: object, view: Data | None, conductor: Conductor) -> ApprovalGiven:
+    """Return the decision, or the answer to a question, in the answer to an interrupt.
+
+    Args:
+        asked: what the run waits for.
+        said: the answer to the interrupt.
+        view: for the approval of a plan, the view of the run in the state of the plan's graph.
+        conductor: the conductor.
+
+    Raises:
+        PlanError: the answer is none.
+    """
+    decision = _decision(said, _allowed(asked))
+    kind, words = decision["type"], decision.get("message") or ""
+    if not isinstance(words, str) or (kind == "respond" and not words.strip()):
+        raise PlanInvalid("bad_shape", f"message is {words!r:.80}: write a text")
+    words = scrub(words.strip())
+    given = ApprovalGiven(
+        run_id=asked.run_id, at=0.0, round=asked.round, by="interrupt", approved=kind in ("approve", "edit")
+    )
+    if asked.question is not None and kind == "respond":
+        return replace(given, approved=True, answer=words)
+    if not given.approved:
+        return replace(given, why=words, again=kind == "respond")
+    if view is None:
+        return replace(given, arguments=_changed_arguments(decision, scrub(asked.asked)))
+    return replace(given, plan=_changed_plan(decision, view, conductor))
 
 
-def read_verdict(said: object, asked: ApprovalAsked) -> Decision:
-    """Return the decision about an action or a fan-out; raise `PlanError` as above."""
-    match _decision(said, _OF_FAN_OUT if asked.is_fan_out else _OF_ACTION):
+def _changed_arguments(decision: Mapping[str, Any], asked: str) -> str | None:
+    """Return what an approved action is asked to do instead; `None` if it is unchanged."""
+    match decision:
         case {"type": "edit", "edited_action": {"args": Mapping() as given}}:
-            now, then, text = dict(given), scrub(asked.asked), json.dumps(dict(given), ensure_ascii=False)
-            if _arguments(then) == {"subtask": then} and now.keys() == {"subtask"}:
-                text = str(now["subtask"])
-            return Decision(approved=True, arguments=None if now == _arguments(then) else text)
+            now, then = dict(given), _arguments(asked)
+            if now == then:
+                return None
+            is_subtask = then == {"subtask": asked} and now.keys() == {"subtask"}
+            return str(now["subtask"]) if is_subtask else json.dumps(now, ensure_ascii=False)
         case {"type": "edit"}:
             told = 'write all arguments, as in {"type": "edit", "edited_action": {"args": {"amount": 40}}}'
             raise PlanInvalid("bad_shape", f"the edit has no arguments: {told}")
-        case decision:
-            return _verdict(decision)
+    return None
 
 
-def read_response(said: object) -> Decision:
-    """Return the answer to a question in the answer to an interrupt; raise `PlanError` as above."""
-    decision = _decision(said, _OF_QUESTION)
-    if decision["type"] == "reject":
-        return _verdict(decision)
-    return Decision(approved=True, answer=_words(decision))
-
-
-def _verdict(decision: Mapping[str, Any]) -> Decision:
-    if decision["type"] == "approve":
-        return Decision(approved=True)
-    return Decision(approved=False, why=_words(decision), again=decision["type"] == "respond")
-
-
-def _words(decision: Mapping[str, Any]) -> str:
-    """Return the message of a decision; a response needs one."""
-    said = decision.get("message") or ""
-    if not isinstance(said, str) or (decision["type"] == "respond" and not said.strip()):
-        raise PlanInvalid("bad_shape", f"message is {said!r:.80}: write a text")
-    return scrub(said.strip())
+def _changed_plan(decision: Mapping[str, Any], view: Data, conductor: Conductor) -> Plan | None:
+    """Return the plan that an approval changes; `None` if the plan is as it was planned."""
+    plan, then = Plan.from_json(view["plan"]), view["workers"]  # the workers at the time of planning
+    changed = plan if is_edited(view) else None
+    match decision:
+        case {"type": "edit", "edited_action": {"args": Mapping() as arguments}}:
+            text = json.dumps(dict(arguments), default=str)
+            now = read_saved_plan(text, then, conductor.limits.plan_steps)
+            changed = changed if now.steps == plan.steps else now
+        case {"type": "edit"}:
+            told = 'write the whole plan, as in {"type": "edit", "edited_action": {"args": {"steps": [...]}}}'
+            raise PlanInvalid("bad_shape", f"the edit has no plan: {told}")
+    return None if changed is None else for_pool(changed, then, conductor.pool.names)
 
 
 def _decision(said: object, allowed: Sequence[str]) -> Mapping[str, Any]:

@@ -3,20 +3,17 @@
 A run has no part of LangGraph. What its workers may read of the graph is here, for the node that is running.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from podium.budget import Limits
 from podium.errors import ConfigError
-from podium.policy import Policy
 
-Value = TypeVar("Value")
 _READ: Final = "__pregel_read"
 """The configuration key of LangGraph's function that reads the graph's state."""
 _RUNTIME: Final = "__pregel_runtime"
@@ -98,38 +95,12 @@ def check_checkpointer(worker: str) -> None:
         )
 
 
-def context_labels() -> Iterable[str]:
-    """Return the labels of the question in the runtime context (`podium_labels`); empty without any."""
-    labels: Iterable[str] | None = _in_context("podium_labels")
-    return () if labels is None else labels
-
-
-def context_policy() -> Policy | None:
-    """Return the policy in the runtime context (`podium_policy`); `None` without one; raise `ConfigError`."""
-    return _typed("podium_policy", Policy)
-
-
-def context_limits() -> Limits | None:
-    """Return the limits in the runtime context (`podium_limits`); `None` without any; raise `ConfigError`."""
-    return _typed("podium_limits", Limits)
-
-
-def context_workers() -> Sequence[Any]:
-    """Return the further workers in the runtime context (`podium_workers`); raise `ConfigError`."""
-    given = _in_context("podium_workers")
-    if not isinstance(given, list | tuple | None):
-        raise ConfigError(f"podium_workers in the runtime context is {given!r:.80}: set a list of workers")
-    return given or ()
-
-
-def _typed(name: str, kind: type[Value]) -> Value | None:
-    found = _in_context(name)
-    if not isinstance(found, kind | None):
-        raise ConfigError(f"{name} in the runtime context is {found!r:.80}: set a {kind.__name__}")
+def in_context(name: str, *kinds: type[Any]) -> Any:
+    """Return a value of the runtime context; `None` without one; raise `ConfigError` for another type."""
+    graph = around()
+    context = None if graph is None else graph.runtime.context
+    found = context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)
+    if found is not None and not isinstance(found, kinds):
+        told = " or ".join(kind.__name__ for kind in kinds)
+        raise ConfigError(f"{name} in the runtime context is {found!r:.80}: set a {told}")
     return found
-
-
-def _in_context(name: str) -> Any:
-    found = around()
-    context = None if found is None else found.runtime.context
-    return context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)

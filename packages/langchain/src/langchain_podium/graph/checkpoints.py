@@ -56,7 +56,7 @@ class Checkpoints:
         self._own = {name: value for name, value in own.items() if name not in _OF_CHECKPOINT}
         self._version: Any = None
         self._conductor = conductor
-        self.is_sync = is_sync
+        self._is_sync = is_sync
 
     @property
     def exist(self) -> bool:
@@ -83,7 +83,7 @@ class Checkpoints:
         checkpoint["channel_versions"] = versions
         place = RunnableConfig(configurable={**self._own, "checkpoint_ns": f"{self.place}|{_RECORD}"})
         stored = (place, checkpoint, CheckpointMetadata(), versions)
-        if self.is_sync:
+        if self._is_sync:
             await run_sync(self._saver.put, *stored)
         else:
             await self._saver.aput(*stored)
@@ -110,7 +110,7 @@ class Checkpoints:
             return None
         own = found.config["configurable"]["checkpoint_ns"]
         config = self._config(own, checkpoint or self._addressed.get(own))
-        if self.is_sync:
+        if self._is_sync:
             state = await run_sync(graph.get_state, config)
         else:
             state = await graph.aget_state(config)
@@ -161,7 +161,7 @@ class Checkpoints:
         if self._saver is None:
             return None
         config = self._config(place, checkpoint or self._addressed.get(place))
-        if self.is_sync:
+        if self._is_sync:
             return await run_sync(self._saver.get_tuple, config)
         return await self._saver.aget_tuple(config)
 

@@ -5,7 +5,7 @@ another process.
 """
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial as bound
@@ -20,16 +20,11 @@ from langchain_core.runnables.config import ensure_config, patch_config
 from langgraph.config import get_stream_writer
 from langgraph.errors import GraphInterrupt
 
-from langchain_podium.graph.around import (
-    context_labels,
-    context_limits,
-    context_policy,
-    context_workers,
-    inside,
-)
+from langchain_podium.events import stream_events
+from langchain_podium.graph.around import in_context, inside
 from langchain_podium.graph.checkpoints import Checkpoints
 from langchain_podium.graph.control_flow import GraphExit, pass_graph_exits, raised_above
-from langchain_podium.graph.events import stream_events
+from langchain_podium.graph.graph_node import is_called_sync
 from langchain_podium.graph.message_stream import Listener, MessageStream, without_streams
 from langchain_podium.graph.output import Output
 from langchain_podium.graph.plan_graph import read_ends
@@ -43,6 +38,7 @@ from podium.conductor import Conductor
 from podium.errors import ConfigError, RunUnknown
 from podium.hosts.continuation import session_run_id, undecided_run
 from podium.journal import Journal, MemoryJournal, export
+from podium.policy import Policy
 from podium.run_state import fold
 from podium.run_state.actions import unpaid
 from podium.types import Action, Event, Message, Plan, PlanReady, Result, RunEnded, RunResumed, RunStarted
@@ -77,7 +73,7 @@ class Conducted:
             raise ConfigError(f"executor is {self.executor!r:.40}: it must be {told}")
         self.output.fields(self.own.pool)
 
-    async def conduct(self, given: Any, config: RunnableConfig, *, is_sync: bool = False) -> Any:
+    async def conduct(self, given: Any, config: RunnableConfig) -> Any:
         """Answer the question in the state; continue a run that an earlier call of the node began.
 
         Workers read the state as it was `given`. The result is an update of the state.
@@ -92,7 +88,7 @@ class Conducted:
         with inside(given, config):
             conductor = self._conductor()
             self.output.check(config, conductor)
-            checkpoints = Checkpoints(config, conductor, is_sync=is_sync)
+            checkpoints = Checkpoints(config, conductor, is_sync=is_called_sync())
             if conductor.waits and not checkpoints.exist:
                 raise ConfigError(
                     "the run waits for approvals, but the graph has no checkpointer to store it: use "
@@ -111,7 +107,7 @@ class Conducted:
 
     def _conductor(self) -> Conductor:
         """Return the conductor of the call: the node's, with the workers of a tenant."""
-        if not (workers := context_workers()):
+        if not (workers := in_context("podium_workers", list, tuple)):
             return self.own
         bound = self.own.bind(workers=[as_worker(each) for each in workers])
         if bound.acts and not self.own.acts:
@@ -184,7 +180,6 @@ class _Call:
             config=self._config,
             query=self._query,
             texts=self._texts,
-            is_sync=self._checkpoints.is_sync,
             shows=shows,
             takes_all=takes_all,
             run_id="" if self._journal is None else run_id,
@@ -257,7 +252,7 @@ class _Call:
             self._query if plan is None else replace(plan, query=self._query),
             run_id=None if self._journal is None else run_id,
             context=self._texts,
-            labels=context_labels(),
+            labels=in_context("podium_labels", Collection) or (),
             **asked,
         )
 
@@ -275,8 +270,8 @@ class _Call:
         with ambient(inside):
             begun = bound(
                 run,
-                policy=context_policy(),
-                limits=context_limits() or self._node.limits,
+                policy=in_context("podium_policy", Policy),
+                limits=in_context("podium_limits", Limits) or self._node.limits,
                 journal=None if self._journal is conductor.journal else self._journal,
                 middleware=pass_graph_exits(child_runs(), waits=self._checkpoints.exist),
                 host=host,

@@ -14,10 +14,8 @@ State = Mapping[str, Any]
 """A graph's state, as the input of a node."""
 Data = dict[str, Any]
 """A node's update of the state: plain JSON, and messages."""
-Work = Callable[..., Awaitable[Data]]
-"""The function of a node, with `state`, `config` and `is_sync`: whether the graph was called by sync code."""
-
-
+Work = Callable[[Any, RunnableConfig], Awaitable[Data]]
+"""The function of a node."""
 _CALLED_SYNC: Final = ContextVar("podium_called_sync", default=False)
 
 
@@ -44,9 +42,9 @@ class Node(Runnable[Any, Data]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Data:  # noqa: A002
         """Run the node."""
-        settled, token = ensure_config(config), _CALLED_SYNC.set(False)
+        token = _CALLED_SYNC.set(False)
         try:
-            return await self._work(input, settled, is_sync=False)
+            return await self._work(input, ensure_config(config))
         finally:
             _CALLED_SYNC.reset(token)
 
@@ -54,8 +52,6 @@ class Node(Runnable[Any, Data]):
         """Run the node from sync code."""
         settled, token = ensure_config(config), _CALLED_SYNC.set(True)
         try:
-            return self._waits_for(
-                lambda: until_left(settled, lambda: self._work(input, settled, is_sync=True))
-            )
+            return self._waits_for(lambda: until_left(settled, lambda: self._work(input, settled)))
         finally:
             _CALLED_SYNC.reset(token)

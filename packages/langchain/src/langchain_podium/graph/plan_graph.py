@@ -133,8 +133,7 @@ def _merged(ends: dict[str, Data], more: Sequence[dict[str, Data]]) -> dict[str,
 
 
 def _add(graph: "StateGraph[Any, Any, Any, Any]", name: str, work: Callable[..., Awaitable[Data]]) -> None:
-    async def run(sent: State, config: RunnableConfig, *, is_sync: bool) -> Data:
-        del is_sync
+    async def run(sent: State, config: RunnableConfig) -> Data:
         return await work(sent, config["configurable"]["__pregel_read"])
 
     node = Node(name, run, _wait_for)

@@ -19,17 +19,10 @@ from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.types import Command, Send, interrupt
 
 from langchain_podium.cancellation import CallInThread, apart, cancelled
-from langchain_podium.graph.approval import (
-    read_decision,
-    read_response,
-    read_verdict,
-    shown,
-    shown_action,
-    shown_question,
-)
+from langchain_podium.graph.approval import plan_request, read_reply, step_request
 from langchain_podium.graph.checkpoints import namespace
 from langchain_podium.graph.control_flow import GraphExit, raised_above
-from langchain_podium.graph.graph_node import Data, State
+from langchain_podium.graph.graph_node import Data, State, is_called_sync
 from langchain_podium.graph.plan_graph import (
     APPROVE,
     SHOWN,
@@ -41,12 +34,11 @@ from langchain_podium.graph.plan_graph import (
     shape_of,
     write_end,
 )
-from langchain_podium.graph.state import VIEW, drawn, is_edited, of_plan, plan_hash, plan_of
+from langchain_podium.graph.state import VIEW, drawn, of_plan, plan_hash, plan_of
 from podium.conductor import Conductor
 from podium.errors import PlanError
 from podium.execution import HostExit
 from podium.execution.graph import SUPERSEDED
-from podium.run_state.state import for_pool
 from podium.types import ApprovalAsked, ApprovalGiven, Event, Message, Outcome, Plan, StepEnded
 from podium.types.steps import plan_step
 from podium.workers import Worker
@@ -95,8 +87,6 @@ class PlanHost:
     """The configuration of the conductor's node."""
     query: tuple[Message, ...]
     texts: Mapping[str, str]
-    is_sync: bool
-    """Whether sync code called the graph, whose checkpointer may support only sync calls."""
     shows: bool = True
     """Whether plans are shown; otherwise a step that interrupts waits until the run continues with graphs."""
     takes_all: bool = False
@@ -194,41 +184,10 @@ class PlanHost:
                 if (said := await reply) is None:
                     break
                 try:
-                    return self._decision(asked, *said)
+                    return read_reply(asked, *said, self.conductor)
                 except PlanError as error:
                     problem = str(error)
         return None
-
-    def _decision(self, asked: ApprovalAsked, said: Any, view: Data | None) -> ApprovalGiven:
-        """Return the decision that a person's words mean; raise `PlanError` if they mean none."""
-        plan = None
-        if asked.question is not None:
-            decision = read_response(said)
-        elif view is None:
-            decision = read_verdict(said, asked)
-        else:
-            # The answer uses the workers' numbers at the time of planning.
-            shown, then, most = (
-                Plan.from_json(view["plan"]),
-                view["workers"],
-                self.conductor.limits.plan_steps,
-            )
-            decision = read_decision(said, shown, then, most)
-            changed = decision.plan or (shown if is_edited(view) else None)
-            if changed is not None and decision.approved:
-                plan = for_pool(changed, then, self.conductor.pool.names)
-        return ApprovalGiven(
-            run_id=asked.run_id,
-            at=0.0,
-            round=asked.round,
-            approved=decision.approved,
-            answer=decision.answer,
-            arguments=decision.arguments,
-            plan=plan,
-            again=decision.again,
-            by="interrupt",
-            why=decision.why,
-        )
 
     def words(self, asked: ApprovalAsked, problem: str, view: Data | None) -> Data:
         """Return what an interrupt shows to a person; `view` is given for the approval of a plan."""
@@ -236,8 +195,8 @@ class PlanHost:
         told = drawn(view, self.conductor)
         if is_plan:
             plan = replace(plan_of(view, self.conductor), query=self.query)
-            return shown(told, self.conductor.forecast(plan, context=self.texts or None), problem)
-        return (shown_question if asked.question else shown_action)(told, asked, problem)
+            return plan_request(told, self.conductor.forecast(plan, context=self.texts or None), problem)
+        return step_request(told, asked, problem)
 
     def view(self, number: int, plan: Plan, status: str) -> Data:
         """Return the view of the run for the state of a plan's graph."""
@@ -325,7 +284,7 @@ class PlanGraph:
                 status = "waiting" if self._approves else "planned"
                 data = {VIEW: self._host.view(self.place[0], self._plan, status)}
                 values: Mapping[str, Any]
-                if self._host.is_sync:
+                if is_called_sync():
                     values = await self.thread.call(partial(graph.invoke, data, self._inside(count)))
                 else:
                     values = await graph.ainvoke(data, self._inside(count))
