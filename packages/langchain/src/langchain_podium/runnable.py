@@ -7,7 +7,7 @@ defines its return values and its exceptions. Conductors in graphs and as chat m
 
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
@@ -19,7 +19,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import BaseTool, convert_runnable_to_tool
 from pydantic import BaseModel, ConfigDict
 
-from langchain_podium.cancellation import apart, each, until_left
+from langchain_podium.cancellation import each, until_left
 from langchain_podium.events import hears, tell
 from langchain_podium.messages import ConductorInput, to_query
 from langchain_podium.scrubbed_runs import scrub_run, shown
@@ -31,8 +31,8 @@ from podium.hosts import ConductorFace, RecordedRun
 from podium.hosts.chat import whole_answers
 from podium.hosts.results import answered, lack_after, text_answer
 from podium.policy import Policy
-from podium.run import StreamedAnswer
-from podium.types import AnswerDelta, Event, Message, Plan, Result, RunEnded
+from podium.run import RunOptions, StreamedAnswer
+from podium.types import AnswerDelta, Event, Result, RunEnded
 
 if TYPE_CHECKING:
     from langchain_podium.graph.message_stream import MessageStream
@@ -189,21 +189,13 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         run_manager: AsyncCallbackManagerForChainRun,
         **facts: Any,
     ) -> Given:
-        """Run the conductor, with events only if a handler needs them; `told` is the traced input."""
+        """Run the conductor; `told` is the traced input."""
         del told
-        scrub_run(run_manager)
-        query = to_query(asked)
-        is_recorded = self.conductor.journal is not None
-        is_shown = _answer_stream() is not None
-        if not is_shown and not hears(run_manager) and not is_recorded:  # a recorded run may be resumed
-            call = self._call(None, stream=False, **facts)
-            return self._given(await apart(self.conductor.run(cast("Any", query), **call)))
-        with self._named(query, run_manager, has_run_id=has_run_id) as run_id:
-            events = self._events(query, run_manager, run_id, stream=is_shown, **facts)
-            async with aclosing(events):
-                async for event in events:
-                    last = event
-            return self._given(_ended(last))
+        stream = _answer_stream() is not None
+        async with aclosing(self._events(asked, run_manager, has_run_id, stream=stream, **facts)) as events:
+            async for event in events:
+                last = event
+        return self._given(_ended(last))
 
     async def _stream(
         self,
@@ -215,82 +207,54 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
     ) -> AsyncGenerator[Given, None]:
         """Run the conductor, and yield the chunks of the answer; `told` is the traced input."""
         del told
-        scrub_run(run_manager)
-        own, streamed, query = "", StreamedAnswer(), to_query(asked)
-        with self._named(query, run_manager, has_run_id=has_run_id) as run_id:
-            events = self._events(query, run_manager, run_id, stream=True, **facts)
-            async with aclosing(events):
-                async for event in events:
-                    own, last = own or event.run_id, event
-                    if event.run_id != own or self.output != "answer":
-                        continue
-                    if isinstance(event, AnswerDelta) and (text := streamed.add(event)):
-                        yield cast("Given", text)
-            result = _ended(last)
-            given = self._given(result)
+        own, streamed = "", StreamedAnswer()
+        async with aclosing(self._events(asked, run_manager, has_run_id, stream=True, **facts)) as events:
+            async for event in events:
+                own, last = own or event.run_id, event
+                if event.run_id != own or self.output != "answer":
+                    continue
+                if isinstance(event, AnswerDelta) and (text := streamed.add(event)):
+                    yield cast("Given", text)
+        result = _ended(last)
+        given = self._given(result)
         if rest := given if isinstance(given, Result) else streamed.rest(result) + lack_after(result):
             yield cast("Given", rest)
 
-    @contextmanager
-    def _named(
-        self,
-        query: tuple[Message, ...] | Plan,
-        run_manager: AsyncCallbackManagerForChainRun,
-        *,
-        has_run_id: bool,
-    ) -> Iterator[str | None]:
-        """Yield the id of a recorded run: the caller's, or the one in LangGraph's task, or LangChain's."""
-        conductor = self.conductor
-        if conductor.journal is None:
-            yield None
-        elif has_run_id:
-            yield str(run_manager.run_id)
-        else:
-            with run_in_task(conductor.card.name, query) as run_id:
-                yield run_id or str(run_manager.run_id)
-
     async def _events(
         self,
-        asked: tuple[Message, ...] | Plan,
+        asked: ConductorInput,
         run_manager: AsyncCallbackManagerForChainRun,
-        run_id: str | None,
-        **facts: Any,
-    ) -> AsyncGenerator[Event, None]:
-        """Yield the run's events; each is first sent as a custom event."""
-        heard, call = hears(run_manager), self._call(run_id, **facts)
-        conductor, query = self.conductor, cast("Any", asked)
-        thread = thread_of(ensure_config())
-        options, refresh = cast("Any", call), self.partial == "raise"
-        stream = RecordedRun(conductor, query, options, session=thread, refresh=refresh).events()
-        context, shown = copy_context(), _answer_stream()
-        if shown is not None:
-            quiet = patch_config(ensure_config(), callbacks=shown[1])
-            context.run(var_child_runnable_config.set, quiet)
-        reading = each(stream, context)
-        async with aclosing(reading if shown is None else shown[0].passing(reading)) as events:
-            async for event in events:
-                if heard:
-                    await tell(run_manager, event)
-                yield event
-
-    def _call(
-        self,
-        run_id: str | None,
+        has_run_id: bool,  # noqa: FBT001 - as above
         *,
         stream: bool,
         labels: Iterable[str] = (),
         policy: Policy | None = None,
         **others: Any,
-    ) -> dict[str, Any]:
-        """Return the arguments of the conductor, except the query."""
+    ) -> AsyncGenerator[Event, None]:
+        """Yield the events of a run; each is first sent as a custom event."""
         _check_names("a call of ConductorRunnable", others, ("labels", "policy"))
-        middleware = child_runs()
-        return {
-            "run_id": run_id,
-            "labels": labels,
-            "policy": policy,
-            "middleware": middleware if stream else whole_answers(middleware),
-        }
+        scrub_run(run_manager)
+        conductor, query, middleware = self.conductor, to_query(asked), child_runs()
+        heard, shown = hears(run_manager), _answer_stream()
+        context = copy_context()
+        if shown is not None:
+            quiet = patch_config(ensure_config(), callbacks=shown[1])
+            context.run(var_child_runnable_config.set, quiet)
+        with run_in_task(conductor, query, run_manager.run_id, is_given=has_run_id) as run_id:
+            options: RunOptions = {
+                "run_id": run_id,
+                "labels": labels,
+                "policy": policy,
+                "middleware": middleware if stream else whole_answers(middleware),
+            }
+            session, refresh = thread_of(ensure_config()), self.partial == "raise"
+            run = RecordedRun(conductor, query, options, session=session, refresh=refresh)
+            reading = each(run.events(), context)
+            async with aclosing(reading if shown is None else shown[0].passing(reading)) as events:
+                async for event in events:
+                    if heard:
+                        await tell(run_manager, event)
+                    yield event
 
     def _given(self, result: Result) -> Given:
         """Return the output of the Runnable."""

@@ -11,9 +11,11 @@ from hashlib import sha256
 from itertools import count
 from threading import Lock
 from typing import Any, Final
+from uuid import UUID
 
 from langchain_core.runnables.config import ensure_config
 
+from podium.conductor import Conductor
 from podium.types import Message, Plan
 
 _RUNTIME: Final = "__pregel_runtime"
@@ -26,19 +28,24 @@ _lock: Final = Lock()
 
 
 @contextmanager
-def run_in_task(name: str, asked: Sequence[Message] | Plan) -> Iterator[str | None]:
-    """Yield the id of the run that the block executes; `None` outside of LangGraph's tasks.
+def run_in_task(
+    conductor: Conductor, asked: Sequence[Message] | Plan, run_id: UUID, *, is_given: bool = False
+) -> Iterator[str | None]:
+    """Yield the id of the recorded run that the block executes; `None` without a journal.
 
-    The k-th answer to a question in a task has the same id in all tries of the task. A block that raises has
-    no answer, so the next block with the same question gets the same id.
+    It is LangChain's `run_id` if the caller has given it, or outside of LangGraph's tasks. The k-th answer to
+    a question in a task has the same id in all tries of the task. A block that raises has no answer, so the
+    next block with the same question gets the same id.
     """
     runtime = ensure_config().get("configurable", {}).get(_RUNTIME)
-    task = getattr(runtime, "execution_info", None)
-    if task is None:
-        yield None
+    task = None if is_given else getattr(runtime, "execution_info", None)
+    if conductor.journal is None or task is None:
+        yield None if conductor.journal is None else str(run_id)
         return
     said = asked.to_json() if isinstance(asked, Plan) else [message.to_wire() for message in asked]
-    question = json.dumps([task.thread_id, task.checkpoint_ns, task.task_id, name, said], sort_keys=True)
+    question = json.dumps(
+        [task.thread_id, task.checkpoint_ns, task.task_id, conductor.card.name, said], sort_keys=True
+    )
     attempt = task.node_first_attempt_time, task.node_attempt, question
     with _lock:
         taken = _begun.setdefault(attempt, set())

@@ -119,8 +119,16 @@ class ModelCall:
 
         Leaving the iteration cancels the run.
         """
-        listened = hears(run)
-        with self._begun(run) as call:
+        listened, conductor, query = hears(run), self._conductor, from_langchain(self._messages)
+        with run_in_task(conductor, query, run.run_id) as run_id:
+            call = ChatCall(
+                conductor,
+                query,
+                continuation=_continuation(self._messages),
+                options={**self._options, "run_id": run_id},
+                session=thread_of(ensure_config()),
+                **self._settings,
+            )
             with run.counted() as counter:  # the run's task starts here, with these context variables
                 events = call.events(stream=stream)
                 item = await anext(events, None)
@@ -149,27 +157,6 @@ class ModelCall:
             usage_metadata=self._usage,
             response_metadata=self._metadata(self._answer),
         )
-
-    @contextmanager
-    def _begun(self, run: ChatRun) -> Iterator[ChatCall]:
-        """Yield the call; a recorded run has the id in LangGraph's task, or else LangChain's."""
-        conductor, query = self._conductor, from_langchain(self._messages)
-
-        def call(run_id: str | None) -> ChatCall:
-            return ChatCall(
-                conductor,
-                query,
-                continuation=_continuation(self._messages),
-                options={**self._options, "run_id": run_id},
-                session=thread_of(ensure_config()),
-                **self._settings,
-            )
-
-        if conductor.journal is None:
-            yield call(None)
-            return
-        with run_in_task(conductor.card.name, query) as run_id:
-            yield call(run_id or str(run.run_id))
 
     def _last(self, answer: ChatAnswer, rest: str) -> AIMessageChunk:
         """Return the last chunk of a stream: the unsent text, the tool calls, and the metadata."""
