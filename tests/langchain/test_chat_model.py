@@ -312,12 +312,12 @@ async def test_made_of_parts() -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ({}, "either a conductor, or a planner and workers"),
-        ({"conductor": Conductor(planner(), [finder()]), "workers": [finder()]}, "either a conductor"),
-        ({"planner": planner()}, "give both"),
+        ({}, "has no planner"),
+        ({"conductor": Conductor(planner(), [finder()]), "workers": [finder()]}, "has its own"),
+        ({"planner": planner()}, "at least one worker"),
         ({"conductor": Conductor(planner(), [finder()]), "fallback_planner": planner()}, "has its own"),
         ({"conductor": Conductor(planner(), [finder()]), "partial": "drop"}, "partial"),
-        ({"conductor": Conductor(planner(), [finder()]), "max_retries": 2}, "Retry"),
+        ({"conductor": Conductor(planner(), [finder()]), "max_retries": 2}, "has its own"),
         ({"conductor": Conductor(planner(), [finder()]), "api_key": "key"}, "api_key"),
         ({"conductor": Conductor(planner(), [finder()]), "timeout": 0}, "greater than 0"),
     ],

@@ -17,7 +17,7 @@ from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.openai_models import openai
 
 from langchain_podium.chat_models import ChatPodium
-from langchain_podium.planner import as_planner
+from langchain_podium.workers import as_planner
 from podium import ChatPlanner, Conductor, ScriptedWorker
 from podium.execution import Retry
 from podium.types import Completion

@@ -21,8 +21,7 @@ from servers.chat_server import Call, ChatServer, Reply, says
 from servers.openai_models import openai
 
 from langchain_podium.chat_models import ChatPodium
-from langchain_podium.planner import as_planner
-from langchain_podium.workers import as_worker
+from langchain_podium.workers import as_planner, as_worker
 from podium import ChatPlanner, ChatWorker, Conductor, Endpoint, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, RunFailed
 from podium.hosts import tool_call

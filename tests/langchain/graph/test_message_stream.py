@@ -18,8 +18,7 @@ from servers.chat_server import Call, ChatServer, Reply, says
 from langchain_podium import ConductorRunnable
 from langchain_podium.graph import create_conductor_agent
 from langchain_podium.graph.conducted import Executor
-from langchain_podium.planner import as_planner
-from langchain_podium.workers import as_worker
+from langchain_podium.workers import as_planner, as_worker
 from podium import Conductor, Plan, ScriptedWorker, Step
 from podium.errors import WorkerUnavailable
 from podium.execution import Retry

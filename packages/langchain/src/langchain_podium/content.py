@@ -1,4 +1,4 @@
-"""Convert content of tools and of messages to the output of a step, which is text.
+"""Read the content of tools and of messages, and how messages end. The output of a step is text.
 
 Content that is not text (images, audio, files) is mentioned in the output of a tool and in
 `Completion.missing`, so the step is `partial`.
@@ -24,6 +24,10 @@ _NO_TEXT: Final[Mapping[str, str]] = {
 }
 """Names for the types of content blocks that are not text."""
 _TEXT: Final = ("text", "text-plain")
+
+
+_REFUSALS: Final = ("refusal", "non_standard")
+_FINISHES: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 
 
 def is_content(returned: object) -> bool:
@@ -74,3 +78,21 @@ def _gap(block: Mapping[str, Any]) -> str:
     kind = _NO_TEXT.get(block["type"], f"content of type {block['type']!r}")
     mime_type = block.get("mime_type") or block.get("mimeType")
     return f"{kind} ({mime_type})" if mime_type else kind
+
+
+def finish_of(answer: object) -> str | None:
+    """Return the provider's finish reason; `None` if the message has none."""
+    if not isinstance(answer, AIMessage):
+        return None
+    metadata: dict[str, Any] = answer.response_metadata
+    # OpenAI's Responses API; its status is the finish reason of a complete answer
+    cut = metadata.get("incomplete_details") or {}
+    said = next((metadata[key] for key in _FINISHES if metadata.get(key)), None)
+    return said or cut.get("reason") or metadata.get("status")
+
+
+def refusal_of(answer: AIMessage) -> str | None:
+    """Return the text of a refusal, from Chat Completions or from a content block."""
+    blocks = [block for block in answer.content if isinstance(block, dict)]
+    found = [block.get("value", block).get("refusal") for block in blocks if block.get("type") in _REFUSALS]
+    return answer.additional_kwargs.get("refusal") or "".join(map(str, filter(None, found))) or None

@@ -12,12 +12,10 @@ from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
     BaseMessage,
-    HumanMessage,
     InvalidToolCall,
     MessageLikeRepresentation,
-    SystemMessage,
     ToolCall,
-    ToolMessage,
+    convert_to_messages,
     convert_to_openai_messages,
 )
 from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
@@ -115,21 +113,10 @@ def to_langchain(messages: Sequence[Message]) -> list[BaseMessage]:
 
 
 def _to_langchain(message: Message) -> BaseMessage:
-    content: Any = message.content
-    if not isinstance(content, str):
-        content = [dict(part) for part in content]
-    match message.role:
-        case "user":
-            return HumanMessage(content)
-        case "system":
-            return SystemMessage(content)
-        case "developer":
-            return SystemMessage(content, additional_kwargs={"__openai_role__": "developer"})
-        case "tool":
-            return ToolMessage(content, tool_call_id=message.tool_call_id or "")
-        case "assistant":
-            calls, broken = read_calls(message.tool_calls)
-            return AIMessage(content, tool_calls=calls, invalid_tool_calls=broken)
+    (found,) = convert_to_messages([replace(message, tool_calls=()).to_wire()])
+    if isinstance(found, AIMessage):
+        found.tool_calls, found.invalid_tool_calls = read_calls(message.tool_calls)
+    return found
 
 
 def read_calls(calls: Sequence[Part]) -> tuple[list[ToolCall], list[InvalidToolCall]]:

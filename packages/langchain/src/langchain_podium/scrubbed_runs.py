@@ -5,8 +5,8 @@ get the unchanged output. So Podium wraps the callback manager that LangChain cr
 wrapper removes secrets from its arguments.
 """
 
-from collections.abc import Callable, Sequence
-from functools import singledispatch, wraps
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from langchain_core.callbacks.manager import BaseRunManager
@@ -36,51 +36,27 @@ def shown(value: Any) -> Any:
     return value if scrub(repr(value)) == repr(value) else _clean(value)
 
 
-@singledispatch
-def _clean(value: object) -> Any:
+def _clean(value: object) -> Any:  # noqa: PLR0911 - one case for each kind
+    match value:
+        case str():
+            return scrub(value)
+        case list() | tuple():
+            return [shown(item) for item in value]
+        case dict():
+            return {scrub(key): shown(item) for key, item in value.items()}
+        case Result():
+            return RunEnded.of(value).to_json()["result"]
+        case BaseMessage():
+            return messages_from_dict([scrub_data(message_to_dict(value))])[0]
+        case PromptValue():
+            return [shown(message) for message in value.to_messages()]
+        case ChatGeneration():
+            return type(value)(message=shown(value.message), generation_info=shown(value.generation_info))
+        case LLMResult():
+            generations = [[shown(each) for each in several] for several in value.generations]
+            told = {"generations": generations, "llm_output": shown(value.llm_output)}
+            return value.model_copy(update=told)
     return scrub(repr(value))
-
-
-@_clean.register
-def _(value: str) -> str:
-    return scrub(value)
-
-
-@_clean.register(list)
-@_clean.register(tuple)
-def _(value: Sequence[Any]) -> list[Any]:
-    return [shown(item) for item in value]
-
-
-@_clean.register(dict)
-def _(value: dict[str, Any]) -> dict[str, Any]:
-    return {scrub(key): shown(item) for key, item in value.items()}
-
-
-@_clean.register
-def _(value: Result) -> Any:
-    return RunEnded.of(value).to_json()["result"]
-
-
-@_clean.register
-def _(value: BaseMessage) -> BaseMessage:
-    return messages_from_dict([scrub_data(message_to_dict(value))])[0]
-
-
-@_clean.register
-def _(value: PromptValue) -> list[Any]:
-    return [shown(message) for message in value.to_messages()]
-
-
-@_clean.register
-def _(value: ChatGeneration) -> ChatGeneration:
-    return type(value)(message=shown(value.message), generation_info=shown(value.generation_info))
-
-
-@_clean.register
-def _(value: LLMResult) -> LLMResult:
-    generations = [[shown(each) for each in several] for several in value.generations]
-    return value.model_copy(update={"generations": generations, "llm_output": shown(value.llm_output)})
 
 
 def _scrubbing(tell: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,9 +24,8 @@ from langchain_podium.graph.graph_node import Data, Node
 from langchain_podium.graph.output import MESSAGES, STRUCTURED, Output
 from langchain_podium.graph.plan_graph import compiled
 from langchain_podium.graph.state import VIEW, schema
-from langchain_podium.planner import as_planner
 from langchain_podium.response_format import ResponseFormat
-from langchain_podium.workers import as_worker
+from langchain_podium.workers import as_planner, as_worker
 from podium.aio import run_sync
 from podium.budget import Limits
 from podium.conductor import CARD, Conductor

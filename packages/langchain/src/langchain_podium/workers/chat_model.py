@@ -17,8 +17,7 @@ from pydantic import SecretStr
 
 from langchain_podium.cancellation import apart, each
 from langchain_podium.cards import facts_of, innermost, settings
-from langchain_podium.content import missing_of
-from langchain_podium.finish import finish_of, refusal_of
+from langchain_podium.content import finish_of, missing_of, refusal_of
 from langchain_podium.messages import to_langchain, usage_counts, write_calls
 from langchain_podium.workers.errors import langchain_errors
 from podium.errors import ConfigError, WorkerBroken, WorkerTimeout

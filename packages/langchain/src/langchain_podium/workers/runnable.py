@@ -14,8 +14,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import RunnableConfig, ensure_config, merge_configs
 
 from langchain_podium.cancellation import apart, each
-from langchain_podium.content import missing_of
-from langchain_podium.finish import finish_of, refusal_of
+from langchain_podium.content import finish_of, missing_of, refusal_of
 from langchain_podium.graph.around import check_checkpointer
 from langchain_podium.messages import text_of, write_calls
 from langchain_podium.usage import Spent

@@ -1,4 +1,4 @@
-"""Make workers from LangChain and LangGraph objects."""
+"""Make workers and planners from LangChain and LangGraph objects."""
 
 from collections.abc import Callable
 from typing import Any, Final, Unpack
@@ -17,7 +17,8 @@ from langchain_podium.workers.runnable import RunnableWorker
 from langchain_podium.workers.tool import LangChainTool
 from podium.errors import ConfigError
 from podium.hosts import CardMaker, CardOptions
-from podium.workers import Card, StepInput, Worker
+from podium.planners import ChatPlanner
+from podium.workers import Card, Price, StepInput, Worker
 
 _UNNAMED: Final = "LangGraph"
 """LangGraph's default name of a graph."""
@@ -82,6 +83,38 @@ def as_worker(
     if isinstance(worker, RunnableWorker | LangChainTool):
         worker.interrupts = interrupts(thing)
     return worker
+
+
+def as_planner(
+    model: Runnable[Any, Any] | Worker,
+    *,
+    card: Card | None = None,
+    name: str | None = None,
+    price: Price | None = None,
+    **options: Any,
+) -> ChatPlanner:
+    """Return a planner that asks a LangChain chat model for the plan.
+
+    Args:
+        model: the model, bare or bound, configured, with retries or fallbacks.
+        card: the name and the price of the planner; `None` derives them from the model, `name` and `price`.
+        name: the name in events and results; `None` uses the model's own.
+        price: the price of its tokens; `None` looks it up, as `as_worker` does.
+        options: further options of `podium.ChatPlanner`, such as `workflows`.
+
+    Raises:
+        ConfigError: `model` is not a chat model, or both a card and parts of one are given.
+    """
+    maker = CardMaker({"card": card, "name": name, "price": price})
+    worker = maker.podium_worker(model)
+    if worker is None:
+        given: Any = model
+        if not isinstance(given, Runnable):
+            raise ConfigError(
+                f"{given!r:.80} is neither a chat model nor a planner: give one of them, or as_planner(...)"
+            )
+        worker = ChatModelWorker(given, card=card_of(given, maker))
+    return ChatPlanner(worker, **options)
 
 
 def _worker(thing: Runnable[Any, Any], card: Card, give: Callable[[StepInput], Any] | None) -> Worker:

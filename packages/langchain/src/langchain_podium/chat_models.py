@@ -6,38 +6,226 @@ The class has its own way to LangChain's runs, in place of the one of a chat mod
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Literal, Self, cast
 
 from langchain_core.caches import BaseCache
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForLLMRun,
+    BaseRunManager,
+    CallbackManagerForLLMRun,
+    UsageMetadataCallbackHandler,
+)
+from langchain_core.callbacks.manager import AsyncParentRunManager
 from langchain_core.language_models import BaseChatModel, LangSmithParams, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, LLMResult
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import ensure_config, patch_config
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from langchain_core.utils.utils import LC_ID_PREFIX
 from pydantic import ConfigDict, Field, model_validator
 
-from langchain_podium.chat_models.call import ChatRun, ModelCall
-from langchain_podium.planner import as_planner
+from langchain_podium.events import hears, tell
+from langchain_podium.messages import PROVIDER, from_langchain, read_calls, read_usage, write_usage
 from langchain_podium.response_format import Method, Schema, structured
-from langchain_podium.workers import as_worker
+from langchain_podium.scrubbed_runs import scrub_run
+from langchain_podium.task_runs import run_in_task
+from langchain_podium.tracing import ambient, call_as_child_run, thread_of
+from langchain_podium.workers import as_planner, as_worker
 from podium.aio import iterate, run_sync
 from podium.aio.sync import events_of
-from podium.conductor import Conductor
+from podium.conductor import CARD, Conductor
 from podium.errors import ConfigError
 from podium.execution import Retry
-from podium.hosts import ConductorFace, read_tools
-from podium.hosts.workers import make_conductor
+from podium.hosts import (
+    ChatAnswer,
+    ChatCall,
+    ConductorFace,
+    read_sampling,
+    read_tools,
+    result_metadata,
+)
+from podium.hosts.faces import conductor_of
+from podium.run import RunOptions
+from podium.usage import Usage
 
-NAME = "podium"
-"""The default name of a chat model with a local conductor."""
 _READER: Final = ContextVar[Callable[[AIMessageChunk], None] | None]("podium_chat_reader", default=None)
 """Takes the chunks of the answer, if the caller reads a stream."""
-_STREAM: Final = ContextVar[Callable[[AIMessageChunk], None] | None]("podium_chat_stream", default=None)
-"""Takes the chunks of the answer, in a call whose caller reads a stream."""
+_FACTS: Final = (
+    *("run_id", "parent_run_id", "handlers", "inheritable_handlers"),
+    *("tags", "inheritable_tags", "metadata", "inheritable_metadata"),
+)
+_NOSTREAM: Final = "nostream"
+"""The tag that keeps a run's tokens out of LangGraph's stream of messages; only the answer is streamed."""
+_OWN: Final = frozenset(LangSmithParams.__annotations__)
+"""Metadata of the chat model itself, which are wrong for its child runs."""
+_TAKES: Final = ("tools", "tool_choice", "parallel_tool_calls", "timeout", "model", "labels", "policy")
+
+
+class Counter(UsageMetadataCallbackHandler):
+    """Adds up the tokens that child runs report, like LangChain's own handler."""
+
+    run_inline = True
+
+    @property
+    def seen(self) -> Usage:
+        """All tokens reported so far."""
+        return Usage.total(usage for told in self.usage_metadata.values() if (usage := read_usage(told)))
+
+
+class ChatRun(AsyncCallbackManagerForLLMRun, AsyncParentRunManager):
+    """The run of a chat model, with child runs, which LangChain does not provide for."""
+
+    @classmethod
+    def of(cls, run: BaseRunManager | None) -> Self:
+        """Return the run of a manager of LangChain's; none of both tells the callbacks secrets."""
+        own = cls.get_noop_manager()
+        if run is not None:
+            scrub_run(run)
+            own = cls(**{name: getattr(run, name) for name in _FACTS})
+        own.inheritable_metadata = {
+            key: value for key, value in own.inheritable_metadata.items() if key not in _OWN
+        }
+        scrub_run(own)
+        return own
+
+    @property
+    def message_id(self) -> str:
+        """The id of the message, and of its chunks."""
+        return f"{LC_ID_PREFIX}-{self.run_id}"
+
+    async def told(self, chunk: AIMessageChunk) -> AIMessageChunk:
+        """Tell a chunk to the callbacks, and return it."""
+        chunk.id = self.message_id
+        await self.on_llm_new_token(str(chunk.text), chunk=ChatGenerationChunk(message=chunk))
+        return chunk
+
+    @contextmanager
+    def counted(self) -> Iterator[Counter]:
+        """Make everything that starts in the block a child of this run, and count its tokens."""
+        counter, children = Counter(), self.get_child()
+        children.add_tags([_NOSTREAM])
+        children.add_handler(counter)
+        with ambient(patch_config(ensure_config(), callbacks=children)):
+            yield counter
+
+
+class ModelCall:
+    """A call of a chat model that a conductor answers."""
+
+    def __init__(
+        self,
+        model: "ChatPodium",
+        messages: Sequence[BaseMessage],
+        stop: list[str] | None,
+        options: dict[str, Any],
+    ) -> None:
+        own = {name: getattr(model, name) for name in ("temperature", "max_tokens", "timeout", "stop")}
+        given = {name: value for name, value in {**options, "stop": stop}.items() if value is not None}
+        said = own | given
+        if said.pop("model", model.model_name) != model.model_name:
+            told = "a conductor has no model of its own: its planner and its workers have models"
+            raise ConfigError(f"model {given['model']!r}: {told}")
+        self._model, self._messages = model, messages
+        self._answer: ChatAnswer | None = None
+        self._options: RunOptions = {
+            "labels": said.pop("labels", ()),
+            "policy": said.pop("policy", None),
+            "middleware": call_as_child_run,
+        }
+        self._settings: dict[str, Any] = {
+            "timeout": said.pop("timeout", None),
+            "is_parallel": said.pop("parallel_tool_calls", None) is not False,
+            "tools": read_tools(said.pop("tools", None), said.pop("tool_choice", None)),
+            "sampling": read_sampling(said, of="ChatPodium", takes=_TAKES),
+            "partial": model.partial,
+        }
+
+    async def chunks(self, run: ChatRun, *, stream: bool) -> AsyncGenerator[AIMessageChunk, None]:
+        """Run the call; with `stream`, yield the answer as it is written, and also tell it to the callbacks.
+
+        Leaving the iteration cancels the run.
+        """
+        listened, conductor, query = hears(run), self._model.conductor, from_langchain(self._messages)
+        with run_in_task(conductor, query, run.run_id) as run_id:
+            call = ChatCall(
+                conductor,
+                query,
+                continuation=_continuation(self._messages),
+                options={**self._options, "run_id": run_id},
+                session=thread_of(ensure_config()),
+                **self._settings,
+            )
+            with run.counted() as counter:  # the run's task starts here, with these context variables
+                events = call.events(stream=stream)
+                item = await anext(events, None)
+            async with aclosing(events):
+                while item is not None:
+                    event, text = item
+                    if listened:
+                        await tell(run, event)
+                    if text and stream:
+                        yield await run.told(AIMessageChunk(content=text))
+                    item = await anext(events, None)
+            self._answer = answer = call.answer()
+        self._usage = write_usage(answer.new_usage.beyond(counter.seen))
+        if stream:
+            yield await run.told(self._last(answer, call.rest()))
+
+    def message(self, run: ChatRun) -> AIMessage:
+        """Return the whole message, after `chunks` has ended."""
+        assert self._answer is not None  # a call without an answer raises
+        calls, broken = read_calls(self._answer.tool_calls)
+        return AIMessage(
+            self._answer.text,
+            id=run.message_id,
+            tool_calls=calls,
+            invalid_tool_calls=broken,
+            usage_metadata=self._usage,
+            response_metadata=self._metadata(self._answer),
+        )
+
+    def _last(self, answer: ChatAnswer, rest: str) -> AIMessageChunk:
+        """Return the last chunk of a stream: the unsent text, the tool calls, and the metadata."""
+        calls = [
+            tool_call_chunk(
+                name=call["function"].get("name"),
+                args=call["function"].get("arguments") or "{}",
+                id=call.get("id"),
+                index=index,
+            )
+            for index, call in enumerate(answer.tool_calls)
+        ]
+        return AIMessageChunk(
+            content=rest,
+            tool_call_chunks=calls,
+            usage_metadata=self._usage,
+            response_metadata=self._metadata(answer),
+            chunk_position="last",
+        )
+
+    def _metadata(self, answer: ChatAnswer) -> dict[str, Any]:
+        """Return a message's `response_metadata`: plain JSON, without the outputs of the steps."""
+        metadata = result_metadata(answer.result, usage=lambda usage: dict(write_usage(usage)))
+        if answer.continuation is not None:
+            metadata["continuation"] = dict(answer.continuation)
+        return {
+            "model_name": self._model.model_name,
+            "model_provider": PROVIDER,
+            "finish_reason": answer.host_finish_reason,
+            "podium": metadata,
+        }
+
+
+def _continuation(messages: Sequence[BaseMessage]) -> object:
+    """Return the continuation in the model's last message; `None` if there is none."""
+    last = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
+    podium = {} if last is None else last.response_metadata.get("podium")
+    return podium.get("continuation") if isinstance(podium, dict) else None
 
 
 @ConductorFace.register
@@ -97,29 +285,24 @@ class ChatPodium(BaseChatModel):
 
     @model_validator(mode="after")
     def _has_conductor(self) -> Self:
-        has_parts = self.planner is not None or bool(self.workers)
-        if (self.conductor is not None) == has_parts:
-            raise ValueError("give ChatPodium either a conductor, or a planner and workers")
-        if has_parts:
-            self.conductor = self._made()
-            self.planner, self.fallback_planner, self.workers, self.max_retries = None, None, (), None
-        elif self.fallback_planner is not None:
-            raise ValueError(
-                "fallback_planner: a conductor has its own: Conductor(..., fallback_planner=...)"
-            )
-        elif self.max_retries is not None:
-            raise ValueError("max_retries: a conductor has its own: Conductor(..., retry=Retry(attempts=…))")
-        if not self.model_name:
-            self.model_name = NAME
-        return self
-
-    def _made(self) -> Conductor:
-        if self.planner is None or not self.workers:
-            raise ValueError("a conductor needs a planner and at least one worker: give both")
         retry = None if self.max_retries is None else Retry(attempts=self.max_retries + 1)
         options = {"retry": retry, "fallback_planner": self.fallback_planner}
-        workers = [as_worker(worker) for worker in self.workers]
-        return make_conductor(self.planner, workers, options, as_planner=as_planner, face="ChatPodium")
+        try:
+            self.conductor = conductor_of(
+                self.conductor,
+                self.planner,
+                self.workers,
+                {name: value for name, value in options.items() if value is not None},
+                card=CARD,
+                as_worker=as_worker,
+                as_planner=as_planner,
+                face="ChatPodium",
+            )
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        self.planner, self.fallback_planner, self.workers, self.max_retries = None, None, (), None
+        self.model_name = self.model_name or PROVIDER
+        return self
 
     @property
     def _llm_type(self) -> str:
@@ -258,7 +441,7 @@ class ChatPodium(BaseChatModel):
         read = _READER.get()
         _READER.set(None)  # not for models that this run calls
         streams = read is not None or super()._should_stream(async_api=True, run_manager=run)
-        call = self._call(messages, stop, said)
+        call = ModelCall(self, messages, stop, said)
         async with aclosing(call.chunks(run, stream=streams)) as chunks:
             async for chunk in chunks:
                 if read is not None:
@@ -272,7 +455,7 @@ class ChatPodium(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncGenerator[ChatGenerationChunk, None]:
-        call, run = self._call(messages, stop, kwargs), ChatRun.of(run_manager)
+        call, run = ModelCall(self, messages, stop, kwargs), ChatRun.of(run_manager)
         async with aclosing(call.chunks(run, stream=True)) as chunks:
             async for chunk in chunks:
                 yield ChatGenerationChunk(message=chunk)
@@ -285,17 +468,3 @@ class ChatPodium(BaseChatModel):
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
         return iterate(lambda: self._astream(messages, stop, run_manager, **kwargs))
-
-    def _call(
-        self, messages: Sequence[BaseMessage], stop: list[str] | None, said: dict[str, Any]
-    ) -> ModelCall:
-        own = {"model": self.model_name, "stop": self.stop}
-        own |= {name: getattr(self, name) for name in ("temperature", "max_tokens", "timeout")}
-        given = {name: value for name, value in {**said, "stop": stop}.items() if value is not None}
-        call = ModelCall(self.conductor, messages, own | given, partial=self.partial)
-        if call.model != self.model_name:
-            raise ConfigError(
-                f"model {call.model!r}: a conductor has no model of its own: its planner and its "
-                f"workers have models"
-            )
-        return call
