@@ -10,7 +10,7 @@ cancelled once, and awaited until it ends.
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from contextvars import Context
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -41,12 +41,14 @@ async def apart(work: "Coroutine[Any, Any, T] | asyncio.Task[T]") -> T:
     return task.result()
 
 
-async def each(stream: AsyncIterator[T], context: Context | None = None) -> AsyncGenerator[T, None]:
+async def each(
+    stream: AsyncIterator[T],
+    context: Context | None = None,
+    errors: AbstractContextManager[None] | None = None,
+) -> AsyncGenerator[T, None]:
     """Yield the items of `stream`, which is read in a separate task. Leaving early cancels the task.
 
-    Args:
-        stream: the stream.
-        context: the context variables of the task; `None` means the caller's.
+    `context` has the context variables of the task, by default the caller's; `errors` translates its error.
     """
     read = asyncio.Queue[tuple[T, ...]]()
 
@@ -69,7 +71,8 @@ async def each(stream: AsyncIterator[T], context: Context | None = None) -> Asyn
         await asyncio.wait([task])
     finally:
         await cancelled(task)
-    task.result()
+    with errors or nullcontext():
+        task.result()
 
 
 async def until_left(config: RunnableConfig | None, work: Callable[[], Awaitable[T]]) -> T:
@@ -77,9 +80,6 @@ async def until_left(config: RunnableConfig | None, work: Callable[[], Awaitable
 
     LangGraph waits for all nodes when its stream is closed, and does not tell them. But it first closes the
     `ExitStack` of the graph's loop, also for each graph that contains the graph.
-
-    Raises:
-        CancelledError: the stream was left.
     """
     task, running = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None

@@ -85,16 +85,9 @@ def _request(
 
 
 def read_reply(asked: ApprovalAsked, said: object, view: Data | None, conductor: Conductor) -> ApprovalGiven:
-    """Return the decision, or the answer to a question, in the answer to an interrupt.
+    """Return the decision, or the answer to a question, in the answer to an interrupt; raise `PlanError`.
 
-    Args:
-        asked: what the run waits for.
-        said: the answer to the interrupt.
-        view: for the approval of a plan, the view of the run in the state of the plan's graph.
-        conductor: the conductor.
-
-    Raises:
-        PlanError: the answer is none.
+    `view` is given for the approval of a plan: the view of the run in the state of the plan's graph.
     """
     decision = _decision(said, _allowed(asked))
     kind, words = decision["type"], decision.get("message") or ""

@@ -38,10 +38,7 @@ _OF_CHECKPOINT: Final = ("checkpoint_id", "checkpoint_map")
 class Checkpoints:
     """The checkpoints of a conductor's node.
 
-    Args:
-        config: the configuration of the node.
-        conductor: the conductor.
-        is_sync: whether sync code called the graph, whose checkpointer may only support sync calls.
+    `is_sync` is whether sync code called the graph, whose checkpointer may only support sync calls.
     """
 
     def __init__(self, config: RunnableConfig, conductor: Conductor, *, is_sync: bool) -> None:
@@ -91,8 +88,7 @@ class Checkpoints:
     async def state(self, number: int) -> Mapping[str, Any] | None:
         """Return the latest state of the graph of a plan, with what its nodes have delivered; else `None`.
 
-        Args:
-            number: how many plans of the run have other graphs before.
+        `number` is how many plans of the run have other graphs before.
         """
         return await self._read(await self._latest_pass(number) if self._resumes else None)
 
@@ -171,13 +167,7 @@ class Checkpoints:
 
 
 def namespace(place: str, number: int, passes: int = 0) -> str:
-    """Return the namespace of the graph of a plan.
-
-    Args:
-        place: the namespace of the conductor's node.
-        number: how many plans of the run have other graphs before.
-        passes: how often this graph has run before.
-    """
+    """Return the namespace of the graph of a plan, after `number` other plans and `passes` of this one."""
     parts = (number, passes) if passes else (number,) if number else ()
     return "|".join((place, *map(str, parts)))
 

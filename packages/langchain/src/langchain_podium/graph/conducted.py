@@ -18,20 +18,18 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, patch_config
 from langgraph.config import get_stream_writer
-from langgraph.errors import GraphInterrupt
 
-from langchain_podium.events import stream_events
+from langchain_podium.callbacks import ambient, child_runs, stream_events, thread_of
 from langchain_podium.graph.around import in_context, inside
 from langchain_podium.graph.checkpoints import Checkpoints
 from langchain_podium.graph.control_flow import GraphExit, pass_graph_exits, raised_above
 from langchain_podium.graph.graph_node import is_called_sync
-from langchain_podium.graph.message_stream import Listener, MessageStream, without_streams
+from langchain_podium.graph.message_stream import MessageStream, without_streams
 from langchain_podium.graph.output import Output
 from langchain_podium.graph.plan_graph import read_ends
 from langchain_podium.graph.plan_host import PlanHost
 from langchain_podium.graph.state import VIEW, is_edited, plan_hash, plan_of
 from langchain_podium.messages import to_query
-from langchain_podium.tracing import ambient, child_runs, thread_of
 from langchain_podium.workers import as_worker
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -77,10 +75,6 @@ class Conducted:
         """Answer the question in the state; continue a run that an earlier call of the node began.
 
         Workers read the state as it was `given`. The result is an update of the state.
-
-        Raises:
-            GraphBubbleUp: a step waits for a person, or a worker has sent a command.
-            RunFailed: there is no answer, or it is incomplete and `partial` is `raise`.
         """
         if not config.get("configurable", {}).get("checkpoint_ns"):
             told = "a conductor's node works only inside a graph: use ConductorRunnable elsewhere"
@@ -100,8 +94,6 @@ class Conducted:
                 try:
                     result = await call.run(shows=self.executor == "langgraph" or shows)
                 except GraphExit as graph_exit:
-                    if isinstance(graph_exit.raised, GraphInterrupt):
-                        raise _not_stored(graph_exit, graph_exit.actions) from None
                     raise raised_above(graph_exit, config["configurable"]["checkpoint_ns"]) from None
                 return self.output.update(result, config, conductor)
 
@@ -162,19 +154,9 @@ class _Call:
         self._checkpoints = checkpoints
 
     async def run(self, *, shows: bool, takes_all: bool = False) -> Result:
-        """Begin the run, or continue it.
-
-        Args:
-            shows: whether the plans are shown as graphs.
-            takes_all: whether each worker may interrupt.
-
-        Raises:
-            GraphInterrupt: a step waits for a person.
-        """
+        """Begin the run, or continue it, and show its plans as graphs; `takes_all` is as for `PlanHost`."""
         run_id = await self._run_id()
         events = await self._events(run_id)
-        if not (shows or self._checkpoints.exist):
-            return await self._called(self._begun(run_id, events), None)
         host = PlanHost(
             conductor=self._conductor,
             config=self._config,
@@ -256,7 +238,7 @@ class _Call:
             **asked,
         )
 
-    async def _called(self, run: Callable[..., Awaitable[Result]], host: PlanHost | None) -> Result:
+    async def _called(self, run: Callable[..., Awaitable[Result]], host: PlanHost) -> Result:
         """Call the conductor; raise LangGraph's control-flow exceptions as `GraphExit`."""
         config, conductor = self._config, self._conductor
         messages = MessageStream(config, self._checkpoints.place, show_steps=self._node.show_steps)
@@ -277,7 +259,7 @@ class _Call:
                 host=host,
             )
             if messages.is_heard:
-                return await messages.listen(lambda emit: begun(on_event=_both(emit, tell)))
+                return await messages.listen(begun, tell)
             return await begun(on_event=tell)
 
 
@@ -343,15 +325,3 @@ def _plans_of(events: Sequence[Event]) -> list[tuple[int, str]]:
         elif isinstance(event, PlanReady):
             found[event.round, plan_hash(event.plan, names)] = None
     return list(found)
-
-
-def _both(first: Listener, second: Listener | None) -> Listener:
-    """Return a listener that passes each event to two listeners."""
-    if second is None:
-        return first
-
-    def tell(event: Event) -> None:
-        second(event)
-        first(event)
-
-    return tell

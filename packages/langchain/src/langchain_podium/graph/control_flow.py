@@ -21,14 +21,7 @@ T = TypeVar("T")
 
 
 class GraphExit(HostExit):
-    """Carries a LangGraph exception from a worker's call through the run.
-
-    Attributes:
-        raised: the LangGraph exception.
-        worker: the name of the worker.
-        usage: the tokens that the call has used; `None` if unknown.
-        continues: see `HostExit`.
-    """
+    """Carries a LangGraph exception, which a worker has `raised`, through the run."""
 
     def __init__(
         self, raised: GraphBubbleUp, worker: str, usage: Usage | None = None, *, continues: bool = True
@@ -41,9 +34,7 @@ class GraphExit(HostExit):
 def pass_graph_exits(inner: CallMiddleware | None, *, waits: bool) -> CallMiddleware:
     """Return a middleware like `inner`, which raises `GraphExit` for LangGraph's exceptions.
 
-    Args:
-        inner: the middleware; `None` calls the worker directly.
-        waits: whether a call that was interrupted is continued after the answer.
+    `waits` is whether a call that was interrupted is continued after the answer.
     """
 
     async def middleware(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
@@ -76,11 +67,7 @@ def raised_above(graph_exit: GraphExit, above: str) -> Exception:
     """Return the exception to raise from the conductor for a control-flow exception of a worker's call.
 
     A command to the parent graph is sent to the graph that contains the conductor's node, and not to the
-    internal graphs in between.
-
-    Args:
-        graph_exit: the control-flow exception of the call.
-        above: the namespace of the conductor's node in that graph; empty if there is none.
+    internal graphs in between. `above` is the namespace of this node; empty if there is none.
     """
     raised = graph_exit.raised
     if not isinstance(raised, ParentCommand):

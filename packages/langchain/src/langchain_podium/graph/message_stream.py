@@ -60,10 +60,8 @@ def message_id(run_id: str, round: int | None, step: int | None, attempt: int | 
 def answer_stream(config: RunnableConfig) -> "tuple[MessageStream, BaseCallbackManager] | None":
     """Return the stream for the answer of a conductor that the code of a node calls, and its callbacks.
 
-    Only LangGraph's stream of messages is changed; a stream of events has the tokens of all models.
-
-    Returns:
-        `None` if nobody reads a stream of messages.
+    Only LangGraph's stream of messages is changed; a stream of events has the tokens of all models. `None` if
+    nobody reads a stream of messages.
     """
     quiet = without_streams(config.get("callbacks"), StreamMessagesHandler)
     if quiet is None:
@@ -83,10 +81,8 @@ def without_streams(
 ) -> BaseCallbackManager | None:
     """Return a node's callbacks, without handlers that stream tokens of the models called inside.
 
-    Tracers and counters of tokens still get every call, and a stream of events gets every step.
-
-    Returns:
-        `None` if no handler streams, so that the callbacks remain unchanged.
+    Tracers and counters of tokens still get every call, and a stream of events gets every step. `None` if no
+    handler streams.
     """
     if not isinstance(callbacks, BaseCallbackManager) or not _of_kind(callbacks.handlers, kind):
         return None
@@ -136,12 +132,17 @@ class MessageStream:
         """Whether any handler streams."""
         return bool(_of_kind(get_async_callback_manager_for_config(self.config).handlers, self.kind))
 
-    async def listen(self, run: Callable[[Listener], Awaitable[Result]]) -> Result:
-        """Execute a run, and send its texts as they are written."""
+    async def listen(self, run: Callable[..., Awaitable[Result]], tell: Listener | None) -> Result:
+        """Execute a run, and send its texts as they are written; `tell` gets each event before."""
         results = list[Result]()
 
         async def carry_out(emit: Listener) -> None:
-            results.append(await run(emit))
+            def on_event(event: Event) -> None:
+                if tell is not None:
+                    tell(event)
+                emit(event)
+
+            results.append(await run(on_event=on_event))
 
         async for _ in self.passing(events_of(carry_out)):
             pass

@@ -74,10 +74,8 @@ class Output:
     def update(self, result: Result, config: RunnableConfig, conductor: Conductor) -> Any:
         """Return what the node returns to LangGraph at the end of a run.
 
-        If a key holds a list, its value is appended by the reducer that the state must declare.
-
-        Raises:
-            RunFailed: there is no answer, or it is incomplete and `partial` is `raise`.
+        If a key holds a list, its value is appended by the reducer that the state must declare. Raises
+        `RunFailed` without an answer.
         """
         refused, graph, answer = _is_refused(result), Around(config), None
         if not refused:

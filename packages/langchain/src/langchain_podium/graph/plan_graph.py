@@ -197,10 +197,7 @@ def write_end(end: StepEnded, *, has_parts: bool) -> Data:
 def read_ends(state: Mapping[str, Any]) -> dict[str, tuple[str | None, Outcome]]:
     """Return the outcomes in the state of a plan's graph, by name, with the hashes of their inputs.
 
-    The hash is `None` if the outcome was edited.
-
-    Raises:
-        ConfigError: an edited outcome is invalid.
+    The hash is `None` if the outcome was edited. Raises `ConfigError` for an invalid outcome.
     """
     number = state[VIEW]["round"]
     return {name: _read_end(name, end, number) for name, end in state.get(STEPS, {}).items()}

@@ -331,12 +331,8 @@ class PlanGraph:
     async def deliver(self, index: int, part: Part, node: str, sent: State, done: Container[str]) -> Any:
         """Return the update of a node after its step has ended, or the nodes that must run before.
 
-        Args:
-            index: the index of the step of the plan.
-            part: the step in the graph.
-            node: the name of the node.
-            sent: what another node has sent; empty for a node to which an edge leads.
-            done: the names of the executions in the state.
+        What another node has `sent` is empty for a node to which an edge leads; `done` are the names of the
+        executions in the state.
         """
         self._ran += 1
         name, nodes = sent.get("name", str(index)), dict(part.inside) if node == part.name else {}

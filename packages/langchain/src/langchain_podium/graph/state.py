@@ -39,12 +39,7 @@ def plan_hash(plan: Plan, workers: Sequence[str]) -> str:
 def of_plan(run_id: str, number: int, plan: Plan, conductor: Conductor, *, status: str) -> Data:
     """Return the view of a run whose plan is known, without a drawing.
 
-    Args:
-        run_id: the run's id.
-        number: the number of the round, from 1.
-        plan: the plan of the round.
-        conductor: the conductor, with the workers of the plan.
-        status: `planned`, `waiting`, or the status of the result.
+    `number` is the number of the round, from 1; `status` is `planned`, `waiting`, or the one of the result.
     """
     data = _scrubbed(replace(plan, query=(), planner=None).to_json())  # the question is in the state
     facts = {"run_id": run_id, "status": status, "round": number, "plan": data}
@@ -52,12 +47,7 @@ def of_plan(run_id: str, number: int, plan: Plan, conductor: Conductor, *, statu
 
 
 def plan_of(view: Data, conductor: Conductor) -> Plan:
-    """Return the plan in a view, with the current numbers of the workers.
-
-    Raises:
-        PlanInvalid: the plan was edited, and is invalid.
-        ConfigError: the pool lacks a worker.
-    """
+    """Return the plan in a view, with the current numbers of the workers; raise `PodiumError` for none."""
     plan = Plan.from_json(view["plan"])
     plan.fit(len(view["workers"]), conductor.limits.plan_steps, previous=view["round"] > 1)
     return for_pool(plan, view["workers"], conductor.pool.names)
@@ -101,11 +91,7 @@ def write_outcome(outcome: Outcome) -> Data:
 
 
 def read_outcome(data: Data) -> Outcome:
-    """Return the outcome that `write_outcome` wrote.
-
-    Raises:
-        ValidationError: the data are invalid.
-    """
+    """Return the outcome that `write_outcome` wrote; raise `ValidationError` for invalid data."""
     return _OUTCOME.validate_python(data)
 
 
