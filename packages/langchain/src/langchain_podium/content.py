@@ -5,6 +5,7 @@ Content that is not text (images, audio, files) is mentioned in the output of a 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage
@@ -48,14 +49,11 @@ def content_completion(blocks: Sequence[Any], artifact: object, worker: str) -> 
     return text_completion(texts, gaps, worker) or nothing
 
 
-def missing_of(message: object) -> str | None:
-    """Return a text that names a message's content other than text; `None` if there is none."""
-    if not isinstance(message, AIMessage) or not isinstance(message.content, list):
-        return None
-    gaps = [
-        _gap(block) for block in message.content if isinstance(block, dict) and block.get("type") in _NO_TEXT
-    ]
-    return gaps_told(gaps) if gaps else None
+def with_missing(completion: Completion, message: AIMessage | None) -> Completion:
+    """Return an answer that also names the content of its message that is not text."""
+    blocks = message.content if message is not None and isinstance(message.content, list) else []
+    gaps = [_gap(each) for each in blocks if isinstance(each, dict) and each.get("type") in _NO_TEXT]
+    return replace(completion, missing=gaps_told(gaps)) if gaps and not completion.missing else completion
 
 
 def _read(blocks: Sequence[Any]) -> tuple[list[str], list[str]]:

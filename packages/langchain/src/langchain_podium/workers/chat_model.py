@@ -6,7 +6,6 @@ own retries.
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final, Literal
 
@@ -17,7 +16,7 @@ from pydantic import SecretStr
 
 from langchain_podium.cancellation import apart, each
 from langchain_podium.cards import facts_of, innermost, settings
-from langchain_podium.content import finish_of, missing_of, refusal_of
+from langchain_podium.content import finish_of, refusal_of, with_missing
 from langchain_podium.messages import to_langchain, usage_counts, write_calls
 from langchain_podium.workers.errors import langchain_errors
 from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
@@ -98,24 +97,18 @@ class ChatModelWorker(Worker):
                     answer = await apart(model.ainvoke(asked, **options))
                 finish = finish_of(answer)
             else:
-                async with aclosing(each(model.astream(asked, **options))) as stream:
-                    while True:
-                        try:
-                            with langchain_errors(self.card.name):
-                                chunk = await anext(stream, None)
-                        except ReportedFault:
-                            raise
-                        except (WorkerBroken, WorkerTimeout):
-                            if finish is None:
-                                raise
-                            break  # the answer was complete before its stream was cut
-                        if chunk is None:
-                            break
-                        answer = chunk if answer is None else answer + chunk
-                        finish = joined_finish(finish, finish_of(chunk))
-                        if text := str(chunk.text):
-                            pieces.append(text)
-                            yield text
+                chunks = each(model.astream(asked, **options), errors=langchain_errors(self.card.name))
+                try:
+                    async with aclosing(chunks):
+                        async for chunk in chunks:
+                            answer = chunk if answer is None else answer + chunk
+                            finish = joined_finish(finish, finish_of(chunk))
+                            if text := str(chunk.text):
+                                pieces.append(text)
+                                yield text
+                except (WorkerBroken, WorkerTimeout) as error:
+                    if finish is None or isinstance(error, ReportedFault):
+                        raise  # else the answer was complete before its stream was cut
             yield self._completion(request, answer, "".join(pieces), finish)
 
     def _offered(self, tools: Tools | None) -> Runnable[Any, Any]:
@@ -152,8 +145,7 @@ class ChatModelWorker(Worker):
             usage=usage_counts(answer.usage_metadata),
             model=metadata.get("model_name") or metadata.get("model"),
         )
-        missing = completion.missing or missing_of(answer)
-        return completion if missing is None else replace(completion, missing=missing)
+        return with_missing(completion, answer)
 
 
 def _choice(choice: str | Part) -> str:

@@ -14,7 +14,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import RunnableConfig, ensure_config, merge_configs
 
 from langchain_podium.cancellation import apart, each
-from langchain_podium.content import finish_of, missing_of, refusal_of
+from langchain_podium.content import finish_of, refusal_of, with_missing
 from langchain_podium.graph.around import check_checkpointer
 from langchain_podium.messages import text_of, write_calls
 from langchain_podium.usage import Spent
@@ -63,12 +63,9 @@ class RunnableWorker(Worker):
             if not request.stream:
                 returned = await apart(self._invoke(given, config))
         if request.stream:
-            async with aclosing(each(self._stream(given, config))) as stream:
-                while True:
-                    with self._errors(spent):
-                        chunk = await anext(stream, _END)
-                    if chunk is _END:
-                        break
+            chunks = each(self._stream(given, config), errors=self._errors(spent))
+            async with aclosing(chunks):
+                async for chunk in chunks:
                     returned = _joined(returned, chunk)
                     if text := _piece(chunk):
                         streamed += text
@@ -120,9 +117,6 @@ def asked_messages(request: Request) -> tuple[Message, ...]:
     return (*messages[:-1], replace(messages[-1], content=told))
 
 
-_END = object()
-
-
 def _completion(text: str, returned: object, spent: Spent, card: Card) -> Completion:
     """Return the answer, with the finish reason of its message, or else of the last model call."""
     message, finish, refusal = _message(returned), spent.finish, spent.refusal
@@ -130,8 +124,7 @@ def _completion(text: str, returned: object, spent: Spent, card: Card) -> Comple
         finish, refusal = own, refusal_of(message)
     usage = None if spent.is_open else spent.usage
     completion = spent_completion(text, usage, card, finish_reason=finish, refusal=refusal)
-    missing = completion.missing or missing_of(message)
-    return completion if missing is None else replace(completion, missing=missing)
+    return with_missing(completion, message)
 
 
 def _calls(returned: object) -> tuple[Part, ...]:
