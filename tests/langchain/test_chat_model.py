@@ -100,6 +100,16 @@ async def test_the_answer_alone_is_streamed_as_it_comes() -> None:
     assert len({chunk.id for chunk in chunks}) == 1
 
 
+async def test_content_in_blocks() -> None:
+    """With LangChain's `output_version`, streamed or not."""
+    model = ChatPodium(conductor=Conductor(planner(), [finder(), writer()]), output_version="v1")
+    chunks = [chunk async for chunk in model.astream("What?")]
+    assert [chunk.content for chunk in chunks[:1]] == [[{"type": "text", "text": "Fort", "index": 0}]]
+    whole = sum(chunks[1:], chunks[0])
+    assert whole.content == [{"type": "text", "text": "Forty-two.", "index": 0}]
+    assert (await model.ainvoke("What?")).content == [{"type": "text", "text": "Forty-two."}]
+
+
 async def test_sync_calls_inside_a_running_loop() -> None:
     """As in a notebook: `invoke`, `stream` and `batch` in code that a loop runs."""
     model = scripted()

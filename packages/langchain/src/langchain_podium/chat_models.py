@@ -96,9 +96,13 @@ class ChatRun(AsyncCallbackManagerForLLMRun, AsyncParentRunManager):
         """The id of the message, and of its chunks."""
         return f"{LC_ID_PREFIX}-{self.run_id}"
 
-    async def told(self, chunk: AIMessageChunk) -> AIMessageChunk:
-        """Tell a chunk to the callbacks, and return it."""
+    async def told(self, chunk: AIMessageChunk, version: str | None) -> AIMessageChunk:
+        """Tell a chunk to the callbacks, and return it; `version` is LangChain's form of its content."""
         chunk.id = self.message_id
+        if version == "v1":
+            facts = {**chunk.response_metadata, "output_version": version}
+            blocks = [{"index": 0, **block} for block in chunk.content_blocks]
+            chunk = chunk.model_copy(update={"content": blocks, "response_metadata": facts})
         await self.on_llm_new_token(str(chunk.text), chunk=ChatGenerationChunk(message=chunk))
         return chunk
 
@@ -148,7 +152,8 @@ class ModelCall:
 
         Leaving the iteration cancels the run.
         """
-        listened, conductor, query = hears(run), self._model.conductor, from_langchain(self._messages)
+        listened, version = hears(run), self._model.output_version
+        conductor, query = self._model.conductor, from_langchain(self._messages)
         with run_in_task(conductor, query, run.run_id) as run_id:
             call = ChatCall(
                 conductor,
@@ -167,12 +172,12 @@ class ModelCall:
                     if listened:
                         await tell(run, event)
                     if text and stream:
-                        yield await run.told(AIMessageChunk(content=text))
+                        yield await run.told(AIMessageChunk(content=text), version)
                     item = await anext(events, None)
             self._answer = answer = call.answer()
         self._usage = write_usage(answer.new_usage.beyond(counter.seen))
         if stream:
-            yield await run.told(self._last(answer, call.rest()))
+            yield await run.told(self._last(answer, call.rest()), version)
 
     def message(self, run: ChatRun) -> AIMessage:
         """Return the whole message, after `chunks` has ended."""

@@ -15,11 +15,10 @@ from uuid import UUID
 
 from langchain_core.runnables.config import ensure_config
 
+from langchain_podium.graph.around import RUNTIME
 from podium.conductor import Conductor
 from podium.types import Message, Plan
 
-_RUNTIME: Final = "__pregel_runtime"
-"""The configuration key of the runtime of a task."""
 _MOST: Final = 10_000
 """Maximum questions that are remembered; the oldest is removed first."""
 _begun: Final = OrderedDict[Any, set[int]]()
@@ -37,7 +36,7 @@ def run_in_task(
     a question in a task has the same id in all tries of the task. A block that raises has no answer, so the
     next block with the same question gets the same id.
     """
-    runtime = ensure_config().get("configurable", {}).get(_RUNTIME)
+    runtime = ensure_config().get("configurable", {}).get(RUNTIME)
     task = None if is_given else getattr(runtime, "execution_info", None)
     if conductor.journal is None or task is None:
         yield None if conductor.journal is None else str(run_id)

@@ -16,7 +16,7 @@ from podium.errors import ConfigError
 
 _READ: Final = "__pregel_read"
 """The configuration key of LangGraph's function that reads the graph's state."""
-_RUNTIME: Final = "__pregel_runtime"
+RUNTIME: Final = "__pregel_runtime"
 """The configuration key of the runtime, with the store and the context."""
 CHECKPOINTER: Final = "__pregel_checkpointer"
 """The configuration key of the checkpointer of a node's graph."""
@@ -36,7 +36,7 @@ class Around:
     @property
     def runtime(self) -> Any:
         """The runtime of the graph, with `store` and `context`."""
-        return self._configured(_RUNTIME)
+        return self._configured(RUNTIME)
 
     @property
     def channels(self) -> Mapping[str, Any]:

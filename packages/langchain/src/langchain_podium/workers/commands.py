@@ -59,16 +59,12 @@ def command_completion(returned: Any, worker: str, call_id: str | None = None) -
                 gaps.append(f"the update of {key!r}: {why}")
             else:
                 updates.append([key, encoded(value)])
-    text = content_completion([_content(each) for each in said], None, worker).text if said else None
+    text = content_completion([str(each.text) for each in said], None, worker).text if said else None
     if text is None:
         text = _text({key: decoded(value) for key, value in updates})
     data = {"update": {"id": call_id or uuid4().hex, "values": updates}} if updates else None
     missing = f"not kept: {'; '.join(gaps)}" if gaps else None
     return Completion(storable(text), missing=missing, data=data)
-
-
-def _content(message: ToolMessage) -> Any:
-    return message.content if isinstance(message.content, str) else str(message.text)
 
 
 def _answers(value: Any, call_id: str | None) -> tuple[list[ToolMessage], Any]:

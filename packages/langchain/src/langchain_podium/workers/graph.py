@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any
 from uuid import uuid4
 
 import anyio.to_thread
@@ -16,6 +16,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import RunnableConfig, ensure_config
 
 from langchain_podium.cards import innermost
+from langchain_podium.graph.around import CHECKPOINTER
 from langchain_podium.graph.graph_node import is_called_sync
 from langchain_podium.messages import text_of, to_langchain
 from langchain_podium.usage import Spent
@@ -24,9 +25,6 @@ from langchain_podium.workers.parts import AGENT_NODES, is_plain_agent
 from langchain_podium.workers.runnable import RunnableWorker, asked_messages
 from podium.types import Completion
 from podium.workers import Card, Request, StepInput
-
-_HOST: Final = "__pregel_checkpointer"
-"""The configuration key that is set if an outer graph with a checkpointer runs this graph."""
 
 
 class GraphWorker(RunnableWorker):
@@ -109,7 +107,8 @@ class GraphWorker(RunnableWorker):
 
 
 def _is_hosted() -> bool:
-    return bool(ensure_config().get("configurable", {}).get(_HOST))
+    """Return whether an outer graph with a checkpointer runs this graph."""
+    return bool(ensure_config().get("configurable", {}).get(CHECKPOINTER))
 
 
 def has_messages(graph: object) -> bool:
