@@ -1,4 +1,4 @@
-"""What LangChain's callbacks are told of a run: its calls as child runs, its events, and no secrets.
+"""A conductor's run as a run of LangChain: its id, and what callbacks are told: calls, events, no secrets.
 
 LangChain's own context variable determines the parent of a run. Inside a step, the parent is the run of the
 step. So the calls of a worker, and the steps of a nested conductor, are below the run of their step. Events
@@ -7,13 +7,22 @@ are custom events of the run, and entries of LangGraph's custom stream: `podium_
 LangChain passes the output of a run to callbacks, and returns the same object to the caller, who must get it
 unchanged. So Podium wraps the callback manager that LangChain creates for each run: the wrapper removes
 secrets from its arguments.
+
+A task of LangGraph is one execution of a node, or of a function of the functional API, at one checkpoint. Each
+try of a task continues the runs of the tries before, by their ids.
 """
 
+import json
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import asdict
 from functools import wraps
+from hashlib import sha256
+from itertools import count
+from threading import Lock
 from typing import Any, Final
+from uuid import UUID
 
 from langchain_core.callbacks import (
     AsyncCallbackHandler,
@@ -32,9 +41,11 @@ from langchain_core.runnables.config import (
     var_child_runnable_config,
 )
 
+from langchain_podium.graph.around import RUNTIME
+from podium.conductor import Conductor
 from podium.errors import PodiumError
 from podium.secrets import scrub, scrub_data, scrub_error
-from podium.types import AnswerDelta, Completion, Event, Plan, PlanReady, Result, RunEnded
+from podium.types import AnswerDelta, Completion, Event, Message, Plan, PlanReady, Result, RunEnded
 from podium.types.events import PIECES
 from podium.usage import Usage
 from podium.workers import CallMiddleware, Request, Worker
@@ -223,3 +234,44 @@ def _scrubbing(tell: Callable[..., Any]) -> Callable[..., Any]:
 
     scrubbing.scrubs = True  # type: ignore[attr-defined]
     return scrubbing
+
+
+_MOST: Final = 10_000
+"""Maximum questions that are remembered; the oldest is removed first."""
+_numbers: Final = OrderedDict[Any, set[int]]()
+"""The numbers of the runs that are in progress or have answered, by the try of a task and the question."""
+_lock: Final = Lock()
+
+
+@contextmanager
+def run_in_task(
+    conductor: Conductor, asked: Sequence[Message] | Plan, run_id: UUID, *, is_given: bool = False
+) -> Iterator[str | None]:
+    """Yield the id of the recorded run that the block executes; `None` without a journal.
+
+    It is LangChain's `run_id` if the caller has given it, or outside of LangGraph's tasks. The k-th answer to
+    a question in a task has the same id in all tries of the task. A block that raises has no answer, so the
+    next block with the same question gets the same id.
+    """
+    runtime = ensure_config().get("configurable", {}).get(RUNTIME)
+    task = None if is_given else getattr(runtime, "execution_info", None)
+    if conductor.journal is None or task is None:
+        yield None if conductor.journal is None else str(run_id)
+        return
+    said = asked.to_json() if isinstance(asked, Plan) else [message.to_wire() for message in asked]
+    question = json.dumps(
+        [task.thread_id, task.checkpoint_ns, task.task_id, conductor.card.name, said], sort_keys=True
+    )
+    attempt = task.node_first_attempt_time, task.node_attempt, question
+    with _lock:
+        taken = _numbers.setdefault(attempt, set())
+        number = next(each for each in count() if each not in taken)
+        taken.add(number)
+        while len(_numbers) > _MOST:
+            _numbers.popitem(last=False)
+    try:
+        yield sha256(f"{question} {number}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    except BaseException:  # also after a cancellation: the try may be taken again
+        with _lock:
+            taken.discard(number)
+        raise

@@ -29,10 +29,17 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.utils import LC_ID_PREFIX
 from pydantic import ConfigDict, Field, model_validator
 
-from langchain_podium.callbacks import ambient, call_as_child_run, hears, scrub_run, tell, thread_of
+from langchain_podium.callbacks import (
+    ambient,
+    call_as_child_run,
+    hears,
+    run_in_task,
+    scrub_run,
+    tell,
+    thread_of,
+)
 from langchain_podium.messages import PROVIDER, from_langchain, read_calls, read_usage, write_usage
 from langchain_podium.response_format import Method, Schema, structured
-from langchain_podium.task_runs import run_in_task
 from langchain_podium.workers import as_planner, as_worker
 from podium.aio import iterate, run_sync
 from podium.aio.sync import events_of

@@ -19,10 +19,9 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import BaseTool, convert_runnable_to_tool
 from pydantic import BaseModel, ConfigDict
 
-from langchain_podium.callbacks import child_runs, hears, scrub_run, shown, tell, thread_of
+from langchain_podium.callbacks import child_runs, hears, run_in_task, scrub_run, shown, tell, thread_of
 from langchain_podium.cancellation import each, until_left
 from langchain_podium.messages import ConductorInput, to_query
-from langchain_podium.task_runs import run_in_task
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
 from podium.hosts import ConductorFace, RecordedRun

@@ -12,8 +12,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
-from langchain_podium.content import finish_of, refusal_of
-from langchain_podium.messages import PROVIDER, read_usage
+from langchain_podium.messages import PROVIDER, finish_of, read_usage, refusal_of
 from podium.hosts.errors import cut_answer_usage
 from podium.types.messages import Message, usage_or_estimate
 from podium.usage import Usage

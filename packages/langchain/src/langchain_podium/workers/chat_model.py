@@ -16,8 +16,14 @@ from pydantic import SecretStr
 
 from langchain_podium.cancellation import apart, each
 from langchain_podium.cards import facts_of, innermost, settings
-from langchain_podium.content import finish_of, refusal_of, with_missing
-from langchain_podium.messages import to_langchain, usage_counts, write_calls
+from langchain_podium.messages import (
+    finish_of,
+    refusal_of,
+    to_langchain,
+    usage_counts,
+    with_missing,
+    write_calls,
+)
 from langchain_podium.workers.errors import langchain_errors
 from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
 from podium.hosts import read_completion, sampling_arguments

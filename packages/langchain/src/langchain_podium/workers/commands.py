@@ -14,8 +14,8 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, ToolMessage, message_to_dict, messages_from_dict
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from langchain_podium.content import content_completion
 from langchain_podium.graph.around import around
+from langchain_podium.messages import content_completion
 from podium.types import Completion, Outcome
 from podium.types.messages import storable
 

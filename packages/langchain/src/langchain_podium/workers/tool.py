@@ -1,31 +1,32 @@
-"""A worker that calls a LangChain tool.
+"""Workers that call a LangChain tool or retriever.
 
 A tool may read more than the arguments in its subtask: the id of its call, and, in a graph, the state,
 the store and the runtime, which LangGraph's own `ToolNode` injects.
 """
 
 import sys
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 from langchain_core.messages import ToolCall, ToolMessage
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool, InjectedToolCallId
 from langchain_core.tools.base import _is_injected_arg_type, get_all_basemodel_annotations
 from pydantic import BaseModel
 
 from langchain_podium.cancellation import apart
-from langchain_podium.content import content_completion, is_content
 from langchain_podium.graph.around import Around, around, check_checkpointer
-from langchain_podium.messages import text_of
-from langchain_podium.workers.commands import artifact_data, command_completion, is_command
+from langchain_podium.messages import cited, content_completion, is_content, text_of
+from langchain_podium.workers.commands import artifact_data, command_completion, documents_data, is_command
 from langchain_podium.workers.errors import langchain_errors
 from podium.errors import ConfigError, ToolFailed
 from podium.hosts import ToolWorker
 from podium.types import Completion
 from podium.types.messages import storable
-from podium.workers import Card
+from podium.workers import Card, Request, Worker, step_input_of
 
 
 class LangChainTool(ToolWorker):
@@ -158,3 +159,30 @@ def _schema(tool: BaseTool) -> dict[str, Any]:
         # Pydantic 1 has no model_json_schema
         schema = schema.model_json_schema() if hasattr(schema, "model_json_schema") else schema.schema()
     return {**schema, "properties": tool.args}
+
+
+class RetrieverWorker(Worker):
+    """Searches for the subtask; answers with the texts found, each with its source."""
+
+    uses_tokens = False
+    reads_prose = False
+
+    def __init__(self, retriever: BaseRetriever, *, card: Card) -> None:
+        self.retriever = retriever
+        self.card = card
+
+    def __repr__(self) -> str:
+        return f"RetrieverWorker({self.card.name!r})"
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Search for the subtask."""
+        subtask = step_input_of(request).subtask
+        with langchain_errors(self.card.name):
+            found = await apart(self.retriever.ainvoke(subtask))
+            text = cited(found)
+        answer = Completion(text, data=documents_data(found))
+        if not text.strip():
+            answer = Completion(f"Nothing was found for: {subtask[:200]}", missing="nothing was found")
+        if request.stream:
+            yield answer.text
+        yield answer

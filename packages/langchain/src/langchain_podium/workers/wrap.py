@@ -10,11 +10,9 @@ from langchain_core.tools import BaseTool
 
 from langchain_podium.cards import card_of, given_name, innermost
 from langchain_podium.workers.chat_model import ChatModelWorker
-from langchain_podium.workers.graph import GraphWorker, has_messages
 from langchain_podium.workers.parts import interrupts, is_graph, may_act, open_tools
-from langchain_podium.workers.retriever import RetrieverWorker
-from langchain_podium.workers.runnable import RunnableWorker
-from langchain_podium.workers.tool import LangChainTool
+from langchain_podium.workers.runnable import GraphWorker, RunnableWorker, has_messages
+from langchain_podium.workers.tool import LangChainTool, RetrieverWorker
 from podium.errors import ConfigError
 from podium.hosts import CardMaker, CardOptions
 from podium.planners import ChatPlanner
