@@ -8,8 +8,8 @@ LangChain passes the output of a run to callbacks, and returns the same object t
 unchanged. So Podium wraps the callback manager that LangChain creates for each run: the wrapper removes
 secrets from its arguments.
 
-A task of LangGraph is one execution of a node, or of a function of the functional API, at one checkpoint. Each
-try of a task continues the runs of the tries before, by their ids.
+A task of LangGraph is one execution of a node, or of a function of the functional API, at one checkpoint.
+Each try of a task continues the runs of the tries before, by their ids.
 """
 
 import json

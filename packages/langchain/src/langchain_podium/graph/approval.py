@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from langchain_podium.graph.graph_node import Data
+from langchain_podium.graph.around import Data
 from langchain_podium.graph.state import is_edited
 from podium.conductor import Conductor
 from podium.errors import PlanInvalid

@@ -20,10 +20,9 @@ from langchain_core.runnables.config import ensure_config, patch_config
 from langgraph.config import get_stream_writer
 
 from langchain_podium.callbacks import ambient, child_runs, stream_events, thread_of
-from langchain_podium.graph.around import in_context, inside
+from langchain_podium.graph.around import in_context, inside, is_called_sync
 from langchain_podium.graph.checkpoints import Checkpoints
 from langchain_podium.graph.control_flow import GraphExit, pass_graph_exits, raised_above
-from langchain_podium.graph.graph_node import is_called_sync
 from langchain_podium.graph.message_stream import MessageStream, without_streams
 from langchain_podium.graph.output import Output
 from langchain_podium.graph.plan_graph import read_ends

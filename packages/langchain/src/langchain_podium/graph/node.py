@@ -18,9 +18,9 @@ from langgraph.pregel.protocol import PregelProtocol
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer, StateSnapshot, StateUpdate
 
+from langchain_podium.graph.around import Data, Node
 from langchain_podium.graph.checkpoints import UNKNOWN, Checkpoints, PlanGraph
 from langchain_podium.graph.conducted import Conducted, Executor
-from langchain_podium.graph.graph_node import Data, Node
 from langchain_podium.graph.output import MESSAGES, STRUCTURED, Output
 from langchain_podium.graph.plan_graph import compiled
 from langchain_podium.graph.state import VIEW, schema

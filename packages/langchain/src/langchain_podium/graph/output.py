@@ -15,8 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.channels import BinaryOperatorAggregate, DeltaChannel
 from langgraph.types import Command
 
-from langchain_podium.graph.around import UNDECLARED, Around
-from langchain_podium.graph.graph_node import Data
+from langchain_podium.graph.around import UNDECLARED, Around, Data
 from langchain_podium.graph.state import VIEW, of_result
 from langchain_podium.response_format import ResponseFormat
 from langchain_podium.workers.commands import updates_of

@@ -16,7 +16,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from pydantic import ValidationError
 
-from langchain_podium.graph.graph_node import Data, Node, State
+from langchain_podium.graph.around import Data, Node, State
 from langchain_podium.graph.state import VIEW, read_outcome, schema, write_outcome
 from podium.conductor import Conductor
 from podium.errors import ConfigError

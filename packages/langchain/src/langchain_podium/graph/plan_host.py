@@ -20,9 +20,9 @@ from langgraph.types import Command, Send, interrupt
 
 from langchain_podium.cancellation import CallInThread, apart, cancelled
 from langchain_podium.graph.approval import plan_request, read_reply, step_request
+from langchain_podium.graph.around import Data, State, is_called_sync
 from langchain_podium.graph.checkpoints import namespace
 from langchain_podium.graph.control_flow import GraphExit, raised_above
-from langchain_podium.graph.graph_node import Data, State, is_called_sync
 from langchain_podium.graph.plan_graph import (
     APPROVE,
     SHOWN,

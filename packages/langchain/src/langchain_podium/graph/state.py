@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict  # Pydantic takes no other before Python 3.12
 
-from langchain_podium.graph.graph_node import Data
+from langchain_podium.graph.around import Data
 from langchain_podium.graph.message_stream import answer_id
 from podium.conductor import Conductor
 from podium.run_state.state import for_pool

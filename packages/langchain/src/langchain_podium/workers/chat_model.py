@@ -24,7 +24,7 @@ from langchain_podium.messages import (
     with_missing,
     write_calls,
 )
-from langchain_podium.workers.errors import langchain_errors
+from langchain_podium.workers.calls import langchain_errors
 from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
 from podium.hosts import read_completion, sampling_arguments
 from podium.secrets import register, scrubbing

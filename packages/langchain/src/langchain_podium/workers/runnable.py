@@ -18,12 +18,10 @@ from langchain_core.runnables.config import RunnableConfig, ensure_config, merge
 
 from langchain_podium.cancellation import apart, each
 from langchain_podium.cards import innermost
-from langchain_podium.graph.around import CHECKPOINTER, check_checkpointer
-from langchain_podium.graph.graph_node import is_called_sync
+from langchain_podium.graph.around import CHECKPOINTER, check_checkpointer, is_called_sync
 from langchain_podium.messages import finish_of, refusal_of, text_of, to_langchain, with_missing, write_calls
-from langchain_podium.usage import Spent
+from langchain_podium.workers.calls import Spent, interrupted, langchain_errors
 from langchain_podium.workers.commands import command_completion, is_command
-from langchain_podium.workers.errors import interrupted, langchain_errors
 from langchain_podium.workers.parts import AGENT_NODES, acts_first, is_built_in, is_plain_agent
 from podium.errors import WorkerBroken
 from podium.hosts.results import spent_completion

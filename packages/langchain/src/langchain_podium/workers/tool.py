@@ -20,8 +20,8 @@ from pydantic import BaseModel
 from langchain_podium.cancellation import apart
 from langchain_podium.graph.around import Around, around, check_checkpointer
 from langchain_podium.messages import cited, content_completion, is_content, text_of
+from langchain_podium.workers.calls import langchain_errors
 from langchain_podium.workers.commands import artifact_data, command_completion, documents_data, is_command
-from langchain_podium.workers.errors import langchain_errors
 from podium.errors import ConfigError, ToolFailed
 from podium.hosts import ToolWorker
 from podium.types import Completion

@@ -1,11 +1,17 @@
-"""Add up the tokens of all model calls within one Runnable, reported by LangChain's callbacks.
+"""What calls of LangChain's objects in a worker spend and raise.
 
-The module also stores the finish reason of the last of these calls.
+LangChain's callbacks report the tokens of all model calls within one Runnable, and the finish reason of the
+last of them. `podium.hosts` translates exceptions of client libraries; this module translates those of
+LangChain itself. There are two kinds: LangGraph's control flow uses exceptions, and chat models raise
+exceptions for an empty answer.
 """
 
+import sys
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -13,6 +19,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 from langchain_podium.messages import PROVIDER, finish_of, read_usage, refusal_of
+from podium.errors import WorkerBroken, WorkerError, WorkerFailed
+from podium.hosts import worker_errors
 from podium.hosts.errors import cut_answer_usage
 from podium.types.messages import Message, usage_or_estimate
 from podium.usage import Usage
@@ -99,3 +107,47 @@ def _conducted_usage(message: AIMessage) -> Usage | None:
     used = read_usage(message.usage_metadata) or Usage()
     estimated = read_usage(metadata.get("podium", {}).get("estimated_usage"))
     return replace(used, estimated=estimated is not None and estimated != Usage())
+
+
+_EMPTY: Final = ("null value for", "No generation")
+"""Texts in errors of ChatOpenAI, and of the base class of chat models, for an empty answer."""
+_NO_JSON: Final = (
+    "Unexpected response type from OpenAI-compatible endpoint",
+    "'str' object has no attribute 'model_dump'",  # before langchain-openai 1.6
+)
+"""Texts in errors of ChatOpenAI for an answer that is not JSON, such as an HTML page."""
+
+
+def langchain_errors(
+    worker: str, spent: Spent | None = None, *, acts_first: bool = False
+) -> AbstractContextManager[None]:
+    """Translate every exception that the block raises, like `podium.hosts.worker_errors`."""
+    usage = None if spent is None else lambda: spent.known
+    return worker_errors(
+        worker,
+        usage=usage,
+        reader=partial(_read, worker, spent),
+        has_run=lambda: acts_first or (spent is not None and spent.usage.total_tokens > 0),
+    )
+
+
+def interrupted(worker: str, spent: Spent | None = None) -> WorkerFailed:
+    """Return the error for a worker that calls `interrupt()` or sends a command to a parent graph."""
+    usage = None if spent is None or spent.is_open else spent.usage
+    return WorkerFailed(
+        f"worker {worker!r} interrupted or left its graph: only "
+        'conductor_node(..., executor="langgraph") can wait for an answer and continue',
+        maybe_paid=True,
+        usage=usage,
+    )
+
+
+def _read(worker: str, spent: Spent | None, error: BaseException) -> WorkerError | None:
+    langgraph = sys.modules.get("langgraph.errors")  # code that raises one has imported it
+    if langgraph is not None and isinstance(error, langgraph.GraphBubbleUp):
+        return interrupted(worker, spent)
+    if any(words in str(error) for words in _EMPTY):
+        return WorkerBroken(f"worker {worker!r} sent no answer: {str(error)[:300]}", maybe_paid=True)
+    if any(words in str(error) for words in _NO_JSON):
+        return WorkerBroken(f"worker {worker!r} sent no JSON: {str(error)[:300]}", maybe_paid=True)
+    return None
