@@ -55,7 +55,7 @@ def step_request(view: Data, asked: ApprovalAsked, problem: str) -> Data:
 
 
 def _allowed(asked: ApprovalAsked) -> Sequence[str]:
-    """Return the kinds of decisions about what is asked."""
+    """Return the kinds of decisions about a plan, a step, or a question."""
     if asked.step is None:
         return _OF_PLAN
     if asked.question is not None:
