@@ -110,7 +110,8 @@ class ChatRun(AsyncCallbackManagerForLLMRun, AsyncParentRunManager):
             facts = {**chunk.response_metadata, "output_version": version}
             blocks = [{"index": 0, **block} for block in chunk.content_blocks]
             chunk = chunk.model_copy(update={"content": blocks, "response_metadata": facts})
-        await self.on_llm_new_token(str(chunk.text), chunk=ChatGenerationChunk(message=chunk))
+        if self.handlers:
+            await self.on_llm_new_token(str(chunk.text), chunk=ChatGenerationChunk(message=chunk))
         return chunk
 
     @contextmanager
@@ -182,7 +183,10 @@ class ModelCall:
                         yield await run.told(AIMessageChunk(content=text), version)
                     item = await anext(events, None)
             self._answer = answer = call.answer()
-        self._usage = write_usage(answer.new_usage.beyond(counter.seen))
+        self._facts: dict[str, Any] = {
+            "usage_metadata": write_usage(answer.new_usage.beyond(counter.seen)),
+            "response_metadata": self._metadata(answer),
+        }
         if stream:
             yield await run.told(self._last(answer, call.rest()), version)
 
@@ -195,8 +199,7 @@ class ModelCall:
             id=run.message_id,
             tool_calls=calls,
             invalid_tool_calls=broken,
-            usage_metadata=self._usage,
-            response_metadata=self._metadata(self._answer),
+            **self._facts,
         )
 
     def _last(self, answer: ChatAnswer, rest: str) -> AIMessageChunk:
@@ -213,9 +216,8 @@ class ModelCall:
         return AIMessageChunk(
             content=rest,
             tool_call_chunks=calls,
-            usage_metadata=self._usage,
-            response_metadata=self._metadata(answer),
             chunk_position="last",
+            **self._facts,
         )
 
     def _metadata(self, answer: ChatAnswer) -> dict[str, Any]:

@@ -232,11 +232,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         _check_names("a call of ConductorRunnable", others, ("labels", "policy"))
         scrub_run(run_manager)
         conductor, query, middleware = self.conductor, to_query(asked), child_runs()
-        heard, shown = hears(run_manager), _answer_stream()
-        context = copy_context()
-        if shown is not None:
-            quiet = patch_config(ensure_config(), callbacks=shown[1])
-            context.run(var_child_runnable_config.set, quiet)
+        heard, messages = hears(run_manager), _answer_stream()
         with run_in_task(conductor, query, run_manager.run_id, is_given=has_run_id) as run_id:
             options: RunOptions = {
                 "run_id": run_id,
@@ -246,8 +242,12 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
             }
             session, refresh = thread_of(ensure_config()), self.partial == "raise"
             run = RecordedRun(conductor, query, options, session=session, refresh=refresh)
-            reading = each(run.events(), context)
-            async with aclosing(reading if shown is None else shown[0].passing(reading)) as events:
+            reading = run.events()
+            if messages is not None:
+                context, quiet = copy_context(), patch_config(ensure_config(), callbacks=messages[1])
+                context.run(var_child_runnable_config.set, quiet)
+                reading = messages[0].passing(each(reading, context))
+            async with aclosing(reading) as events:
                 async for event in events:
                     if heard:
                         await tell(run_manager, event)
