@@ -71,9 +71,6 @@ class ChatModelWorker(Worker):
                 register(value.get_secret_value())
         self.takes_tools = is_bare and self._kind.bind_tools is not BaseChatModel.bind_tools
 
-    def __repr__(self) -> str:
-        return f"ChatModelWorker({self.card.name!r})"
-
     @property
     def max_tokens(self) -> int | None:
         """The model's maximum tokens of an answer, if the request has none."""

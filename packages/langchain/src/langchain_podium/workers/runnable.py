@@ -48,9 +48,6 @@ class RunnableWorker(Worker):
         self.is_interruptible = give is not None or not is_built_in(runnable)
         self._acts_first = acts_first(runnable)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.card.name!r})"
-
     def check_host(self) -> None:
         """Check that a call can be interrupted, if it will be."""
         if self.interrupts:

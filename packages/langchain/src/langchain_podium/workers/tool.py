@@ -171,9 +171,6 @@ class RetrieverWorker(Worker):
         self.retriever = retriever
         self.card = card
 
-    def __repr__(self) -> str:
-        return f"RetrieverWorker({self.card.name!r})"
-
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Search for the subtask."""
         subtask = step_input_of(request).subtask
