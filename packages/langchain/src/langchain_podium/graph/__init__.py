@@ -10,7 +10,7 @@ from typing import Any, Final
 import lazy_loader
 
 _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-_LOWEST: Final = [1, 2, 19]
+_LOWEST: Final = [1, 2, 16]
 
 
 def __getattr__(name: str) -> Any:
