@@ -7,7 +7,7 @@ from core.actors import plan_of
 
 from podium import Conductor, Limits, ScriptedWorker
 from podium.errors import ConfigError, PlanInvalid
-from podium.journal import MemoryJournal
+from podium.journal import MemoryCache, MemoryJournal
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner
 from podium.replay import Difference, diff, replay
@@ -91,6 +91,31 @@ async def test_one_changed_step_calls_what_is_given_something_else(step: int, ca
     assert again.status == "ok"
 
 
+@pytest.mark.parametrize(
+    ("step", "called"),
+    [
+        (0, {"find out", "check it", "write it"}),
+        (1, {"check it", "write it"}),
+        (2, {"look elsewhere", "write it"}),
+    ],
+)
+async def test_a_run_is_repeated_from_a_step(step: int, called: set[str]) -> None:
+    """The step and all that depends on it is called again, though nothing changed and a cache knows it."""
+    stage = Stage()
+    stage.conductor = Conductor(
+        ChatPlanner(stage.boss), [stage.alpha, stage.bravo], journal=stage.journal, cache=MemoryCache()
+    )
+    first = await stage.conductor.run("What is it?")
+    seen: list[Event] = []
+    again = await replay(
+        stage.conductor, await stage.recorded(first), again=(1, step), on_event=seen.append
+    )
+    assert {event.subtask for event in seen if isinstance(event, StepStarted)} == called
+    assert (again.status, again.plans) == ("ok", first.plans)
+    with pytest.raises(ConfigError, match="the plan of round 1 has no step 4"):
+        await replay(stage.conductor, await stage.recorded(first), again=(1, 4))
+
+
 async def test_one_worker_is_swapped() -> None:
     """A step may go to another worker; whom the record does not name may have left the pool."""
     stage = Stage(plan=plan_of((1, "find out", ()), (0, "write it", (0,))))
@@ -138,6 +163,10 @@ async def test_all_rounds_are_replayed() -> None:
     again = await replay(stage.conductor, await stage.recorded(first))
     assert stage.calls == before
     assert (again.answer, again.plans) == (first.answer, first.plans)
+    plans.append(write_plan(plan_of((1, "best", ())), "rows"))
+    other = await replay(stage.conductor, await stage.recorded(first), again=(1, 0))
+    assert [called - known for called, known in zip(stage.calls, before, strict=True)] == [1, 1, 1]
+    assert [plan.calls[0].subtask for plan in other.plans] == ["find out", "best"]
 
 
 async def test_what_cannot_be_replayed() -> None:

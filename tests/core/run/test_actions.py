@@ -634,7 +634,7 @@ def test_a_process_that_is_killed_in_an_action(tmp_path: Path, said: str, count:
 
 
 async def test_a_replay_does_not_act() -> None:
-    """Nor does a replay that was stopped and resumed; an action with other arguments is carried out."""
+    """Nor from its step on, nor after a stop and a resume; one with other arguments is carried out."""
     shop, journal = Shop(), MemoryJournal()
     conductor = Conductor(
         FixedPlanner(plan_of(refund(), (0, "Write.", ()))), [writer(), shop.worker], journal=journal
@@ -643,6 +643,8 @@ async def test_a_replay_does_not_act() -> None:
     events = [entry.event for entry in await journal.read(result.run_id)]
     again = await replay(conductor, events, run_id="again")
     assert (again.status, shop.refunds) == ("ok", [1017])
+    assert (await replay(conductor, events, again=(1, 0))).status == "ok"
+    assert shop.refunds == [1017]
     changed = plan_of(refund(), refund(1018), (0, "Write more.", ()))
     assert (await conductor.resume("again", plan=changed)).status == "ok"
     assert shop.refunds == [1017, 1018]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Unpack
 
 from podium.conductor import Conductor
-from podium.errors import PlanInvalid
+from podium.errors import ConfigError, PlanInvalid
 from podium.run.request import RunOptions
-from podium.run_state.paid import unbilled
+from podium.run_state.paid import PaidResults, unbilled
 from podium.types.events import Event, RunStarted
 from podium.types.executions import executions_of
 from podium.types.messages import Query
@@ -25,6 +25,7 @@ async def replay(
     events: Sequence[Event],
     *,
     plan: Plan | None = None,
+    again: tuple[int, int] | None = None,
     on_event: Callable[[Event], None] | None = None,
     **options: Unpack[RunOptions],
 ) -> Result:
@@ -36,6 +37,8 @@ async def replay(
         plan: replaces the last round's plan, with the worker numbers of the current pool. The replay calls
             the steps whose input changed, and all steps that depend on them. `None` keeps the recorded plan
             and reuses all recorded results.
+        again: the round and the step from which the run is repeated: this step, all steps that depend on it,
+            and later rounds are called again, without the cache. Actions that were carried out are reused.
         on_event: called with each event; `None` means no callback.
         options: further options of the new run, such as `run_id`, except its texts and paid results.
 
@@ -43,7 +46,7 @@ async def replay(
         The result of the replay. Reused results cost nothing.
 
     Raises:
-        ConfigError: the pool lacks a worker of a recorded plan.
+        ConfigError: the pool lacks a worker of a recorded plan, or the run has no step `again`.
         PlanInvalid: the plan does not fit the pool or the limits, or the run has no plan to replace.
         PodiumError: see `Conductor.run`.
     """
@@ -57,6 +60,9 @@ async def replay(
             raise PlanInvalid("nothing_to_keep", "the run has no plan to change")
         plan.fit(len(conductor.pool), conductor.limits.plan_steps, previous=last > 1)
         paid_results.set_plan(last, plan)
+    if again is not None:
+        _forget(paid_results, *again)
+        options["uses_cache"] = False
     first = paid_results.round(1)
     if first.ready is not None and (first.ready.planner == "user" or not first.planned):
         asked = replace(first.ready.plan, query=started.query)
@@ -68,6 +74,15 @@ async def replay(
         "paid_results": paid_results,
     }
     return await conductor.run(asked, on_event=on_event, **given)
+
+
+def _forget(paid_results: PaidResults, number: int, step: int) -> None:
+    """Remove what is recorded of a step and of all that came of it."""
+    ready = paid_results.round(number).ready
+    if ready is None or not 0 <= step < len(ready.plan.steps):
+        raise ConfigError(f"the plan of round {number} has no step {step}: name a step of the recorded plan")
+    plan = ready.plan
+    paid_results.forget(number, [each for each in range(len(plan.steps)) if step in plan.reaching(each)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

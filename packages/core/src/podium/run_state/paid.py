@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import inf
@@ -148,6 +148,12 @@ class PaidResults:
         """The number of the latest round with a plan; 0 without one."""
         return max((number for number, each in self.rounds.items() if each.ready is not None), default=0)
 
+    def forget(self, number: int, steps: Collection[int]) -> None:
+        """Remove the outcomes of steps of a round, and all later rounds. Actions stay: they are not repeated."""
+        for known in self._outcomes.values():
+            known[:] = [each for each in known if not _is_from(each[1], number, steps)]
+        self.rounds = {each: state for each, state in self.rounds.items() if each <= number}
+
     def find(self, key: str, number: int, step: int) -> tuple[int, Outcome] | None:
         """Return the rank of an outcome with this key, preferably of this step, and the outcome."""
         known = self._outcomes.get(key, [])
@@ -163,6 +169,11 @@ class PaidResults:
         if (outcome.round, outcome.step) == (number, step):
             return replace(outcome, reused=True)
         return without_cost(outcome, number, step)  # its cost counts where it was made
+
+
+def _is_from(outcome: Outcome, number: int, steps: Collection[int]) -> bool:
+    """Return whether an outcome is of one of the steps of a round, or of a later round."""
+    return outcome.round > number or (outcome.round == number and outcome.plan_step in steps)
 
 
 def runs_again(outcome: Outcome, latest: float) -> bool:
