@@ -107,9 +107,7 @@ async def test_a_run_is_repeated_from_a_step(step: int, called: set[str]) -> Non
     )
     first = await stage.conductor.run("What is it?")
     seen: list[Event] = []
-    again = await replay(
-        stage.conductor, await stage.recorded(first), again=(1, step), on_event=seen.append
-    )
+    again = await replay(stage.conductor, await stage.recorded(first), again=(1, step), on_event=seen.append)
     assert {event.subtask for event in seen if isinstance(event, StepStarted)} == called
     assert (again.status, again.plans) == ("ok", first.plans)
     with pytest.raises(ConfigError, match="the plan of round 1 has no step 4"):

@@ -272,6 +272,44 @@ def test_a_run_is_replayed(served: Served, upstream: ChatServer, http: Http) -> 
     assert [call.body["model"] for call in upstream.calls] == ["planner", "one", "two", "two"]
 
 
+def test_a_run_is_replayed_from_a_step(served: Served, upstream: ChatServer, http: Http) -> None:
+    """The step and what depends on it is called again; a step that is not in the record is refused."""
+    upstream.reply = team
+    client = http(served)
+    run_id = ask(client)
+    for step, calls in ((0, ["one", "two"]), (1, ["two"])):
+        upstream.calls.clear()
+        again = ended(client, post(client, run_id, "replay", step=step)["id"])
+        assert (again["status"], again["recalls"]) == ("ok", run_id)
+        assert [call.body["model"] for call in upstream.calls] == calls
+    for body in ({"step": 2}, {"step": 0, "round": 2}):
+        assert "the run has no step" in post(client, run_id, "replay", 400, **body)["error"]["message"]
+
+
+def test_only_the_plan_is_made(served: Served, upstream: ChatServer, http: Http) -> None:
+    """The policy asks for no approval, but the request does; the forecast tells what the plan will cost."""
+    upstream.reply = team
+    client = http(served)
+    run = ended(client, start(client, only_plans=True)["id"])
+    assert run["status"] == "waiting"
+    told = post(client, run["id"], "forecast", 200)
+    assert told["plan"]["calls"]["low"] == 2 <= told["plan"]["calls"]["high"]
+    assert 0 < told["plan"]["cost"]["low"] < told["plan"]["cost"]["high"]
+    assert told["plan"]["guessed"] == ["one", "two"]
+    assert (told["resumed"]["results"], told["resumed"]["calls"]) == (0, 2)
+    steps = run["rounds"][0]["plan"]["steps"]
+    cheap = post(client, run["id"], "forecast", 200, plan={"steps": steps[:1]})
+    assert cheap["plan"]["cost"]["likely"] < told["plan"]["cost"]["likely"]
+    wrong = {"steps": [{**steps[0], "access": [3]}]}
+    assert post(client, run["id"], "forecast", 400, plan=wrong)["error"]["code"] == "forward_access"
+    assert [call.body["model"] for call in upstream.calls] == ["planner"]
+    post(client, run["id"], "approve")
+    assert ended(client, run["id"])["status"] == "ok"
+    steps[1]["subtask"] = "Write a poem."
+    kept = post(client, run["id"], "forecast", 200, plan={"steps": steps})["resumed"]
+    assert (kept["results"], kept["calls"]) == (1, 1)
+
+
 def test_a_run_is_deleted(served: Served, upstream: ChatServer, http: Http) -> None:
     """A running run is not."""
     upstream.reply = team

@@ -27,6 +27,7 @@ from podium_server.api.recorded import Recorded
 from podium_server.api.responses.route import PATH as RESPONSES_PATH, ResponsesApi
 from podium_server.api.responses.stored import StoredApi
 from podium_server.api.runs.route import PATH as RUNS_PATH
+from podium_server.api.runs.sums import PATH as SUMS_PATH
 from podium_server.api.session import SessionApi
 from podium_server.health import Health
 from podium_server.jobs.table import JobTable
@@ -214,6 +215,7 @@ class App:
                 self._route("DELETE", run, actions.delete),
                 self._route("GET", f"{run}/events", own.events),
                 self._route("GET", f"{run}/prompts", own.prompts),
+                self._route("POST", f"{run}/forecast", recorded.forecast.show),
                 self._route("POST", f"{run}/approve", actions.approve),
                 self._route("POST", f"{run}/decide", actions.decide),
                 self._route("POST", f"{run}/refuse", actions.refuse),
@@ -221,6 +223,7 @@ class App:
                 self._route("POST", f"{run}/cancel", actions.cancel),
                 self._route("POST", f"{run}/resume", actions.resume),
                 self._route("POST", f"{run}/replay", actions.replay),
+                self._route("GET", SUMS_PATH, recorded.sums.show),
             ]
         return routes
 

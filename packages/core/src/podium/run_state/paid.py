@@ -149,7 +149,7 @@ class PaidResults:
         return max((number for number, each in self.rounds.items() if each.ready is not None), default=0)
 
     def forget(self, number: int, steps: Collection[int]) -> None:
-        """Remove the outcomes of steps of a round, and all later rounds. Actions stay: they are not repeated."""
+        """Remove the outcomes of steps of a round, and all later rounds. Actions are not repeated."""
         for known in self._outcomes.values():
             known[:] = [each for each in known if not _is_from(each[1], number, steps)]
         self.rounds = {each: state for each, state in self.rounds.items() if each <= number}

@@ -78,5 +78,5 @@ def _openai_form(model: ServedModel) -> dict[str, Any]:
         "version": model.versioned_id,
         "workers": list(model.workers),
         "efforts": list(model.efforts),
-        "podium": {"acts": model.conductor.acts},
+        "podium": {"acts": model.conductor.acts, "parameters": model.parameters},
     }

@@ -10,10 +10,12 @@ from podium_server.api.responses.job import KIND as RESPONSE, ResponseWork
 from podium_server.api.responses.store import ResponseStore
 from podium_server.api.runs.actions import RunActions
 from podium_server.api.runs.deadlines import Deadlines
+from podium_server.api.runs.forecast import ForecastApi
 from podium_server.api.runs.index import RunIndex
 from podium_server.api.runs.job import RunWork
 from podium_server.api.runs.queued import KIND as RUN
 from podium_server.api.runs.route import RunsApi
+from podium_server.api.runs.sums import SumsApi
 from podium_server.background_tasks import beside, repeat
 from podium_server.jobs.jobs import Jobs
 from podium_server.jobs.table import JobTable
@@ -64,6 +66,8 @@ class Recorded:
         service.metrics.show_jobs(lambda: float(self.jobs.count))
         self.background = Background(journal, store, self.jobs, turns, service.stopping)
         self.runs = RunsApi(index, table, access, service.stopping, turns.live, turns.catalogue)
+        self.sums = SumsApi(table, has_keys=has_keys)
+        self.forecast = ForecastApi(self.runs, index, journal)
         self.actions = RunActions(self.runs, self.jobs, turns, access, journal)
         self.deadlines = Deadlines(journal, table, self.actions)
 

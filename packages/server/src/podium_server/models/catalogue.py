@@ -139,6 +139,7 @@ class _Maker:
             efforts={},
             created=self._created,
             codex_instructions=None,
+            parameters=plan.schema,
         )
 
     def _instructions(self, name: str, section: ModelSection) -> str | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import get_args
+from typing import Any, get_args
 
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -42,6 +42,8 @@ class ServedModel:
     efforts: Mapping[Effort, EffortSection] = field(default_factory=dict)
     codex_instructions: str | None = None
     """Instructions that Codex gives to the model; `None` if the model is not in the list for Codex."""
+    parameters: Mapping[str, Any] | None = None
+    """The JSON schema of the arguments of a saved plan; `None` for other models."""
     created: int
     """When the server started, in seconds of Unix time."""
 

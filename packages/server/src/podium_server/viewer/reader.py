@@ -12,6 +12,7 @@ from podium.journal import SqlJournal
 from podium_server.api.endpoint import Endpoint, Handler, Service
 from podium_server.api.runs.index import RunIndex
 from podium_server.api.runs.route import PATH as RUNS_PATH, RunsApi
+from podium_server.api.runs.sums import PATH as SUMS_PATH, SumsApi
 from podium_server.api.session import SessionState
 from podium_server.http import Exchange
 from podium_server.jobs.table import JobTable
@@ -64,6 +65,7 @@ class Reader:
         self._service = Service(access, self.settings, is_local=True)
         index = RunIndex(journal, self._table, has_keys=False)
         stopping = self._service.stopping
+        self._sums = SumsApi(self._table, has_keys=False)
         self._runs = RunsApi(index, self._table, access, stopping, LivePieces(), catalogue)
 
     @asynccontextmanager
@@ -95,6 +97,7 @@ class Reader:
                 self._route(run, runs.show),
                 self._route(f"{run}/events", runs.events),
                 self._route(f"{run}/prompts", runs.prompts),
+                self._route(SUMS_PATH, self._sums.show),
             ]
         )
 

@@ -9,6 +9,7 @@ from podium_server.api.chat.request import ChatRequest
 from podium_server.api.messages.request import CountRequest, MessagesRequest
 from podium_server.api.own_key import OwnKey
 from podium_server.api.responses.request import ResponseRequest
+from podium_server.api.runs.forecast import ForecastAnswer
 from podium_server.api.runs.forms import RunDetail, RunList
 from podium_server.api.runs.prompts import PromptList
 from podium_server.api.runs.requests import (
@@ -20,9 +21,11 @@ from podium_server.api.runs.requests import (
     EventsQuery,
     ListQuery,
     NewRun,
+    PlanToForecast,
     PromptsQuery,
     ReplayedRun,
 )
+from podium_server.api.runs.sums import PATH as SUMS_PATH, Sums, SumsQuery
 from podium_server.api.session import Login, SessionState
 
 JSON = "application/json"
@@ -76,6 +79,8 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("GET", _RUN): Operation(result=RunDetail),
     ("GET", f"{_RUN}/events"): Operation(query=EventsQuery, types=(EVENTS,)),
     ("GET", f"{_RUN}/prompts"): Operation(query=PromptsQuery, result=PromptList),
+    ("POST", f"{_RUN}/forecast"): Operation(body=PlanToForecast, result=ForecastAnswer),
+    ("GET", SUMS_PATH): Operation(query=SumsQuery, result=Sums),
     ("POST", f"{_RUN}/approve"): _run(Approval),
     ("POST", f"{_RUN}/refuse"): _run(Decision),
     ("POST", f"{_RUN}/edit"): _run(EditedPlan),

@@ -8,10 +8,9 @@ from uuid import uuid4
 import anyio
 
 from podium.conductor import Conductor
-from podium.errors import ConfigError, RunHeld, RunUnknown
+from podium.errors import ConfigError, QueryError, RunHeld, RunUnknown
 from podium.journal import RunRow, SqlJournal
 from podium.run_state import fold
-from podium.run_state.state import for_pool
 from podium.types import Event, Plan, RunStarted
 from podium.types.messages import read_conversation
 from podium_server.api.bodies import fingerprint_of, read_body, read_messages
@@ -29,6 +28,7 @@ from podium_server.api.runs.requests import (
     NewRun,
     PlanBody,
     ReplayedRun,
+    plan_of,
 )
 from podium_server.api.runs.route import PATH, RunsApi
 from podium_server.http import Exchange
@@ -85,11 +85,12 @@ class RunActions:
             kind="begin",
             model=model.name,
             query=query,
-            plan=_plan(body.plan, conductor),
+            plan=plan_of(body.plan, conductor),
             limits=body.limits or {},
             labels=body.labels,
             context=body.context,
             effort=body.effort,
+            only_plans=body.only_plans,
         )
         while True:
             named = self._turns.named(caller, exchange.idempotency_key(), fingerprint_of(PATH, raw))
@@ -229,17 +230,21 @@ class RunActions:
         await self._accepted(exchange, row.run_id)
 
     async def replay(self, exchange: Exchange, caller: Caller) -> None:
-        """Repeat a run as a new run of the caller, as `podium resume --replay` does.
+        """Repeat a run as a new run of the caller, as `podium resume --replay` does, or from a step on.
 
         Raises:
             RunUnknown: as above.
+            QueryError: the run has no such step.
             PodiumError: see `Jobs.begin`.
         """
         body = read_body(await exchange.body(), ReplayedRun)
         row = await self._find(exchange, caller, "see")
-        request = self._request("replay", await self._events(row), body.plan)
+        events = await self._events(row)
+        request = self._request("replay", events, body.plan)
+        again = None if body.step is None else _step_of(events, body.round, body.step)
         run_id = uuid4().hex
-        await self._begin(run_id, caller.caller_id, request.model_copy(update={"of": row.run_id}))
+        changed = {"of": row.run_id, "again": again}
+        await self._begin(run_id, caller.caller_id, request.model_copy(update=changed))
         await self._accepted(exchange, run_id)
 
     async def delete(self, exchange: Exchange, caller: Caller) -> None:
@@ -275,7 +280,7 @@ class RunActions:
             what = "an approval" if action is None else f"an approval of step {action}"
             raise NotWaiting(f"run {row.run_id} does not wait for {what}: its status is {row.state}")
         request, conductor = await self._continuing(row)
-        changed = _plan(body.plan if isinstance(body, EditedPlan) else None, conductor, workers_of(events))
+        changed = plan_of(body.plan if isinstance(body, EditedPlan) else None, conductor, workers_of(events))
         await conductor.decide(
             row.run_id,
             approved=approved,
@@ -306,7 +311,7 @@ class RunActions:
         assert isinstance(started, RunStarted)
         model = self._turns.catalogue.find(started.conductor)
         query = [message.to_wire() for message in (*started.query, *started.tool_messages)]
-        changed = _plan(plan, model.conductor, workers_of(events))
+        changed = plan_of(plan, model.conductor, workers_of(events))
         return JobRequest(kind=kind, model=model.name, query=query, plan=changed)
 
     async def _continue(
@@ -358,34 +363,15 @@ def _check_ended(row: RunRow) -> None:
         raise RunHeld(f"run {row.run_id} is running: wait for it to end or stop")
 
 
+def _step_of(events: Sequence[Event], number: int | None, step: int) -> list[int]:
+    """Return the round and the index of a recorded step."""
+    plans = {each.number: each.plan for each in fold(events).rounds_so_far() if each.plan is not None}
+    found = max(plans, default=0) if number is None else number
+    if found not in plans or step >= len(plans[found].steps):
+        raise QueryError(f"the run has no step {step} in round {found}: name a step of a recorded plan")
+    return [found, step]
+
+
 def _name(caller: Caller) -> str:
     """Return the name that is recorded with a decision."""
     return caller.caller_id if caller.key is None else caller.key.name
-
-
-def _plan(
-    body: PlanBody | None, conductor: Conductor, recorded: Sequence[str] | None = None
-) -> dict[str, Any] | None:
-    """Return a plan with the worker numbers of a conductor, as plain JSON.
-
-    Args:
-        body: the plan.
-        conductor: the conductor.
-        recorded: the workers to which the numbers of the plan refer; `None` for those of the conductor.
-
-    Raises:
-        PlanInvalid: the plan breaks a rule, or names an unknown worker.
-        ConfigError: the conductor lacks a worker of the plan.
-    """
-    if body is None:
-        return None
-    names = conductor.pool.names
-    plan = body.plan(names if recorded is None else recorded)
-    if recorded is not None:
-        plan.fit(len(recorded), len(plan.calls), previous=True)
-        plan = for_pool(plan, recorded, names)
-    limits = conductor.limits
-    plan.fit(len(names), limits.plan_steps, previous=recorded is not None)
-    plan.check_types(conductor.pool.forms)
-    plan.check_sizes(limits.items, limits.turns)
-    return plan.to_json()

@@ -26,6 +26,7 @@ def asked_of(request: JobRequest, run_id: str) -> Asked:
         plan=None if request.plan is None else Plan.from_json(request.plan),
         context=request.context,
         labels=request.labels,
+        only_plans=request.only_plans,
     )
 
 

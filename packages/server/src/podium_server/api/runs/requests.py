@@ -6,8 +6,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from podium.conductor import Conductor
 from podium.errors import PlanInvalid
 from podium.hosts.completions import Body
+from podium.run_state.state import for_pool
 from podium.types import Plan
 from podium_server.api.runs.forms import State
 from podium_server.settings import Effort, check_limits
@@ -118,6 +120,9 @@ class NewRun(Body):
     labels: Annotated[list[Name], Field(max_length=100)] = Field(default_factory=list)
     context: Annotated[dict[str, str], Field(max_length=100)] = Field(default_factory=dict)
     effort: Effort | None = None
+    only_plans: Annotated[
+        bool, Field(description="Wait for an approval of the plan, also if the policy does not ask for one.")
+    ] = False
 
 
 class ChangedRun(Body):
@@ -135,6 +140,17 @@ class ReplayedRun(Body):
     """The body of `POST /v1/runs/{run_id}/replay`."""
 
     plan: Annotated[PlanBody | None, Field(description="Replaces the plan of the last round.")] = None
+    step: Annotated[
+        int | None,
+        Field(ge=0, lt=2**31, description="Call this step, and all that depends on it, again."),
+    ] = None
+    round: Annotated[int | None, Field(ge=1, lt=2**31, description="Its round; null for the last.")] = None
+
+
+class PlanToForecast(Body):
+    """The body of `POST /v1/runs/{run_id}/forecast`."""
+
+    plan: Annotated[PlanBody | None, Field(description="In place of the plan of the last round.")] = None
 
 
 Why = Annotated[str, Field(max_length=10_000)]
@@ -212,12 +228,43 @@ class JobRequest(Body):
     labels: list[str] = Field(default_factory=list)
     context: dict[str, str] = Field(default_factory=dict)
     effort: Effort | None = None
+    only_plans: bool = False
     refresh: bool = False
     force: bool = False
     of: str | None = None
     """The run that is replayed."""
+    again: list[int] | None = None
+    """The round and the step from which it is called again."""
     events: int = 0
     """The number of recorded events of the run before the request."""
+
+
+def plan_of(
+    body: PlanBody | None, conductor: Conductor, recorded: Sequence[str] | None = None
+) -> dict[str, Any] | None:
+    """Return a plan with the worker numbers of a conductor, as plain JSON.
+
+    Args:
+        body: the plan.
+        conductor: the conductor.
+        recorded: the workers to which the numbers of the plan refer; `None` for those of the conductor.
+
+    Raises:
+        PlanInvalid: the plan breaks a rule, or names an unknown worker.
+        ConfigError: the conductor lacks a worker of the plan.
+    """
+    if body is None:
+        return None
+    names = conductor.pool.names
+    plan = body.plan(names if recorded is None else recorded)
+    if recorded is not None:
+        plan.fit(len(recorded), len(plan.calls), previous=True)
+        plan = for_pool(plan, recorded, names)
+    limits = conductor.limits
+    plan.fit(len(names), limits.plan_steps, previous=recorded is not None)
+    plan.check_types(conductor.pool.forms)
+    plan.check_sizes(limits.items, limits.turns)
+    return plan.to_json()
 
 
 def _put_numbers(row: dict[str, Any], workers: Sequence[str], step: int) -> None:

@@ -49,7 +49,7 @@ class RunsApi:
         self._access = access
         self._stopping = stopping
         self._live = live
-        self._catalogue = catalogue
+        self.catalogue = catalogue
 
     async def list(self, exchange: Exchange, caller: Caller) -> None:
         """List the runs of the caller; with the role `see`, all runs.
@@ -60,13 +60,8 @@ class RunsApi:
             RunUnknown: there is no run with the id `after`.
         """
         query = read_query(exchange.query, ListQuery)
-        if query.key is not None and caller.key is None:
-            raise BadRequest("the server has no API keys: leave out key", param="key")
-        if query.key is not None and query.key != caller.caller_id:
-            caller.check_role("see")
-        own = None if caller.may("see") else caller.caller_id
         wanted = Wanted(
-            key_id=query.key or own,
+            key_id=key_of(caller, query.key),
             model=query.model,
             status=query.status,
             label=query.label,
@@ -132,7 +127,7 @@ class RunsApi:
     def _model_of(self, events: Sequence[Event]) -> ServedModel | None:
         """Return the model of a run; `None` if the server does not have it."""
         try:
-            return next(self._catalogue.find(e.conductor) for e in events if isinstance(e, RunStarted))
+            return next(self.catalogue.find(e.conductor) for e in events if isinstance(e, RunStarted))
         except (ModelUnknown, StopIteration):
             return None
 
@@ -187,6 +182,20 @@ class RunsApi:
         """Return the job of a run that has not begun."""
         job = await self._table.find(run_id)
         return job if job is not None and job.kind == KIND else None
+
+
+def key_of(caller: Caller, asked: str | None) -> str | None:
+    """Return the API key whose runs are asked for; `None` for those of all keys.
+
+    Raises:
+        BadRequest: the server has no keys.
+        RoleMissing: the caller asks for the runs of another key.
+    """
+    if asked is not None and caller.key is None:
+        raise BadRequest("the server has no API keys: leave out key", param="key")
+    if asked is not None and asked != caller.caller_id:
+        caller.check_role("see")
+    return asked or (None if caller.may("see") else caller.caller_id)
 
 
 def _last_event(exchange: Exchange, after: int) -> int:

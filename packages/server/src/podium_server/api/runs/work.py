@@ -57,7 +57,8 @@ async def _executed(turn: RunTurn, request: JobRequest, events: Sequence[Event],
     options["limits"] = limits
     if request.kind == "replay":
         options.pop("sampling", None)
-        return await replay(conductor, events, plan=plan, on_event=tell, **options)
+        again = None if request.again is None else (request.again[0], request.again[1])
+        return await replay(conductor, events, plan=plan, again=again, on_event=tell, **options)
     options["context"] = request.context
     query = tuple(Message.from_wire(message) for message in request.query)
     asked = query if plan is None else replace(plan, query=query)

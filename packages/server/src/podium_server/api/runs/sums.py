@@ -1,0 +1,184 @@
+"""Sums of spending and time, by day and worker, which the database computes from the recorded events."""
+
+from collections.abc import Sequence
+from time import time
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from podium.hosts.completions import Body
+from podium.journal import Transaction
+from podium.types.events import SCHEMA
+from podium_server.api.bodies import read_query
+from podium_server.api.runs.requests import Name, Time
+from podium_server.api.runs.route import key_of
+from podium_server.http import BadRequest, Exchange
+from podium_server.jobs.table import JobTable
+from podium_server.keys import Caller
+
+PATH = "/v1/sums"
+_DAY = 86400.0
+_DAYS = 30
+"""The default time, in days."""
+_MOST_DAYS = 366
+_ENDS = ("step_ended", "attempt_failed", "planner_ended")
+"""The events that end calls."""
+
+
+class SumsQuery(Body):
+    """The parameters of `GET /v1/sums`."""
+
+    since: Annotated[Time | None, Field(description="Runs that began then or later; 30 days ago.")] = None
+    until: Annotated[Time | None, Field(description="Runs that began then or earlier.")] = None
+    model: Name | None = None
+    key: Annotated[Name | None, Field(description="The id of an API key; needs the role `see`.")] = None
+
+
+class DaySum(BaseModel):
+    """The runs that began on one day."""
+
+    day: str = Field(description="In UTC, as in 2026-11-30.")
+    runs: int
+    cost: float = Field(description="What the runs that have ended cost, in USD.")
+    unknown: int = Field(description="Runs whose cost is not known, or that have not ended.")
+
+
+class WorkerSum(BaseModel):
+    """The ended calls of one worker, or of one planner, in the runs of one day, without nested runs."""
+
+    day: str
+    worker: str
+    role: Literal["worker", "planner"]
+    calls: int
+    cost: float = Field(description="In USD.")
+    unpriced: int = Field(description="Calls whose cost is not known.")
+    input_tokens: int
+    output_tokens: int
+    timed: int = Field(description="The steps, or calls of a planner, that are in `seconds`.")
+    seconds: float = Field(description="From their starts to their ends, with retries.")
+
+
+class Sums(BaseModel):
+    """Sums by day and worker."""
+
+    object: str = "sums"
+    since: float
+    until: float
+    days: list[DaySum]
+    workers: list[WorkerSum]
+
+
+class SumsApi:
+    """`GET /v1/sums`.
+
+    Args:
+        table: reads the database of the journal.
+        has_keys: whether runs belong to API keys.
+    """
+
+    def __init__(self, table: JobTable, *, has_keys: bool) -> None:
+        self._table = table
+        self._has_keys = has_keys
+
+    async def show(self, exchange: Exchange, caller: Caller) -> None:
+        """Sum the runs of the caller; with the role `see`, all runs.
+
+        Raises:
+            BadRequest: a parameter is invalid, or the time is longer than 366 days.
+            RoleMissing: the caller asks for the runs of another key.
+        """
+        query = read_query(exchange.query, SumsQuery)
+        until = time() if query.until is None else query.until
+        since = max(until - _DAYS * _DAY, 0.0) if query.since is None else query.since
+        if not 0 <= until - since <= _MOST_DAYS * _DAY:
+            raise BadRequest(f"since must be before until, by at most {_MOST_DAYS} days", param="since")
+        which, values = ["run.parent IS NULL", "run.began BETWEEN ? AND ?"], list[Any]([since, until])
+        if self._has_keys and (key_id := key_of(caller, query.key)) is not None:
+            which.append("EXISTS (SELECT 1 FROM podium_turns WHERE run_id = run.run_id AND key_id = ?)")
+            values.append(key_id)
+        async with self._table.opened() as database:
+            sql = _Sql(is_postgres=database.is_postgres)
+            if query.model is not None:
+                first = "SELECT 1 FROM podium_events AS event WHERE run_id = run.run_id AND number = 0"
+                which.append(f"EXISTS ({first} AND {sql.field('event.conductor')} = ?)")
+                values.append(query.model)
+            statements = [make(" AND ".join(which)) for make in (sql.days, sql.workers)]
+
+            async def read(transaction: Transaction) -> list[Sequence[Any]]:
+                return [await transaction.fetch(each, *values) for each in statements]
+
+            days, workers = await database.transaction(read, reads=True)
+        found = Sums(
+            since=since,
+            until=until,
+            days=[DaySum(**dict(row)) for row in days],
+            workers=[WorkerSum(**dict(row)) for row in workers],
+        )
+        await exchange.json(found.model_dump(mode="json"))
+
+
+class _Sql:
+    """The statements, in the SQL of a database."""
+
+    def __init__(self, *, is_postgres: bool) -> None:
+        self._is_postgres = is_postgres
+        day = "to_char(to_timestamp(run.began) AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
+        self._day = day if is_postgres else "date(run.began, 'unixepoch')"
+
+    def field(self, path: str, of: str = "event.text", *, is_json: bool = False) -> str:
+        """Return the expression of a field of a JSON document; `-1` in a path is the last item."""
+        if self._is_postgres:
+            return f"({of}::json {'#>' if is_json else '#>>'} '{{{path.replace('.', ',')}}}')"
+        return f"json_extract({of}, '$.{path.replace('.-1', '[#-1]')}')"
+
+    def _number(self, path: str, of: str = "event.text") -> str:
+        return f"CAST({self.field(path, of)} AS DOUBLE PRECISION)"
+
+    def days(self, which: str) -> str:
+        """Return the query for the sums of runs by day."""
+        return f"""
+        SELECT {self._day} AS day, count(*) AS runs, coalesce(sum(run.cost), 0.0) AS cost,
+        sum(CASE WHEN run.cost IS NULL THEN 1 ELSE 0 END) AS unknown
+        FROM podium_runs AS run WHERE {which} GROUP BY 1 ORDER BY 1
+        """  # noqa: S608 - no value from outside
+
+    def workers(self, which: str) -> str:
+        """Return the query for the sums of calls by day and worker.
+
+        The bill of a call is in the event of its end: of several calls of a step, `step_ended` ends the last.
+        If its failure was also told by itself, it is counted once. A proposal that is reused has no seconds.
+        """
+        bills = ("event.outcome.calls.-1", "event.outcome", "event.call", "event.proposal")
+        ends = [f'event.text LIKE \'{{"schema":{SCHEMA},"type":"{each}",%\'' for each in _ENDS]
+        place = " || '.' || ".join(self.field(f"event.{each}") for each in ("round", "step", "attempt"))
+        read, written = (
+            " + ".join(self._number(f"usage.{kind}{name}_tokens", "bill") for kind in ("", "orchestration_"))
+            for name in ("input", "output")
+        )
+        worker, planner = (self.field(each, "bill") for each in ("worker", "planner"))
+        is_new = "IS DISTINCT FROM 'true'" if self._is_postgres else "IS NOT 1"
+        took = f"{self._number('event.outcome.ended')} - {self._number('event.outcome.started')}"
+        return f"""
+        WITH ended AS (
+            SELECT {self._day} AS day, run.run_id, coalesce({place}, CAST(event.number AS TEXT)) AS place,
+            coalesce({", ".join(self.field(each, is_json=True) for each in bills)}) AS bill,
+            coalesce({took}, {self._number("event.proposal.seconds")}) AS seconds
+            FROM podium_runs AS run CROSS JOIN podium_events AS event
+            WHERE event.run_id = run.run_id AND ({" OR ".join(ends)}) AND {which}
+            AND coalesce({self._number("event.outcome.attempts")}, 1) > 0
+            AND {self.field("event.outcome.reused")} {is_new}
+            AND coalesce({self._number("event.proposal.seconds")}, 1) > 0
+        ), call AS (
+            SELECT day, run_id, place, coalesce({worker}, {planner}) AS worker,
+            CASE WHEN {planner} IS NULL THEN 'worker' ELSE 'planner' END AS role,
+            {self._number("cost", "bill")} AS cost, {read} AS input_tokens, {written} AS output_tokens,
+            max(seconds) AS seconds
+            FROM ended GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+        )
+        SELECT day, worker, role, count(*) AS calls, coalesce(sum(cost), 0.0) AS cost,
+        sum(CASE WHEN cost IS NULL THEN 1 ELSE 0 END) AS unpriced,
+        CAST(sum(input_tokens) AS BIGINT) AS input_tokens,
+        CAST(sum(output_tokens) AS BIGINT) AS output_tokens, count(seconds) AS timed,
+        coalesce(sum(seconds), 0.0) AS seconds
+        FROM call GROUP BY 1, 2, 3 ORDER BY 1, 3, 2
+        """  # noqa: S608 - as above
