@@ -78,3 +78,18 @@ async def test_a_saved_plan_is_a_tool(reviews: Served, upstream: ChatServer) -> 
         assert wrong["isError"]
         assert "wrong value for style" in wrong["content"][0]["text"]
     assert len(upstream.calls) == 1
+
+
+def test_the_arguments_of_a_run_are_changed(reviews: Served, upstream: ChatServer) -> None:
+    """The plan of the run has them, and is accepted with changes."""
+    ask(reviews, '{"text": "it", "style": "long"}')
+    with httpx2.Client(base_url=reviews.url) as client:
+        run_id = client.get("/runs").json()["data"][0]["id"]
+        plan = client.get(f"/runs/{run_id}").json()["rounds"][0]["plan"]
+        assert plan["args"] == {"text": "it", "style": "long"}
+        plan["args"]["style"] = "short"
+        again = client.post(f"/runs/{run_id}/replay", json={"plan": plan})
+        assert again.status_code == 202, again.text
+        assert "run_ended" in client.get(f"/runs/{again.json()['id']}/events").text
+    assert "A short review of it" in str(upstream.calls[-1].body["messages"])
+    assert len(upstream.calls) == 2

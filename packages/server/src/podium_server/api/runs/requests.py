@@ -79,6 +79,9 @@ class PlanStep(Body):
     steps: Annotated[list["PlanStep"] | None, Field(max_length=1000)] = None
     until: Annotated[dict[str, Any] | None, Field(description="The condition that ends the turns.")] = None
     most: Annotated[int | None, Field(description="Maximum turns.")] = None
+    plan: Annotated[Name | None, Field(description="The saved plan of which these are the `steps`.")] = None
+    parameters: Annotated[dict[str, Any] | None, Field(description="Its parameters.")] = None
+    args: Annotated[dict[str, Any] | None, Field(description="Its arguments.")] = None
 
 
 class PlanBody(Body):
@@ -88,6 +91,9 @@ class PlanBody(Body):
     version: Annotated[int | None, Field(alias="schema")] = None
     query: Annotated[Any, Field(description="Ignored: the run has the query.")] = None
     planner: Annotated[Any, Field(description="Ignored.")] = None
+    name: Annotated[Name | None, Field(description="The saved plan.")] = None
+    parameters: Annotated[dict[str, Any] | None, Field(description="Its parameters.")] = None
+    args: Annotated[dict[str, Any] | None, Field(description="Its arguments.")] = None
 
     def plan(self, workers: Sequence[str]) -> Plan:
         """Return the plan.
@@ -101,7 +107,9 @@ class PlanBody(Body):
         rows = [step.model_dump(exclude_none=True, by_alias=True) for step in self.steps]
         for index, row in enumerate(rows):
             _put_numbers(row, workers, index)
-        return Plan.from_json({"schema": 1 if self.version is None else self.version, "steps": rows})
+        saved = {"name": self.name, "parameters": self.parameters, "args": self.args}
+        told = {name: value for name, value in saved.items() if value is not None}
+        return Plan.from_json({"schema": 1 if self.version is None else self.version, **told, "steps": rows})
 
 
 Changes = Annotated[dict[str, int | float], AfterValidator(check_limits), Field(max_length=20)]

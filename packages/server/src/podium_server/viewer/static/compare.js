@@ -4,7 +4,7 @@ import { costOf, planned, tokensOf } from "./fold.js";
 import { count, elapsed, line, seconds, shortId, usd } from "./format.js";
 import { useKeys } from "./keys.js";
 import { useRun } from "./live.js";
-import { runHref, stepHref } from "./place.js";
+import { lastList, runHref, stepHref } from "./place.js";
 import { Score } from "./score.js";
 import { Badge } from "./status.js";
 import { Text } from "./text.js";
@@ -21,17 +21,17 @@ const ROWS = [
 
 export function Compare({ ids }) {
   const sides = [useRun(ids[0]), useRun(ids[1])];
-  useKeys({ Escape: () => (location.hash = "#/") });
+  useKeys({ Escape: () => (location.hash = lastList()) });
   useEffect(() => {
     document.title = "Two runs · Podium";
   }, []);
   const failed = sides.find((each) => each.error);
-  if (failed) return html`<div class="note" role="alert"><h1>The runs cannot be compared</h1><p>${failed.error.message}</p><a href="#/">All runs</a></div>`;
+  if (failed) return html`<div class="note" role="alert"><h1>The runs cannot be compared</h1><p>${failed.error.message}</p><a href=${lastList()}>All runs</a></div>`;
   if (sides.some((each) => each.run.status === "loading")) return html`<p class="note" role="status">Loading the runs…</p>`;
   const runs = sides.map((each) => each.run);
   const rounds = runs.map((run) => run.rounds.at(-1) ?? null);
   return html`<div class="compare">
-    <p class="crumbs"><a href="#/">Runs</a> / two runs</p>
+    <p class="crumbs"><a href=${lastList()}>Runs</a> / two runs</p>
     <div class="pair">${runs.map((run) => html`<div><div class="title"><${Badge} status=${run.status} /><h1><a href=${runHref(run.id)}>${line(run.question, 120) || "(no question)"}</a></h1></div>
       <p class="dim">${line(run.model, 40)} · ${shortId(run.id)}</p></div>`)}</div>
     <table><thead><tr><th scope="col">amount</th><th scope="col">first run</th><th scope="col">second run</th></tr></thead><tbody>

@@ -8,7 +8,9 @@ export const partOf = (round, step) => placeOf(round.plan, nameOf(step));
 
 // The status; a map or a block is at work while the run is, once a part of it has begun. What waits has not ended.
 export function statusOf(run, step) {
-  if (step.outcome?.problem?.code === "waiting") return step.approval?.state === "asked" ? "waiting" : "pending";
+  const isAsked = run.status === "waiting" && step.approval?.state === "asked";
+  if (isAsked || (run.status === "waiting" && step.children.some((each) => statusOf(run, each) === "waiting"))) return "waiting";
+  if (step.outcome?.problem?.code === "waiting") return "pending";
   const isBegun = step.outcome === null && step.children.length > 0;
   return isBegun && step.status === "pending" && run.status === "running" ? "running" : step.status;
 }

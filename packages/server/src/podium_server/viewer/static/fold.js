@@ -6,7 +6,7 @@ export function newRun(id) {
   return {
     id, status: "loading", model: "", question: "", workers: [], limits: null, labels: [], recalls: null,
     rounds: [], answer: "", problem: null, cost: null, at: 0, calls: 0, began: null, ended: null, seen: -1,
-    writing: null, zero: null, now: 0,
+    writing: null, zero: null, now: 0, recoveries: 0,
   };
 }
 
@@ -27,6 +27,11 @@ export function fold(run, event) {
 // Sets how many seconds the run has taken; `time` is null if it is not carried out now.
 export function tick(run, time) {
   run.now = time === null || run.zero === null ? run.at : Math.max(run.at, time - run.zero);
+}
+
+// Adds what the events do not tell of a run that no process carries out.
+export function learn(run, { status, recoveries }) {
+  if (run.status === "stopped" && status === "dead") Object.assign(run, { status, recoveries });
 }
 
 // Marks a run as stopped that no process carries out any more; a process that died recorded no event of it.
@@ -283,7 +288,7 @@ function reopen(round) {
   for (const step of round.inner.values()) {
     if (!["skipped", "cancelled"].includes(step.outcome?.status) || step.outcome.attempts) continue;
     reset(step);
-    if (step.children.length) continue;
+    if (step.children.length || step.approval?.state === "asked") continue;  // a decision on another step does not end the wait
     step.parent.children = step.parent.children.filter((each) => each !== step);
     round.named.delete(step.name);
   }

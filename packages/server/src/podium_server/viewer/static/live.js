@@ -1,8 +1,8 @@
 // The state of a run while its events arrive. Many events change the page once.
 
-import { serverNow } from "./api.js";
+import { get, runPath, serverNow } from "./api.js";
 import { tellChange } from "./changes.js";
-import { fold, leave, newRun, tick } from "./fold.js";
+import { fold, learn, leave, newRun, tick } from "./fold.js";
 import { follow } from "./stream.js";
 import { useCallback, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 
@@ -25,12 +25,19 @@ export function useRun(id) {
       timer = null;
       const before = run.current.status;
       for (const event of queue.splice(0, MOST_AT_ONCE)) fold(run.current, event);
-      if (stream === "over" && !queue.length) leave(run.current);
+      if (stream === "over" && !queue.length) {
+        leave(run.current);
+        if (run.current.status === "stopped" && before !== "stopped") look();
+      }
       tick(run.current, isAtWork() ? serverNow() : null);
       if (!["loading", run.current.status].includes(before)) tellChange();
       setShown({ run: run.current, stream, error: null });
       if (queue.length) plan();
     };
+    const look = () => get(runPath(id)).then((found) => {
+      learn(run.current, found);
+      plan();
+    }, () => {});  // the run is shown as stopped
     const plan = () => {
       timer ??= setTimeout(draw, document.hidden ? BETWEEN_HIDDEN : BETWEEN);
     };

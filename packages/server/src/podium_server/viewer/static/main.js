@@ -1,12 +1,14 @@
 // The frame of the viewer: the session, the place, the theme and the keyboard.
 
 import { findSession, login, logout, takeToken, whenRefused } from "./api.js";
+import { Ask } from "./ask.js";
 import { Budgets } from "./budgets.js";
 import { Compare } from "./compare.js";
 import { HELP, useKeys } from "./keys.js";
-import { usePlace } from "./place.js";
+import { lastList, usePlace } from "./place.js";
 import { RunPage } from "./run.js";
 import { Runs } from "./runs.js";
+import { SumsPage } from "./sums.js";
 import { applyTheme, nextTheme, theme } from "./theme.js";
 import { html, render, useEffect, useState } from "./vendor/htm-preact.js";
 
@@ -30,7 +32,9 @@ function App() {
   return html`
     <header>
       <a class="brand" href="#/">Podium</a>
-      <nav>
+      ${access.state === "open" && html`<nav class="pages" aria-label="Pages">${pages(access.session).map(([page, href, words]) =>
+        html`<a href=${href} aria-current=${place.page === page ? "page" : undefined}>${words}</a>`)}</nav>`}
+      <nav aria-label="Session">
         ${access.session?.key && html`<${Budgets} /><span class="dim">${access.session.key} (${access.session.role})</span>
           <button class="quiet" onClick=${leave}>Log out</button>`}
         <button class="quiet" onClick=${change} title="Change the colours (t)">Colours: ${shade}</button>
@@ -45,7 +49,14 @@ function App() {
 function page(place, session) {
   if (place.page === "run") return html`<${RunPage} key=${place.id} id=${place.id} place=${place.step} readsOnly=${session.reads_only} />`;
   if (place.page === "compare") return html`<${Compare} key=${place.ids.join()} ids=${place.ids} />`;
-  return html`<${Runs} />`;
+  if (place.page === "ask" && !session.reads_only) return html`<${Ask} query=${place.query} readsOnly=${session.reads_only} />`;
+  if (place.page === "sums") return html`<${SumsPage} query=${place.query} canAsk=${!session.reads_only} />`;
+  return html`<${Runs} query=${place.query ?? {}} canAsk=${!session.reads_only} />`;
+}
+
+// The page of one run, and the comparison, belong to the list.
+function pages(session) {
+  return [["runs", lastList(), "Runs"], ...(session.reads_only ? [] : [["ask", "#/ask", "Ask"]]), ["sums", "#/sums", "Charts"]];
 }
 
 // Returns whether the person may see runs: with a session, or at a server without keys.

@@ -1,20 +1,21 @@
 // The page of one run.
 
-import { ActionApproval, Approval } from "./approval.js";
-import { judged, nameOf, planned, stepNamed, waiting } from "./fold.js";
+import { Waiting } from "./approval.js";
+import { Changes, Reasons } from "./change.js";
+import { judged, nameOf, planned, stepNamed } from "./fold.js";
 import { exactly, line, seconds, sentences, shortId, tokens, usd, visible } from "./format.js";
 import { Gauges } from "./gauges.js";
 import { useKeys } from "./keys.js";
 import { useRun } from "./live.js";
-import { runHref, stepHref } from "./place.js";
-import { Question } from "./question.js";
+import { lastList, listHref, runHref, stepHref } from "./place.js";
 import { Score } from "./score.js";
 import { Badge } from "./status.js";
 import { StepPanel } from "./step.js";
 import { Text, Trouble } from "./text.js";
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 
-export function RunPage({ id, place, readsOnly }) {
+// `isInside`: the run is shown below the form that asked it.
+export function RunPage({ id, place = null, readsOnly, isInside = false }) {
   const { run, stream, error, again } = useRun(id);
   const [number, setNumber] = useState(null);
   const found = run.rounds.find((each) => each.number === (place?.round ?? number));
@@ -25,12 +26,12 @@ export function RunPage({ id, place, readsOnly }) {
     const most = round ? planned(round).length : 0;
     if (most) location.hash = stepHref(id, round.number, Math.max(0, Math.min((top ?? (by > 0 ? -1 : 1)) + by, most - 1)));
   };
-  useKeys({ j: () => go(1), k: () => go(-1), Escape: () => (location.hash = place ? runHref(id) : "#/") });
+  useKeys({ j: () => go(1), k: () => go(-1), Escape: () => (location.hash = place ? runHref(id) : lastList()) });
   useEffect(() => {
-    document.title = `${line(run.question, 60) || shortId(id)} · Podium`;
+    if (!isInside) document.title = `${line(run.question, 60) || shortId(id)} · Podium`;
   }, [run.question]);
   if (error && !run.rounds.length) {
-    return html`<div class="note" role="alert"><h1>The run cannot be shown</h1><p>${error.message}</p><a href="#/">All runs</a></div>`;
+    return html`<div class="note" role="alert"><h1>The run cannot be shown</h1><p>${error.message}</p><a href=${lastList()}>All runs</a></div>`;
   }
   if (run.status === "loading") return html`<p class="note" role="status">Loading the run…</p>`;
   const choose = (chosen) => {
@@ -39,24 +40,17 @@ export function RunPage({ id, place, readsOnly }) {
   };
   return html`<div class=${step ? "run with-panel" : "run"}>
     <div class="body">
-      <${Head} run=${run} stream=${stream} />
+      <${Head} run=${run} stream=${stream} isInside=${isInside} />
       ${error && html`<p class="bad banner" role="alert">${error.message}</p>`}
       <${Trouble} problem=${run.problem} />
+      <${Reasons} run=${run} />
       ${place && !step && html`<p class="wait banner" role="status">${unknown(run, round, place)}</p>`}
       ${run.status === "queued" && html`<p class="wait banner" role="status">The run waits in the queue. It begins when a process of the server has a free slot.</p>`}
+      ${!readsOnly && html`<${Changes} run=${run} round=${run.rounds.at(-1)} onDone=${again} />`}
       <${Gauges} run=${run} />
       ${run.rounds.length > 1 && html`<${Rounds} run=${run} current=${round} choose=${choose} />`}
       ${round && html`<${RoundView} run=${run} round=${round} at=${top} />`}
-      ${run.status === "waiting" && round?.approval?.state === "asked" && (readsOnly
-        ? html`<p class="wait banner">The plan waits for an approval: <code>podium decide ${shortId(id)} approve</code> approves it, and <code>podium decide ${shortId(id)} refuse</code> refuses it.</p>`
-        : html`<${Approval} run=${run} round=${round} key=${round.number} onDone=${again} />`)}
-      ${run.status === "waiting" && round && waiting(round).map((each) => (each.question
-        ? (readsOnly
-          ? html`<p class="wait banner">Step ${nameOf(each)} asks: <code>${line(each.asked)}</code> Answer with <code>podium decide ${shortId(id)} --answer TEXT --action ${each.index}</code>.</p>`
-          : html`<${Question} run=${run} step=${each} key=${`${round.number}.${each.index}`} onDone=${again} />`)
-        : readsOnly
-        ? html`<p class="wait banner">Step ${nameOf(each)} waits for an approval: <code>podium decide ${shortId(id)} --action ${each.index} approve</code> or <code>refuse</code>. It is asked to do: <code>${line(each.asked)}</code></p>`
-        : html`<${ActionApproval} run=${run} round=${round} step=${each} key=${`${round.number}.${each.index}`} onDone=${again} />`))}
+      ${round && html`<${Waiting} run=${run} round=${round} readsOnly=${readsOnly} onDone=${again} />`}
       ${run.status !== "queued" && html`<h2>Answer</h2><${Answer} run=${run} />`}
     </div>
     ${step && html`<${StepPanel} key=${`${round.number}.${nameOf(step)}`} run=${run} round=${round} step=${step} close=${runHref(id)} readsOnly=${readsOnly} onDone=${again} />`}
@@ -74,17 +68,17 @@ function unknown(run, round, place) {
   return `The run has no step ${line(place.name, 20)}${["queued", "running", "waiting"].includes(run.status) ? " yet" : ""}. ${has}.`;
 }
 
-function Head({ run, stream }) {
-  const facts = [line(run.model, 40), shortId(run.id), run.began && exactly(run.began), ...run.labels.map((each) => line(each, 30))];
+function Head({ run, stream, isInside }) {
   return html`<div class="head">
-    <p class="crumbs"><a href="#/">Runs</a> / ${facts.filter(Boolean).join(" · ")}
+    <p class="crumbs"><a href=${lastList()}>Runs</a> / ${run.model && html`<a href=${listHref({ model: run.model })}>${line(run.model, 40)}</a> · `}
+      ${isInside ? html`<a href=${runHref(run.id)}>${shortId(run.id)}</a>` : shortId(run.id)}${run.began && ` · ${exactly(run.began)}`}
+      ${run.labels.map((each) => html` · <a href=${listHref({ label: each })}>${line(each, 30)}</a>`)}
       ${run.recalls && html` · <a href=${runHref(run.recalls)}>replay of ${shortId(run.recalls)}</a>`}</p>
     <div class="title"><${Badge} status=${run.status} /><h1>${line(run.question, 300) || "(no question)"}</h1></div>
     ${stream === "lost" && html`<p class="bad banner" role="status">The connection is lost. The viewer connects again.</p>`}
     ${run.question.length > 300 && html`<details><summary>Whole question</summary><${Text} text=${run.question} /></details>`}
   </div>`;
 }
-
 function Rounds({ run, current, choose }) {
   return html`<div class="tabs" role="group" aria-label="Rounds">${run.rounds.map((each) => html`
     <button aria-pressed=${each === current} onClick=${() => choose(each.number)}>Round ${each.number}</button>`)}</div>`;

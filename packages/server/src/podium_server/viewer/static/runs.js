@@ -2,29 +2,38 @@
 
 import { exactly, line, seconds, shortId, usd, when } from "./format.js";
 import { useKeys } from "./keys.js";
-import { compareHref, runHref } from "./place.js";
+import { useModels } from "./models.js";
+import { compareHref, listHref, replacePlace, runHref } from "./place.js";
 import { useRunList } from "./run_list.js";
 import { Badge } from "./status.js";
-import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { html, useEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 
 const ROW = 45;
 const STATES = ["queued", "running", "waiting", "ok", "partial", "failed", "stopped", "dead"];
-let kept = { search: "", status: "", top: 0, marked: [] };
+const DAY = 86400;
+const PERIODS = [["1", "last 24 hours"], ["7", "last 7 days"], ["30", "last 30 days"]];
+const CHIPS = ["label", "day", "key"];  // filters that links set, and that only can be removed
+let kept = { top: 0, marked: [], filters: "" };
 
-export function Runs() {
-  const [filters, setFilters] = useState(kept);
-  const [asked, setAsked] = useState(kept.search);
+// The filters are in the address.
+export function Runs({ query, canAsk }) {
+  const models = useModels(canAsk);
+  const [asked, setAsked] = useState(query.search ?? "");
+  const [marked, setMarked] = useState(kept.marked);
   const [at, setAt] = useState(-1);
-  const { marked } = filters;
   const search = useRef(null);
-  const list = useRunList({ search: filters.search, status: filters.status });
-  const change = (changed) => setFilters((kept = { ...kept, ...changed }));
+  const wanted = useMemo(() => wantedOf(query), [JSON.stringify(query)]);
+  const list = useRunList(wanted);
+  const name = JSON.stringify(query);
+  if (name !== kept.filters) kept = { ...kept, top: 0, filters: name };
+  const change = (changed) => replacePlace(listHref({ ...query, ...changed }));
   useEffect(() => {
     document.title = "Runs · Podium";
-    const timer = setTimeout(() => asked !== kept.search && change({ search: asked }), 250);
+    const timer = setTimeout(() => asked !== (query.search ?? "") && change({ search: asked }), 250);
     return () => clearTimeout(timer);
   }, [asked]);
-  const mark = (id) => change({ marked: marked.includes(id) ? marked.filter((each) => each !== id) : [...marked, id].slice(-2) });
+  useEffect(() => setAsked(query.search ?? ""), [query.search]);
+  const mark = (id) => setMarked((kept.marked = marked.includes(id) ? marked.filter((each) => each !== id) : [...marked, id].slice(-2)));
   const move = (by) => setAt(Math.max(0, Math.min(at + by, list.runs.length - 1)));
   useKeys({
     j: () => move(1), k: () => move(-1), "/": () => search.current.focus(),
@@ -32,25 +41,44 @@ export function Runs() {
     C: () => marked.length === 2 && (location.hash = compareHref(...marked)),
     c: () => list.runs[at] && mark(list.runs[at].id),
   });
+  const names = [...new Set([...(query.model ? [query.model] : []), ...(models ?? []).map((each) => each.id)])];
+  const chips = CHIPS.filter((each) => query[each]);
   return html`<div class="list">
     <div class="bar" role="search">
       <h1>Runs</h1>
       <input ref=${search} type="search" aria-label="Search in questions, models and ids" value=${asked}
         placeholder="Search in questions, models and ids" onInput=${(event) => setAsked(event.target.value)} />
-      <select aria-label="Status" value=${filters.status} onChange=${(event) => change({ status: event.target.value })}>
+      <select aria-label="Status" value=${query.status ?? ""} onChange=${(event) => change({ status: event.target.value })}>
         <option value="">all statuses</option>
         ${STATES.map((each) => html`<option value=${each}>${each}</option>`)}
       </select>
+      ${names.length > 0 && html`<select aria-label="Model" value=${query.model ?? ""} onChange=${(event) => change({ model: event.target.value })}>
+        <option value="">all models</option>${names.map((each) => html`<option value=${each}>${line(each, 40)}</option>`)}
+      </select>`}
+      <select aria-label="Time" value=${query.days ?? ""} onChange=${(event) => change({ days: event.target.value, day: "" })}>
+        <option value="">any time</option>
+        ${PERIODS.map(([each, words]) => html`<option value=${each}>${words}</option>`)}
+      </select>
+      ${chips.map((each) => html`<button class="chip" aria-label=${`Remove the filter ${each} ${query[each]}`} onClick=${() => change({ [each]: "" })}>${each} ${line(query[each], 30)} ×</button>`)}
       ${marked.length === 2
         ? html`<a class="button main" title="Compare the two runs (C)" href=${compareHref(...marked)}>Compare the two runs</a>`
         : marked.length === 1 && html`<span class="dim">Mark another run to compare.</span>`}
     </div>
     ${list.error && html`<p class="bad banner" role="alert">${list.error.message}</p>`}
-    <${Rows} list=${list} at=${at} marked=${marked} mark=${mark} isFiltered=${filters.search || filters.status} />
+    <${Rows} list=${list} at=${at} marked=${marked} mark=${mark} isFiltered=${Object.keys(wanted).length > 0} canAsk=${canAsk} />
   </div>`;
 }
 
-function Rows({ list, at, marked, mark, isFiltered }) {
+// The parameters of the list for the filters of the address.
+function wantedOf({ search, status, model, label, key, day, days }) {
+  const wanted = { search, status, model, label, key };
+  const start = Date.parse(day) / 1000;
+  if (!Number.isNaN(start)) Object.assign(wanted, { since: start, until: start + DAY - 0.001 });
+  else if (Number(days) > 0) wanted.since = Math.floor(Date.now() / 1000 - Number(days) * DAY);
+  return Object.fromEntries(Object.entries(wanted).filter(([, value]) => value));
+}
+
+function Rows({ list, at, marked, mark, isFiltered, canAsk }) {
   const box = useRef(null);
   const [view, setView] = useState({ top: kept.top, height: 800 });
   const measure = () => {
@@ -76,7 +104,7 @@ function Rows({ list, at, marked, mark, isFiltered }) {
   useEffect(() => {
     if (isNear && list.next !== null) list.more();
   }, [isNear, list.runs.length]);
-  if (!list.runs.length) return html`<${Empty} list=${list} isFiltered=${isFiltered} />`;
+  if (!list.runs.length) return html`<${Empty} list=${list} isFiltered=${isFiltered} canAsk=${canAsk} />`;
   return html`<div class="row head" aria-hidden="true">
     <span></span><span>status</span><span>question</span><span>model</span><span class="number">cost</span><span class="number">time</span><span>began</span>
   </div>
@@ -106,13 +134,14 @@ function Row({ run, number, isAt, isMarked, mark }) {
   </div>`;
 }
 
-function Empty({ list, isFiltered }) {
+function Empty({ list, isFiltered, canAsk }) {
   if (list.state === "loading") return html`<p class="note" role="status">Loading the runs…</p>`;
   if (list.state === "error") return html`<p class="note"><button onClick=${() => list.more(true)}>Try again</button></p>`;
   if (list.next !== null) {
     return html`<div class="note"><p>None of the newest runs fits.</p><button onClick=${() => list.more()}>Search older runs</button></div>`;
   }
-  if (isFiltered) return html`<p class="note">No run fits the search and the status.</p>`;
+  if (isFiltered) return html`<p class="note">No run fits the filters. <a href="#/">Show all runs</a></p>`;
   return html`<div class="note"><h2>No runs yet</h2>
+    ${canAsk && html`<p><a class="button main" href="#/ask">Ask a question</a></p>`}
     <p>A run appears here when a client sends a request to <code>${location.origin}/v1</code>.</p></div>`;
 }

@@ -1,7 +1,8 @@
 // The panel of one step: its subtask, what its worker was shown and was not, its output, calls and bill.
 
 import { get, runPath } from "./api.js";
-import { Decision } from "./approval.js";
+import { Asked, Ending } from "./approval.js";
+import { From } from "./change.js";
 import { countsOf, inOrder, partOf, rulesOf, statusOf } from "./executions.js";
 import { endOf, nameOf } from "./fold.js";
 import { count, line, seconds, shortId, tokens, usd, visible } from "./format.js";
@@ -43,6 +44,8 @@ export function StepPanel({ run, round, step, close, readsOnly, onDone }) {
     ${isPart && html`<p class="crumbs">Inside of <a href=${stepHref(run.id, round.number, nameOf(step.parent))}>step ${nameOf(step.parent)}</a></p>`}
     ${outcome && html`<${Trouble} problem=${outcome.problem} />`}
     ${step.acts && html`<${Action} run=${run} round=${round} step=${step} readsOnly=${readsOnly} onDone=${onDone} />`}
+    ${isAsked(run, step) && html`<${Asked} run=${run} round=${round} step=${step} readsOnly=${readsOnly} onDone=${onDone} />`}
+    ${!readsOnly && html`<${From} run=${run} round=${round} step=${step} />`}
     ${rules.length > 0 && html`<p class="dim">Runs ${line(rules.join(", "), 300)}.</p>`}
     <h3>Subtask</h3><${Text} text=${step.subtask ?? planned?.subtask ?? `${planned?.steps?.length} steps`} />
     ${isWhole && html`<${Parts} run=${run} round=${round} step=${step} isMap=${isMap} />`}
@@ -53,6 +56,8 @@ export function StepPanel({ run, round, step, close, readsOnly, onDone }) {
     ${step.nested.map((id) => html`<p><a href=${runHref(id)}>Nested run ${line(id, 12)}</a></p>`)}
   </aside>`;
 }
+
+const isAsked = (run, step) => run.status === "waiting" && step.approval?.state === "asked";
 
 // The items of a map, or the steps inside of a block, with the turns of a loop one after another.
 function Parts({ run, round, step, isMap }) {
@@ -75,13 +80,10 @@ function Action({ run, round, step, readsOnly, onDone }) {
   const by = step.decided?.by ? `, as ${line(step.decided.by, 40)} said` : "";
   return html`<h3>Action</h3>
     <p>${end ? `${ENDS[end][0].toUpperCase()}${ENDS[end].slice(1)}${by}${step.decided?.why ? `: ${line(step.decided.why)}` : ""}.` : "It has not ended."}</p>
-    ${step.asked && html`<${Text} text=${step.asked} />`}
+    ${step.asked && !isAsked(run, step) && html`<${Text} text=${step.asked} />`}
     ${isOpen && (readsOnly
       ? html`<p class="wait banner">See for yourself whether it was done, then <code>podium decide ${shortId(run.id)} --action ${step.index}${round.number > 1 ? ` --round ${round.number}` : ""} done</code> or <code>not-done</code>.</p>`
-      : html`<${Decision} label="Decision" run=${run} onDone=${onDone} title="Was it done?" choices=${[
-          ["decide", "It was done", "main", { action: step.index, round: round.number, done: true }],
-          ["decide", "It was not done", "danger", { action: step.index, round: round.number, done: false }],
-        ]}><p class="dim">See for yourself. If it was not done, the run carries it out.</p><//>`)}`;
+      : html`<${Ending} run=${run} round=${round} step=${step} onDone=${onDone} />`)}`;
 }
 
 // The prompt is made by the server with the code that makes the prompts of workers.
