@@ -49,6 +49,8 @@ def test_nothing_is_wider_than_the_window(
     for place, shown in (
         (f"runs/{ids[0]}/1.2", page.get_by_label("Step 2", exact=True)),
         (f"compare/{ids[0]}/{ids[1]}", page.get_by_role("heading", name="Answers")),
+        ("sums", page.get_by_role("heading", name="Cost by day")),
+        (f"ask?run={ids[0]}", page.get_by_label("Plan of round 1")),
         (f"runs/{ids[2]}", page.get_by_role("heading", name="The plan waits for an approval")),
     ):
         page.goto(f"{keyed.root}/#/{place}")

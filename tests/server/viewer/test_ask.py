@@ -1,0 +1,152 @@
+"""The page that asks, in Chromium: a question with its live plan, a price before approval, saved plans."""
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+from server.chat.test_completions import team
+from server.chat.test_saved_plans import REVIEW
+from server.runs.conftest import Http
+from server.viewer.conftest import ended, in_halves, start
+from server.viewer.test_live import ROWS
+from servers.chat_server import Call, ChatServer, Reply
+from servers.podium_server import Served
+
+pytestmark = pytest.mark.long
+
+MANY = REVIEW.replace(
+    "[[steps]]",
+    '[parameters.parts]\ntype = ["string"]\ndefault = []\n[parameters.options]\ntype = {words = "integer"}\n'
+    'default = {words = 200}\n[parameters.deep]\ntype = "boolean"\ndefault = false\n[[steps]]',
+)
+
+
+def test_a_question_and_its_live_plan(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+    """The plan is drawn below the question while it is written; the question can be asked again, changed."""
+    may_end = threading.Event()
+
+    def reply(call: Call) -> Reply:
+        if call.body["model"] == "planner":
+            return in_halves(ROWS, '{"worker": 1, "subtask": "Write.", "access": [0, 1]}\n', may_end)
+        return team(call)
+
+    upstream.reply = reply
+    page.goto(served.root)
+    page.get_by_role("link", name="Ask", exact=True).click()
+    expect(page.get_by_role("button", name="Ask", exact=True)).to_be_disabled()
+    page.get_by_label("Question").fill("Why is the sky blue?")
+    page.get_by_text("Options").click()
+    page.get_by_label("At most").fill("0.5")
+    page.get_by_label("Labels").fill("eu, public")
+    page.get_by_label("Question").press("Control+Enter")
+    expect(page.locator(".plan-text")).to_contain_text("Find doubts")
+    expect(page.locator(".node")).to_have_count(2)
+    may_end.set()
+    expect(page.locator(".head .badge")).to_have_text("ok")
+    [run] = http(served).get("/runs").json()["data"]
+    assert (run["question"], run["labels"]) == ("Why is the sky blue?", ["eu", "public"])
+    assert page.url.endswith(f"#/ask?run={run['id']}")
+    page.reload()
+    expect(page.get_by_label("Question")).to_have_value("Why is the sky blue?")
+    page.get_by_label("Question").fill("Why is the sea blue?")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    expect(page.get_by_role("heading", name="Why is the sea blue?")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_role("heading", name="Why is the sky blue?")).to_be_visible()
+
+
+def test_the_price_comes_before_the_approval(
+    served: Served, upstream: ChatServer, http: Http, page: Page
+) -> None:
+    """No worker is called before; the price of a changed plan is that of the change."""
+    upstream.reply = team
+    page.goto(f"{served.root}/#/ask")
+    page.get_by_label("Question").fill("Why?")
+    page.get_by_label("First show me the plan and its price").check()
+    page.get_by_role("button", name="Ask", exact=True).click()
+    price = page.locator(".price")
+    expect(price).to_contain_text("Expected: $")
+    expect(price).to_contain_text("Assumed for one, two, which have few recorded calls.")
+    before = price.inner_text()
+    page.get_by_role("button", name="Edit", exact=True).click()
+    page.get_by_label("Worker of step 0").select_option("two")
+    expect(price).not_to_have_text(before)
+    assert [call.body["model"] for call in upstream.calls] == ["planner"]
+    page.get_by_role("button", name="Approve the changed plan").click()
+    expect(page.locator(".head .badge")).to_have_text("ok")
+    assert [call.body["model"] for call in upstream.calls] == ["planner", "two", "two"]
+    assert http(served).get("/runs").json()["data"][0]["status"] == "ok"
+
+
+def test_the_form_of_a_saved_plan(
+    serve: Callable[..., Served], upstream: ChatServer, http: Http, tmp_path: Path, page: Page
+) -> None:
+    """A field for each parameter, by its type; its default holds if it is empty."""
+    (tmp_path / "review.toml").write_text(MANY, encoding="utf-8")
+    upstream.reply = team
+    served = serve(models='[plans]\nreview = "review.toml"')
+    page.goto(f"{served.root}/#/ask")
+    page.get_by_label("Model").select_option("plan/review")
+    expect(page.get_by_text("Reviews a text.")).to_be_visible()
+    run = page.get_by_role("button", name="Run the plan")
+    expect(run).to_be_disabled()
+    page.get_by_label("text", exact=True).fill("a page")
+    page.get_by_label("style").select_option("long")
+    page.get_by_label("parts").fill("one\n two \n")
+    page.get_by_label("options").fill("{")
+    expect(page.get_by_role("alert")).to_have_text("options: write JSON")
+    expect(run).to_be_disabled()
+    page.get_by_label("options").fill('{"words": 50}')
+    page.get_by_label("deep").select_option("yes")
+    run.click()
+    expect(page.locator(".head .badge")).to_have_text("ok")
+    client = http(served)
+    [made] = client.get("/runs").json()["data"]
+    args = {
+        "text": "a page",
+        "style": "long",
+        "parts": ["one", "two"],
+        "options": {"words": 50},
+        "deep": True,
+    }
+    asked = client.get(f"/runs/{made['id']}").json()["query"][-1]["content"]
+    assert json.loads(asked) == args
+    assert "A long review of a page" in str(upstream.calls[-1].body["messages"])
+    page.reload()
+    expect(page.get_by_label("style")).to_have_value("long")
+    page.get_by_role("button", name="Edit and run…").click()
+    form = page.get_by_label("Edit and run", exact=True)
+    form.get_by_label("style").select_option("short")
+    form.get_by_role("button", name="Run as a new run").click()
+    expect(page.get_by_role("link", name="replay of")).to_be_visible()
+    expect(page.locator(".head .badge")).to_have_text("ok")
+    assert "A short review of a page" in str(upstream.calls[-1].body["messages"])
+
+
+def test_a_run_is_asked_again(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+    """The form has its question, after the earlier messages of its conversation, and its model."""
+    upstream.reply = team
+    talk = [
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "Hello!"},
+        {"role": "user", "content": "Why?"},
+    ]
+    client = http(served)
+    run_id = start(client, query=talk)  # type: ignore[arg-type]  # a conversation
+    ended(client, run_id)
+    page.goto(f"{served.root}/#/runs/{run_id}")
+    page.get_by_role("link", name="Ask again…").click()
+    expect(page.get_by_label("Question")).to_have_value("Why?")
+    expect(page.get_by_text("After 2 earlier messages")).to_be_visible()
+    page.get_by_label("Question").fill("Why not?")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    expect(page.get_by_role("heading", name="Why not?")).to_be_visible()
+    newest = client.get("/runs").json()["data"][0]["id"]
+    assert [each["content"] for each in client.get(f"/runs/{newest}").json()["query"]] == [
+        "Hello",
+        "Hello!",
+        "Why not?",
+    ]
