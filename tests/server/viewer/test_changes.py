@@ -87,7 +87,7 @@ def test_a_run_that_is_resumed_elsewhere(
 
 
 def test_a_run_whose_process_died(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
-    """It is stopped on its page, too, and its clock stands still."""
+    """It is stopped on its page, too, says so, and its clock stands still; one that was given up says so."""
     upstream.reply = team
     client = http(served)
     run_id = start(client, plan={"steps": STEPS[:1]})
@@ -101,6 +101,15 @@ def test_a_run_whose_process_died(served: Served, upstream: ChatServer, http: Ht
     page.goto(f"{served.root}/#/runs/{run_id}")
     expect(page.locator(".head .badge")).to_have_text("stopped")
     expect(page.get_by_label("Step 0, one, pending")).to_be_visible()
+    expect(page.get_by_text("Its process died, or lost its connection to the journal.")).to_be_visible()
+    with sqlite3.connect(str(journal.url).removeprefix("sqlite:///")) as database:
+        database.execute("UPDATE podium_runs SET state = 'dead', recoveries = 5")
+    page.reload()
+    expect(page.locator(".head .badge")).to_have_text("dead")
+    expect(page.get_by_text("The run was given up, because its process died 5 times.")).to_be_visible()
+    page.get_by_role("button", name="Resume…").click()
+    page.get_by_label("Resume", exact=True).get_by_role("button", name="Resume").click()
+    expect(page.locator(".head .badge")).to_have_text("ok")
 
 
 def test_a_session_that_ends(

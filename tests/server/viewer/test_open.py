@@ -94,6 +94,9 @@ def test_a_run_of_the_command_line(folder: Path, page: Page) -> None:
         expect(page.get_by_label("Step 1", exact=True)).to_be_visible()
         page.goto(f"{url.partition('#')[0]}#/")
         expect(page.get_by_role("row")).to_have_count(1)
+        page.get_by_role("link", name="Charts").click()
+        expect(page.get_by_role("list", name="Cost by day")).to_be_visible()
+        expect(page.get_by_role("link", name="Ask")).to_have_count(0)
         page.goto("about:blank")
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from time import time
 from typing import Annotated, Any, Literal
 
+import anyio
 from pydantic import BaseModel, Field
 
 from podium.hosts.completions import Body
@@ -79,6 +80,8 @@ class SumsApi:
     def __init__(self, table: JobTable, *, has_keys: bool) -> None:
         self._table = table
         self._has_keys = has_keys
+        self._turn = anyio.Lock()
+        """Many runs take seconds: then other requests to the database do not wait for a thread."""
 
     async def show(self, exchange: Exchange, caller: Caller) -> None:
         """Sum the runs of the caller; with the role `see`, all runs.
@@ -96,11 +99,11 @@ class SumsApi:
         if self._has_keys and (key_id := key_of(caller, query.key)) is not None:
             which.append("EXISTS (SELECT 1 FROM podium_turns WHERE run_id = run.run_id AND key_id = ?)")
             values.append(key_id)
-        async with self._table.opened() as database:
+        async with self._turn, self._table.opened() as database:
             sql = _Sql(is_postgres=database.is_postgres)
             if query.model is not None:
                 first = "SELECT 1 FROM podium_events AS event WHERE run_id = run.run_id AND number = 0"
-                which.append(f"EXISTS ({first} AND {sql.field('event.conductor')} = ?)")
+                which.append(f"EXISTS ({first} AND {sql.field('conductor')} = ?)")
                 values.append(query.model)
             statements = [make(" AND ".join(which)) for make in (sql.days, sql.workers)]
 
@@ -125,14 +128,24 @@ class _Sql:
         day = "to_char(to_timestamp(run.began) AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
         self._day = day if is_postgres else "date(run.began, 'unixepoch')"
 
-    def field(self, path: str, of: str = "event.text", *, is_json: bool = False) -> str:
-        """Return the expression of a field of a JSON document; `-1` in a path is the last item."""
+    def field(self, path: str) -> str:
+        """Return the expression of a field of an event; `-1` in a path is the last item of a list."""
         if self._is_postgres:
-            return f"({of}::json {'#>' if is_json else '#>>'} '{{{path.replace('.', ',')}}}')"
-        return f"json_extract({of}, '$.{path.replace('.-1', '[#-1]')}')"
+            return f"(event.text::json #>> '{{event,{path.replace('.', ',')}}}')"
+        return f"json_extract(event.text, '$.event.{path.replace('.-1', '[#-1]')}')"
 
-    def _number(self, path: str, of: str = "event.text") -> str:
-        return f"CAST({self.field(path, of)} AS DOUBLE PRECISION)"
+    def _number(self, path: str) -> str:
+        return f"CAST({self.field(path)} AS DOUBLE PRECISION)"
+
+    def _billed(self, name: str) -> str:
+        """Return the expression of a number of the bill of the call that an event ends.
+
+        Of several calls of a step, its end is the end of the last.
+        """
+        bills = ", ".join(self._number(f"{each}.{name}") for each in ("outcome", "call", "proposal"))
+        last = "outcome.calls.-1"
+        is_last = f"{self.field(f'{last}.worker')} IS NOT NULL"
+        return f"CASE WHEN {is_last} THEN {self._number(f'{last}.{name}')} ELSE coalesce({bills}) END"
 
     def days(self, which: str) -> str:
         """Return the query for the sums of runs by day."""
@@ -145,35 +158,31 @@ class _Sql:
     def workers(self, which: str) -> str:
         """Return the query for the sums of calls by day and worker.
 
-        The bill of a call is in the event of its end: of several calls of a step, `step_ended` ends the last.
-        If its failure was also told by itself, it is counted once. A proposal that is reused has no seconds.
+        A failure that was told by itself, before its step ended, is counted once. A proposal that is reused
+        has no seconds.
         """
-        bills = ("event.outcome.calls.-1", "event.outcome", "event.call", "event.proposal")
         ends = [f'event.text LIKE \'{{"schema":{SCHEMA},"type":"{each}",%\'' for each in _ENDS]
-        place = " || '.' || ".join(self.field(f"event.{each}") for each in ("round", "step", "attempt"))
+        place = " || '.' || ".join(self.field(each) for each in ("round", "step", "attempt"))
+        names = ("outcome.calls.-1.worker", "outcome.worker", "call.worker", "proposal.planner")
         read, written = (
-            " + ".join(self._number(f"usage.{kind}{name}_tokens", "bill") for kind in ("", "orchestration_"))
+            " + ".join(self._billed(f"usage.{kind}{name}_tokens") for kind in ("", "orchestration_"))
             for name in ("input", "output")
         )
-        worker, planner = (self.field(each, "bill") for each in ("worker", "planner"))
+        took = f"{self._number('outcome.ended')} - {self._number('outcome.started')}"
         is_new = "IS DISTINCT FROM 'true'" if self._is_postgres else "IS NOT 1"
-        took = f"{self._number('event.outcome.ended')} - {self._number('event.outcome.started')}"
         return f"""
-        WITH ended AS (
+        WITH call AS (
             SELECT {self._day} AS day, run.run_id, coalesce({place}, CAST(event.number AS TEXT)) AS place,
-            coalesce({", ".join(self.field(each, is_json=True) for each in bills)}) AS bill,
-            coalesce({took}, {self._number("event.proposal.seconds")}) AS seconds
+            coalesce({", ".join(self.field(each) for each in names)}) AS worker,
+            CASE WHEN {self.field("proposal.planner")} IS NULL THEN 'worker' ELSE 'planner' END AS role,
+            {self._billed("cost")} AS cost, {read} AS input_tokens, {written} AS output_tokens,
+            max(coalesce({took}, {self._number("proposal.seconds")})) AS seconds
             FROM podium_runs AS run CROSS JOIN podium_events AS event
             WHERE event.run_id = run.run_id AND ({" OR ".join(ends)}) AND {which}
-            AND coalesce({self._number("event.outcome.attempts")}, 1) > 0
-            AND {self.field("event.outcome.reused")} {is_new}
-            AND coalesce({self._number("event.proposal.seconds")}, 1) > 0
-        ), call AS (
-            SELECT day, run_id, place, coalesce({worker}, {planner}) AS worker,
-            CASE WHEN {planner} IS NULL THEN 'worker' ELSE 'planner' END AS role,
-            {self._number("cost", "bill")} AS cost, {read} AS input_tokens, {written} AS output_tokens,
-            max(seconds) AS seconds
-            FROM ended GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+            AND coalesce({self._number("outcome.attempts")}, 1) > 0
+            AND {self.field("outcome.reused")} {is_new}
+            AND coalesce({self._number("proposal.seconds")}, 1) > 0
+            GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
         )
         SELECT day, worker, role, count(*) AS calls, coalesce(sum(cost), 0.0) AS cost,
         sum(CASE WHEN cost IS NULL THEN 1 ELSE 0 END) AS unpriced,

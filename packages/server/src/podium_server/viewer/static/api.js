@@ -1,5 +1,11 @@
 // Requests to the server, with the CSRF token of the session, or the token of `podium show --open`.
 
+import { useEffect, useState } from "./vendor/htm-preact.js";
+
+const TOKEN = "podium-token";
+const MOST_SKEW = 2000;  // milliseconds; the header Date has whole seconds
+const NAME = "podium-run-changed";
+
 export class ApiError extends Error {
   constructor(status, code, message) {
     super(message);
@@ -8,8 +14,6 @@ export class ApiError extends Error {
   }
 }
 
-const TOKEN = "podium-token";
-const MOST_SKEW = 2000;  // milliseconds; the header Date has whole seconds
 let csrf = null;
 let skew = 0;
 let refused = () => {};
@@ -96,4 +100,23 @@ export function listRuns(filters, after = null, limit = 100, signal = undefined)
   for (const [name, value] of Object.entries(filters)) if (value) query.set(name, value);
   if (after !== null) query.set("after", after);
   return get(`/v1/runs?${query}`, { signal });
+}
+
+// Tells the parts of the page that show sums of runs that a run has begun or ended.
+export const tellChange = () => dispatchEvent(new Event(NAME));
+
+export function onChange(act) {
+  addEventListener(NAME, act);
+  return () => removeEventListener(NAME, act);
+}
+
+let known = null;  // the models of the server that the person may call
+
+// Returns the models, null while they are loaded, and an error.
+export function useModels(isOn = true) {
+  const [found, setFound] = useState([known, null]);
+  useEffect(() => {
+    if (isOn) get("/v1/models").then((list) => setFound([(known = list.data), null]), (error) => setFound([known, error]));
+  }, []);
+  return found;
 }

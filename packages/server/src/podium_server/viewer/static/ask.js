@@ -1,10 +1,9 @@
 // The page that asks: a question for a model, or the arguments of a saved plan. The run is shown below, with its
 // plan while it is written, so that a person can change the question and ask again.
 
-import { get, post, runPath } from "./api.js";
-import { Fields, Form } from "./forms.js";
+import { get, post, runPath, useModels } from "./api.js";
 import { line } from "./format.js";
-import { useModels } from "./models.js";
+import { Fields, Form } from "./forms.js";
 import { askHref, replacePlace } from "./place.js";
 import { RunPage } from "./run.js";
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
@@ -14,7 +13,7 @@ let kept = EMPTY;
 let keptOf = null;  // the run whose question is in `kept`
 
 export function Ask({ query, readsOnly }) {
-  const models = useModels();
+  const [models, failure] = useModels();
   const [form, setForm] = useState(kept);
   const [error, setError] = useState(null);
   const change = (changed) => setForm((before) => (kept = { ...before, ...changed }));
@@ -27,6 +26,7 @@ export function Ask({ query, readsOnly }) {
     get(runPath(id)).then((run) => change(askedOf(run, kept.filled + 1)), setError);
     keptOf = id;
   }, [id, query.model]);
+  if (models === null && failure) return html`<p class="note" role="alert">The models cannot be shown. ${failure.message}</p>`;
   if (models === null) return html`<p class="note" role="status">Loading the models…</p>`;
   if (!models.length) return html`<p class="note">Your key may call no model.</p>`;
   const model = models.find((each) => each.id === form.model) ?? models[0];

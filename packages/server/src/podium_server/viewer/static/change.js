@@ -1,11 +1,10 @@
 // What a person does with a run: cancel, continue, repeat, change and repeat, delete.
 
-import { post, request, runPath } from "./api.js";
-import { tellChange } from "./changes.js";
+import { post, request, runPath, tellChange } from "./api.js";
 import { Editor, planOf, rowsOf } from "./editor.js";
 import { nameOf, planned } from "./fold.js";
-import { Form } from "./forms.js";
 import { count, line, usd } from "./format.js";
+import { Form } from "./forms.js";
 import { askHref, lastList, runHref, stepHref } from "./place.js";
 import { Price } from "./price.js";
 import { html, useState } from "./vendor/htm-preact.js";

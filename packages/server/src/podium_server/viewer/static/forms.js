@@ -57,23 +57,31 @@ export function Fields({ schema, values, onValues }) {
 function Field({ name, schema, isNeeded, text, fault, onText }) {
   const hint = [
     schema.description && line(schema.description, 200),
-    schema.default === undefined ? !isNeeded && "optional" : `else ${line(JSON.stringify(schema.default), 60)}`,
-    isLines(schema) ? "one on each line" : !isPlain(schema) && `JSON: ${line(JSON.stringify(schema), 200)}`,
+    !isNeeded && schema.default === undefined && "optional",
+    isLines(schema) ? "one on each line" : !isPlain(schema) && `JSON: ${line(JSON.stringify(shortOf(schema)), 200)}`,
   ].filter(Boolean);
   const told = html`<span>${line(name)}${hint.length > 0 && html`<span class="dim"> (${hint.join("; ")})</span>`}</span>`;
   const options = schema.enum ?? (schema.type === "boolean" ? ["yes", "no"] : null);
   const onInput = (event) => onText(event.target.value);
+  const rest = schema.default === undefined ? "" : textOf(schema, schema.default);
   const number = ["number", "integer"].includes(schema.type);
   const box = isPlain(schema) && options
-    ? html`<select value=${text} onChange=${onInput}><option value=""></option>${options.map((each) => html`<option value=${each}>${line(each)}</option>`)}</select>`
+    ? html`<select value=${text} onChange=${onInput}><option value="">${rest && `${line(rest)} (default)`}</option>${options.map((each) => html`<option value=${each}>${line(each)}</option>`)}</select>`
     : number
-    ? html`<input type="number" step=${schema.type === "integer" ? 1 : "any"} value=${text} onInput=${onInput} />`
-    : html`<textarea rows=${isPlain(schema) ? 1 : 3} value=${text} onInput=${onInput}></textarea>`;
+    ? html`<input type="number" step=${schema.type === "integer" ? 1 : "any"} placeholder=${rest} value=${text} onInput=${onInput} />`
+    : html`<textarea rows=${isPlain(schema) ? 1 : 3} placeholder=${rest} value=${text} onInput=${onInput}></textarea>`;
   return html`<label>${told}${box}</label>${fault && html`<p class="bad" role="alert">${line(name)}: ${fault}</p>`}`;
 }
 
 const isPlain = (schema) => schema.enum?.every((one) => typeof one === "string") ?? ["string", "number", "integer", "boolean"].includes(schema.type);
 const isLines = (schema) => schema.type === "array" && schema.items?.type === "string" && !schema.items.enum;
+
+// The short form of a schema, as in a saved plan.
+function shortOf(schema) {
+  if (schema.type === "object" && schema.properties) return Object.fromEntries(Object.entries(schema.properties).map(([name, each]) => [name, shortOf(each)]));
+  if (schema.type === "array" && schema.items) return [shortOf(schema.items)];
+  return schema.enum?.join("|") ?? schema.type ?? schema;
+}
 
 function textOf(schema, value) {
   if (value === undefined) return "";

@@ -8,6 +8,8 @@ export const HELP = [
   ["c", "mark the run for a comparison"],
   ["C", "compare the two marked runs"],
   ["/", "search"],
+  ["a", "ask"],
+  ["Ctrl+Enter", "send the question"],
   ["f", "fit the plan into the window"],
   ["+, −", "zoom"],
   ["t", "colours: system, light, dark"],

@@ -1,20 +1,21 @@
 // The frame of the viewer: the session, the place, the theme and the keyboard.
 
-import { findSession, login, logout, takeToken, whenRefused } from "./api.js";
+import { findSession, get, login, logout, onChange, takeToken, whenRefused } from "./api.js";
 import { Ask } from "./ask.js";
-import { Budgets } from "./budgets.js";
 import { Compare } from "./compare.js";
+import { exactly, usd } from "./format.js";
 import { HELP, useKeys } from "./keys.js";
 import { lastList, usePlace } from "./place.js";
 import { RunPage } from "./run.js";
 import { Runs } from "./runs.js";
 import { SumsPage } from "./sums.js";
-import { applyTheme, nextTheme, theme } from "./theme.js";
 import { html, render, useEffect, useState } from "./vendor/htm-preact.js";
 
-applyTheme();
-takeToken();
-render(html`<${App} />`, document.getElementById("app"));
+const NAME = "podium-theme";
+const ORDER = ["system", "light", "dark"];
+const REFRESH = 5000;
+const SETTLED = 500;  // the bill of a run comes after its last event
+const WIDTH = 40;
 
 function App() {
   const [access, setAccess] = useState({ state: "loading", session: null, error: null });
@@ -22,7 +23,10 @@ function App() {
   const [isHelp, setHelp] = useState(false);
   const place = usePlace();
   const change = () => setShade(nextTheme());
-  useKeys({ "?": () => setHelp(!isHelp), t: change });
+  useKeys({
+    "?": () => setHelp(!isHelp), t: change,
+    a: () => access.state === "open" && !access.session.reads_only && (location.hash = "#/ask"),
+  });
   const open = () => findAccess().then(setAccess);
   useEffect(() => {
     whenRefused(() => findAccess().then((found) => setAccess({ ...found, hasEnded: true })));
@@ -100,3 +104,63 @@ function Help({ close }) {
     </section>
   </div>`;
 }
+
+// The colours: those of the system, or those that the person chose.
+
+export const theme = () => (ORDER.includes(localStorage.getItem(NAME)) ? localStorage.getItem(NAME) : "system");
+
+export function applyTheme() {
+  document.documentElement.dataset.theme = theme();
+}
+
+export function nextTheme() {
+  localStorage.setItem(NAME, ORDER[(ORDER.indexOf(theme()) + 1) % ORDER.length]);
+  applyTheme();
+  return theme();
+}
+
+// The budgets of the key of the session: what is spent and reserved of them.
+
+export function Budgets() {
+  const [found, setFound] = useState({ budgets: [], isKnown: true });
+  useEffect(() => {
+    const look = async () => {
+      if (document.hidden) return;
+      try {
+        const { budgets } = await get("/v1/keys/self");
+        if (timer.isOn) setFound({ budgets, isKnown: true });
+        if (!budgets.length) clearInterval(timer.id);
+      } catch {
+        if (timer.isOn) setFound((before) => ({ ...before, isKnown: false }));
+      }
+    };
+    const timer = { isOn: true, id: setInterval(look, REFRESH) };
+    look();
+    const forget = onChange(() => setTimeout(look, SETTLED));
+    return () => {
+      timer.isOn = false;
+      forget();
+      clearInterval(timer.id);
+    };
+  }, []);
+  return found.budgets.map((each) => html`<${Budget} budget=${each} isKnown=${found.isKnown} />`);
+}
+
+function Budget({ budget, isKnown }) {
+  const { period, most, spent, reserved } = budget;
+  const told = `budget of this ${period}: ${usd(spent)} spent and ${usd(reserved)} reserved of ${usd(most)}`;
+  const ends = `The next ${period} begins at ${exactly(budget.ends)}.`;
+  const wide = (amount) => (WIDTH * Math.min(amount, most)) / most;
+  return html`<span class=${`budget${spent + reserved >= 0.8 * most ? " high" : ""}`} title=${`${told}. ${ends}`}>
+    <span class="dim">${period}</span> <b>${isKnown ? usd(spent) : "unknown"}</b> <span class="dim">of ${usd(most)}${isKnown && reserved > 0 && `, ${usd(reserved)} reserved`}</span>
+    <svg width=${WIDTH} height="6" role="meter" aria-label=${told} aria-valuemin="0" aria-valuemax=${most} aria-valuenow=${Math.min(spent + reserved, most)}>
+      <rect class="all" width=${WIDTH} height="6" rx="3" />
+      <rect class="reserved" width=${wide(spent + reserved)} height="6" rx="3" />
+      <rect class="spent" width=${wide(spent)} height="6" rx="3" />
+    </svg>
+  </span>`;
+}
+
+applyTheme();
+takeToken();
+render(html`<${App} />`, document.getElementById("app"));

@@ -2,9 +2,9 @@
 
 import { Waiting } from "./approval.js";
 import { Changes, Reasons } from "./change.js";
-import { judged, nameOf, planned, stepNamed } from "./fold.js";
-import { exactly, line, seconds, sentences, shortId, tokens, usd, visible } from "./format.js";
-import { Gauges } from "./gauges.js";
+import { statusOf } from "./executions.js";
+import { costOf, judged, nameOf, planned, stepNamed, stepsOf, tokensOf } from "./fold.js";
+import { count, elapsed, exactly, line, seconds, sentences, shortId, tokens, usd, visible } from "./format.js";
 import { useKeys } from "./keys.js";
 import { useRun } from "./live.js";
 import { lastList, listHref, runHref, stepHref } from "./place.js";
@@ -105,4 +105,31 @@ function RoundView({ run, round, at }) {
       ${round.proposals.map((each) => html`<h3>${line(each.planner, 40)} <span class="dim">${each.role}, ${usd(each.cost)}, ${tokens(each.usage)}, ${seconds(each.seconds)}</span></h3>
         <${Trouble} problem=${each.problem} /><${Text} text=${each.text} />`)}</details>`}
   </section>`;
+}
+
+// What a run has spent, beside its limits.
+
+export function Gauges({ run }) {
+  const limits = run.limits ?? {};
+  const used = tokensOf(run);
+  const all = run.rounds.flatMap((round) => round.steps);
+  const begun = run.rounds.flatMap((round) => stepsOf(round).filter((step) => step.attempts.length).map((step) => `${round.number}.${nameOf(step).replace(/\[[^\]]*\]|\([^)]*\)/g, "")}`));
+  const skipped = all.filter((step) => statusOf(run, step) === "skipped").length;
+  return html`<div class="gauges">
+    <${Gauge} name="cost" value=${run.cost ?? costOf(run)} most=${limits.cost} write=${usd} />
+    <${Gauge} name="calls" value=${run.calls} most=${limits.calls} write=${count} />
+    <${Gauge} name="steps" value=${new Set(begun).size} most=${limits.steps} write=${count}
+      more=${skipped ? `, ${count(skipped)} skipped` : ""} />
+    <${Gauge} name="tokens read" value=${used.input} most=${limits.input_tokens} write=${count} />
+    <${Gauge} name="tokens written" value=${used.output} most=${limits.output_tokens} write=${count} />
+    <${Gauge} name="time" value=${run.now} most=${limits.seconds} write=${run.status === "running" ? elapsed : seconds} />
+  </div>`;
+}
+
+function Gauge({ name, value, most, write, more }) {
+  const told = value === null ? "unknown" : write(value) || "0 s";
+  const has = most !== null && most !== undefined;
+  return html`<div class="gauge"><span class="dim">${name}</span> <b>${told}</b>${has && html` <span class="dim">of ${write(most)}</span>`}<span class="dim">${more}</span>
+    ${has && html`<meter min="0" max=${most} high=${0.8 * most} value=${value ?? 0} aria-label=${`${name}: ${told} of ${write(most)}`}></meter>`}
+  </div>`;
 }

@@ -1,9 +1,8 @@
 // The charts: what the runs of each day cost, and how long the steps of each worker took. The database computes
 // the sums.
 
-import { get } from "./api.js";
+import { get, useModels } from "./api.js";
 import { count, line, seconds, usd } from "./format.js";
-import { useModels } from "./models.js";
 import { listHref, replacePlace, sumsHref } from "./place.js";
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 
@@ -12,7 +11,7 @@ const COLOURS = 7;  // the workers after the first ones share the last colour
 const PERIODS = [["7", "7 days"], ["30", "30 days"], ["90", "90 days"], ["365", "a year"]];
 
 export function SumsPage({ query, canAsk }) {
-  const models = useModels(canAsk);
+  const [models] = useModels(canAsk);
   const [found, setFound] = useState({ state: "loading" });
   const days = PERIODS.some(([each]) => each === query.days) ? query.days : "30";
   useEffect(() => {
