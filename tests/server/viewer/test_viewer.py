@@ -224,6 +224,7 @@ def test_an_invalid_change_is_told_and_nothing_is_lost(
     page.get_by_label("Steps that step 0 sees").fill("5")
     assert page.get_by_label("Steps that step 0 sees").input_value() == "5"
     assert client.get(f"/runs/{run_id}").json()["status"] == "waiting"
+    expect(page.locator(".price")).to_contain_text("There is no price: step 0")
     faults.clear()
 
 
@@ -250,6 +251,7 @@ def test_a_step_is_removed_from_a_plan_that_waits(
     assert page.get_by_label("Subtask of step 2").input_value() == "Write {{1}}."
     page.get_by_role("button", name="Approve the changed plan").click()
     expect(page.get_by_role("alert")).to_contain_text("{{0, removed}}")
+    expect(page.locator(".price")).to_contain_text("{{0, removed}}")
     faults.clear()
     text.fill("Join {{0}}.")
     page.get_by_role("button", name="Approve the changed plan").click()
