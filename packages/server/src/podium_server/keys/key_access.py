@@ -18,7 +18,7 @@ from podium.errors import ConfigError, JournalBroken, JournalError, LimitExceede
 from podium.journal import Journal, MemoryJournal
 from podium.run import RunOptions
 from podium.types import Result
-from podium_server.keys.access import Access, Admission, Ask
+from podium_server.keys.access import KNOWN_SECONDS, Access, Admission, Ask
 from podium_server.keys.account import BILLION, BUSY_SECONDS, Account, Period, cost_of_run
 from podium_server.keys.batch import Bid, Grant
 from podium_server.keys.bills import Bill, bill_of
@@ -41,8 +41,6 @@ from podium_server.keys.refusals import (
 from podium_server.keys.sessions import Sessions
 from podium_server.keys.tokens import is_token, token_hash
 
-KNOWN_SECONDS = 5.0
-"""How long a replica uses what it has read about a key. A revoked key is refused at its next run at once."""
 _MOST_KNOWN = 10_000
 _HELD_SECONDS = 10.0
 _PLANNER_TOKENS = 2000
@@ -163,6 +161,11 @@ class KeyAccess(Access):
     async def check(self, patience: float) -> None:
         """Check that the ledger can be written."""
         await self._ledger.renew(patience)
+
+    @property
+    def store(self) -> KeyStore:
+        """The keys."""
+        return self._store
 
     @property
     def sessions(self) -> Sessions:
