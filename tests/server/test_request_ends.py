@@ -12,6 +12,10 @@ import anthropic
 import httpx2
 import openai
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
 from server.chat.conftest import CONFIG, serve, served, upstream
 from server.chat.test_bounds import until
@@ -84,8 +88,44 @@ def test_an_answer(served: Served, upstream: ChatServer, lines: Lines, *, stream
     assert ("first_token_ms" in facts) is stream
     labels = {"route": CHAT, "gen_ai_request_model": "podium"}
     assert counted(served, "podium_requests_total", **labels, status="200", error_type="") == 1
-    assert counted(served, "gen_ai_server_request_duration_seconds_count", **labels, error_type="") == 1
+    assert counted(served, "gen_ai_server_request_duration_seconds_count", **labels) == 1
     assert counted(served, "gen_ai_server_time_to_first_token_seconds_count", **labels) == stream
+    spent = {"key_id": "", "gen_ai_request_model": "podium", "worker": "two"}
+    read = {**spent, "gen_ai_token_type": "input"}
+    assert counted(served, "podium_cost_usd_total", **spent) == pytest.approx(0.00225)
+    assert counted(served, "podium_tokens_total", **read) == 211
+
+
+def test_a_trace_and_a_request_id_pass_through(
+    served: Served, upstream: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The spans of the run are in the trace of the client, within a span of the request."""
+    upstream.reply = team
+    spans = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    for asked, told in (("order 17", False), ("order-17", True)):
+        answer = httpx2.post(
+            f"{served.url}/chat/completions",
+            json={"model": "podium", "messages": ASKED},
+            headers={"traceparent": parent, "x-request-id": asked},
+            timeout=20,
+        )
+        assert (answer.headers["x-request-id"] == asked) is told
+    assert httpx2.get(f"{served.url}/nothing").status_code == 404
+    found = [span for span in spans.get_finished_spans() if span.kind is trace.SpanKind.SERVER]
+    assert [(span.name, span.parent and span.parent.span_id) for span in found] == [
+        (f"POST {CHAT}", 0xB7AD6B7169203331)
+    ] * 2
+    ids = {span.context.trace_id for span in spans.get_finished_spans() if span.context is not None}
+    assert ids == {0x0AF7651916CD43DD8448EB211C80319C}
+    names = {span.parent and span.parent.span_id for span in spans.get_finished_spans()}
+    assert {
+        span.context.span_id for span in found if span.context is not None
+    } <= names  # the runs are within
 
 
 def test_a_failure_inside_a_stream(

@@ -6,7 +6,7 @@ import pytest
 from core.actors import rows
 
 from podium import Card, Conductor, Limits, Price, ScriptedWorker
-from podium.errors import ConfigError
+from podium.errors import ConfigError, LimitExceeded
 from podium.journal import MemoryCache, MemoryJournal, SqlJournal
 from podium.planners import FixedPlanner
 from podium.types import Completion
@@ -69,3 +69,21 @@ async def test_a_run_can_leave_the_cache_alone(*, nested: bool) -> None:
     for _ in range(2):
         await conductor.run("Why?")
     assert len(calls) == 3
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_a_caller_allows_each_call(*, nested: bool) -> None:
+    """`allows` hears what this execution has spent, also in nested runs, and may refuse a call."""
+    heard: list[float] = []
+
+    async def allows(spent: float) -> None:
+        heard.append(spent)
+        if spent:
+            raise LimitExceeded("cost", "that is enough")
+
+    inner = Conductor(FixedPlanner(PLAN), [priced()])
+    outer = Conductor(FixedPlanner(rows((0, "Answer.", []))), [inner]) if nested else inner
+    result = await outer.run("Why?", allows=allows)
+    assert (result.status, result.cost) == ("failed", 0.01)
+    assert "that is enough" in str(result.problem)
+    assert set(heard) == {0.0, 0.01}

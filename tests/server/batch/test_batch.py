@@ -205,6 +205,9 @@ def test_check_calls_no_model(folder: Path, batch: Batch, upstream: ChatServer) 
     told = batch("in.jsonl", "--model", "alone", "--check", "--max-cost", "0.5").stdout
     assert "20 lines for the model alone" in told
     assert "maximum cost: $10.00" in told
+    for model in ("alone", "team"):
+        told = batch("in.jsonl", "--model", model, "--check", "--max-cost", "0.00001", code=1).stdout
+        assert f"✗ no line for the model {model} can be answered: each call of a worker may cost $" in told
     assert upstream.calls == []
     batch("in.jsonl", "--model", "alone")
     again = ("in.jsonl", "--model", "alone", "--check", "--name", "again", "--out", "again.jsonl")

@@ -129,6 +129,7 @@ async def test_the_rest_of_the_budget_limits_the_run(store: KeyStore, journal: S
     async with store, KeyAccess(store, journal=journal) as access:
         caller = await caller_of(store, access, month_cost=0.015, run_cost=COST)
         assert (await ask(access, caller)).status == "ok"
+        await settled(store)
         second = await ask(access, caller)
         assert (second.status, second.problem and second.problem.code) == ("failed", "limit")
         assert await spent(store, caller) == COST
@@ -137,11 +138,13 @@ async def test_the_rest_of_the_budget_limits_the_run(store: KeyStore, journal: S
 async def test_requests_at_the_same_time_cannot_spend_more_than_the_budget(
     store: KeyStore, journal: SqlJournal
 ) -> None:
-    """Two replicas admit only what the budget allows; the others are told to wait."""
+    """Two replicas admit only what the budget allows by what runs cost; the others are told to wait."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(store)
         replicas = [await stack.enter_async_context(KeyAccess(store, journal=journal)) for _ in range(2)]
-        caller = await caller_of(store, replicas[0], day_cost=5 * COST, run_cost=COST)
+        await ask(replicas[0], await caller_of(store, replicas[0]))
+        await settled(store)  # what a run costs is known now
+        caller = await caller_of(store, replicas[0], day_cost=5 * COST)
         refused: list[KeyRefused] = []
         gate = anyio.Event()
 

@@ -26,7 +26,7 @@ def account(spent: int, reserved: int, *, most: int = 100) -> Account:
     most=st.integers(1, 1000),
     orders=st.lists(st.tuples(st.integers(1, 300), st.floats(0, 1), st.booleans()), max_size=60),
 )
-def test_a_budget_is_never_exceeded(most: int, orders: list[tuple[int, float, bool]]) -> None:
+def test_reservations_stay_within_the_budget(most: int, orders: list[tuple[int, float, bool]]) -> None:
     """Whatever is admitted and settled in any order: reserved and spent amounts stay within the budget."""
     current = account(0, 0, most=most)
     running: list[int] = []
@@ -36,7 +36,7 @@ def test_a_budget_is_never_exceeded(most: int, orders: list[tuple[int, float, bo
             current.settle("1970-01-01", reserved, int(reserved * share), 0)
         else:
             try:
-                running.append(current.admit(wanted, 0))
+                running.append(current.admit(wanted, 0, wanted))
             except KeyRefused:
                 continue
             assert 0 < running[-1] <= wanted
@@ -47,12 +47,17 @@ def test_a_budget_is_never_exceeded(most: int, orders: list[tuple[int, float, bo
 
 def test_the_rest_is_granted_only_if_no_run_may_leave_more() -> None:
     """While other requests run, a request waits for what they leave."""
-    assert account(90, 0).admit(50, 0) == 10
+    assert account(90, 0).admit(None, 0, 50) == 10
+    assert account(50, 40).raise_by(50) == 10
     with pytest.raises(BudgetReserved):
-        account(50, 40).admit(50, 0)
+        account(50, 40).admit(None, 0, 50)
+    with pytest.raises(BudgetReserved):
+        account(50, 50).raise_by(50)
     with pytest.raises(BudgetSpent):
-        account(100, 0).admit(50, 0)
-    assert account(0, 0).admit(None, 0) == 10
+        account(100, 0).admit(None, 0, 50)
+    with pytest.raises(BudgetSpent):
+        account(90, 0).admit(None, 0, 50, is_new=True)
+    assert account(0, 0).admit(40, 0, 50) == 40
 
 
 @given(

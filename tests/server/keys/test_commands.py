@@ -8,7 +8,7 @@ import pytest
 from typer.testing import Result
 
 from podium.aio import run_sync
-from podium_server.keys import KeyStore
+from podium_server.keys import KeyRules, KeyStore
 
 Podium = Callable[..., Result]
 
@@ -50,10 +50,32 @@ def test_json_has_the_key_and_its_rules(podium: Podium) -> None:
     assert shown["days"] == []
 
 
-def test_the_first_key_needs_a_restart(podium: Podium) -> None:
-    """A running server reads at its start whether there are keys."""
-    told = "it is the first key: restart a running server, or it still asks for none"
-    assert [told in podium("keys", "create", name).stderr for name in ("alice", "bob")] == [True, False]
+def test_a_key_is_updated(podium: Podium) -> None:
+    """What is named changes, what is not named stays, and limits can be removed."""
+    podium("keys", "create", "alice", "--day", "5", "--rpm", "60", "--role", "see", "--expires", "30d")
+    updated = podium("keys", "update", "alice", "--day", "7", "--tpm", "100", "--without", "rpm,expires")
+    assert updated.exit_code == 0, updated.stderr
+    key = run_sync(lambda: KeyStore(Path("runs.db")).key("alice"))
+    rules = KeyRules(role="see", day_cost=7.0, tokens_per_minute=100)
+    assert (key.rules, key.expires) == (rules, None)
+    wrong = podium("keys", "update", "alice", "--without", "dey")
+    assert (wrong.exit_code, "--without dey: write names of models, day" in wrong.stderr) == (2, True)
+
+
+def test_the_log_has_each_change(podium: Podium) -> None:
+    """Who, what and when; a change that is altered is told."""
+    for command in ("create", "update", "rotate", "revoke"):
+        assert podium("keys", command, "alice").exit_code == 0
+    changes = json.loads(podium("keys", "log", "--json").stdout)
+    assert [change["what"] for change in changes] == ["create", "update", "rotate", "revoke"]
+    assert all(change["who"].startswith("command line") and change["at"] > 1e9 for change in changes)
+    assert "create" in podium("keys", "log").stdout
+    store = KeyStore(Path("runs.db"))
+    for alter in ("DELETE FROM podium_key_changes WHERE number = 0", "UPDATE podium_key_changes SET at = 1"):
+        run_sync(lambda text=alter: store.transaction(lambda each: each.execute(text)))  # type: ignore[misc]
+        altered = podium("keys", "log")
+        assert altered.exit_code != 0
+        assert "change 0 in the log of the API keys was altered, or is missing" in altered.stderr
 
 
 def test_a_key_is_revoked(podium: Podium) -> None:

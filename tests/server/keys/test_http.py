@@ -329,7 +329,8 @@ def test_a_key_shows_its_budgets(served: Served, upstream: ChatServer, new_key: 
             running = threads.submit(create, served, key)
             while budgets()[0][3] == 0:
                 time.sleep(0.02)
-            assert budgets() == [("day", 1.0, 0.0, 0.25), ("month", 20.0, 0.0, 0.25)]
+            held = pytest.approx(0.0022, rel=0.1)  # the first call
+            assert budgets() == [("day", 1.0, 0.0, held), ("month", 20.0, 0.0, held)]
             may_end.set()
             running.result()
         while budgets()[0][2] == 0:

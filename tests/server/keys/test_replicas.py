@@ -16,6 +16,8 @@ pytestmark = pytest.mark.long
 
 REPLICA = Path(__file__).with_name("replica.py")
 COST = 0.01
+LEAST = 0.0064
+"""What a call costs at least, so that it is reserved for the first runs."""
 TIMEOUT = 60.0
 
 
@@ -52,7 +54,7 @@ def spent(url: str, key_id: str) -> float:
 
 
 def test_parallel_replicas_never_exceed_the_budget(url: str) -> None:
-    """Three processes ask for 60 runs of up to $0.01, and the budget is $0.10."""
+    """Three processes ask for 60 runs of up to $0.01; only calls in flight exceed the budget, $0.10."""
     key_id, token = key_of(url, day_cost=10 * COST, run_cost=COST)
     said = lines_of([start(url, token, 20, 0.2) for _ in range(3)])
     costs = [float(line) for line in said if line[0].isdigit()]
@@ -62,7 +64,7 @@ def test_parallel_replicas_never_exceed_the_budget(url: str) -> None:
         "insufficient_quota",
     }
     assert costs
-    assert sum(costs) <= 10 * COST
+    assert sum(costs) <= 10 * COST + len(costs) * (COST - LEAST)
     assert spent(url, key_id) == pytest.approx(sum(costs))
 
 
@@ -73,7 +75,7 @@ def test_a_killed_replica_is_charged_what_it_may_have_spent(url: str, *, is_reco
     If runs are not recorded, their whole reservations are charged.
     """
     rules = {} if is_recorded else {"retention_days": 0}
-    key_id, token = key_of(url, day_cost=10 * COST, run_cost=4 * COST, **rules)
+    key_id, token = key_of(url, day_cost=2 * LEAST, run_cost=4 * COST, **rules)
     killed = start(url, token, 2, -1)
     assert killed.stdout is not None
     assert [killed.stdout.readline().strip() for _ in range(2)] == ["running", "running"]
@@ -81,7 +83,7 @@ def test_a_killed_replica_is_charged_what_it_may_have_spent(url: str, *, is_reco
     assert spent(url, key_id) == 0
     killed.kill()
     killed.communicate()
-    expected = 2 * COST if is_recorded else 8 * COST
+    expected = COST + LEAST if is_recorded else 2 * LEAST  # the budget caps the second call
     run_sync(lambda: _settle(url, key_id, expected))
 
 

@@ -88,7 +88,7 @@ def explore(root: str, examples: int) -> None:
     asked = {"model": "podium", "input": "What is 17.5% of 2,340?"}
     made = httpx2.post(f"{root}/v1/responses", json=asked, timeout=20)
     known = {"run_id": made.headers["x-podium-run-id"], "response_id": made.json()["id"], "model": "podium"}
-    known["file"] = "main.js"
+    known |= {"file": "main.js", "key": "alice"}
     schema = schemathesis.openapi.from_url(f"{root}/openapi.json")
     for found in schema.get_all_operations():
         operation = found.ok()

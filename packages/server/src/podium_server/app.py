@@ -16,6 +16,7 @@ from podium.journal import SqlJournal
 from podium_server.api.chat.route import PATH as CHAT_PATH, ChatApi
 from podium_server.api.endpoint import Endpoint, Handler, Service
 from podium_server.api.errors import ANTHROPIC_ERRORS, OPENAI_ERRORS, ErrorForm, Fault
+from podium_server.api.keys import PATH as KEYS_PATH, KeysApi
 from podium_server.api.messages.route import COUNT_PATH, PATH as MESSAGES_PATH, MessagesApi
 from podium_server.api.metrics import MetricsApi
 from podium_server.api.models import ModelsApi
@@ -31,7 +32,7 @@ from podium_server.api.runs.sums import PATH as SUMS_PATH
 from podium_server.api.session import SessionApi
 from podium_server.health import Health
 from podium_server.jobs.table import JobTable
-from podium_server.keys import Access, NoKeys
+from podium_server.keys import Access, KeyStore, NoKeys
 from podium_server.models import Catalogue, make_catalogue
 from podium_server.record import Record
 from podium_server.retention import Retention
@@ -64,12 +65,13 @@ class App:
     """
 
     def __init__(self, config: Config, access: Access | None = None) -> None:
+        self._config = config
         self.settings = config.table("server", ServerSection) or ServerSection()
         self.journal: SqlJournal | None = config.journal()
         self.catalogue: Catalogue = make_catalogue(config, self.journal)
         self.has_keys = access is not None
         """Whether requests need an API key."""
-        self._access = access or NoKeys()
+        self._access = access or NoKeys(None if self.journal is None else KeyStore.beside(self.journal))
         self._service = Service(self._access, self.settings, is_local=access is None)
         self._stopping = self._service.stopping
         table = None if self.journal is None else JobTable(self.journal)
@@ -190,6 +192,7 @@ class App:
             self._route("GET", "/metrics", MetricsApi(self._service.metrics, table).show),
             self._route("GET", OPENAPI_PATH, OpenApi(self.openapi).show),
             self._route("GET", OWN_KEY_PATH, OwnKeyApi(self._access).show),
+            *self._of_keys(),
             self._route("GET", "/v1/models", models.list),
             self._route("GET", "/v1/models/{model:path}", models.show),
             self._route("POST", CHAT_PATH, chat.create),
@@ -226,6 +229,18 @@ class App:
                 self._route("GET", SUMS_PATH, recorded.sums.show),
             ]
         return routes
+
+    def _of_keys(self) -> list[Route]:
+        keys, one = KeysApi(self._access, self.catalogue, self._config), f"{KEYS_PATH}/{{key}}"
+        return [
+            self._route("GET", KEYS_PATH, keys.list),
+            self._route("POST", KEYS_PATH, keys.create),
+            self._route("GET", f"{KEYS_PATH}/changes", keys.changes),
+            self._route("GET", one, keys.show),
+            self._route("POST", one, keys.update),
+            self._route("DELETE", one, keys.revoke),
+            self._route("POST", f"{one}/rotate", keys.rotate),
+        ]
 
     def _route(
         self,

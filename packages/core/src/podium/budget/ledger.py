@@ -1,7 +1,7 @@
 """Counts what a run has spent and reserved, and enforces its limits."""
 
 from asyncio import AbstractEventLoop, get_running_loop
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import add, sub
 from threading import Lock
@@ -174,6 +174,8 @@ class Ledger:
     """Time by which the run must end, on the event loop's clock, in seconds."""
     parent: "Ledger | None" = None
     """The ledger of the outer run; amounts of this ledger count there as well."""
+    allows: Callable[[float], Awaitable[None]] | None = None
+    """See `RunOptions.allows`."""
     _books: tuple[Book, ...] = field(init=False, repr=False)
     """The book of this run, then the books of the outer runs, from the nearest."""
     _lock: Lock = field(init=False, repr=False)
@@ -260,6 +262,14 @@ class Ledger:
                 book.steps += starts
                 book.reserved = tuple(map(add, book.reserved, counts))
         return reservation
+
+    async def allow(self) -> None:
+        """Ask whether a further call may start; see `RunOptions.allows`."""
+        if self.allows is not None:
+            index = NAMES.index("cost")
+            await self.allows((self._books[0].spent[index] - self._before[index]) / BILLION)
+        if self.parent is not None:
+            await self.parent.allow()
 
     def release(self, reservation: Reservation) -> None:
         """Free the reservation of a running call, whose nested run reserves its own calls."""

@@ -242,6 +242,7 @@ class RunRequest:
     """Whether to resume the run even if it has ended, for example with the status `failed`."""
     limits: Limits | None = None
     """Replace the limits of the conductor, and the recorded limits of a resumed run; `None` keeps them."""
+    allows: Callable[[float], Awaitable[None]] | None = None
     uses_cache: bool = True
     force: bool = False
     """Whether to resume also a run that raised `RunDead`."""

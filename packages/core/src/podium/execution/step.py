@@ -314,9 +314,10 @@ class StepRunner:
                 await checkpoint_if_cancelled()  # a slot can become free at the moment of a cancellation
                 if slots is not None and not self._has_time:
                     self._begin_time()
-                if called.breaker.failures and self._rest(number):
-                    return None
                 try:
+                    await context.ledger.allow()
+                    if called.breaker.failures and self._rest(number):
+                        return None
                     attempt = self._begin(number, called.breaker)
                 except LimitExceeded as error:
                     refused = error
@@ -339,10 +340,9 @@ class StepRunner:
         context, state, deadline = self.context, self.state, self._deadline
         card, action, began = context.settings.pool.cards[number], state.action, context.clock()
         until, outer = began + context.settings.limits.attempt_seconds, OuterRun(context)
-        latest = self._latest
         with Boundary(f"worker {card.name!r}", WorkerFailed):
             given = self._request(number, min(until, deadline), outer)
-            is_repeated = self._cut is not None or (latest is not None and latest.reached_cap)
+            is_repeated = self._cut is not None or ((it := self._latest) is not None and it.reached_cap)
             request, reservation = self.fit.reserve(state, number, given, is_repeated=is_repeated)
         outer.reservation = reservation
         attempt = Attempt(

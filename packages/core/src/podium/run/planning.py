@@ -264,6 +264,7 @@ class PlanRequester:
             written.breaker = None
         while written.reserved is None:  # calls that end may free a part
             try:
+                await context.ledger.allow()
                 asking = planner_call(context, planner, request, order)
                 request, self.kept, self.refused = asking.request, asking.kept, asking.refused
                 written.reserved = context.ledger.reserve(asking.worst)

@@ -1,7 +1,7 @@
 """Creates a `RunRequest` from the arguments of a conductor's methods, and validates them."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypedDict, Unpack, get_args
 from uuid import uuid4
@@ -56,6 +56,9 @@ class _Options(TypedDict, total=False):
     one with the same id; they are recorded. Earlier spending counts against them, and answers that lower
     limits have cut are asked for again. By default, the limits of the conductor apply. A resumed run then
     keeps the recorded limits of the whole run (rounds, steps, calls, tokens, cost, seconds)."""
+    allows: Callable[[float], Awaitable[None]] | None
+    """Called before each call of a worker or planner, with what this execution of the run has spent so far in
+    USD; raises `LimitExceeded` if no further call may start. By default, only the limits decide."""
     journal: Journal | None
     """Records the run; by default the conductor's journal."""
     paid_results: PaidResults | None

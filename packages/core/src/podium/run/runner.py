@@ -218,10 +218,11 @@ class RunSession:
         settings, request, recorder, outer = self._settings, self._request, self._recorder, self._outer
         clock = get_running_loop().time
         now = clock()
-        ledger, depth = Ledger(settings.limits, now + settings.limits.seconds), 0
+        ledger, depth = Ledger(settings.limits, now + settings.limits.seconds, allows=request.allows), 0
         if outer is not None:
             depth = outer.context.depth + 1
             ledger = outer.context.ledger.nested(settings.limits, depth, ledger.deadline)
+            ledger.allows = request.allows
             outer.ledgers.append(ledger)
             caller = request.caller or request.within
             actions = ActionLog(request.run_id, outer=outer.context.actions, caller=caller)

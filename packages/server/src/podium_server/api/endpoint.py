@@ -1,10 +1,13 @@
 """An ASGI endpoint: counts and logs the request, finds its caller, and turns exceptions into HTTP errors."""
 
 import logging
+import re
 import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from opentelemetry import trace
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from starlette.types import Receive, Scope, Send
 
 from podium.errors import PodiumError
@@ -23,6 +26,8 @@ _NO_STATUS = 499
 """The status in the log and the metrics of a request that ended before its response began."""
 _MOST_ID_CHARS = 200
 """Maximum characters of the id of a run in the log."""
+_TRACE, _PROPAGATOR = ("traceparent", "tracestate"), TraceContextTextMapPropagator()
+_REQUEST_ID = re.compile(r"[\w.:/=+-]{1,128}", re.ASCII)
 Handler = Callable[[Exchange, Caller], Awaitable[None]]
 """Answers a request."""
 
@@ -86,10 +91,23 @@ class Endpoint:
         self.is_open = is_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Answer a request, in the trace that its `traceparent` names."""
         exchange = Exchange(scope, receive, send, self._service.settings)
         record = begin_record(self.method, self.path)
-        record.run_id = _run_of(exchange)
+        if (asked := exchange.header("x-request-id")) is not None and _REQUEST_ID.fullmatch(asked):
+            record.request_id = asked
+        exchange.request_id, record.run_id = record.request_id, _run_of(exchange)
+        named = {name: value for name in _TRACE if (value := exchange.header(name)) is not None}
+        facts = {"http.request.method": self.method, "http.route": self.path}
+        with trace.get_tracer("podium").start_as_current_span(
+            f"{self.method} {self.path}", _PROPAGATOR.extract(named), trace.SpanKind.SERVER, facts
+        ) as span:
+            await self._exchange(exchange, record)
+            span.set_attribute("http.response.status_code", exchange.status or _NO_STATUS)
+            if record.code:
+                span.set_attribute("error.type", record.code)
+
+    async def _exchange(self, exchange: Exchange, record: Record) -> None:
         code = STOPPED
         try:
             try:

@@ -11,7 +11,7 @@ from podium.journal import SqlJournal
 from podium_server.batch.earlier import done_runs
 from podium_server.batch.input import BadLine, Input
 from podium_server.batch.kept import Kept
-from podium_server.batch.question_size import Mark, too_long
+from podium_server.batch.question_size import Mark, too_long, too_low
 
 _MOST_RUNS = 200
 """How many recorded runs a forecast uses."""
@@ -45,7 +45,9 @@ def check(
         if is_done or line.run_id in recorded:
             continue
         runs_of[name] += 1
-        limits[name] = run_cost or conductor.limits.cost
+        limits[name] = limit = run_cost or conductor.limits.cost
+        if limit is not None and runs_of[name] == 1 and (told := too_low(conductor, limit)):
+            yield "✗", f"no line for the model {name} can be answered: {told}"
         if finding := too_long(line, run_cost):
             yield finding
     for name, count in lines_of.items():

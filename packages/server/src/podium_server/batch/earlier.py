@@ -11,6 +11,7 @@ from podium.journal import RunRow, SqlJournal
 from podium.run_state import fold
 from podium_server.batch.budget import Budget
 from podium_server.batch.kept import Kept
+from podium_server.keys.recorded import excess_of
 
 _LOOK_SECONDS = 0.5
 
@@ -30,11 +31,9 @@ async def charge_earlier(
             continue
         if _is_done(row, kept):
             found.add(row.run_id)
-            budget.charge(row.cost)
-        else:
-            cost = await _so_far(journal, row.run_id) if row.cost is None else row.cost
-            if cost is not None:
-                budget.charge_so_far(row.run_id, cost)
+            budget.charge(await _so_far(journal, row.run_id))
+        elif (cost := await _so_far(journal, row.run_id)) is not None:
+            budget.charge_so_far(row.run_id, cost)
     return found
 
 
@@ -78,6 +77,7 @@ async def _stopped(journal: SqlJournal, name: str, note: Callable[[str], None]) 
 
 
 async def _so_far(journal: SqlJournal, run_id: str) -> float | None:
-    """Return the cost of an interrupted run; a call without a recorded end costs its reservation."""
+    """Return what a run has cost so far; a call without a recorded end costs what such calls usually do."""
     events = [entry.event for entry in await journal.read(run_id)]
-    return fold(events, await journal.nested(run_id)).result().cost
+    result = fold(events, await journal.nested(run_id)).result()
+    return None if result.cost is None else result.cost - await excess_of(journal, result)

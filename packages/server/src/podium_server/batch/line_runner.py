@@ -14,7 +14,7 @@ from podium_server.batch.input import Line
 from podium_server.batch.record import Record, answered, failed
 from podium_server.keys import Admission, Ask, Caller, NoKeys
 from podium_server.keys.access import FreeAdmission
-from podium_server.keys.recorded import recorded_run
+from podium_server.keys.recorded import excess_of, recorded_run
 from podium_server.models import Catalogue
 from podium_server.turn import Recorded, Turns
 
@@ -68,8 +68,13 @@ class LineRunner:
         except PodiumError as error:
             if isinstance(error, JournalError) and not isinstance(error, _OF_ONE_RUN):
                 raise
-            return failed(line, error, await self._so_far(line.run_id) or getattr(error, "result", None))
-        return answered(line, answer)
+            result = await self._so_far(line.run_id) or getattr(error, "result", None)
+            record = failed(line, error, result)
+        else:
+            result, record = answer.result, answered(line, answer)
+        if result is None or record.cost is None:
+            return record
+        return replace(record, cost=record.cost - await excess_of(self._journal, result))
 
     async def _earlier(self, run_id: str) -> Recorded:
         events = [entry.event for entry in await self._journal.read(run_id)]

@@ -8,7 +8,7 @@ from podium.budget import Limits, Spend
 from podium.cli.screen import money
 from podium.conductor import Conductor
 from podium.planners import PlanRequest
-from podium.types import Message
+from podium.types import Message, Sampling
 from podium.workers import Request, Worker
 from podium_server.batch.input import Line
 
@@ -16,6 +16,8 @@ Mark = Literal["✓", "!", "✗"]
 """Whether a finding is good, a warning, or an error."""
 _SHORT = (Message("user", "?"),)
 """If a call does not fit the limits with this question either, the line is not the reason."""
+_LEAST = 64
+"""Tokens of the shortest answer that a run reserves."""
 _LIMITED = ("cost", "input_tokens", "output_tokens")
 
 
@@ -46,6 +48,17 @@ def too_long(line: Line, run_cost: float | None) -> tuple[Mark, str] | None:
         return None
     length = sum(len(each.text) for each in messages)
     return mark, f"line {line.number}: the question has {length:,} characters: {told}"
+
+
+def too_low(conductor: Conductor, run_cost: float) -> str:
+    """Return why a cost limit allows no run of a conductor, in words; empty if it may allow one.
+
+    No run is possible if the limit is less than a short question and a short answer of each worker cost.
+    """
+    limits, short = replace(conductor.limits, cost=run_cost), Sampling(max_tokens=_LEAST)
+    request = Request(messages=_SHORT, sampling=short)
+    excesses = [_excess(each.worst_case(request, _LEAST), limits) for each in conductor.pool]
+    return "" if not all(excesses) else f"each call of a worker {excesses[0]}"
 
 
 def _of_worker(worker: Worker, limits: Limits, messages: tuple[Message, ...]) -> str:

@@ -69,6 +69,8 @@ class Exchange:
         """Status of the response; `None` before it has begun."""
         self._is_ended = False
         """Whether the whole response was sent."""
+        self.request_id = ""
+        """The header `x-request-id` of the response; empty for none."""
         self.run_id: str | None = None
         """The run of the request, for the headers of an error; `None` if there is none."""
 
@@ -305,6 +307,8 @@ class Exchange:
 
     async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
         self.status = status
+        if self.request_id:
+            headers = {**headers, "x-request-id": self.request_id}
         raw = [
             (name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()
         ]

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from time import monotonic
 from types import TracebackType
 from typing import Literal, Self
 
@@ -22,7 +23,12 @@ from podium.run import RunOptions
 from podium.types import Result
 from podium_server.keys.account import Period
 from podium_server.keys.caller import Caller
+from podium_server.keys.key_store import KeyStore
+from podium_server.keys.refusals import KeyInvalid
 from podium_server.keys.sessions import Sessions
+
+KNOWN_SECONDS = 5.0
+"""How long a replica uses what it has read about a key. A revoked key is refused at its next run at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +138,11 @@ class Access(ABC):
         """The sessions of browsers; `None` for a server without keys, which needs none."""
         return None
 
+    @property
+    def store(self) -> KeyStore | None:
+        """The keys; `None` for a server without keys."""
+        return None
+
     async def budgets(self, caller: Caller) -> Sequence[Period]:
         """Return the budgets of a caller, with what is spent and reserved of them.
 
@@ -174,11 +185,31 @@ class FreeAdmission(Admission):
 
 
 class NoKeys(Access):
-    """Admits every request. The server must listen on a loopback address only."""
+    """Admits every request, until there is a key. The server must listen on a loopback address only.
+
+    Args:
+        first: where the first key would be created; `None` if there cannot be one.
+    """
+
+    def __init__(self, first: KeyStore | None = None) -> None:
+        self._first = first
+        self._until = 0.0
+        """Until when nobody looks for a key, on the monotonic clock."""
+        self._is_closed = False
 
     async def authenticate(self, token: str | None) -> Caller:
-        """Return the local caller; a key is ignored, because many clients cannot leave it out."""
+        """Return the local caller; a key is ignored, because many clients cannot leave it out.
+
+        Raises:
+            KeyInvalid: a key was created since the server started.
+            JournalError: the database cannot be used.
+        """
         del token
+        if self._first is not None and not self._is_closed and monotonic() >= self._until:
+            self._until = monotonic() + KNOWN_SECONDS
+            self._is_closed = bool(await self._first.keys())
+        if self._is_closed:
+            raise KeyInvalid("the first API key was created, and this server began without keys: restart it")
         return Caller()
 
     async def caller(self, caller_id: str) -> Caller:

@@ -9,11 +9,8 @@ from podium_server.keys.refusals import BudgetReserved, BudgetSpent, RateLimited
 
 BILLION = 1_000_000_000
 """Costs are counted in billionths of a dollar."""
-_BUSY_SECONDS = 2.0
+BUSY_SECONDS = 2.0
 """When to try again while other requests of the key run, in seconds."""
-_RUN_SHARE = 10
-"""Without a limit of a run's cost, a run may cost this part of what the budget allows, or its usual maximum
-if that is more. The rest is for other requests at the same time."""
 
 
 @dataclass(slots=True)
@@ -87,28 +84,36 @@ class Account:
     requests: Bucket | None
     tokens: Bucket | None
     periods: tuple[Period, ...]
+    usual: int = 0
+    """What a request costs on average; 0 if it is unknown."""
 
-    def admit(self, cost: int | None, tokens: int, usual: int = 0, least: int = 0) -> int:
-        """Admit a request, and return its reservation in billionths of a dollar.
+    def admit(self, most: int | None, tokens: int, least: int, *, is_new: bool = False) -> int:
+        """Admit a request, and return its reservation in billionths of a dollar: what such a run costs.
 
         Args:
-            cost: the maximum cost of the run by the limits of the model and the key; `None` if it has none.
+            most: the maximum cost of the run by the limits of the model and the key; `None` if it has none.
             tokens: the expected tokens, at least those of the request.
-            usual: the usual maximum of the cost of such a run, for a run without a maximum.
             least: what the first call of the run costs at least.
+            is_new: whether the run needs this call.
 
         Raises:
             KeyRefused: a limit of the key is reached.
         """
-        most = self.rules.concurrency
-        if most is not None and self.running >= most:
-            told = f"the key runs {most} requests at the same time, its maximum: try again when one has ended"
-            raise TooManyAtOnce(told, _BUSY_SECONDS)
+        at_once = self.rules.concurrency
+        if at_once is not None and self.running >= at_once:
+            told = (
+                f"the key runs {at_once} requests at the same time, its maximum: try again when one has ended"
+            )
+            raise TooManyAtOnce(told, BUSY_SECONDS)
         for bucket, units, name in ((self.requests, 1, "requests"), (self.tokens, tokens, "tokens")):
             if bucket is not None and (wait := bucket.wait(units)) > 0:
                 told = f"the key may use {bucket.size} {name} per minute: try again in {wait:.1f} s"
                 raise RateLimited(told, wait)
-        reservation = self._reserve(cost, usual, least)
+        cost = max(self.usual, least, 1) if self.rules.has_budget else 0
+        cost = cost if most is None else min(cost, most)
+        if self.periods and self.tightest.left < cost:
+            self._check(self.tightest, least if is_new and least <= cost else 0)  # else its own limit is low
+        reservation = self._take(cost)
         if self.requests is not None:
             self.requests.left -= 1
         if self.tokens is not None:
@@ -135,20 +140,22 @@ class Account:
                 period.spent += cost
 
     @property
-    def used_up(self) -> Period | None:
-        """A budget of which nothing is left; `None` if there is none."""
-        return next((period for period in self.periods if not period.left), None)
+    def tightest(self) -> Period:
+        """The budget of which the least is left."""
+        return min(self.periods, key=lambda period: period.left)
 
-    def _reserve(self, cost: int | None, usual: int, least: int) -> int:
-        """Reserve the maximum cost, or all that is left of the budget."""
-        if not self.periods:
-            return cost or 0
-        if cost is None:
-            cost = max(min(period.most for period in self.periods) // _RUN_SHARE, usual, 1)
-        tightest = min(self.periods, key=lambda period: period.left)
-        if tightest.left < cost:
-            self._check(tightest, least if least <= cost else 0)  # else its own limit is too low
-        reserved = min(cost, tightest.left)
+    def raise_by(self, cost: int) -> int:
+        """Return what a running request may reserve besides, at most `cost`.
+
+        Raises:
+            KeyRefused: the budget is spent, or its rest is reserved for other requests.
+        """
+        if self.periods and not self.tightest.left:
+            self._check(self.tightest, 0)
+        return self._take(cost)
+
+    def _take(self, cost: int) -> int:
+        reserved = min([cost, *(period.left for period in self.periods)])
         for period in self.periods:
             period.reserved += reserved
         return reserved
@@ -159,7 +166,7 @@ class Account:
             raise BudgetSpent(f"{period.told} is spent: {period.next}", period.end - self.now)
         if period.reserved:
             told = f"{period.told} is reserved for running requests of the key: try again when one has ended"
-            raise BudgetReserved(told, _BUSY_SECONDS)
+            raise BudgetReserved(told, BUSY_SECONDS)
         if period.left < least:
             told = f"${period.left / BILLION:g} is left of {period.told} and the first call of the run"
             told = f"{told} needs ${least / BILLION:g}: {period.next}"

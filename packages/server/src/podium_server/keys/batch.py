@@ -13,7 +13,7 @@ from podium_server.keys.account import Account, Bucket, Period, day_of
 from podium_server.keys.bills import Bill
 from podium_server.keys.budgets import Row, periods_of, read_amounts
 from podium_server.keys.key import Key
-from podium_server.keys.refusals import KeyInvalid, KeyRefused
+from podium_server.keys.refusals import BudgetReserved, KeyInvalid, KeyRefused
 from podium_server.keys.turns import (
     Amounts,
     DaySpent,
@@ -24,7 +24,9 @@ from podium_server.keys.turns import (
     read_turns,
 )
 
-_NONE_OPEN = {"running": 0, "day_spent": 0, "month_spent": 0, "day_reserved": 0, "month_reserved": 0}
+_NONE_OPEN = dict.fromkeys(
+    ("running", "usual", "day_spent", "month_spent", "day_reserved", "month_reserved"), 0
+)
 _STATE = "SELECT key_id, revoked, last_used, requests_left, tokens_left, filled"
 _FILL = (
     "UPDATE podium_keys SET requests_left = ?, tokens_left = ?, filled = ?, last_used = ? WHERE key_id = ?"
@@ -43,10 +45,12 @@ class Bid:
     """Maximum cost of the run, in billionths of a dollar; `None` if it has no limit."""
     tokens: int
     """Tokens that count before the run ends, such as those of the request."""
-    usual: int = 0
-    """Usual maximum of the cost of such a run, in billionths of a dollar."""
     least: int = 0
-    """What the first call of the run costs at least, in billionths of a dollar; 0 if it is unknown."""
+    """What the first call of the run costs at least, in billionths of a dollar."""
+    is_new: bool = False
+    """Whether the run needs this call, because it has not begun before."""
+    raised: int | None = None
+    """For a request that was admitted: the reservation that it asks for now."""
     is_recorded: bool = True
     """Whether the run may be recorded."""
 
@@ -64,8 +68,10 @@ class Grant:
     requests: Bucket | None
     """The rate limits after the admission; `None` if the key has none."""
     tokens: Bucket | None
-    used_up: Period | None
-    """A budget of which nothing is left beside the reservation; `None` if there is none."""
+    usual: int
+    """What such a run costs, in billionths of a dollar."""
+    budget: Period | None
+    """The budget of which the least is left beside the reservations; `None` if there is none."""
     now: float
     """Time of the database, in seconds of Unix time."""
 
@@ -119,8 +125,8 @@ class Batch:
         keys = {bill.key.key_id: bill.key for bill in self.bills}
         keys |= {bid.key.key_id: bid.key for bid in self.bids}
         turns = [bill.turn_id for bill in self.bills]
-        if self._attempts > 1:  # the first may have admitted them
-            turns += [bid.turn_id for bid in self.bids]
+        may_exist = self._attempts > 1  # the first may have admitted them
+        turns += [bid.turn_id for bid in self.bids if may_exist or bid.raised is not None]
         lock = f"{_STATE}, {self.now} AS now FROM podium_keys WHERE key_id IN {marks(len(keys))}"
         rows = await transaction.fetch(f"{lock} ORDER BY key_id {self.for_update}", *keys)
         self._rows = {row["key_id"]: row for row in rows}
@@ -164,22 +170,30 @@ class Batch:
     def _admit(self, bid: Bid) -> Answer:
         key_id = bid.key.key_id
         account = self._accounts.get(key_id)
-        if account is None or self._rows[key_id]["revoked"] is not None:
-            return KeyInvalid("the API key is revoked")
         turn = self._turns.get(bid.turn_id)
-        if turn is None:
-            try:
-                cost = account.admit(bid.cost, bid.tokens, bid.usual, bid.least)
-            except KeyRefused as refusal:
-                return refusal
-            now, days = account.now, bid.key.rules.retention_days if bid.is_recorded else 0
-            forget_at = None if days is None else now + days * 86400.0
-            turn = Turn(bid.turn_id, key_id, bid.run_id, day_of(now), cost, self.holder, now, forget_at)
-            self._changed[bid.turn_id] = turn
+        if account is None or (turn is None and self._rows[key_id]["revoked"] is not None):
+            return KeyInvalid("the API key is revoked")
+        try:
+            if turn is None:
+                turn = self._admitted(bid, account)
+            elif turn.holder is None:  # this process was suspended, and another has settled the request
+                return BudgetReserved("the request was settled, because its process was suspended")
+            elif bid.raised is not None and turn.cost < bid.raised:
+                turn = replace(turn, cost=turn.cost + account.raise_by(bid.raised - turn.cost))
+        except KeyRefused as refusal:
+            return refusal
+        self._turns[bid.turn_id] = self._changed[bid.turn_id] = turn
         requests, tokens = (
             None if each is None else replace(each) for each in (account.requests, account.tokens)
         )
-        return Grant(turn.cost, requests, tokens, account.used_up, account.now)
+        budget = replace(account.tightest) if account.periods else None
+        return Grant(turn.cost, requests, tokens, max(account.usual, bid.least, 1), budget, account.now)
+
+    def _admitted(self, bid: Bid, account: Account) -> Turn:
+        cost = account.admit(bid.cost, bid.tokens, bid.least, is_new=bid.is_new)
+        now, days = account.now, bid.key.rules.retention_days if bid.is_recorded else 0
+        forget_at = None if days is None else now + days * 86400.0
+        return Turn(bid.turn_id, bid.key.key_id, bid.run_id, day_of(now), cost, self.holder, now, forget_at)
 
     async def _write(self, transaction: Transaction) -> None:
         await put_turns(transaction, self._changed.values())
@@ -199,4 +213,4 @@ def _account(key: Key, row: Row, amounts: Row) -> Account:
         Bucket.filled(rules.requests_per_minute, row["requests_left"], seconds),
         Bucket.filled(rules.tokens_per_minute, row["tokens_left"], seconds),
     )
-    return Account(rules, now, amounts["running"], *buckets, periods_of(key, amounts, now))
+    return Account(rules, now, amounts["running"], *buckets, periods_of(key, amounts, now), amounts["usual"])

@@ -27,7 +27,15 @@ class Bill:
     """The tokens that were counted at the admission."""
 
 
-def bill_of(turn_id: str, key: Key, result: Result, limits: Limits | None, *, expected: int = 0) -> Bill:
+def bill_of(
+    turn_id: str,
+    key: Key,
+    result: Result,
+    limits: Limits | None,
+    *,
+    expected: int = 0,
+    excess: float = 0.0,
+) -> Bill:
     """Return the bill of a request whose run has this result so far.
 
     Args:
@@ -36,10 +44,11 @@ def bill_of(turn_id: str, key: Key, result: Result, limits: Limits | None, *, ex
         result: the result.
         limits: the limits of the run; `None` if they are unknown.
         expected: the tokens that were counted at the admission.
+        excess: the part of the cost that is not charged; see `podium_server.keys.recorded.excess_of`.
     """
     cost, usage = _cost(result, limits), result.usage
     tokens = (usage.total_input_tokens, usage.total_output_tokens, result.estimated_usage.total_tokens)
-    run = Amounts(cost or 0, *tokens)
+    run = Amounts(max((cost or 0) - round(excess * BILLION), 0), *tokens)
     return Bill(turn_id=turn_id, key=key, run=run, is_priced=cost is not None, expected=expected)
 
 

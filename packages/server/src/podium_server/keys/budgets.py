@@ -12,9 +12,12 @@ from podium_server.keys.key_store import KeyStore
 Row = Mapping[str, Any]
 """A row of either driver."""
 _SPENT = "SELECT coalesce(sum(cost), 0) FROM podium_key_days AS d WHERE d.key_id = k.key_id AND d.day"
+_MEAN = "SELECT sum(cost) / nullif(sum(requests), 0) FROM podium_key_days AS d WHERE"
 _OPEN = "FROM podium_turns AS t WHERE t.key_id = k.key_id AND t.holder IS NOT NULL"
 _AMOUNTS = f"""
 SELECT k.key_id, (SELECT count(*) {_OPEN}) AS running,
+    CAST(coalesce(({_MEAN} d.key_id = k.key_id AND d.day BETWEEN ? AND ?),
+        ({_MEAN} d.day BETWEEN ? AND ?), 0) AS BIGINT) AS usual,
     CAST(({_SPENT} = ?) AS BIGINT) AS day_spent,
     CAST(({_SPENT} BETWEEN ? AND ?) AS BIGINT) AS month_spent,
     CAST((SELECT coalesce(sum(cost), 0) {_OPEN} AND t.day = ?) AS BIGINT) AS day_reserved,
@@ -26,11 +29,13 @@ FROM podium_keys AS k WHERE k.key_id IN
 async def read_amounts(transaction: Transaction, now: float, key_ids: Sequence[str]) -> Mapping[str, Row]:
     """Return what keys have spent and reserved in this day and month, by the ids of the keys.
 
-    The amounts are in billionths of a dollar.
+    `usual` is the mean cost of the requests of the key in this month, or else of all keys. The amounts are in
+    billionths of a dollar.
     """
     day = day_of(now)
     month = (f"{day[:8]}01", f"{day[:8]}31")
-    rows = await transaction.fetch(f"{_AMOUNTS} {marks(len(key_ids))}", day, *month, day, *month, *key_ids)
+    days = *month, *month, day, *month, day, *month
+    rows = await transaction.fetch(f"{_AMOUNTS} {marks(len(key_ids))}", *days, *key_ids)
     return {row["key_id"]: row for row in rows}
 
 

@@ -1,8 +1,9 @@
-"""`podium keys`: create, list, show, rotate and revoke the API keys of a server."""
+"""`podium keys`: create, list, show, update, rotate and revoke the API keys of a server."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
+from getpass import getuser
 from pathlib import Path
 from time import time
 from typing import Annotated, Any, TypeVar
@@ -21,6 +22,7 @@ from podium.errors import ConfigError
 from podium.journal import SqlJournal
 from podium.types.plan import nearest
 from podium_server.keys.account import BILLION, day_of
+from podium_server.keys.changes import COMMAND
 from podium_server.keys.key import ROLES, Key, KeyRules, Role, check_policy
 from podium_server.keys.key_store import Day, KeyStore, Token
 
@@ -53,73 +55,163 @@ def about() -> None:
     """Manage the API keys of a server."""
 
 
+Models = Annotated[str | None, _list("Models that it may call.")]
+DayCost = Annotated[float | None, typer.Option(metavar="USD", help="Budget of a day in UTC.")]
+MonthCost = Annotated[float | None, typer.Option(metavar="USD", help="Budget of a month in UTC.")]
+RunCost = Annotated[float | None, typer.Option(metavar="USD", help="Maximum cost of one run.")]
+Rpm = Annotated[int | None, typer.Option(help="Maximum requests per minute.")]
+Tpm = Annotated[int | None, typer.Option(help="Maximum tokens per minute.")]
+AtOnce = Annotated[int | None, typer.Option(help="Maximum requests at the same time.")]
+Labels = Annotated[str | None, _list("Labels of each query.")]
+Allow = Annotated[str | None, _list("Only these workers may run steps.")]
+Deny = Annotated[str | None, _list("These workers must not see any data.")]
+Regions = Annotated[str | None, _list("Labels: workers need one of them.")]
+Steps = Annotated[int | None, typer.Option(help="Maximum steps of a plan.")]
+Retention = Annotated[
+    int | None,
+    typer.Option(metavar="DAYS", help="Delete prompts and answers after these days; 0 stores none."),
+]
+OfRole = Annotated[
+    Role | None,
+    typer.Option(
+        parser=_role, metavar="ROLE", help=f"One of {', '.join(ROLES)}; each includes those before it."
+    ),
+]
+Expires = Annotated[
+    float | None,
+    typer.Option(parser=span, callback=above_zero, metavar="SPAN", help="End of the key: in 12h, 30d, 8w."),
+]
+
+
 @keys.command()
 def create(  # noqa: PLR0913 - one parameter for each rule of a key
     name: Annotated[str, typer.Argument(metavar="NAME", help="A new name, for people.")],
     *,
-    models: Annotated[str | None, _list("Models that it may call; default all.")] = None,
-    day: Annotated[float | None, typer.Option(metavar="USD", help="Budget of a day in UTC.")] = None,
-    month: Annotated[float | None, typer.Option(metavar="USD", help="Budget of a month in UTC.")] = None,
-    run: Annotated[float | None, typer.Option(metavar="USD", help="Maximum cost of one run.")] = None,
-    rpm: Annotated[int | None, typer.Option(help="Maximum requests per minute.")] = None,
-    tpm: Annotated[int | None, typer.Option(help="Maximum tokens per minute.")] = None,
-    concurrency: Annotated[int | None, typer.Option(help="Maximum requests at the same time.")] = None,
-    labels: Annotated[str | None, _list("Labels of each query.")] = None,
-    allow: Annotated[str | None, _list("Only these workers may run steps.")] = None,
-    deny: Annotated[str | None, _list("These workers must not see any data.")] = None,
-    regions: Annotated[str | None, _list("Labels: workers need one of them.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Maximum steps of a plan.")] = None,
-    retention: Annotated[
-        int | None,
-        typer.Option(metavar="DAYS", help="Delete prompts and answers after these days; 0 stores none."),
-    ] = None,
-    role: Annotated[
-        Role,
-        typer.Option(
-            parser=_role, metavar="ROLE", help=f"One of {', '.join(ROLES)}; each includes those before it."
-        ),
-    ] = "use",
-    expires: Annotated[
-        float | None,
-        typer.Option(
-            parser=span, callback=above_zero, metavar="SPAN", help="End of the key: after 12h, 30d, 8w."
-        ),
-    ] = None,
+    models: Models = None,
+    day: DayCost = None,
+    month: MonthCost = None,
+    run: RunCost = None,
+    rpm: Rpm = None,
+    tpm: Tpm = None,
+    concurrency: AtOnce = None,
+    labels: Labels = None,
+    allow: Allow = None,
+    deny: Deny = None,
+    regions: Regions = None,
+    steps: Steps = None,
+    retention: Retention = None,
+    role: OfRole = None,
+    expires: Expires = None,
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a key, and write it to stdout. It is stored as a hash and cannot be shown again."""
+    given = _given(locals())
     with reporting() as screen:
-        rules = KeyRules(
-            role=role,
-            models=_names(models),
-            day_cost=day,
-            month_cost=month,
-            run_cost=run,
-            requests_per_minute=rpm,
-            tokens_per_minute=tpm,
-            concurrency=concurrency,
-            labels=_names(labels) or (),
-            allowed=_names(allow),
-            denied=_names(deny) or (),
-            regions=_names(regions),
-            steps=steps,
-            retention_days=retention,
-        )
-        if rules.policy is not None or rules.labels:
-            check_policy(load_config(find_config(config)), rules)
-        screen.warn(_unchecked_models(config, rules.models or ()))
+        rules = KeyRules(**given)
+        _check(screen, rules, config)
         until = None if expires is None else time() + expires
-
-        async def created(store: KeyStore) -> tuple[Key, str, bool]:
-            key, token = await store.create(name, rules, expires=until)
-            return key, token, len(await store.keys()) == 1
-
-        key, token, is_first = _with(config, created)
+        key, token = _with(config, lambda store: store.create(name, rules, expires=until, by=_user()))
         _show_once(screen, key, token, as_json=as_json)
         screen.note(f"podium: created the key {key.name!r} ({key.key_id}): store it, it is shown only once")
-        if is_first:
-            screen.note("podium: it is the first key: restart a running server, or it still asks for none")
+
+
+@keys.command()
+def update(  # noqa: PLR0913 - as above
+    name: Name,
+    *,
+    models: Models = None,
+    day: DayCost = None,
+    month: MonthCost = None,
+    run: RunCost = None,
+    rpm: Rpm = None,
+    tpm: Tpm = None,
+    concurrency: AtOnce = None,
+    labels: Labels = None,
+    allow: Allow = None,
+    deny: Deny = None,
+    regions: Regions = None,
+    steps: Steps = None,
+    retention: Retention = None,
+    role: OfRole = None,
+    expires: Expires = None,
+    without: Annotated[str | None, _list("Options whose limits are removed, such as day,rpm.")] = None,
+    config: ConfigPath = None,
+) -> None:
+    """Change what a key may do; what is not named stays. Servers follow within 5 seconds."""
+    given = _given(locals())
+    with reporting() as screen:
+        removed = _names(without) or ()
+        for option in removed:
+            if option not in (*_RULES, "expires"):
+                raise ConfigError(f"--without {option}: write names of {', '.join((*_RULES, 'expires'))}")
+        former = {_RULES[option]: _NO_RULES[_RULES[option]] for option in removed if option in _RULES}
+
+        async def updated(store: KeyStore) -> Key:
+            key = await store.key(name)
+            rules = replace(key.rules, **{**former, **given})
+            _check(screen, rules, config)
+            until = None if "expires" in removed else key.expires
+            until = until if expires is None else time() + expires
+            return await store.update(key.key_id, rules, expires=until, by=_user())
+
+        key = _with(config, updated)
+        screen.note(f"podium: updated the key {key.name!r} ({key.key_id})")
+
+
+_RULES = {
+    "models": "models",
+    "day": "day_cost",
+    "month": "month_cost",
+    "run": "run_cost",
+    "rpm": "requests_per_minute",
+    "tpm": "tokens_per_minute",
+    "concurrency": "concurrency",
+    "labels": "labels",
+    "allow": "allowed",
+    "deny": "denied",
+    "regions": "regions",
+    "steps": "steps",
+    "retention": "retention_days",
+    "role": "role",
+}
+"""The fields of the rules, by their options."""
+_NO_RULES = {each.name: each.default for each in fields(KeyRules)}
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the rules that the options of a command name."""
+    lists = ("models", "labels", "allow", "deny", "regions")
+    given = {option: options[option] for option in _RULES if options[option] is not None}
+    return {_RULES[name]: _names(value) if name in lists else value for name, value in given.items()}
+
+
+def _check(screen: Screen, rules: KeyRules, config: Path | None) -> None:
+    """Check the names of workers, labels and models in the rules of a key."""
+    if rules.policy is not None or rules.labels:
+        check_policy(load_config(find_config(config)), rules)
+    screen.warn(_unchecked_models(config, rules.models or ()))
+
+
+def _user() -> str:
+    """Return who gives the command, for the log."""
+    try:
+        return f"{COMMAND}: {getuser()}"
+    except (OSError, KeyError):  # the user has no name
+        return COMMAND
+
+
+@keys.command("log")
+def show_log(*, config: ConfigPath = None, as_json: AsJson = False) -> None:
+    """Show who changed which key when, and check that nothing was altered."""
+    with reporting() as screen:
+        changes = _with(config, lambda store: store.changes())
+        if as_json:
+            screen.result_json([asdict(change) for change in changes])
+            return
+        for change in changes:
+            told = f"{local_time(change.at)}  {change.what} {change.key_id}  {change.who}  {change.details}"
+            screen.result(screen.shown(told.rstrip()))
 
 
 @keys.command("list")
@@ -156,7 +248,7 @@ def show(name: Name, *, config: ConfigPath = None, as_json: AsJson = False) -> N
 def revoke(name: Name, *, config: ConfigPath = None) -> None:
     """Revoke a key. New requests are refused within 5 seconds, and before their run starts at once."""
     with reporting() as screen:
-        key = _with(config, lambda store: store.revoke(name))
+        key = _with(config, lambda store: store.revoke(name, by=_user()))
         screen.note(f"podium: revoked the key {key.name!r} ({key.key_id})")
 
 
@@ -173,7 +265,7 @@ def rotate(
 ) -> None:
     """Replace the secret text of a key, and write the new one to stdout. Its limits and costs stay."""
     with reporting() as screen:
-        key, token = _with(config, lambda store: store.rotate(name, grace=grace or 0.0))
+        key, token = _with(config, lambda store: store.rotate(name, grace=grace or 0.0, by=_user()))
         _show_once(screen, key, token, as_json=as_json)
         former = "is invalid now" if grace is None else f"is valid until {local_time(time() + grace)}"
         screen.note(f"podium: rotated the key {key.name!r} ({key.key_id}); the former text {former}")

@@ -77,7 +77,7 @@ class Housekeeping:
             return unknown
         if run is None:
             return replace(unknown, is_priced=True)
-        return bill_of(turn.turn_id, key, run.result, run.limits)
+        return bill_of(turn.turn_id, key, run.result, run.limits, excess=run.excess)
 
     async def forget_expired(self) -> int:
         """Delete the runs whose time has ended, and return their number."""

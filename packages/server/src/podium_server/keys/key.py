@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from podium.config import Config
 from podium.errors import ConfigError
@@ -13,7 +13,8 @@ Role = Literal["use", "see", "approve", "admin"]
 """What the holder of a key may do with runs. Each role includes the roles before it.
 
 `use`: call models, and see, approve and cancel the key's own runs. `see`: see all runs. `approve`: also
-approve and refuse the plans of all runs. `admin`: also cancel, resume and delete all runs.
+approve and refuse the plans of all runs. `admin`: also cancel, resume and delete all runs, and
+manage the keys.
 """
 ROLES: tuple[Role, ...] = get_args(Role)
 
@@ -21,6 +22,8 @@ ROLES: tuple[Role, ...] = get_args(Role)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRules:
     """What a key may do and spend. `None` means no limit."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     role: Role = "use"
     models: tuple[str, ...] | None = None

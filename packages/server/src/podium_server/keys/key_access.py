@@ -4,21 +4,22 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from math import ceil
 from time import monotonic, time
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 from uuid import uuid4
 
 import anyio
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError, JournalBroken, JournalError, PodiumError, RunHeld
+from podium.errors import ConfigError, JournalBroken, JournalError, LimitExceeded, PodiumError, RunHeld
 from podium.journal import Journal, MemoryJournal
 from podium.run import RunOptions
 from podium.types import Result
-from podium_server.keys.access import Access, Admission, Ask
-from podium_server.keys.account import BILLION, Account, Period, cost_of_run
+from podium_server.keys.access import KNOWN_SECONDS, Access, Admission, Ask
+from podium_server.keys.account import BILLION, BUSY_SECONDS, Account, Period, cost_of_run
 from podium_server.keys.batch import Bid, Grant
 from podium_server.keys.bills import Bill, bill_of
 from podium_server.keys.budgets import read_budgets
@@ -29,15 +30,23 @@ from podium_server.keys.key import Key
 from podium_server.keys.key_store import Found, KeyStore
 from podium_server.keys.ledger import LEASE, LOGGER, Ledger
 from podium_server.keys.recorded import recorded_run
-from podium_server.keys.refusals import BudgetReserved, BudgetSpent, KeyInvalid, PolicyUnfit, Unpriced
+from podium_server.keys.refusals import (
+    BudgetReserved,
+    BudgetSpent,
+    KeyInvalid,
+    PolicyUnfit,
+    RateLimited,
+    Unpriced,
+)
 from podium_server.keys.sessions import Sessions
 from podium_server.keys.tokens import is_token, token_hash
-from podium_server.keys.usual_cost import least_cost, usual_cost
 
-KNOWN_SECONDS = 5.0
-"""How long a replica uses what it has read about a key. A revoked key is refused at its next run at once."""
 _MOST_KNOWN = 10_000
 _HELD_SECONDS = 10.0
+_PLANNER_TOKENS = 2000
+"""Fewest tokens that are reserved for the prompt of a planner."""
+_ANSWER_TOKENS = 64
+"""Tokens of the shortest answer that is reserved."""
 _RETRY_SECONDS = 1.0
 """How long to wait before the journal is read again."""
 
@@ -100,7 +109,7 @@ class KeyAccess(Access):
         journal = self._journal if keeps and self._journal is not None else MemoryJournal()
         bid = _bid(key, ask, limits)
         grant = await self._ledger.admit(bid)
-        admission = KeyAdmission(bid, grant, _options(key, limits, grant, journal))
+        admission = KeyAdmission(bid, grant, self._ledger, _options(key, limits, bid, grant, journal))
         try:
             yield admission
         finally:
@@ -117,7 +126,7 @@ class KeyAccess(Access):
         bid = _bid(key, ask, _limits(key, ask.conductor))
         account = Account(key.rules, time(), 0, None, None, await read_budgets(self._store, key))
         with suppress(BudgetReserved):  # until the running requests have ended
-            account.admit(bid.cost, 0, bid.usual, bid.least)
+            account.admit(bid.cost, 0, bid.least, is_new=bid.is_new)
 
     async def _settle_unfinished(self, admission: "KeyAdmission") -> None:
         """Settle a request that ended without a result, such as a request whose client disconnected.
@@ -142,7 +151,7 @@ class KeyAccess(Access):
             else:
                 break
         if run is not None:
-            admission.settle(run.result)
+            admission.settle(run.result, run.excess)
         self._ledger.settle(admission.bill or bid.unused())
 
     async def prune(self, before: float) -> int:
@@ -152,6 +161,11 @@ class KeyAccess(Access):
     async def check(self, patience: float) -> None:
         """Check that the ledger can be written."""
         await self._ledger.renew(patience)
+
+    @property
+    def store(self) -> KeyStore:
+        """The keys."""
+        return self._store
 
     @property
     def sessions(self) -> Sessions:
@@ -207,33 +221,62 @@ class KeyAdmission(Admission):
 
     bid: Bid
     grant: Grant
+    ledger: Ledger
     options: RunOptions
     headers: Mapping[str, str] = field(init=False)
     bill: Bill | None = field(init=False, default=None)
     """`None` until the request is settled."""
+    _refusal: BudgetSpent | None = field(init=False, default=None)
+    """Why the run may make no further call."""
+    _raising: anyio.Lock = field(init=False, default_factory=anyio.Lock)
 
     def __post_init__(self) -> None:
         self.headers = limit_headers(self.grant)
+        if self.grant.budget is not None:
+            self.options["allows"] = self._allows
+
+    async def _allows(self, spent: float) -> None:
+        """Raise the reservation before a call of a run that has spent it.
+
+        So a key spends more than its budget only by what the calls in flight cost.
+        """
+        cost = round(spent * BILLION)
+        async with self._raising:
+            if cost < self.grant.reserved:
+                return
+            try:
+                bid = replace(self.bid, raised=cost + self.grant.usual)
+                self.grant = await self.ledger.admit(bid)
+            except RateLimited:
+                told = "the rest of the budget of the API key is reserved for its other running requests"
+                self._refusal = BudgetSpent(f"{told}: continue the run when they have ended", BUSY_SECONDS)
+            except BudgetSpent as refusal:
+                self._refusal = refusal
+            else:
+                return
+        raise LimitExceeded("cost", str(self._refusal))
 
     def failure(self, error: PodiumError) -> PodiumError:
         """Return an error that says which limit of the key a run has reached, if it has reached one."""
-        if not self.bid.key.rules.has_budget or "Limits.cost" not in str(error):
-            return error
-        most = f"${self.grant.reserved / BILLION:g}"
-        if (budget := self.grant.used_up) is None:
-            told = f"the API key allows {most} for this run: see --run of `podium keys create`"
-            error.args = (f"{error} ({told})", *error.args[1:])
-            return error
-        told = f"{most} is left of {budget.told} and the run may need more: {budget.next}"
-        refusal = BudgetSpent(told, budget.end - self.grant.now)
+        if (refusal := self._refusal) is None:
+            if not self.bid.key.rules.has_budget or "Limits.cost" not in str(error):
+                return error
+            most, budget = _most(self.bid, self.grant), self.grant.budget
+            left = f"${(most or 0) / BILLION:g}"
+            if budget is None or most == self.bid.cost:
+                told = f"the API key allows {left} for this run: see --run of `podium keys create`"
+                error.args = (f"{error} ({told})", *error.args[1:])
+                return error
+            told = f"{left} is left of {budget.told} and the run may need more: {budget.next}"
+            refusal = BudgetSpent(told, budget.end - self.grant.now)
         refusal.run_id = self.bid.run_id
         return refusal
 
-    def settle(self, result: Result) -> None:
+    def settle(self, result: Result, excess: float = 0.0) -> None:
         """Charge the part of the cost and of the tokens that no other request for the run has paid."""
         bid = self.bid
         limits = self.options.get("limits")
-        self.bill = bill_of(bid.turn_id, bid.key, result, limits, expected=bid.tokens)
+        self.bill = bill_of(bid.turn_id, bid.key, result, limits, expected=bid.tokens, excess=excess)
 
 
 def _limits(key: Key, conductor: Conductor) -> Limits:
@@ -260,25 +303,47 @@ def _limits(key: Key, conductor: Conductor) -> Limits:
 
 def _bid(key: Key, ask: Ask, limits: Limits) -> Bid:
     """Return the bid for the run of a request, with the limits of its conductor."""
-    rules = key.rules
-    bid = Bid(
+    is_new = ask.first is not None
+    least = least_cost(ask.conductor, ask.tokens, ask.first or "worker") if key.rules.has_budget else 0
+    return Bid(
         turn_id=uuid4().hex,
         key=key,
         run_id=ask.run_id,
-        cost=cost_of_run(rules, limits.cost),
+        cost=cost_of_run(key.rules, limits.cost),
         tokens=ask.tokens,
+        least=least,
+        is_new=is_new,
         is_recorded=ask.is_recorded,
     )
-    if not rules.has_budget:
-        return bid
-    least = 0 if ask.first is None else least_cost(ask.conductor, ask.tokens, ask.first)
-    return replace(bid, usual=usual_cost(ask.conductor, ask.tokens), least=least)
 
 
-def _options(key: Key, limits: Limits, grant: Grant, journal: Journal) -> RunOptions:
+def least_cost(conductor: Conductor, tokens: int, first: Literal["planner", "worker"]) -> int:
+    """Return what the first call of a run costs at least, in billionths of a dollar.
+
+    Args:
+        conductor: the conductor of the run.
+        tokens: the tokens of the request.
+        first: what the run calls first.
+    """
+    planner = conductor.planner.card if first == "planner" else None
+    read = tokens + (_PLANNER_TOKENS if planner is not None else 0)
+    cards = conductor.pool.cards if planner is None else [planner]
+    costs = [card.most(read, _ANSWER_TOKENS) or 0.0 for card in cards]
+    return ceil(min(costs) * BILLION)
+
+
+def _most(bid: Bid, grant: Grant) -> int | None:
+    """Return what a run may cost: by its own limit, and by what other requests leave of the budget."""
+    if grant.budget is None:
+        return bid.cost
+    left = grant.reserved + grant.budget.left
+    return left if bid.cost is None else min(bid.cost, left)
+
+
+def _options(key: Key, limits: Limits, bid: Bid, grant: Grant, journal: Journal) -> RunOptions:
     options = RunOptions(labels=frozenset(key.rules.labels), policy=key.rules.policy, journal=journal)
-    if key.rules.has_budget:
-        options["limits"] = replace(limits, cost=grant.reserved / BILLION)
+    if key.rules.has_budget and (most := _most(bid, grant)) is not None:
+        options["limits"] = replace(limits, cost=most / BILLION)
     if key.rules.retention_days is not None:  # the cache has no end of its answers for each key
         options["uses_cache"] = False
     return options

@@ -1,7 +1,7 @@
 """Creates, finds, lists, rotates and revokes keys in a database."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import time
 from typing import Self
@@ -10,6 +10,7 @@ from uuid import uuid4
 from podium.errors import ConfigError
 from podium.journal import Location, SqlJournal, SqlTables, Transaction
 from podium.types.codec import read_record, write_record
+from podium_server.keys.changes import COMMAND, Change, add_change, read_changes
 from podium_server.keys.key import Key, KeyRules
 from podium_server.keys.tables import SCHEMA
 from podium_server.keys.tokens import new_token, token_hash
@@ -98,8 +99,16 @@ class KeyStore(SqlTables):
         """Return the store in the database of a journal."""
         return cls(journal.url)
 
-    async def create(self, name: str, rules: KeyRules, *, expires: float | None = None) -> tuple[Key, str]:
+    async def create(
+        self, name: str, rules: KeyRules, *, expires: float | None = None, by: str = COMMAND
+    ) -> tuple[Key, str]:
         """Create a key, and return it with its text, which is stored nowhere.
+
+        Args:
+            name: a new name.
+            rules: what the key may do.
+            expires: its end, in seconds of Unix time; `None` if it has none.
+            by: who does it, for the log, here and in the other methods.
 
         Raises:
             ConfigError: another key has this name.
@@ -116,6 +125,7 @@ class KeyStore(SqlTables):
                 return False
             await transaction.execute(_ADD, key.key_id, name, text, key.created, expires)
             await _add_text(transaction, key.key_id, token)
+            await add_change(transaction, key.key_id, "create", by, text)
             return True
 
         if not await self.transaction(add):
@@ -182,7 +192,34 @@ class KeyStore(SqlTables):
                 deleted += (count := await self.transaction(prune))
         return deleted
 
-    async def revoke(self, name: str) -> Key:
+    async def update(self, name: str, rules: KeyRules, *, expires: float | None, by: str = COMMAND) -> Key:
+        """Replace the rules and the end of a key, and return it. Running requests keep the former rules.
+
+        Raises:
+            ConfigError: there is no such key, or it is revoked.
+        """
+        key, text = await self.key(name), write_record(rules, _RECORD)
+        if key.revoked is not None:
+            raise ConfigError(f"the key {key.name!r} is revoked: create another")
+
+        async def update(transaction: Transaction) -> None:
+            await transaction.execute(
+                "UPDATE podium_keys SET rules = ?, expires = ? WHERE key_id = ?", text, expires, key.key_id
+            )
+            await add_change(transaction, key.key_id, "update", by, text)
+
+        await self.transaction(update)
+        return replace(key, rules=rules, expires=expires)
+
+    async def changes(self) -> Sequence[Change]:
+        """Return all changes of keys, oldest first.
+
+        Raises:
+            JournalBroken: a change was altered or deleted.
+        """
+        return await self.transaction(read_changes, reads=True)
+
+    async def revoke(self, name: str, *, by: str = COMMAND) -> Key:
         """Revoke a key: new requests are refused at once, and running requests end as usual.
 
         Raises:
@@ -196,16 +233,18 @@ class KeyStore(SqlTables):
                 "UPDATE podium_keys SET revoked = coalesce(revoked, ?) WHERE key_id = ?", at, key.key_id
             )
             await transaction.execute("DELETE FROM podium_sessions WHERE key_id = ?", key.key_id)
+            await add_change(transaction, key.key_id, "revoke", by)
 
         await self.transaction(revoke)
         return key
 
-    async def rotate(self, name: str, *, grace: float = 0.0) -> tuple[Key, str]:
+    async def rotate(self, name: str, *, grace: float = 0.0, by: str = COMMAND) -> tuple[Key, str]:
         """Give a key a new text, and return it.
 
         Args:
             name: name or id of the key.
             grace: seconds for which the former text stays valid.
+            by: see `create`.
 
         Raises:
             ConfigError: there is no such key, or it is revoked.
@@ -218,6 +257,7 @@ class KeyStore(SqlTables):
             await _add_text(transaction, key.key_id, token)
             end = at + grace
             await transaction.execute(_END_TEXTS, end, key.key_id, token_hash(token), end)
+            await add_change(transaction, key.key_id, "rotate", by)
 
         await self.transaction(rotate)
         return key, token

@@ -63,7 +63,7 @@ class Ledger:
         self._tasks: TaskGroup | None = None
 
     async def admit(self, bid: Bid) -> Grant:
-        """Admit a request.
+        """Admit a request, or raise the reservation of an admitted request.
 
         Raises:
             KeyRefused: a limit of the key is reached, or the key is revoked.
@@ -76,7 +76,8 @@ class Ledger:
         try:
             await waiting.done.wait()
         except BaseException:  # a cancelled request that may be admitted: free its reservation
-            self.settle(bid.unused())
+            if bid.raised is None:
+                self.settle(bid.unused())
             raise
         if isinstance(waiting.answer, Grant):
             return waiting.answer
@@ -155,7 +156,8 @@ class Ledger:
         except JournalError as error:
             failure = error
             LOGGER.warning("the ledger of API keys cannot be written: %s", error)
-            self._bills += [bid.unused() for bid in bids]  # the transaction may have been committed
+            unused = [bid.unused() for bid in bids if bid.raised is None]
+            self._bills += unused  # the transaction may have been committed
         for each in waiting:
             each.answer = failure or answers[each.bid.turn_id]
             each.done.set()

@@ -57,6 +57,14 @@ SCHEMA = Schema(
             )
         ],
         ["CREATE INDEX podium_turns_key ON podium_turns (key_id, began, run_id)"],
+        [
+            """
+            CREATE TABLE podium_key_changes (
+                number BIGINT PRIMARY KEY, at DOUBLE PRECISION NOT NULL, text TEXT NOT NULL,
+                hash TEXT NOT NULL
+            )
+            """
+        ],
     ],
 )
 """The tables.

@@ -11,6 +11,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from podium.types.outcome import Proposal
 from podium_server.record import Record
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -22,6 +23,7 @@ _FIRST_BUCKETS = (
 """Boundaries of the conventions for `gen_ai.server.time_to_first_token`, and two more for slow plans."""
 _MODEL, _ERROR = "gen_ai_request_model", "error_type"
 """Labels with the names of the conventions."""
+_SPENT = ["key_id", _MODEL, "worker"]
 
 
 class Metrics:
@@ -42,9 +44,21 @@ class Metrics:
         self._seconds = Histogram(
             "gen_ai_server_request_duration_seconds",
             "Time to the end of the response.",
-            ["route", _MODEL, _ERROR],
+            ["route", _MODEL],
             buckets=_BUCKETS,
             registry=self._registry,
+        )
+        self._cost, self._tokens = (
+            Counter(
+                name,
+                f"{told} of answered requests, by API key, model and worker.",
+                labels,
+                registry=self._registry,
+            )
+            for name, told, labels in (
+                ("podium_cost_usd", "Known cost", _SPENT),
+                ("podium_tokens", "Tokens", [*_SPENT, "gen_ai_token_type"]),
+            )
         )
         self._first = Histogram(
             "gen_ai_server_time_to_first_token_seconds",
@@ -97,7 +111,13 @@ class Metrics:
             status: the status of its response; 499 if the client disconnected before the response.
         """
         self._requests.labels(record.route, record.model, str(status), record.code).inc()
-        self._seconds.labels(record.route, record.model, record.code).observe(record.seconds)
+        self._seconds.labels(record.route, record.model).observe(record.seconds)
+        for bill in () if record.result is None else record.result.bills:
+            worker = f"planner {bill.planner}" if isinstance(bill, Proposal) else bill.worker
+            labels = record.key_id, record.model, worker
+            self._cost.labels(*labels).inc(bill.cost or 0.0)
+            self._tokens.labels(*labels, "input").inc(bill.usage.total_input_tokens)
+            self._tokens.labels(*labels, "output").inc(bill.usage.total_output_tokens)
         if record.first_token is not None:
             self._first.labels(record.route, record.model).observe(record.first_token)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from podium_server.api.chat.request import ChatRequest
+from podium_server.api.keys import ChangedKey, KeyChanges, KeyDetail, KeyList, NewKey, Rotation
 from podium_server.api.messages.request import CountRequest, MessagesRequest
 from podium_server.api.own_key import OwnKey
 from podium_server.api.responses.request import ResponseRequest
@@ -65,6 +66,13 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("GET", "/session"): Operation(result=SessionState),
     ("POST", "/session"): Operation(body=Login, result=SessionState),
     ("GET", "/v1/keys/self"): Operation(result=OwnKey),
+    ("GET", "/v1/keys"): Operation(result=KeyList),
+    ("POST", "/v1/keys"): Operation(body=NewKey, result=KeyDetail, status=201),
+    ("GET", "/v1/keys/changes"): Operation(result=KeyChanges),
+    ("GET", "/v1/keys/{key}"): Operation(result=KeyDetail),
+    ("POST", "/v1/keys/{key}"): Operation(body=ChangedKey, result=KeyDetail),
+    ("DELETE", "/v1/keys/{key}"): Operation(result=KeyDetail),
+    ("POST", "/v1/keys/{key}/rotate"): Operation(body=Rotation, result=KeyDetail),
     ("GET", "/metrics"): Operation(types=(TEXT,)),
     ("POST", "/v1/chat/completions"): Operation(body=ChatRequest, types=(JSON, EVENTS), is_idempotent=True),
     ("POST", "/v1/responses"): Operation(body=ResponseRequest, types=(JSON, EVENTS), is_idempotent=True),
