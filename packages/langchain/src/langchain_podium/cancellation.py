@@ -9,7 +9,7 @@ cancelled once, and awaited until it ends.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from contextvars import Context
 from functools import partial
@@ -89,16 +89,24 @@ async def until_left(config: RunnableConfig | None, work: Callable[[], Awaitable
             _LEFT.add(loop)
             running.call_soon_threadsafe(_cancel_unless_done, task)
 
-    inside = config or RunnableConfig()
-    while (call := inside.get("configurable", {}).get(_NODE_CALL)) is not None:
-        loop: Any = getattr(getattr(call, "keywords", {}).get("schedule_task"), "__self__", None)
+    for loop in loops_around(config):
         if not isinstance(stack := getattr(loop, "stack", None), ExitStack):
             break  # of an async graph, which cancels its nodes
         stack.push(partial(leave, loop))
         if loop in _LEFT:
             raise asyncio.CancelledError
-        inside = loop.config
     return await work()
+
+
+def loops_around(config: RunnableConfig | None) -> Iterator[Any]:
+    """Yield LangGraph's loops of the graphs around a node, the innermost first."""
+    inside = config or RunnableConfig()
+    while (call := inside.get("configurable", {}).get(_NODE_CALL)) is not None:
+        loop: Any = getattr(getattr(call, "keywords", {}).get("schedule_task"), "__self__", None)
+        if loop is None:
+            return
+        yield loop
+        inside = loop.config
 
 
 def _cancel_unless_done(task: "asyncio.Task[Any]") -> None:

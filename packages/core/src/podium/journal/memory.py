@@ -25,7 +25,7 @@ from podium.journal.journal import (
 )
 from podium.secrets import scrub
 from podium.types.codec import encode
-from podium.types.events import Event, RunEnded, RunStarted, RunStopped, StepEnded, StepStarted
+from podium.types.events import ApprovalGiven, Event, RunEnded, RunStarted, RunStopped, StepEnded, StepStarted
 
 
 class _Run:
@@ -66,7 +66,8 @@ class _MemoryLog(Log):
         self._run = run
         self._journal = journal
         self._lock = journal._lock  # noqa: SLF001 - a part of the journal
-        self._has_acted = False
+        self._is_behind = False
+        """Whether what is stored elsewhere lacks an action or a decision."""
         self._failure: JournalError | None = None
 
     @property
@@ -79,7 +80,7 @@ class _MemoryLog(Log):
                 return
             try:
                 self._run.add(event)
-                self._has_acted = self._has_acted or _is_of_action(event)
+                self._is_behind = self._is_behind or _is_decisive(event)
             except (TypeError, ValueError) as error:
                 self._failure = unwritable(self.run_id, event, error)
         if self._failure is not None and self.on_lost is not None:
@@ -89,8 +90,8 @@ class _MemoryLog(Log):
         await anyio.lowlevel.checkpoint()
         if self._failure is not None:
             raise self._failure
-        if self._has_acted and self._journal.keep is not None:
-            self._has_acted = False
+        if self._is_behind and self._journal.keep is not None:
+            self._is_behind = False
             await self._journal.keep()
 
     async def aclose(self) -> None:
@@ -101,9 +102,12 @@ class _MemoryLog(Log):
             raise self._failure
 
 
-def _is_of_action(event: Event) -> bool:
+def _is_decisive(event: Event) -> bool:
+    """Return whether an event is of an action, or a person's decision."""
     if isinstance(event, StepStarted):
         return bool(event.action)
+    if isinstance(event, ApprovalGiven):
+        return True
     return isinstance(event, StepEnded) and event.outcome.action is not None
 
 
@@ -111,7 +115,7 @@ class MemoryJournal(Journal):
     """Records runs in the memory of this process, for tests, and to replay and resume within a process."""
 
     keep: Callable[[], Awaitable[None]] | None = None
-    """Stores the journal elsewhere: called before an action begins, and after its end."""
+    """Stores the journal elsewhere: called before an action begins, after its end, and after a decision."""
 
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}

@@ -17,6 +17,7 @@ from podium.errors import PlanInvalid
 from podium.hosts.results import plan_lines
 from podium.plan_text import write_plan
 from podium.plan_text.edits import read_saved_plan
+from podium.run_state.actions import hash_of
 from podium.run_state.state import for_pool
 from podium.secrets import scrub
 from podium.types import ApprovalAsked, ApprovalGiven, Forecast, Plan
@@ -82,6 +83,21 @@ def _request(
         "review_configs": [{"action_name": name, "allowed_decisions": [*allowed]}],
         "podium": {**own, **{key: view[key] for key in _OF_RUN}, "problem": problem},
     }
+
+
+def is_request(shown: object) -> bool:
+    """Return whether an interrupt is a request of Podium, and not of a worker's own code."""
+    return isinstance(shown, dict) and "podium" in shown
+
+
+def id_of(asked: ApprovalAsked, request: Data) -> str:
+    """Return the id of an interrupt: a hash of what a person decides on.
+
+    An answer is used only for the same request, also when it is asked again, in another process. The approval
+    of a plan that was edited in the graph's state is the approval of the edited plan.
+    """
+    own = request["podium"]
+    return hash_of([own["run_id"], own["round"], own["kind"], asked.name, asked.action or own["hash"]])[:32]
 
 
 def read_reply(asked: ApprovalAsked, said: object, view: Data | None, conductor: Conductor) -> ApprovalGiven:

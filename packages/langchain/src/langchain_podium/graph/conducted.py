@@ -20,7 +20,15 @@ from langchain_core.runnables.config import ensure_config, patch_config
 from langgraph.config import get_stream_writer
 
 from langchain_podium.callbacks import ambient, child_runs, stream_events, thread_of
-from langchain_podium.graph.around import in_context, inside, is_called_sync
+from langchain_podium.graph.approval import is_request
+from langchain_podium.graph.around import (
+    SCRATCHPAD,
+    answers_in,
+    forget_interrupts,
+    in_context,
+    inside,
+    is_called_sync,
+)
 from langchain_podium.graph.checkpoints import Checkpoints
 from langchain_podium.graph.control_flow import GraphExit, pass_graph_exits, raised_above
 from langchain_podium.graph.message_stream import MessageStream, without_streams
@@ -32,7 +40,7 @@ from langchain_podium.messages import to_query
 from langchain_podium.workers import as_worker
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError, RunUnknown
+from podium.errors import ConfigError, PodiumError, RunUnknown
 from podium.hosts.continuation import session_run_id, undecided_run
 from podium.journal import Journal, MemoryJournal, export
 from podium.policy import Policy
@@ -92,9 +100,12 @@ class Conducted:
                 call = _Call(self, conductor, given, config, journal, checkpoints)
                 try:
                     result = await call.run(shows=self.executor == "langgraph" or shows)
+                    return self.output.update(result, config, conductor)
                 except GraphExit as graph_exit:
                     raise raised_above(graph_exit, config["configurable"]["checkpoint_ns"]) from None
-                return self.output.update(result, config, conductor)
+                except PodiumError as error:
+                    forget_interrupts(config, error)
+                    raise
 
     def _conductor(self) -> Conductor:
         """Return the conductor of the call: the node's, with the workers of a tenant."""
@@ -148,7 +159,9 @@ class _Call:
         state = given if isinstance(given, Mapping) else vars(given)
         self._query = _query(state, node.input)
         self._texts = _named_texts(state, node.context)
-        self._config = config
+        self._answers, pad = answers_in(config, is_request)
+        self._config = RunnableConfig(**config)
+        self._config["configurable"] = {**config["configurable"], SCRATCHPAD: pad}
         self._journal = journal
         self._checkpoints = checkpoints
 
@@ -165,6 +178,7 @@ class _Call:
             takes_all=takes_all,
             run_id="" if self._journal is None else run_id,
             keep=getattr(self._journal, "keep", None),
+            answers=self._answers,
         )
         run = self._begun(run_id, events, await self._stored(host, events))
         try:
@@ -246,7 +260,8 @@ class _Call:
         tell = stream_events(get_stream_writer(), names, has_pieces=self._node.show_steps)
         own = ensure_config()
         # Graphs that are called outside of nodes, such as a planner's, have a namespace of their own.
-        place = {**own["configurable"], "checkpoint_ns": f"{self._checkpoints.place}|podium"}
+        pad = config["configurable"][SCRATCHPAD]
+        place = {**own["configurable"], SCRATCHPAD: pad, "checkpoint_ns": f"{self._checkpoints.place}|podium"}
         inside = patch_config({**own, "configurable": place}, callbacks=quiet)
         with ambient(inside):
             begun = bound(

@@ -1,6 +1,6 @@
 """A plan as a LangGraph graph, built when the plan is known: its nodes, edges and channels.
 
-The nodes do not execute steps. They deliver the outcomes of the run that the graph shows; see `plan_host`.
+The nodes do not execute steps. They deliver the outcomes of the run that the graph shows; see `shown_plan`.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from podium.types.steps import AnyStep, Block, branches, calls_in, depends_on, s
 from podium.workers import PersonWorker
 
 if TYPE_CHECKING:
-    from langchain_podium.graph.plan_host import PlanGraph
+    from langchain_podium.graph.shown_plan import ShownPlan
 
 APPROVE: Final = "approve"
 """The node that asks for the approval of the plan."""
@@ -51,7 +51,7 @@ class Part(NamedTuple):
 Shape = tuple[Part, ...]
 
 
-SHOWN: Final["ContextVar[PlanGraph]"] = ContextVar("podium_shown")
+SHOWN: Final["ContextVar[ShownPlan]"] = ContextVar("podium_shown")
 """The plan in the current run, whose outcomes the nodes deliver."""
 
 
@@ -145,11 +145,12 @@ def _wait_for(work: Callable[[], Awaitable[Data]]) -> Data:
 
 
 async def _deliver(index: int, part: Part, node: str, sent: State, read: Callable[[str], Any]) -> Any:
-    return await SHOWN.get().deliver(index, part, node, sent, read(STEPS))
+    return await SHOWN.get().deliver(index, part, node, sent.get("name", str(index)), read)
 
 
 async def _approve(sent: State, read: Callable[[str], Any]) -> Any:
-    return await SHOWN.get().approve(sent, read(VIEW))
+    del sent
+    return await SHOWN.get().approve(read(VIEW))
 
 
 def _begin(first: list[str], state: State) -> list[str]:

@@ -1,0 +1,331 @@
+"""Plans in which something waits for a person go on after each answer and each kill, and never hang."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from copy import deepcopy
+from functools import partial
+from typing import Any, NamedTuple
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import pytest
+from graphs.conducted import Calls, around, decided
+from langchain_core.tools import StructuredTool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+
+from langchain_podium import as_worker
+from langchain_podium.graph.conducted import Executor
+from podium import Conductor
+from podium.errors import RunFailed
+from podium.execution import Retry
+from podium.plan_text import parse_plan
+from podium.planners import FixedPlanner
+from podium.policy import Policy
+from podium.workers import FREE, Card, PersonWorker, StepInput, Worker
+from podium.workers.simple import FunctionWorker
+
+pytestmark = pytest.mark.anyio
+ASKED = {"messages": [("user", "How many?")]}
+CONFIG: Any = {"configurable": {"thread_id": "1"}}
+EXECUTORS = pytest.mark.parametrize("executor", ["podium", "langgraph"])
+NAMES = ("list", "judge", "sum", "person", "wait", "act", "ask")
+SECONDS = 20.0
+"""Seconds after which a call hangs."""
+
+
+class Kind(NamedTuple):
+    """What waits for a person, and what the person decides."""
+
+    worker: str
+    decision: str = "approve"
+    words: str = ""
+
+
+KINDS = {
+    "approved": Kind("act"),
+    "edited": Kind("act", "edit"),
+    "refused": Kind("act", "reject", "no"),
+    "approved, then interrupts": Kind("ask"),
+    "answered": Kind("person", "respond", "yes"),
+    "unanswered": Kind("person", "reject"),
+    "interrupts": Kind("wait"),
+}
+SHORT = [("loop", "approved"), ("map", "approved, then interrupts"), ("block", "refused")]
+"""What the short tests try."""
+
+
+def step(worker: str, subtask: str, access: Sequence[int] = (), **more: Any) -> dict[str, Any]:
+    """Return a step; an action has a JSON object as its subtask."""
+    subtask = json.dumps({"what": subtask}) if worker in ("act", "ask") else subtask
+    return {"worker": worker, "subtask": subtask, "access": list(access), **more}
+
+
+LIST = step("list", "list", returns={"names": ["string"]})
+JUDGE = step("judge", "judge", returns={"kind": "x|y"})
+
+
+def on(kind: str, number: int = 0) -> dict[str, Any]:
+    """Return a condition on the judge."""
+    return {"ref": f"{{{{{number}.kind}}}}", "is": kind}
+
+
+def shapes(worker: str) -> dict[str, list[dict[str, Any]]]:
+    """Return plans in which a worker waits."""
+    block = [step(worker, "a"), step("sum", "sum", [0])]
+    items = [step(worker, "{{item}}"), step("sum", "sum", [0])]
+    turn = [step(worker, "a"), {**JUDGE, "access": [0]}]
+    return {
+        "parallel": [step(worker, "a"), step(worker, "b"), step("sum", "sum", [0, 1])],
+        "sequence": [step(worker, "a"), step(worker, "b", [0]), step("sum", "sum", [0, 1])],
+        "map": [LIST, step(worker, "{{item}}", each="{{0.names}}"), step("sum", "sum", [1])],
+        "map over a map": [
+            LIST,
+            step("sum", "{{item}}", each="{{0.names}}"),
+            step(worker, "i{{index}}", each="{{1}}"),
+            step("sum", "sum", [2]),
+        ],
+        "block": [{"steps": block, "access": []}, step("sum", "sum", [0])],
+        "block for each": [LIST, {"steps": items, "each": "{{0.names}}", "access": []}],
+        "loop": [{"steps": turn, "until": on("x", 1), "most": 2, "access": []}, step("sum", "sum", [0])],
+        "condition": [JUDGE, step(worker, "a", when=on("x")), step(worker, "b", when=on("y"))],
+    }
+
+
+class Copies(InMemorySaver):
+    """A saver that keeps what another process would find after a kill, at each write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.copies = list[Process]()
+        self.process: Process | None = None
+        """The process that writes."""
+
+    def _copy(self) -> None:
+        if self.process is not None:
+            copy = InMemorySaver()
+            copy.storage, copy.writes, copy.blobs = deepcopy((self.storage, self.writes, self.blobs))
+            self.copies.append(self.process.next(copy))
+
+    async def aput(self, *given: Any, **more: Any) -> Any:
+        """Store a checkpoint."""
+        put = await super().aput(*given, **more)
+        self._copy()
+        return put
+
+    async def aput_writes(self, *given: Any, **more: Any) -> None:
+        """Store the writes of a node."""
+        await super().aput_writes(*given, **more)
+        self._copy()
+
+
+class ActionUnknown(Exception):
+    """The process died in an action that the answer needs."""
+
+
+class Process:
+    """A process with a user's graph, and what has happened so far in this process and those before."""
+
+    def __init__(
+        self, shape: str, kind: Kind, executor: Executor, saver: InMemorySaver, **options: Any
+    ) -> None:
+        self.effects = list[str]()
+        self.allowed = dict[str, str]()
+        """The effects that a person has approved, by the ids of the interrupts."""
+        self.is_first = True
+        """Whether no process has died, so that what is approved is carried out at once."""
+        self.is_sync = False
+        self._made = shape, kind, executor
+        self.kind = kind
+        plan = parse_plan(json.dumps({"steps": shapes(kind.worker)[shape]}), workers=NAMES)
+        conductor = Conductor(FixedPlanner(plan), self._workers(), retry=Retry(attempts=1))
+        policy = Policy(ask="actions", approve="later")
+        self.graph = around(conductor, executor=executor, policy=policy, checkpointer=saver, **options)
+
+    def next(self, saver: InMemorySaver) -> "Process":
+        """Return a process that finds this in the saver."""
+        following = Process(*self._made, saver)
+        following.is_first = False
+        following.effects, following.allowed = [*self.effects], {**self.allowed}
+        return following
+
+    def _workers(self) -> list[Worker]:
+        calls = Calls()
+
+        async def act(what: str) -> str:
+            """Act."""
+            self.effects.append(what)
+            await anyio.lowlevel.checkpoint()
+            return f"done {what}"
+
+        async def ask(what: str) -> str:
+            """Act after a question."""
+            assert interrupt(f"{what}?") == "yes"
+            return await act(what)
+
+        tools = [StructuredTool.from_function(coroutine=act), StructuredTool.from_function(coroutine=ask)]
+        return [
+            calls.worker("list", lambda _: '{"names": ["a", "b"]}'),
+            calls.worker("judge", lambda _: '{"kind": "y"}'),
+            calls.worker("sum"),
+            PersonWorker("person"),
+            calls.asking("wait", lambda step_input: str(interrupt(f"{step_input.subtask}?"))),
+            *(as_worker(tool, price=FREE) for tool in tools),
+        ]
+
+    async def call(self, given: Any) -> Any:
+        """Call the graph; what has no answer after a kill is a failure."""
+        try:
+            with anyio.fail_after(SECONDS):
+                if not self.is_sync:
+                    return await self.graph.ainvoke(given, CONFIG)
+                work = partial(self.graph.invoke, given, CONFIG)
+                return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+        except RunFailed as error:
+            raise (ActionUnknown() if "it is not known whether" in str(error) else error) from None
+
+    async def answer(self, asked: Sequence[Any]) -> Any:
+        """Answer interrupts."""
+        said = {each.id: self._said(each.id, each.value) for each in asked}
+        return await self.call(Command(resume=said))
+
+    @property
+    def left(self) -> Counter[str]:
+        """What was approved and is not done; raise if something was done that was not approved."""
+        done, allowed = Counter(self.effects), Counter(self.allowed.values())
+        assert done <= allowed
+        return allowed - done
+
+    def _said(self, key: str, shown: Any) -> Any:
+        """Return the answer to what an interrupt shows; an edited action does something else."""
+        if isinstance(shown, str):
+            return "yes"
+        facts, what = dict[str, Any](message=self.kind.words), shown["action_requests"][0]["args"].get("what")
+        if self.kind.decision == "edit":
+            what = f"{what}!"
+            facts = {"edited_action": {"name": "act", "args": {"what": what}}}
+        if what is not None and self.kind.decision != "reject":
+            self.allowed[key] = what
+        return decided(self.kind.decision, **facts).resume
+
+    async def go_on(self, state: Any, *, is_single: bool = False) -> Any:
+        """Answer all interrupts, or one after the other, until there are none."""
+        for _ in range(12):
+            if not (asked := state.get("__interrupt__")):
+                return state
+            state = await self.answer(asked[:1] if is_single else asked)
+            assert not (self.kind.worker == "act" and self.is_first and self.left)
+        raise AssertionError("it asks again and again")
+
+
+TABLE = pytest.mark.parametrize(
+    ("shape", "kind"),
+    [
+        pytest.param(shape, kind, marks=[] if (shape, kind) in SHORT else pytest.mark.long)
+        for shape in shapes("act")
+        for kind in KINDS
+    ],
+)
+
+
+@EXECUTORS
+@TABLE
+@pytest.mark.parametrize("mode", ["at once", "one by one", "sync"])
+async def test_answers(shape: str, kind: str, executor: Executor, mode: str) -> None:
+    """Each is used at once, for its question alone."""
+    process = Process(shape, KINDS[kind], executor, InMemorySaver())
+    process.is_sync = mode == "sync"
+    state = await process.call(ASKED)
+    assert state["__interrupt__"]
+    assert process.effects == []
+    state = await process.go_on(state, is_single=mode == "one by one")
+    assert not process.left
+    is_refused = kind in ("refused", "unanswered")
+    assert state["podium"]["status"] == ("failed" if is_refused else "partial" if shape == "loop" else "ok")
+
+
+@EXECUTORS
+@TABLE
+async def test_kills(shape: str, kind: str, executor: Executor) -> None:
+    """Wherever the process dies, the next one goes on; no answer is taken for one to another question."""
+    saver = Copies()
+    process = Process(shape, KINDS[kind], executor, saver)
+    state = await process.call(ASKED)
+    saver.process = process
+    await process.go_on(state)
+    assert len(saver.copies) > 3
+    for each in saver.copies[::3]:
+        with suppress(ActionUnknown):
+            state = await each.go_on(await each.call(None))
+            assert state["podium"]["status"] != "ok" or not each.left
+        assert each.left <= Counter(each.allowed.values())
+
+
+@EXECUTORS
+@pytest.mark.parametrize("kind", ["refused", "unanswered"])
+async def test_a_refusal(executor: Executor, kind: str) -> None:
+    """It ends the run without an error, unless the caller asks for one; the thread then waits for nobody."""
+    for partial_ in ("return", "raise"):
+        process = Process("block", KINDS[kind], executor, InMemorySaver(), partial=partial_)
+        state = await process.call(ASKED)
+        if partial_ == "raise":
+            with pytest.raises(RunFailed, match="there is no answer"):
+                await process.go_on(state)
+        else:
+            state = await process.go_on(state)
+            told = "the action of step 0.0 was refused by interrupt: no"
+            told = told if kind == "refused" else "the question of step 0.0 was not answered by interrupt"
+            assert state["messages"][-1].content == told
+            assert (state["podium"]["status"], state["podium"]["problem"]) == (
+                "failed",
+                {"code": kind, "message": told},
+            )
+        kept = await process.graph.aget_state(CONFIG)
+        assert (kept.interrupts, bool(kept.next)) == ((), partial_ == "raise")
+
+
+@EXECUTORS
+async def test_an_answer_without_an_id_is_used_once(executor: Executor) -> None:
+    """LangGraph gives it to the next question, too, when the graph is called without an answer."""
+    process = Process("sequence", KINDS["approved"], executor, InMemorySaver())
+    await process.call(ASKED)
+    await process.call(decided())
+    for _ in range(2):
+        state = await process.call(None)
+        assert [each.value["podium"]["step"] for each in state["__interrupt__"]] == ["1"]
+        assert process.effects == ["a"]
+    assert (await process.call(decided()))["podium"]["status"] == "ok"
+    assert process.effects == ["a", "b"]
+
+
+@EXECUTORS
+async def test_a_step_that_runs_again_before_a_running_node(executor: Executor, calls: Calls) -> None:
+    """The next process finds the node of the later step; the earlier one gets a node, too."""
+    saver, kept = InMemorySaver(), list[InMemorySaver]()
+
+    async def later(step_input: StepInput) -> str:
+        kept.append(deepcopy(saver))
+        return "later"
+
+    def graph(first: Worker, saver: InMemorySaver) -> Any:
+        steps = [step("list", "a"), step("sum", "b"), step("judge", "c", [0, 1])]
+        block = json.dumps({"steps": [{"steps": steps, "access": []}]})
+        plan = FixedPlanner(parse_plan(block, workers=["list", "judge", "sum"]))
+        second = FunctionWorker(later, card=Card(name="judge"))
+        second.is_interruptible = True
+        conductor = Conductor(plan, [first, second, calls.worker("sum")], retry=Retry(attempts=1))
+        return around(conductor, executor=executor, checkpointer=saver)
+
+    failing = calls.asking("list", lambda _: _fail())
+    await graph(failing, saver).ainvoke(ASKED, CONFIG, durability="sync")
+    with anyio.fail_after(SECONDS):
+        state = await graph(calls.asking("list", lambda _: "first"), kept[0]).ainvoke(None, CONFIG)
+    assert state["podium"]["status"] == "ok"
+    assert calls.names.count("list") == 2
+
+
+def _fail() -> str:
+    raise ValueError("no luck")
