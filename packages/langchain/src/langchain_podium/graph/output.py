@@ -7,7 +7,7 @@ by the steps themselves.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, get_origin
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -23,9 +23,10 @@ from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.hosts import Partial
 from podium.hosts.results import answered, check_partial, run_failed, text_answer
-from podium.run.approval import REFUSED
+from podium.run.approval import REFUSED, UNANSWERED
 from podium.secrets import scrub
-from podium.types import Outcome, Result
+from podium.types import Outcome, Problem, Result
+from podium.types.result import steps_of
 from podium.types.schemas import Form
 from podium.types.steps import AnyStep, step_at, worker_of
 from podium.workers import Pool
@@ -33,6 +34,9 @@ from podium.workers import Pool
 MESSAGES: Final = "messages"
 STRUCTURED: Final = "structured_response"
 """The key of the structured answer, as in LangChain's agents."""
+
+_CONSEQUENCES: Final = ("dependency", "items", "turn", "too_few")
+"""Codes of problems that another step, an item or a turn has caused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,20 +80,22 @@ class Output:
         If a key holds a list, its value is appended by the reducer that the state must declare. Raises
         `RunFailed` without an answer.
         """
-        refused, graph, answer = _is_refused(result), Around(config), None
-        if not refused:
+        is_strict = self.partial == "raise" or self.response_format is not None
+        refused = _refused_plan(result) or (None if is_strict else _refused_step(result))
+        graph, answer, data = Around(config), None, Data()
+        if refused is None:
             answered(result, partial=self.partial)
-        said, data = text_answer(result), Data()
+        else:
+            result = replace(result, problem=refused)
+        said = text_answer(result)
         if self.response_format is not None:
-            if not refused:
+            if refused is None:
                 answer = self.response_format.read(result)
                 said = self.response_format.text(answer)
             data[STRUCTURED] = answer
         view, held, shown = of_result(result, conductor), graph.held(self.key), graph.held(VIEW)
         if self.key == MESSAGES:
-            if refused and result.problem is not None and not said:
-                said = result.problem.message
-            data[self.key] = [self._message(said, view)]
+            data[self.key] = [self._message(said or (refused.message if refused else ""), view)]
         elif isinstance(held, list):
             is_of_messages = any(isinstance(item, BaseMessage) for item in held)
             data[self.key] = [self._message(said, view) if is_of_messages else said]
@@ -120,11 +126,21 @@ class Output:
                 yield key, values[-1]
 
 
-def _is_refused(result: Result) -> bool:
-    """Return whether a person has refused the latest plan; a refused action leaves the rest of its plan."""
-    current = result.rounds[-1] if result.rounds else None
-    steps = () if current is None or current.plan is None else current.outcomes[: len(current.plan.steps)]
-    return bool(steps) and all(step.problem is not None and step.problem.code == REFUSED for step in steps)
+def _refused_plan(result: Result) -> Problem | None:
+    """Return the problem of a run whose latest plan a person has refused; `None` for other runs."""
+    problems = [step.problem for step in steps_of(result.rounds[-1])] if result.rounds else []
+    is_refused = bool(problems) and all(each is not None and each.code == REFUSED for each in problems)
+    return problems[0] if is_refused else None
+
+
+def _refused_step(result: Result) -> Problem | None:
+    """Return the refused actions and questions of a run, if only these left it without an answer."""
+    outcomes = result.rounds[-1].outcomes if result.status == "failed" and result.rounds else ()
+    ended = [each.problem for each in outcomes if each.status != "ok" and not each.is_dropped]
+    causes = [each for each in ended if each is not None and each.code not in _CONSEQUENCES]
+    if not causes or any(each.code not in (REFUSED, UNANSWERED) for each in causes):
+        return None
+    return Problem(causes[0].code, "; ".join(dict.fromkeys(each.message for each in causes)))
 
 
 def _joined(updates: Sequence[tuple[str, Any]], own: Data, channels: Mapping[str, Any]) -> Any:
