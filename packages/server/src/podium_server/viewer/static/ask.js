@@ -60,6 +60,7 @@ function Question({ models, model, form, change, ask }) {
   return html`<div onKeyDown=${enter}><${Form} label="Ask" title="Ask" tone="plain" isValid=${isValid} choices=${[[schema ? "Run the plan" : "Ask", "main", ask]]} more=${more}>
     <label>Model <select value=${model.id} onChange=${choose}>
       ${plans.length ? html`<optgroup label="Models">${others.map(option)}</optgroup><optgroup label="Saved plans">${plans.map(option)}</optgroup>` : others.map(option)}</select></label>
+    ${form.model && form.model !== model.id && html`<p class="wait banner" role="status">Your key cannot ask the model ${line(form.model, 60)}: choose another.</p>`}
     ${model.description && html`<p class="dim">${line(model.description, 400)}</p>`}
     ${model.podium.acts && html`<p class="dim">It may act: some of its workers change things outside of the run.</p>`}
     ${schema
