@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from podium.errors import PlanError, PlanInvalid
 from podium.plan_text import parse_plan
 from podium.types import Plan
+from podium.types.steps import Block, is_unconditional
 from podium_train.environments import EarlierRound, Environment, Episode, PlanOutcome
 from podium_train.prompts import MAX_STEPS
 
@@ -74,7 +75,10 @@ def read_plan(text: str, episode: Episode, *, max_steps: int, previous: bool = F
     """
     plan = parse_plan(text, workers=len(episode.cards), max_steps=max_steps, previous=previous)
     plan.check_types([card.form for card in episode.cards])
-    plan.check_flat()
+    for index, step in enumerate(plan.steps):
+        if isinstance(step, Block) or not is_unconditional(step):
+            told = f"step {index} has each, when or steps, and environments have outcomes of plain steps"
+            raise PlanInvalid("bad_shape", f"{told}: write steps with worker, subtask and access", step=index)
     if not plan.calls and not previous:
         raise PlanInvalid("nothing_to_keep", "the plan has no steps, and there is no answer to keep")
     return plan
