@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
-from langgraph.types import Command
 
 from langchain_podium.cancellation import loops_around, until_left
 from podium.aio import run_sync
@@ -126,6 +125,8 @@ def answers_in(config: RunnableConfig, is_ours: Callable[[object], bool]) -> tup
     call. So the second value is the scratchpad for the graphs inside, in which they find such an answer only
     if it was given in this call, and not to an interrupt that `is_ours`.
     """
+    from langgraph.types import Command  # noqa: PLC0415 - workers import this module without LangGraph
+
     own = config["configurable"]
     found: dict[str, Any] = dict(own.get(RESUME_MAP) or {})
     is_hidden = True
