@@ -1,6 +1,7 @@
 """Actions of a conductor's node, with both executors, over tries, kills and approvals."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
@@ -219,6 +220,36 @@ async def test_a_process_that_dies_in_a_refund(executor: Executor) -> None:
     state = await graph(kept[0]).ainvoke(None, CONFIG)
     assert (state["podium"]["status"], shop.refunds) == ("partial", [1017])
     assert state["podium"]["problem"]["code"] == "action_unknown"
+
+
+@EXECUTORS
+@pytest.mark.parametrize("fails", [False, True], ids=["killed", "failed"])
+@pytest.mark.parametrize(
+    ("edit", "refunds"),
+    [
+        ({"status": "ok", "action": "done", "problem": None, "text": "refunded by hand"}, [1017]),
+        ({"action": "not_done"}, [1017, 1017]),
+    ],
+)
+async def test_a_person_edits_the_end_of_an_action(
+    executor: Executor, edit: dict[str, Any], refunds: list[int], *, fails: bool
+) -> None:
+    """Without a journal, that decides on an action that failed, or may be done; the error says how."""
+    shop, plan = Shop(*[ToolException("no")] * fails), Plan((refund(), Step(1, "Write.", (0,))))
+    graph = graph_of(plan, shop.worker, Writer().worker, saver=InMemorySaver(), executor=executor)
+    with anyio.CancelScope() as scope, suppress(RunFailed):
+        shop.during = None if fails else scope.cancel
+        await graph.ainvoke(ASKED, CONFIG)
+    shop.during = None
+    for _ in range(2):
+        with pytest.raises(RunFailed, match="edit the outcome of step 0 in the state of the subgraph, to "):
+            await graph.ainvoke(None, CONFIG)
+    inside = (await graph.aget_state(CONFIG, subgraphs=True)).tasks[0].state
+    edited = {**inside.values["steps"]["0"], **edit}
+    await graph.aupdate_state(inside.config, {"steps": {"0": edited}}, as_node="0 refund")
+    state = await graph.ainvoke(None, CONFIG)
+    assert (state["podium"]["status"], shop.refunds) == ("ok", refunds)
+    assert [action["end"] for action in state["podium"]["actions"]] == ["done"]
 
 
 def _asking(journal: Make) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from podium.plan_text.saved import SavedPlan
 from podium.planners.planner import Planner
 from podium.policy import Policy
 from podium.prompts.prompt import for_card, step_input, worker_messages
-from podium.run_state.actions import ActionLog
+from podium.run_state.actions import ActionLog, by_command
 from podium.run_state.paid import PaidResults
 from podium.types.events import ApprovalAsked, ApprovalGiven, Event, StepEnded
 from podium.types.messages import Message, Sampling, Tools
@@ -105,6 +105,10 @@ class Host(Protocol):
             name: the name of the execution.
         """
         ...
+
+    def remedy(self, action: Action) -> str:
+        """Return how a person decides on an action whose end is unknown, or which has failed."""
+        return by_command(action)
 
     def begin(self, number: int, names: Sequence[str]) -> None:
         """Take note of executions that begin.

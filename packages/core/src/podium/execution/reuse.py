@@ -260,7 +260,7 @@ class PaidSteps:
             return None
         if (undecided := log.undecided(action)) is not None:
             state.took = undecided
-            ended = self.never_ran(state, undecided_problem(undecided), "failed")
+            ended = self.never_ran(state, undecided_problem(undecided, log.remedy(undecided)), "failed")
             return replace(ended, action="unknown")
         place = action.key, action.round, action.step
         known = paid_results.find(*place)
@@ -270,7 +270,7 @@ class PaidSteps:
             return None
         log.take(execution)
         state.took = execution.action
-        return outcome_again(execution, action)
+        return outcome_again(execution, action, log.remedy(execution.action))
 
     def change(self, state: StepNode, arguments: str) -> Outcome | None:
         """Change what an action is asked to do; return its outcome if it must not be carried out now."""
@@ -299,15 +299,22 @@ class PaidSteps:
             self._repeated[state.index] = (*self._repeated.get(state.index, ()), *calls)
             return None
         self._log_stored(state, outcome)
+        if edited and outcome.status != "ok" and outcome.action == "not_done":  # a person has it carried out
+            return None
         return replace(outcome, round=self.number, step=state.index, reused=True)
 
     def _log_stored(self, state: StepNode, outcome: Outcome) -> None:
         """Count the actions of a step whose outcome the host has stored, unless the log has them."""
         log, run_id = self._log, self.context.request.run_id
         log.take_inside(Level(run_id, outcome.round, outcome.step, ""))
-        if not state.acts or outcome.action in (None, "not_done") or (action := self._ask(state)) is None:
+        if not state.acts or outcome.action is None or (action := self._ask(state)) is None:
             return
-        if (execution := log.recorded(action)) is not None:
+        execution = log.recorded(action)
+        if execution is not None and execution.is_decided_by(outcome):
+            execution.end(outcome)
+        if outcome.action == "not_done":
+            return
+        if execution is not None:
             log.take(execution)
             return
         path, levels = log.path(action.worker), log.levels(action.round, action.step, action.path)

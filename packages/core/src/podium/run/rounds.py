@@ -32,7 +32,7 @@ from podium.run.acceptance import AcceptanceCheck
 from podium.run.approval import REPLANNED, request_answer, request_approval, waiting
 from podium.run.forecast import remember
 from podium.run.planning import CODES, EarlyStart, PlanRequester, failures, planned_by, text_before
-from podium.run_state.actions import remedy, undecided_problem
+from podium.run_state.actions import undecided_problem
 from podium.run_state.paid import PaidResults
 from podium.secrets import BUGS
 from podium.types.events import ApprovalGiven, PlannerEnded, PlanReady, RoundStarted
@@ -186,10 +186,11 @@ class Rounds:
     def _unknown(self, problem: Problem | None) -> Problem | None:
         """Return the problem of an action that another plan began, and whose end is unknown."""
         told = "" if problem is None else problem.message
-        found = [action for action in self.context.actions.actions if action.end == "unknown"]
-        named = {action.place for action in found if remedy(action) in told}
+        log = self.context.actions
+        found = [action for action in log.actions if action.end == "unknown"]
+        named = {action.place for action in found if log.remedy(action) in told}
         unnamed = next((action for action in found if action.place not in named), None)
-        return None if unnamed is None else undecided_problem(unnamed)
+        return None if unnamed is None else undecided_problem(unnamed, log.remedy(unnamed))
 
     @property
     def answer(self) -> Outcome | None:

@@ -234,7 +234,9 @@ class RunSession:
             before, paid_results = paid_results, recorder.paid_results
             paid_results.add_actions(before.actions)
         if outer is None:
-            actions = ActionLog(request.run_id, settings.pool.workers, recorded=paid_results.actions)
+            how = None if request.host is None else request.host.remedy
+            workers, known = settings.pool.workers, paid_results.actions
+            actions = ActionLog(request.run_id, workers, recorded=known, remedy=how)
         is_heard = recorder is not None or self._listeners or request.forecast
         self._context = RunContext(
             settings=settings,

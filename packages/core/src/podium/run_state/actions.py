@@ -1,7 +1,7 @@
 """The actions of a run and of the runs that it started: what has begun, what has ended, what nobody knows."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from re import sub
@@ -95,6 +95,10 @@ class Execution:
         self.action = replace(self.action, end=outcome.action or "unknown", output=output)
         self.outcome, self.is_running = outcome, False
 
+    def is_decided_by(self, outcome: Outcome) -> bool:
+        """Return whether an outcome, which a host has stored or a person edited, is later than the end."""
+        return self.action.end == "unknown" or (self.action.end == "failed" and outcome.action != "failed")
+
     def decide(self, *, done: bool) -> None:
         """Set whether the action was carried out, as a person has said."""
         ended = self.outcome
@@ -126,8 +130,11 @@ class ActionLog:
         recorded: Iterable[Execution] = (),
         outer: Self | None = None,
         caller: Caller | None = None,
+        remedy: Callable[[Action], str] | None = None,
     ) -> None:
         self.outer = outer
+        self.remedy: Callable[[Action], str] = remedy or (by_command if outer is None else outer.remedy)
+        """Returns how a person decides on an action whose end is unknown, or which has failed."""
         self._plan: tuple[Plan, Sequence[str]] | None = None
         """The current plan, with the names of the pool's workers; `None` until it is complete."""
         self._run_id = run_id
@@ -310,12 +317,12 @@ def _distance(action: Action, asking: Action) -> int:
     return 0 if action.run_id == asking.run_id else 1
 
 
-def outcome_again(execution: Execution, asking: Action) -> Outcome:
+def outcome_again(execution: Execution, asking: Action, remedy: str) -> Outcome:
     """Return the outcome of a step that takes an earlier action, whose cost counts only where it was done."""
     outcome, action = execution.outcome, execution.action
     assert outcome is not None
     if action.end == "failed" and outcome.problem is not None:
-        told = f"{outcome.problem.message}; it is not carried out again: {remedy(action)}"
+        told = f"{outcome.problem.message}; it is not carried out again: {remedy}"
         outcome = replace(outcome, problem=Problem(outcome.problem.code, told))
     if (action.run_id, action.round, action.step) == (asking.run_id, asking.round, asking.step):
         return replace(outcome, reused=True)
@@ -333,16 +340,16 @@ def unpaid(outcome: Outcome) -> Outcome:
     return replace(outcome, usage=Usage(), cost=0.0, calls=(), maybe_paid=False, charged="usage")
 
 
-def undecided_problem(action: Action) -> Problem:
+def undecided_problem(action: Action, remedy: str) -> Problem:
     """Return the problem of an action whose end is unknown; equal actions do not start."""
     where = f"step {action.name} of round {action.round} of run {action.run_id}"
     asked = action.asked if len(action.asked) <= _MOST_ASKED else f"{action.asked[: _MOST_ASKED - 1]}…"
     told = f"it is not known whether an action was carried out ({action.worker} {asked}, {where})"
-    return Problem(UNDECIDED, f"{told}: {remedy(action)}")
+    return Problem(UNDECIDED, f"{told}: {remedy}")
 
 
-def remedy(action: Action) -> str:
-    """Return how a person decides on an action whose end is unknown, or which has failed."""
+def by_command(action: Action) -> str:
+    """Return how a person decides on an action in a journal; see `ActionLog.remedy`."""
     which = f"--action {quote(action.name)}" + (f" --round {action.round}" if action.round > 1 else "")
     return f"see for yourself, then `podium decide {action.run_id} {which} done|not-done`"
 

@@ -229,9 +229,10 @@ class RunState:
         own, level = current.place(event, outcome.worker, self.names)
         self.called.setdefault((event.round, event.step, event.attempt), (outcome.worker, level))
         self.ends.append(event)
-        begun = self.latest.get((event.round, event.step)) if outcome.action and event.attempt else None
-        if begun is not None and (not outcome.reused or begun.action.end == "unknown"):
-            begun.end(outcome)  # a host may have stored the end that the record lacks
+        is_end = event.attempt or outcome.action in ("done", "not_done")  # a person may have edited it
+        begun = self.latest.get((event.round, event.step)) if outcome.action and is_end else None
+        if begun is not None and (not outcome.reused or begun.is_decided_by(outcome)):
+            begun.end(outcome)
         if took is not None:
             here = replace(took, run_id=event.run_id, round=event.round, step=event.step, path=outcome.path)
             taken = Execution(here, path=(own,), levels=(level,))

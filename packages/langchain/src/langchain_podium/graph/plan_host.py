@@ -19,7 +19,8 @@ from podium.conductor import Conductor
 from podium.errors import PlanError
 from podium.execution import HostExit
 from podium.execution.graph import SUPERSEDED
-from podium.types import ApprovalAsked, ApprovalGiven, Event, Message, Outcome, Plan, StepEnded
+from podium.run_state.actions import by_command
+from podium.types import Action, ApprovalAsked, ApprovalGiven, Event, Message, Outcome, Plan, StepEnded
 from podium.types.steps import plan_step
 from podium.workers import Worker
 
@@ -171,6 +172,16 @@ class PlanHost:
     def view(self, number: int, plan: Plan, status: str) -> Data:
         """Return the view of the run for the state of a plan's graph."""
         return of_plan(self.run_id, number, plan, self.conductor, status=status)
+
+    def remedy(self, action: Action) -> str:
+        """Return how a person decides on an action whose end is unknown, or which has failed."""
+        if self.keep is None:
+            return by_command(action)
+        where = f"step {action.name}" + (f" of round {action.round}" if action.round > 1 else "")
+        told = f"see for yourself, then edit the outcome of {where} in the state of the subgraph"
+        told += "" if self.shows else ', which executor="langgraph" shows'
+        done = 'to "status": "ok", "action": "done", "problem": None and a "text"'
+        return f'{told}, {done}, or only to "action": "not_done"'
 
     def leave(self) -> None:
         """End what waits for nodes: from now on, they take nothing."""
