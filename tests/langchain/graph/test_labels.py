@@ -133,6 +133,7 @@ async def test_a_tenant_has_its_own_workers_and_limits(executor: Executor) -> No
         ("podium_limits", {"calls": 1}),
         ("podium_workers", "web"),
         ("podium_workers", [RunnableLambda(lambda asked: asked, name="acting")]),
+        ("podium_limit", Limits(calls=1)),
     ],
 )
 async def test_a_context_with_another_value(executor: Executor, name: str, value: Any) -> None:

@@ -272,3 +272,16 @@ def test_whoever_leaves_a_sync_stream_pays_for_at_most_one_further_call(
         before = len(server.calls)
         stream.close()
         assert len(server.calls) <= before + 1
+
+
+@pytest.mark.long
+def test_leaving_a_sync_stream_logs_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """Also while nodes of several steps wait."""
+    plan = Plan(tuple(Step(0, f"part {part}") for part in range(4)))
+    for _ in range(25):
+        conductor = Conductor(FixedPlanner(plan), [ScriptedWorker("slow", "done", latency=0.5)])
+        graph = around(conductor, executor="langgraph", checkpointer=InMemorySaver())
+        stream = graph.stream(ASKED, CONFIG, stream_mode="custom", subgraphs=True)
+        next(event for _, event in stream if event["name"] == "podium_step_started")
+        stream.close()
+    assert not [each for each in caplog.records if each.name == "concurrent.futures"]

@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import ParentCommand
+from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
@@ -291,8 +292,18 @@ async def test_a_command_to_the_parent_graph_jumps_in_the_users_own(
 async def test_a_node_is_not_called_outside_of_a_graph(calls: Calls) -> None:
     """The error says what is for that."""
     node = conductor_node(Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD")))
-    with pytest.raises(ConfigError, match="ConductorRunnable"):
-        await node.ainvoke(ASKED)
+
+    @task
+    async def ask() -> Any:
+        return await node.ainvoke(ASKED)
+
+    @entrypoint()
+    async def flow(_: str) -> Any:
+        return await ask()
+
+    for call in (node.ainvoke, flow.ainvoke):
+        with pytest.raises(ConfigError, match="ConductorRunnable"):
+            await call(ASKED)
 
 
 async def test_a_state_that_asks_nothing_is_refused(calls: Calls) -> None:

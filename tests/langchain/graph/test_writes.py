@@ -266,6 +266,8 @@ def test_a_field_of_text_is_refused_at_once() -> None:
         conductor_node(of((clerk(), "a")), writes={"total": "total"})
     with pytest.raises(ConfigError, match="returns"):
         conductor_node(of((ScriptedWorker("writer", ""), "a")), writes={"total": "writer.total"})
+    with pytest.raises(ConfigError, match="no worker is named 'klerk', only clerk"):
+        conductor_node(of((clerk(), "a")), writes={"total": "klerk.total"})
 
 
 async def test_a_key_that_the_state_lacks_is_refused_before_the_planner_is_asked() -> None:

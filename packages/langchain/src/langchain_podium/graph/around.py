@@ -6,13 +6,13 @@ A run has no part of LangGraph. What its workers may read of the graph is here, 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from langchain_podium.cancellation import loops_around, until_left
+from langchain_podium.cancellation import until_left
 from podium.aio import run_sync
 from podium.errors import ConfigError
 
@@ -22,16 +22,8 @@ RUNTIME: Final = "__pregel_runtime"
 """The configuration key of the runtime, with the store and the context."""
 CHECKPOINTER: Final = "__pregel_checkpointer"
 """The configuration key of the checkpointer of a node's graph."""
-SCRATCHPAD: Final = "__pregel_scratchpad"
-"""The configuration key of the counters and the answers of a node."""
-RESUME_MAP: Final = "__pregel_resume_map"
-"""The configuration key of the answers that were given by the ids of interrupts."""
-_INTERRUPT: Final = "__interrupt__"
-"""The name under which LangGraph stores the interrupts of a node."""
-_ERROR: Final = "__error__"
-"""The name under which LangGraph stores the error of a node."""
-_WRITE: Final = "__pregel_send"
-"""The configuration key of the function that adds to what LangGraph stores of a node."""
+_OF_CONTEXT: Final = ("podium_labels", "podium_policy", "podium_limits", "podium_workers")
+"""What Podium reads of the runtime context."""
 UNDECLARED: Final = object()
 """Stands for the value of a key that the graph's state does not declare."""
 
@@ -97,6 +89,17 @@ def inside(given: Any, config: RunnableConfig | None) -> Iterator[None]:
         _AROUND.reset(token)
 
 
+def check_context() -> None:
+    """Check that the runtime context has no other values for Podium than those that it reads."""
+    graph = around()
+    context = None if graph is None else graph.runtime.context
+    names = context if isinstance(context, Mapping) else dir(context)
+    unknown = [name for name in names if str(name).startswith("podium_") and name not in _OF_CONTEXT]
+    if unknown:
+        told = f"{unknown[0]!r} in the runtime context is unknown"
+        raise ConfigError(f"{told}: set {', '.join(_OF_CONTEXT[:-1])} or {_OF_CONTEXT[-1]}")
+
+
 def check_checkpointer(worker: str) -> None:
     """Check that a graph can store a run that waits for a person, for a worker that interrupts it."""
     graph = around()
@@ -116,35 +119,6 @@ def in_context(name: str, *kinds: type[Any]) -> Any:
         told = " or ".join(kind.__name__ for kind in kinds)
         raise ConfigError(f"{name} in the runtime context is {found!r:.80}: set a {told}")
     return found
-
-
-def answers_in(config: RunnableConfig, is_ours: Callable[[object], bool]) -> tuple[dict[str, Any], Any]:
-    """Return what people have answered in this call of the graph, by the ids of interrupts.
-
-    LangGraph stores an answer without an id, and gives it to the next interrupt in the node, even in a later
-    call. So the second value is the scratchpad for the graphs inside, in which they find such an answer only
-    if it was given in this call, and not to an interrupt that `is_ours`.
-    """
-    from langgraph.types import Command  # noqa: PLC0415 - workers import this module without LangGraph
-
-    own = config["configurable"]
-    found: dict[str, Any] = dict(own.get(RESUME_MAP) or {})
-    is_hidden = True
-    for loop in () if found else loops_around(config):
-        if not isinstance(loop.input, Command) or (said := loop.input.resume) is None:
-            continue
-        open_ = loop._pending_interrupts()  # noqa: SLF001 - those that the person has seen
-        writes = [value for _, channel, value in loop.checkpoint_pending_writes if channel == _INTERRUPT]
-        shown = [each for value in writes for each in value if each.id in open_]
-        found |= {each.id: said for each in shown if is_ours(each.value)}
-        is_hidden = bool(found)
-    pad = own[SCRATCHPAD]
-    return found, replace(pad, get_null_resume=lambda *_: None) if is_hidden else pad
-
-
-def forget_interrupts(config: RunnableConfig, error: Exception) -> None:
-    """Store that a node which raises an error waits for no answer; LangGraph keeps its last interrupts."""
-    config["configurable"][_WRITE]([(_ERROR, error), (_INTERRUPT, ())])
 
 
 State = Mapping[str, Any]

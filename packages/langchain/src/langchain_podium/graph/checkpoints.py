@@ -5,7 +5,8 @@ graph's state only when it ends. If it fails, is interrupted or cancelled, or it
 node runs again, and reads what it has stored here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any, Final
 
@@ -18,7 +19,9 @@ from langgraph.checkpoint.base import (
     empty_checkpoint,
 )
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Command
 
+from langchain_podium.cancellation import loops_around
 from langchain_podium.graph.around import CHECKPOINTER
 from langchain_podium.graph.plan_graph import APPROVE, Part, compiled, shape_of
 from langchain_podium.graph.state import VIEW, plan_of
@@ -29,6 +32,16 @@ PlanGraph = CompiledStateGraph[Any, Any, Any, Any]
 UNKNOWN: Final = (Part("steps", ()),)
 """The shape of the graph of a plan that does not exist yet."""
 
+SCRATCHPAD: Final = "__pregel_scratchpad"
+"""The configuration key of the counters and the answers of a node."""
+RESUME_MAP: Final = "__pregel_resume_map"
+"""The configuration key of the answers that were given by the ids of interrupts."""
+_INTERRUPT: Final = "__interrupt__"
+"""The name under which LangGraph stores the interrupts of a node."""
+_ERROR: Final = "__error__"
+"""The name under which LangGraph stores the error of a node."""
+_WRITE: Final = "__pregel_send"
+"""The configuration key of the function that adds to what LangGraph stores of a node."""
 _RECORD: Final = "podium_record"
 _RESUMING: Final = "__pregel_resuming"
 """The configuration key that shows a node whether its graph is resumed."""
@@ -164,6 +177,33 @@ class Checkpoints:
     def _config(self, place: str, checkpoint: str | None) -> RunnableConfig:
         own = {**self._own, CHECKPOINTER: self._saver, "checkpoint_ns": place}
         return RunnableConfig(configurable=own | ({"checkpoint_id": checkpoint} if checkpoint else {}))
+
+
+def answers_in(config: RunnableConfig, is_ours: Callable[[object], bool]) -> tuple[dict[str, Any], Any]:
+    """Return what people have answered in this call of the graph, by the ids of interrupts.
+
+    LangGraph stores an answer without an id, and gives it to the next interrupt in the node, even in a later
+    call. So the second value is the scratchpad for the graphs inside, in which they find such an answer only
+    if it was given in this call, and not to an interrupt that `is_ours`.
+    """
+    own = config["configurable"]
+    found: dict[str, Any] = dict(own.get(RESUME_MAP) or {})
+    is_hidden = True
+    for loop in () if found else loops_around(config):
+        if not isinstance(loop.input, Command) or (said := loop.input.resume) is None:
+            continue
+        open_ = loop._pending_interrupts()  # noqa: SLF001 - those that the person has seen
+        writes = [value for _, channel, value in loop.checkpoint_pending_writes if channel == _INTERRUPT]
+        shown = [each for value in writes for each in value if each.id in open_]
+        found |= {each.id: said for each in shown if is_ours(each.value)}
+        is_hidden = bool(found)
+    pad = own[SCRATCHPAD]
+    return found, replace(pad, get_null_resume=lambda *_: None) if is_hidden else pad
+
+
+def forget_interrupts(config: RunnableConfig, error: Exception) -> None:
+    """Store that a node which raises an error waits for no answer; LangGraph keeps its last interrupts."""
+    config["configurable"][_WRITE]([(_ERROR, error), (_INTERRUPT, ())])
 
 
 def namespace(place: str, number: int, passes: int = 0) -> str:

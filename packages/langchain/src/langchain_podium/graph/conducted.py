@@ -21,15 +21,8 @@ from langgraph.config import get_stream_writer
 
 from langchain_podium.callbacks import ambient, child_runs, stream_events, thread_of
 from langchain_podium.graph.approval import is_request
-from langchain_podium.graph.around import (
-    SCRATCHPAD,
-    answers_in,
-    forget_interrupts,
-    in_context,
-    inside,
-    is_called_sync,
-)
-from langchain_podium.graph.checkpoints import Checkpoints
+from langchain_podium.graph.around import Around, check_context, in_context, inside, is_called_sync
+from langchain_podium.graph.checkpoints import SCRATCHPAD, Checkpoints, answers_in, forget_interrupts
 from langchain_podium.graph.control_flow import GraphExit, pass_graph_exits, raised_above
 from langchain_podium.graph.message_stream import MessageStream, without_streams
 from langchain_podium.graph.output import Output
@@ -83,10 +76,12 @@ class Conducted:
 
         Workers read the state as it was `given`. The result is an update of the state.
         """
-        if not config.get("configurable", {}).get("checkpoint_ns"):
-            told = "a conductor's node works only inside a graph: use ConductorRunnable elsewhere"
-            raise ConfigError(told)
+        channels = Around(config).channels
+        if not config.get("configurable", {}).get("checkpoint_ns") or all(map(_is_internal, channels)):
+            told = "a conductor's node works only in a graph with a state: use ConductorRunnable elsewhere"
+            raise ConfigError(f"{told}, such as in a @task")
         with inside(given, config):
+            check_context()
             conductor = self._conductor()
             self.output.check(config, conductor)
             checkpoints = Checkpoints(config, conductor, is_sync=is_called_sync())
@@ -116,6 +111,10 @@ class Conducted:
             told = "a worker of podium_workers in the runtime context may act, and no worker of the node may"
             raise ConfigError(f"{told}: build the node with one that may")
         return bound
+
+
+def _is_internal(channel: str) -> bool:
+    return channel.startswith("__") and channel != "__root__"
 
 
 @asynccontextmanager

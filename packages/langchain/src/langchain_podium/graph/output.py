@@ -181,6 +181,8 @@ def _field(key: str, told: str, pool: Pool, response_format: ResponseFormat | No
     else:
         path, form = told, None if response_format is None else Form.of(response_format.schema)
         of, hint = "the answer", "set response_format, or name a worker's field, as in 'clerk.total'"
+        if "." in told:
+            of += f" (no worker is named {told.partition('.')[0]!r}, only {', '.join(pool.names)})"
     if form is None:
         raise ConfigError(f"writes: {key!r} is to get {told!r}, and the output of {of} is text: {hint}")
     at: Form | None = form

@@ -4,6 +4,7 @@ The nodes do not execute steps. They deliver the outcomes of the run that the gr
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from hashlib import sha256
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels import DeltaChannel
+from langgraph.errors import GraphBubbleUp
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from pydantic import ValidationError
@@ -141,7 +143,10 @@ def _add(graph: "StateGraph[Any, Any, Any, Any]", name: str, work: Callable[...,
 
 
 def _wait_for(work: Callable[[], Awaitable[Data]]) -> Data:
-    return SHOWN.get().thread.wait_for(work)
+    try:
+        return SHOWN.get().thread.wait_for(work)
+    except CancelledError:  # LangGraph would store it with threads that it may have ended
+        raise GraphBubbleUp from None
 
 
 async def _deliver(index: int, part: Part, node: str, sent: State, read: Callable[[str], Any]) -> Any:

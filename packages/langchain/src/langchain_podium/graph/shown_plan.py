@@ -21,8 +21,8 @@ from langgraph.types import Command, Interrupt, Send
 
 from langchain_podium.cancellation import CallInThread, apart, cancelled
 from langchain_podium.graph.approval import id_of
-from langchain_podium.graph.around import SCRATCHPAD, Data, is_called_sync
-from langchain_podium.graph.checkpoints import namespace
+from langchain_podium.graph.around import Data, is_called_sync
+from langchain_podium.graph.checkpoints import SCRATCHPAD, namespace
 from langchain_podium.graph.control_flow import GraphExit, raised_above
 from langchain_podium.graph.plan_graph import (
     APPROVE,
