@@ -368,7 +368,7 @@ class Conductor(Worker):
             journal: the journal; by default the conductor's journal.
 
         Raises:
-            ConfigError: or `RunUnknown`: see `resume`.
+            ConfigError, RunUnknown: see `resume`.
             PlanError: the plan is invalid, or the policy does not allow it.
         """
         settings, record = self._settings, journal_of(self._settings, journal)

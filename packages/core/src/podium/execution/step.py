@@ -337,12 +337,12 @@ class StepRunner:
 
     def _begin(self, number: int, breaker: CircuitBreaker) -> Attempt:
         """Reserve the maximum that a call may spend, and emit `StepStarted`."""
-        context, state, deadline = self.context, self.state, self._deadline
+        context, state, deadline, latest = self.context, self.state, self._deadline, self._latest
         card, action, began = context.settings.pool.cards[number], state.action, context.clock()
         until, outer = began + context.settings.limits.attempt_seconds, OuterRun(context)
         with Boundary(f"worker {card.name!r}", WorkerFailed):
             given = self._request(number, min(until, deadline), outer)
-            is_repeated = self._cut is not None or ((it := self._latest) is not None and it.reached_cap)
+            is_repeated = self._cut is not None or (latest is not None and latest.reached_cap)
             request, reservation = self.fit.reserve(state, number, given, is_repeated=is_repeated)
         outer.reservation = reservation
         attempt = Attempt(

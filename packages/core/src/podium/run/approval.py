@@ -1,4 +1,4 @@
-"""Asks for the approval of a plan or an action, and judges answers."""
+"""Asks people for approvals and answers, and records what they decide."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -27,6 +27,13 @@ _OF_CONTEXT: Final = ("podium_labels", "podium_policy", "podium_limits", "podium
 UNDECLARED: Final = object()
 """Stands for the value of a key that the graph's state does not declare."""
 
+State = Mapping[str, Any]
+"""A graph's state, as the input of a node."""
+Data = dict[str, Any]
+"""A node's update of the state: plain JSON, and messages."""
+Work = Callable[[Any, RunnableConfig], Awaitable[Data]]
+"""The function of a node."""
+
 
 @dataclass(frozen=True, slots=True)
 class Around:
@@ -121,12 +128,6 @@ def in_context(name: str, *kinds: type[Any]) -> Any:
     return found
 
 
-State = Mapping[str, Any]
-"""A graph's state, as the input of a node."""
-Data = dict[str, Any]
-"""A node's update of the state: plain JSON, and messages."""
-Work = Callable[[Any, RunnableConfig], Awaitable[Data]]
-"""The function of a node."""
 _CALLED_SYNC: Final = ContextVar("podium_called_sync", default=False)
 
 

@@ -182,7 +182,7 @@ class _Call:
         run = self._begun(run_id, events, await self._stored(host, events))
         try:
             result = await self._called(run, host)
-        except BaseException:
+        except BaseException:  # cancellations, too: no node outlives the run
             await host.cancel()
             raise
         await host.close()

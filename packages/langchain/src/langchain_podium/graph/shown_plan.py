@@ -156,7 +156,7 @@ class ShownPlan:
             if self._host.left is None:
                 raise
             raise self._host.left from None
-        except BaseException:
+        except BaseException:  # cancellations, too: the run waits for no node
             self._host.leave()
             raise
 
