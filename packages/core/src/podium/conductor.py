@@ -280,8 +280,8 @@ class Conductor(Worker):
 
         Args:
             asked: a question, a conversation, a plan, or a saved plan. The question of a conversation is the
-                user's last message; see `podium.types.read_conversation`. The worker of the plan's
-                last step also sees the tool calls after the question and their results.
+                user's last message; see `podium.types.read_conversation`. Each step sees its own
+                tool calls after the question, and their results.
             on_event: called with each event as it happens; `stream` yields the same events.
             options: see `podium.run.RunOptions`.
 
@@ -349,7 +349,7 @@ class Conductor(Worker):
             options: see `podium.run.ResumeOptions`.
 
         Raises:
-            ConfigError: there is no journal, or the pool lacks a worker of the plan, or a price is unknown.
+            ConfigError: there is no journal or price, or the pool lacks a worker, or results of tools lack.
             RunUnknown: the journal has no run with this id.
             RunHeld: another process executes the run.
             RunDead: the run was resumed too often after its process died.

@@ -19,6 +19,7 @@ from podium.planners.planner import Planner
 from podium.policy import Policy
 from podium.prompts.prompt import for_card, step_input, worker_messages
 from podium.run_state.actions import ActionLog, by_command
+from podium.run_state.exchange import Exchange
 from podium.run_state.paid import PaidResults
 from podium.types.events import ApprovalAsked, ApprovalGiven, Event, StepEnded
 from podium.types.messages import Message, Sampling, Tools
@@ -228,7 +229,7 @@ class RunRequest:
     tools: Tools | None = None
     sampling: Sampling = Sampling()
     tool_messages: tuple[Message, ...] = ()
-    """Tool calls after the query and their results, for the worker of the plan's last step."""
+    """Tool calls after the query and their results."""
     stream: bool = False
     """Whether the caller reads the events during the run."""
     forecast: bool = False
@@ -290,6 +291,8 @@ class RunContext:
     """The answers that were longer than their token limit."""
     paid_results: PaidResults = field(default_factory=PaidResults)
     """Results that are already paid for."""
+    exchange: Exchange = field(default_factory=Exchange)
+    """The calls of the caller's tools, and their results."""
     actions: ActionLog = field(default_factory=ActionLog)
     """The actions that were begun in this run, the runs around it and its nested runs."""
     depth: int = 0
@@ -337,10 +340,35 @@ class RunContext:
             return self.request.query
         return worker_messages(shown, card)
 
-    def tool_messages(self, step: Step, card: Card) -> tuple[Message, ...]:
-        """Return the calls of the caller's tools, and their results, for the worker of the last step."""
-        said = self.request.tool_messages
-        return said if step == self.settings.verbatim else tuple(for_card(each, card) for each in said)
+    def tool_messages(
+        self, step: Step, card: Card, said: Sequence[Message], *, last: bool
+    ) -> tuple[Message, ...]:
+        """Return the calls of the caller's tools, and their results, for the worker of a step."""
+        if step == self.settings.verbatim:
+            return self.request.tool_messages
+        shown = (*(self.exchange.others if last else ()), *self.exchange.own(said))
+        return tuple(for_card(each, card) for each in shown)
+
+    @cached_property
+    def lends(self) -> bool:
+        """Whether the caller's tools are offered to all steps, and not to the last alone.
+
+        They are not if the answer must be a call, if nobody may call, in nested runs, and if the plan was
+        made again after earlier calls.
+        """
+        tools = self.request.tools
+        is_free = tools is not None and tools.choice in (None, "auto") and not self.exchange.others
+        return is_free and self.request.caller is None
+
+    def offered(self, number: int, *, last: bool) -> Tools | None:
+        """Return the caller's tools that a worker may call for a step; `None` for none."""
+        takes = self.settings.pool.workers[number].takes_tools
+        return self.request.tools if takes and (last or self.lends) else None
+
+    def needs_plan(self, step: Step) -> bool:
+        """Return whether a plain step starts only when its plan is complete: the caller's tools may act."""
+        may_call = self.lends and any(worker.takes_tools for worker in self.settings.called(step.worker))
+        return may_call or self.hosted(step)
 
     @cached_property
     def last_step_differs(self) -> bool:

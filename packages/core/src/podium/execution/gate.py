@@ -193,7 +193,7 @@ class Gate:
 
     def _left(self, node: StepNode, *, is_one_turn: bool) -> Amount:
         """Return what an item, or a step of a turn, still needs; what is recorded has ended."""
-        if node.outcome is not None:
+        if node.has_ended:
             return Amount()
         if node.expansion is None:
             return self._of(node.step, is_one_turn=is_one_turn)

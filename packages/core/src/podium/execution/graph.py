@@ -284,7 +284,7 @@ class DependencyGraph:
             return "end"
         if self.plan is None:
             waits = state.acts or state.asks or state.expands or state.step.when is not None
-            return "wait" if waits or self._context.hosted(state.call) else None
+            return "wait" if waits or self._context.needs_plan(state.call) else None
         if not self.plan.is_workflow:
             return None
         try:

@@ -10,6 +10,7 @@ import anyio
 
 from podium.execution.attempt import Attempt
 from podium.prompts.prompt import NOT_RUN, gap_of
+from podium.types.messages import Message
 from podium.types.outcome import CONDITION, Action, Outcome, Problem, StepStatus, answering
 from podium.types.references import ABSENT, BadValue, Reference, read_json, value_at
 from podium.types.steps import OUTER, PREVIOUS, AnyStep, Block, Step, branches, task_of
@@ -193,6 +194,10 @@ class StepNode:
     reason: Problem | None = None
     """Why the step was cancelled or skipped by the scheduler."""
     outcome: Outcome | None = None
+    paused: Outcome | None = None
+    """Its calls of the caller's tools, for whose results it waits; else `None`."""
+    said: tuple[Message, ...] = ()
+    """The worker's messages with earlier such calls, whose results are known."""
     known: Value | None = None
     """Its output as a value, for several elements of a map; `None` for other steps."""
     is_typed: bool = False
@@ -247,9 +252,14 @@ class StepNode:
     @property
     def needs_call(self) -> bool:
         """Whether the step must still call a worker, and no call for it is running."""
-        if self.is_free or self.outcome is not None or self.reason is not None:
+        if self.is_free or self.has_ended or self.reason is not None:
             return False
         return not self.calls or self.calls[-1].problem is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the step has an outcome, or waits for results of tools."""
+        return self.outcome is not None or self.paused is not None
 
     @property
     def text(self) -> str:
@@ -291,11 +301,13 @@ class StepNode:
 
     @property
     def is_good(self) -> bool:
-        """Whether the step is `ok`."""
-        return self.outcome is not None and self.outcome.status == "ok"
+        """Whether the step is `ok`, and has its output."""
+        return self.outcome is not None and self.outcome.status == "ok" and not self.outcome.tool_calls
 
     def released(self) -> "list[StepNode]":
         """Update the counts of the steps that depend on this step after its end, and return them."""
+        if self.outcome is None:  # it waits for results of tools
+            return []
         for state in self.dependents:
             state.blocked -= 1
             state.good += state.takes(self)

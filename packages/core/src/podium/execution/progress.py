@@ -1,7 +1,7 @@
 """The steps of a round that have ended, and those that can start."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 
@@ -12,8 +12,9 @@ from podium.execution.graph import ABORTED, ENOUGH, DependencyGraph
 from podium.execution.node import STOPPED, Ending, StepNode, Unmet
 from podium.execution.reuse import Found, PaidSteps
 from podium.policy.rules import after
-from podium.types.outcome import CONDITION, Outcome, Problem, StepStatus
-from podium.types.steps import calls_in
+from podium.types.messages import Message
+from podium.types.outcome import CONDITION, PAUSED, Outcome, Problem, StepStatus
+from podium.types.steps import calls_in, static_place
 
 
 class Progress:
@@ -184,9 +185,21 @@ class Progress:
             else:
                 assert kept is not None
                 state, outcome = kept
+            if self._is_answered(state, outcome):
+                left += [] if state in left else [state]
+                continue
             self.end(state, outcome)
             todo += self.release(state)
-        return [state for state in left if state.outcome is None]
+        return [state for state in left if not state.has_ended]
+
+    def _is_answered(self, state: StepNode, outcome: Outcome) -> bool:
+        """Return whether a step has called tools, and its worker is asked again with their results."""
+        exchange = self._context.exchange
+        if not outcome.tool_calls or not exchange.is_answered(outcome.tool_calls):
+            return False
+        state.said = (*outcome.said, Message("assistant", outcome.text, outcome.tool_calls))
+        state.labels |= exchange.labels(state.said)
+        return True
 
     def give_up(self, state: StepNode, reason: Problem) -> None:
         """Cancel a step that runs, and end another one; the end of another step cancels no action."""
@@ -198,18 +211,23 @@ class Progress:
         self._end_parts(state, reason)
         if state.scope is not None:
             state.scope.cancel()
+        elif state.paused is not None:
+            self.end(state, replace(state.paused, status="skipped", problem=reason, tool_calls=()))
         else:
             self.end(state, self._paid.never_ran(state, reason))
 
     def end(self, state: StepNode, outcome: Outcome) -> None:
-        """Set and tell the outcome of a step."""
+        """Set and tell the outcome of a step; a step that calls tools waits for their results."""
         if (outcome.shown, outcome.path) != (state.shown, state.path):
             outcome = replace(outcome, shown=state.shown, path=state.path)
         if state.acts and outcome.action is None:
             outcome = replace(outcome, action="not_done")
-        state.outcome, state.rank = outcome, self._ended
-        state.is_whole = self._graph.is_whole(state)
-        self._ended += 1
+        if outcome.tool_calls:
+            state.paused = outcome
+        else:
+            state.outcome, state.rank = outcome, self._ended
+            state.is_whole = self._graph.is_whole(state)
+            self._ended += 1
         if state.expansion is not None:
             parts = (each.written for each in state.expansion.children)
             state.written = state.reach.union(*parts)
@@ -218,4 +236,25 @@ class Progress:
             state.written = after(card, state.labels)
             state.is_typed = state.call.returns is not None or card.returns is not None
         self._context.tell_step_ended(outcome, state.key, state.took)
-        self._graph.ended(state)
+        if state.outcome is not None:
+            self._graph.ended(state)
+        elif state.path:
+            self._graph.open_parts[static_place(state.path)].pop(state, None)
+
+    def close(self, waits: Mapping[int, Problem], *, stopped: bool) -> None:
+        """End the steps that have not ended when the round ends.
+
+        Args:
+            waits: by index, why a step waits for a person.
+            stopped: whether the round was stopped.
+        """
+        left = [each for each in self._graph.live if each.outcome is None]
+        paused = [each for each in left if each.paused is not None]
+        names = ", ".join(each.name for each in paused)
+        why = Problem(PAUSED, f"it waits for the results of tool calls of step {names}")
+        needs = next(iter(waits.values()), STOPPED if stopped or not paused else why)
+        for state in left:
+            if state.paused is not None:
+                state.outcome = state.paused
+            else:
+                self.end(state, self._paid.never_ran(state, waits.get(state.index, needs)))

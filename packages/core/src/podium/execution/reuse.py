@@ -116,7 +116,7 @@ class PaidSteps:
 
     def find(self, state: StepNode) -> Found | None:
         """Return the paid result of a step that does not act; `None` if it needs a call."""
-        if state.acts or state.index in self._cut or not self._has_results:
+        if state.acts or state.said or state.paused or state.index in self._cut or not self._has_results:
             return None
         for later, (results, key) in enumerate(self._known(state)):
             known = results.find(key, self.number, state.index)
@@ -162,7 +162,9 @@ class PaidSteps:
             return None
         for index in sorted(paid_results.partial(self.number)):
             state = graph.states[index] if index < len(graph.states) else graph.parts.get(index)
-            if state is None or state.acts or state.expands or not (state.is_undecided or state in ready):
+            if state is None or state.acts or state.expands or state.said:
+                continue
+            if not (state.is_undecided or state in ready):
                 continue
             for shown in paid_results.shown(self.number, state.index):
                 seen = [each for each in state.inputs if each.index in shown]
@@ -184,7 +186,7 @@ class PaidSteps:
             return None
         for state in ready:
             for each in state.inputs:
-                for gap in () if state.acts else gaps.get((self.number, each.index), ()):
+                for gap in () if state.acts or state.said else gaps.get((self.number, each.index), ()):
                     outcome = self._with_gap(state, each, gap)
                     if outcome is not None:
                         return state, outcome
@@ -212,8 +214,9 @@ class PaidSteps:
         """Return the collections of paid results, each with the key of the step in it."""
         if not state.key:
             self._set_keys(state, state.visible or ())
-        recorded = self.context.paid_results
-        known = [(recorded, recorded.moved.get((self.number, state.index), state.key))]
+        recorded, place = self.context.paid_results, (self.number, state.index)
+        every = [recorded] if recorded.before is None else [recorded, recorded.before]
+        known = [(each, each.moved.get(place, state.key)) for each in every]
         return known if self.paid is None else [*known, (self.paid, state.exact)]
 
     def _set_keys(self, state: StepNode, visible: Sequence[VisibleStep]) -> None:
@@ -228,7 +231,9 @@ class PaidSteps:
         )
         step_input = StepInput(subtask, seen, query, texts=named_texts(subtask, context.request.context))
         worker = context.settings.pool.names[state.call.worker]
-        tool_messages = context.request.tool_messages if state is self.graph.last else ()
+        tool_messages = context.exchange.others if state is self.graph.last else ()
+        if state.call == context.settings.verbatim:
+            tool_messages = context.request.tool_messages
         returns = state.call.returns
         state.key = step_key(worker, step_input, tool_messages, returns=returns)
         if self.has_exact_keys:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from types import MappingProxyType, TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 import anyio
 
@@ -31,11 +31,20 @@ from podium.run_state.actions import group_of
 from podium.run_state.paid import PaidResults
 from podium.secrets import BUGS
 from podium.types.events import AnswerDelta, StepDelta
+from podium.types.messages import Part
 from podium.types.outcome import Outcome, Problem
 from podium.types.plan import Plan
-from podium.types.steps import AnyStep
+from podium.types.steps import AnyStep, positions
 
 NO_APPROVERS: Mapping[Ask, Approver] = MappingProxyType({})
+
+
+class OpenCalls(NamedTuple):
+    """Calls of the caller's tools without a result."""
+
+    made: tuple[Part, ...] = ()
+    labels: frozenset[str] = frozenset()
+    """The labels of their arguments."""
 
 
 class RoundScheduler:
@@ -97,10 +106,7 @@ class RoundScheduler:
                 raise interrupt from None
             raise
         finally:
-            needs = next(iter(self.waits.values()), STOPPED)
-            for state in self._graph.live:
-                if state.outcome is None:  # stopped before it could start, or it waits for an approval
-                    self._steps.end(state, self._paid.never_ran(state, self.waits.get(state.index, needs)))
+            self._steps.close(self.waits, stopped=kind is not None or self.broke is not None)
             self._fit.end()
 
     @property
@@ -117,6 +123,16 @@ class RoundScheduler:
     def are_whole(self) -> tuple[bool, ...]:
         """Whether each output is complete and was made from complete inputs, in the plan's order."""
         return tuple([state.is_whole for state in self._graph.states])
+
+    @property
+    def calls(self) -> OpenCalls:
+        """The calls of the caller's tools for whose results steps wait, in the plan's order."""
+        if self.waits:
+            return OpenCalls()
+        live = sorted(self._graph.live, key=lambda each: positions(each.name))
+        paused = [(each, each.paused) for each in live if each.paused is not None and each.reason is None]
+        made = [call for _, outcome in paused for call in self._context.exchange.open(outcome.tool_calls)]
+        return OpenCalls(tuple(made), frozenset[str]().union(*(each.written for each, _ in paused)))
 
     @property
     def keyed(self) -> list[tuple[str, Outcome]]:
@@ -308,7 +324,7 @@ class RoundScheduler:
             await self._run(state)
             return
         await host.call(self.round, state.name, partial(self._run, state))
-        if state.outcome is None and state.index not in self.waits:
+        if not state.has_ended and state.index not in self.waits:
             self.waits[state.index] = Problem(WAITING, f"step {state.name} waits for the host")
 
     async def _run(self, state: StepNode) -> None:
@@ -328,7 +344,7 @@ class RoundScheduler:
             before=before,
             paid=paid,
             repeats=None if state.action is None else self._paid.repeats(state),
-            offers_tools=self._graph.has_whole_inputs(state),
+            offers_tools=self._graph.plan is not None and self._graph.has_whole_inputs(state),
         )
         deadline = context.ledger.deadline
         outcome, is_left = None, False

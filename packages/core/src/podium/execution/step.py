@@ -29,7 +29,7 @@ from podium.prompts.prompt import fill
 from podium.run_state.actions import Execution
 from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import AttemptFailed, StepStarted
-from podium.types.messages import Completion, Constraint, Sampling
+from podium.types.messages import Completion, Constraint, Part, Sampling
 from podium.types.outcome import ActionEnd, Call, Outcome, Problem, StepStatus, shortfall, totals
 from podium.workers.pool import CircuitBreaker
 from podium.workers.worker import Caller, Request
@@ -52,7 +52,7 @@ class StepRunner:
     paid: tuple[Outcome, int] | None = None  # its recorded outcome and cap, if its answer may be longer now
     repeats: Problem | None = None
     """The problem of an agent that acted for an earlier plan, too; `None` if it did not."""
-    offers_tools: bool = True
+    offers_tools: bool = False
     """Whether the caller's tools are offered: their calls are actions, which need complete inputs."""
     bug: Exception | None = None  # of the user's code
     _execution: Execution | None = None
@@ -370,19 +370,10 @@ class StepRunner:
             log.forget(earlier.outer.actions)
         state.calls.append(attempt)
         if context.emit is not None:
-            context.tell(
-                StepStarted,
-                round=self.round,
-                step=state.index,
-                attempt=attempt.number,
-                path=state.path,
-                worker=card.name,
-                subtask=state.call.subtask,
-                reserved=reservation.amount,
-                action="" if action is None else action.key,
-                asked="" if action is None else action.asked,
-                nests=action is not None and attempt.nests,
-            )
+            ids = {"round": self.round, "step": state.index, "attempt": attempt.number, "path": state.path}
+            facts = {"worker": card.name, "subtask": state.call.subtask, "reserved": reservation.amount}
+            acts = None if action is None else {"action": action.key, "asked": action.asked}
+            context.tell(StepStarted, **ids, **facts, **(acts or {}), nests=bool(acts) and attempt.nests)
         return attempt
 
     def _request(self, number: int, deadline: float, outer: OuterRun | None = None) -> Request:
@@ -412,27 +403,27 @@ class StepRunner:
             stream=asked.stream and step.returns is None,  # an answer that does not fit is not sent
             caller=caller,
         )
-        if not self.last or not context.last_step_differs:
-            return request
-        tool_messages = context.tool_messages(step, card)
+        tool_messages = context.tool_messages(step, card, state.said, last=self.last)
+        may_call = self.offers_tools or tool_messages
         return replace(
             request,
             messages=messages + tool_messages,
             tool_messages=tool_messages,
-            tools=asked.tools if worker.takes_tools and (self.offers_tools or asked.tool_messages) else None,
-            sampling=replace(asked.sampling, constraint=constraint),
+            tools=context.offered(number, last=self.last) if may_call else None,
+            sampling=replace(asked.sampling, constraint=constraint) if self.last else request.sampling,
         )
 
     def _key(self, number: int) -> str | None:
         """Return the cache key of a worker's answer; `None` if the answer must not be reused."""
-        has_tools = self.last and self.context.request.tools is not None
-        if self.context.cache is None or has_tools or self.state.acts:
+        if self.context.cache is None or self.state.acts:
             return None
         with Boundary(f"worker {self.context.settings.pool.names[number]!r}", WorkerFailed):
             identity = self.context.settings.pool.workers[number].identity
         if identity is None:
             return None
         request = self._request(number, inf)
+        if request.tools is not None or request.tool_messages:
+            return None
         return answer_key(identity, request.messages, request.sampling)
 
     def _tell_failed(self, attempt: Attempt, wait: float | None) -> None:
@@ -452,6 +443,13 @@ class StepRunner:
             told += ", the share of its step in what the run had left"
         return Problem("cut", f"{told}: run it again with a higher {higher_limits(self.context, cap)}")
 
+    def _calls(self, made: Sequence[Part]) -> tuple[Part, ...]:
+        """Return calls of the caller's tools, whose ids the results name."""
+        if self.state.call == self.context.settings.verbatim:
+            return tuple(made)
+        ids = (self.context.request.run_id, self.round, self.state.index, self.state.following)
+        return self.context.exchange.unique(made, "/".join(map(str, ids)))
+
     def ended(self, status: StepStatus, problem: Problem | None) -> Outcome:
         """Return the outcome of the step, which has ended."""
         state, made, before = self.state, self.state.calls, self.before
@@ -470,7 +468,8 @@ class StepRunner:
         started = now if self._reused is not None else None
         if made:
             started = made[0].began - self.context.began
-        ending: ActionEnd = "not_done" if latest is None else latest.action_end
+        tool_calls = () if whole is None else self._calls(whole.tool_calls)
+        ending: ActionEnd = "not_done" if latest is None or tool_calls else latest.action_end
         action = ending if state.acts else None
         if action == "unknown" and problem is not None and state.action is not None:
             told = f"{problem.message}; it is not known whether the action was carried out"
@@ -484,7 +483,8 @@ class StepRunner:
             text=whole.text if whole is not None else state.text,
             problem=problem,
             finish_reason=None if whole is None else whole.finish_reason,
-            tool_calls=() if whole is None else whole.tool_calls,
+            tool_calls=tool_calls,
+            said=state.said,
             data=None if whole is None else whole.data,
             **totals(calls),
             attempts=0 if latest is None else latest.number,

@@ -28,6 +28,7 @@ from podium.types.events import (
     AttemptFailed,
     Event,
     PlanReady,
+    RoundStarted,
     RunStarted,
     StepEnded,
     StepStarted,
@@ -35,8 +36,8 @@ from podium.types.events import (
 from podium.types.messages import read_conversation
 
 _log = logging.getLogger(__name__)
-_KEPT: Final = (RunStarted, PlanReady, ApprovalAsked, ApprovalGiven, StepStarted, AttemptFailed, StepEnded)
-_OF_ROUND: Final = (PlanReady, ApprovalAsked, ApprovalGiven)
+_OF_ROUND: Final = (RoundStarted, PlanReady, ApprovalAsked, ApprovalGiven)
+_KEPT: Final = (RunStarted, *_OF_ROUND, StepStarted, AttemptFailed, StepEnded)
 
 
 def is_continued(event: Event) -> bool:
@@ -45,7 +46,10 @@ def is_continued(event: Event) -> bool:
 
 
 def write_continuation(events: Iterable[Event], query: Sequence[Message]) -> dict[str, Any]:
-    """Return the last plan of a run, the outcomes of its steps, and its actions, also of nested runs."""
+    """Return the plans of a run, the outcomes of their steps, and its actions, also of nested runs.
+
+    Steps of the last plan that failed are left out: they run again.
+    """
     kept: list[Event] = []
     nested: dict[str, list[Event]] = {}
     """By run: the start and the plans of a nested run, which are kept if it acts."""
@@ -65,14 +69,21 @@ def write_continuation(events: Iterable[Event], query: Sequence[Message]) -> dic
         elif isinstance(event, RunStarted):
             tools = _names(event.tools)
             kept = [told]
-        elif isinstance(event, PlanReady) and event.plan.steps:
-            kept = [one for one in kept if not isinstance(one, _OF_ROUND)]
-            kept.append(replace(event, round=1))
-        elif isinstance(event, ApprovalAsked | ApprovalGiven):
-            kept.append(replace(event, round=1))
-        elif isinstance(event, StepEnded) and event.key and event.outcome.status == "ok":
+        elif isinstance(event, _OF_ROUND) or (isinstance(event, StepEnded) and event.key):
             kept.append(event)
+    latest = max((event.round for event in kept if isinstance(event, PlanReady)), default=0)
+    kept = [event for event in kept if not isinstance(event, StepEnded) or _stands(event, latest)]
     return {**_asked(query), "tools": tools, "records": [scrub(encode(event)) for event in kept]}
+
+
+def _stands(event: StepEnded, latest: int) -> bool:
+    """Return whether the end of a step is kept: that of an action, `ok`, or of an earlier plan."""
+    outcome = event.outcome
+    return (
+        outcome.action is not None
+        or outcome.status == "ok"
+        or (outcome.status == "failed" and event.round < latest)
+    )
 
 
 def _is_of_action(event: Event, acting: set[tuple[str, int, int]]) -> bool:

@@ -3,15 +3,17 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import anyio
 
 from podium.budget.limits import Limits
-from podium.errors import JournalError, LimitExceeded, RunExists, RunHeld
+from podium.errors import ConfigError, JournalError, LimitExceeded, RunExists, RunHeld, RunUnknown
 from podium.execution.context import ConductorSettings, RunRequest
 from podium.journal.journal import Head, Journal, head_of
 from podium.run.forecast import plan_key, remember
 from podium.run.request import checked_plan, policy_of
+from podium.run_state.paid import PaidResults, unbilled
 from podium.run_state.recorder import RunRecorder
 from podium.run_state.state import fold
 from podium.secrets import scrub
@@ -117,16 +119,38 @@ async def _claim(journal: Journal, request: RunRequest, settings: ConductorSetti
         state = fold((entry.event for entry in log.entries), nested)
         before, first = state.result(), state.started
         if state.has_ended and not _goes_on(request, before):
+            _check_calls(request, before)
             await log.aclose()
             return Acquired(request, before=before, head=head_of(log.entries))
         recorder = RunRecorder(log, state, settings.pool.names)
         assert first is not None  # else it has no result
+        if first.tool_messages and first.recalls and request.paid_results is None:
+            request = replace(request, paid_results=await _recalled(journal, first, settings))
         request = recorded_request(request, first, settings)
         limits = state.limits if request.caller is None else None
         return Acquired(request, recorder, before, limits)
     except BaseException:  # a cancelled task must release the run, too
         await log.aclose()
         raise
+
+
+def _check_calls(request: RunRequest, ended: Result) -> None:
+    """Raise `ConfigError` if a run that is resumed has ended with calls of the caller's tools."""
+    if request.resumes and ended.tool_calls:
+        told = f"run {request.run_id} has ended with {len(ended.tool_calls)} call(s) of the caller's tools"
+        raise ConfigError(f"{told}: run its messages again, with the calls and their results")
+
+
+async def _recalled(journal: Journal, first: RunStarted, settings: ConductorSettings) -> PaidResults | None:
+    """Return the results of the run that a run continues after tool calls; `None` if it was deleted."""
+    assert first.recalls is not None
+    try:
+        entries, nested = await journal.read(first.recalls), await journal.nested(first.recalls)
+    except RunUnknown:
+        return None
+    events = [entry.event for entry in entries]
+    is_moved = not isinstance(events[0], RunStarted) or events[0].query != first.query
+    return unbilled([*events, *chain.from_iterable(nested)], settings.pool.names, moved=is_moved)
 
 
 def recorded_request(request: RunRequest, first: RunStarted, settings: ConductorSettings) -> RunRequest:

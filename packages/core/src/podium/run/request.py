@@ -24,6 +24,7 @@ from podium.policy import Policy
 from podium.policy.rules import answer_key
 from podium.prompts.output import BadOutput, output_in
 from podium.prompts.prompt import check_names
+from podium.run_state.exchange import divided
 from podium.run_state.paid import PaidResults
 from podium.secrets import scrub
 from podium.types.messages import (
@@ -97,8 +98,8 @@ class RunOptions(_Options, total=False):
     forecast: bool
     """Whether the result compares the first plan with its forecast; `False` by default."""
     tools: Tools | Sequence[Part]
-    """Tools for the worker of the plan's last step, if it supports tools. `Result.tool_calls` has
-    its tool calls, which the caller executes. None by default."""
+    """Tools for the workers that support tools. `Result.tool_calls` has the calls of all steps that wait for
+    their results; the caller executes them. None by default."""
     sampling: Sampling
     """Overrides the sampling settings of the worker of the plan's last step."""
 
@@ -143,6 +144,9 @@ def new_request(
     tools = given.pop("tools", ())
     tools = tools if isinstance(tools, Tools) else Tools(tuple(tools))
     query, tool_messages = (asked.query, ()) if isinstance(asked, Plan) else read_conversation(asked)
+    if settings.verbatim is None:  # the calls of a step are shown to this step alone
+        before, query = divided(query, called_in(options.get("paid_results")))
+        tool_messages = (*before, *tool_messages)
     request = RunRequest(
         run_id=run_id or uuid4().hex,
         is_new_id=given.pop("is_new_id", False) or run_id is None,
@@ -202,6 +206,11 @@ def policy_of(settings: ConductorSettings, request: RunRequest) -> Policy:
     return settings.policy if request.policy is None else request.policy & settings.policy
 
 
+def called_in(paid_results: PaidResults | None) -> frozenset[str]:
+    """Return the ids of the calls of the caller's tools that the steps of an earlier run have made."""
+    return frozenset() if paid_results is None else paid_results.called
+
+
 async def with_labels_of_conversation(
     request: RunRequest, pool: Pool, journal: Journal | None, policy: Policy
 ) -> RunRequest:
@@ -209,7 +218,8 @@ async def with_labels_of_conversation(
     if request.resumes or request.caller is not None:
         return request
     asker, answers = request.asker, pool.answers
-    said = [each for each in (*request.query, *request.tool_messages) if each.role not in INSTRUCTING]
+    others = divided(request.tool_messages, called_in(request.paid_results))[1]
+    said = [each for each in (*request.query, *others) if each.role not in INSTRUCTING]
     said += [Message("user", text) for text in request.context.values()]
     labels = request.labels.union(
         *(each.labels or () for each in said), *(answers.inside(asker, each.text) for each in said)

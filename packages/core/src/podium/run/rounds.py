@@ -22,7 +22,7 @@ from podium.errors import LimitExceeded, PlannerError, PodiumError
 from podium.execution.context import PreviousRound, RunContext
 from podium.execution.fit import needs_without_failed
 from podium.execution.graph import WAITING
-from podium.execution.scheduler import RoundScheduler
+from podium.execution.scheduler import OpenCalls, RoundScheduler
 from podium.planners.chat import failure_feedback, round_feedback, turn_feedback
 from podium.planners.planner import Turn
 from podium.policy.policy import Ask
@@ -98,6 +98,8 @@ class Rounds:
     """The labels of the outputs of each round's steps."""
     _are_whole: tuple[bool, ...] = field(default=(), init=False)
     """Whether the outputs of the latest round's steps are complete and were made from complete inputs."""
+    calls: OpenCalls = field(default=OpenCalls(), init=False)
+    """The calls of the caller's tools for whose results steps of the latest round wait."""
     _planner: PlannedBy | None = field(default=None, init=False)
     """The planner of the latest round's plan."""
     _paid: list[tuple[str, Outcome]] = field(default_factory=list, init=False)
@@ -135,13 +137,13 @@ class Rounds:
             labels = before.labels | begun.labels
             self.context = replace(before, labels=labels, previous=self._shown(current), earlier=begun.beside)
             turns = (*turns, Turn(text_before(self.context, before, current), begun.feedback))
-        if self._refused and not self._stopped:
+        if self._refused and not self._stopped and not self.calls.made:
             words = f"no answer was accepted in {len(self.done)} round(s); the last answer was rejected: "
             self.problem = Problem("not_accepted", words + self._refused)
 
     def conclusion(self) -> tuple[str, RunStatus, Problem | None]:
         """Return the answer so far, the run's status, and its problem."""
-        answer, status, problem = conclusion(self.done)
+        answer, status, problem = conclusion(self.done, is_paused=bool(self.calls.made))
         unanswered = self._unanswered()
         own = self.problem or self._fallback() or self._unknown(problem) or unanswered
         if own is None:
@@ -152,7 +154,7 @@ class Rounds:
             return answer, status, Problem(problem.code, f"{problem.message}; {own.message}")
         if unanswered is not None and own is not unanswered:
             own = replace(own, message=f"{own.message}; {unanswered.message}")
-        return answer, "failed" if self.answer is None else "partial", own
+        return answer, "failed" if self.answer is None and not self.calls.made else "partial", own
 
     def _unanswered(self) -> Problem | None:
         """Return the problem of a planner that speaks turn by turn and wrote no answer."""
@@ -199,8 +201,10 @@ class Rounds:
 
     @property
     def answer_labels(self) -> frozenset[str]:
-        """The labels of the answer; empty without an answer."""
+        """The labels of the answer, or of the calls; empty without both."""
         answer = self.answer
+        if self.calls.made:
+            return self.calls.labels
         return frozenset() if answer is None else self._labels[answer.round][answer.step]
 
     async def _round(self, number: int, begun: _Next, turns: tuple[Turn, ...], given: Plan | None) -> Round:
@@ -274,6 +278,7 @@ class Rounds:
         """Set why the run stops after a round in which steps wait."""
         if execution.broke is not None:
             raise execution.broke
+        self.calls = execution.calls
         if execution.waits:
             self.problem = waiting([each.message for _, each in sorted(execution.waits.items())])
             self._stopped = True
@@ -370,12 +375,12 @@ class Rounds:
 
     async def _following(self, current: Round) -> _Next | None:
         """Return the next round; `None` if this round is the last."""
-        if self._stopped or current.plan == Plan(()):
+        if self._stopped or self.calls.made or current.plan == Plan(()):
             return None
         if (following := self._after_failure(current)) is not None:
             return following
         answer = answer_of(current)
-        if current.plan is None or answer is None or answer.tool_calls:
+        if current.plan is None or answer is None:
             return None
         shown = (answer.step, *self.context.settings.actions_of(current.plan))
         labels = frozenset[str]().union(*(self._labels[current.number][step] for step in shown))

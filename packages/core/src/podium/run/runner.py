@@ -23,6 +23,7 @@ from podium.run.planning import CODES, PlanRequester, planned_by
 from podium.run.request import policy_of, with_labels_of_conversation
 from podium.run.rounds import Rounds
 from podium.run_state.actions import ActionLog
+from podium.run_state.exchange import Exchange
 from podium.run_state.paid import PaidResults
 from podium.run_state.recorder import RunRecorder
 from podium.secrets import BUGS, add_place, scrub_error
@@ -232,7 +233,7 @@ class RunSession:
         paid_results = request.paid_results or PaidResults()
         if recorder is not None and recorder.is_resumed:
             before, paid_results = paid_results, recorder.paid_results
-            paid_results.add_actions(before.actions)
+            paid_results.continue_from(before)
         if outer is None:
             how = None if request.host is None else request.host.remedy
             workers, known = settings.pool.workers, paid_results.actions
@@ -251,6 +252,7 @@ class RunSession:
             if request.uses_cache
             else None,
             paid_results=paid_results,
+            exchange=Exchange(request.tool_messages, paid_results.called, request.query),
             actions=actions,
             depth=depth,
             emit=self._emit if is_heard else None,
@@ -360,7 +362,7 @@ class RunSession:
         return replace(ended, answer_key=key)
 
     def _result(self, context: RunContext, rounds: Rounds, *, out_of_time: bool) -> Result:
-        (answer, status, problem), answered = rounds.conclusion(), rounds.answer
+        answer, status, problem = rounds.conclusion()
         if self._recorder is not None and self._recorder.is_lost:
             status, problem = ("partial" if answer else "failed"), LOST
         elif out_of_time:
@@ -377,7 +379,7 @@ class RunSession:
             problem=problem,
             rounds=tuple(rounds.done),
             workers=context.settings.pool.names,
-            tool_calls=() if answered is None else answered.tool_calls,
+            tool_calls=rounds.calls.made,
             actions=context.actions.actions,
             labels=rounds.answer_labels,
             seconds=context.now(),

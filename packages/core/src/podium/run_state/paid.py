@@ -87,6 +87,8 @@ class PaidResults:
     """By round and step: the tokens of the longest answer that was allowed, if the answer was cut."""
     allows_more: bool = False
     """Whether the run has higher limits now, so that a cut answer is asked for again."""
+    before: "PaidResults | None" = None
+    """The results of the run that this run continues after calls of the caller's tools."""
     gaps: dict[tuple[int, int], list[Outcome]] = field(default_factory=dict)
     """By round and step: the incomplete outputs of maps and loops, from which other results may be made."""
     _outcomes: dict[str, list[tuple[int, Outcome]]] = field(default_factory=dict)
@@ -112,6 +114,23 @@ class PaidResults:
         """Add the outcome of a recorded end, unless the log of actions has it."""
         if end.key and outcome.action in (None, "not_done"):
             self.add(end.key, outcome)
+
+    @property
+    def called(self) -> frozenset[str]:
+        """The ids of the calls of the caller's tools that the steps have made."""
+        outcomes = [outcome for known in self._outcomes.values() for _, outcome in known]
+        calls = [outcome.tool_calls for outcome in outcomes]
+        calls += [message.tool_calls for outcome in outcomes for message in outcome.said]
+        found = frozenset(str(call.get("id")) for made in calls for call in made)
+        return found if self.before is None else found | self.before.called
+
+    def continue_from(self, before: "PaidResults") -> None:
+        """Take the results of an earlier run, which this run has not recorded yet."""
+        self.before = before
+        self.add_actions(before.actions)
+        for number, each in before.rounds.items():
+            if self.round(number).ready is None:
+                self.rounds[number] = each
 
     def add_actions(self, earlier: Iterable[Execution]) -> None:
         """Add the actions of earlier runs, except those that this run has recorded because it took them."""
@@ -228,8 +247,7 @@ def unbilled(events: Sequence[Event], workers: Sequence[str], *, moved: bool = F
     Args:
         events: the events of the run; those of its nested runs say only which actions were carried out.
         workers: the names of the pool's workers.
-        moved: whether the other run has another conversation, so that all steps of the plan but the last are
-            found by their places.
+        moved: whether the other run has another conversation, so that steps are found by their places.
 
     Raises:
         ConfigError: the pool lacks a worker of a plan.
@@ -242,13 +260,8 @@ def unbilled(events: Sequence[Event], workers: Sequence[str], *, moved: bool = F
     for end in state.ends:
         if not runs_again(end.outcome, inf):
             paid.add_end(end, replace(unpaid(end.outcome), started=None, ended=None))
-    number = paid.latest
-    if moved and (ready := paid.round(number).ready) is not None:
-        last = ready.plan.answers
-        ended = [end for end in state.ends if end.key]
-        latest = max((end.round for end in ended), default=0)
-        moves = (end for end in ended if end.round == latest and end.step not in last)
-        paid.moved = {(number, end.step): end.key for end in moves}
+    if moved:
+        paid.moved = {(end.round, end.step): end.key for end in state.ends if end.key}
     return paid
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict
 from podium.budget.ledger import UNREPORTED, Charged, weakest
 from podium.errors import PodiumError, RunWaiting, WorkerError, actions_told
 from podium.secrets import scrub
-from podium.types.messages import Completion, FinishReason, Part, storable
+from podium.types.messages import Completion, FinishReason, Message, Part, storable
 from podium.types.plan import Plan, PlannedBy
 from podium.types.steps import plan_step
 from podium.usage import Usage
@@ -34,6 +34,8 @@ CONDITION = "condition"
 """Problem code: a step was skipped because of a condition, of its own or of a step that it reads."""
 NO_BRANCH = "no_branch"
 """Problem code: no branch of a plan or a block ran."""
+PAUSED = "tool_calls"
+"""Problem code: the step has not started, because another step waits for results of the caller's tools."""
 _MAX_CODE, _MAX_MESSAGE = 100, 2000
 """Maximum length of the problem of another Podium, in characters."""
 
@@ -114,7 +116,10 @@ class Outcome(Billed):
     cache_key: str = ""
     """The key of the reused cached answer; empty if none was reused."""
     tool_calls: tuple[Part, ...] = ()
-    """Tool calls for the caller of the run to execute, in OpenAI's form."""
+    """Tool calls for the caller of the run to execute, in OpenAI's form. The step then has no output yet: it
+    waits for their results."""
+    said: tuple[Message, ...] = ()
+    """The messages of the worker with its earlier tool calls in this step, whose results it has seen."""
     data: Mapping[str, Any] | None = None
     """What the worker returned beside its text, as JSON data, such as the documents of a retriever; `None`
     for nothing. No other step is shown it. `nested` has the data of the steps of a nested run."""

@@ -157,8 +157,15 @@ STALE = "stale"
 """The code of the problem of a recorded result that lacks an input which exists by now."""
 
 
-def conclusion(rounds: Sequence[Round]) -> tuple[str, RunStatus, Problem | None]:
-    """Return the answer of all rounds so far, the run's status, and why the status is not `ok`."""
+def conclusion(rounds: Sequence[Round], *, is_paused: bool = False) -> tuple[str, RunStatus, Problem | None]:
+    """Return the answer of all rounds so far, the run's status, and why the status is not `ok`.
+
+    Args:
+        rounds: the rounds.
+        is_paused: whether the last round waits for results of the caller's tools.
+    """
+    if is_paused:
+        return _interim(rounds[-1])
     answering = next((current for current in reversed(rounds) if answer_of(current) is not None), None)
     answer = None if answering is None else answer_of(answering)
     if answering is None or answer is None:
@@ -177,6 +184,15 @@ def conclusion(rounds: Sequence[Round]) -> tuple[str, RunStatus, Problem | None]
     messages = dict.fromkeys(problem.message for problem in problems)
     words = [one for one in messages if not any(one in other for other in messages if other != one)]
     return answer.text, "partial", Problem(problems[0].code, "; ".join(words))
+
+
+def _interim(current: Round) -> tuple[str, RunStatus, Problem | None]:
+    """Return the text of the last step if it calls tools, and the steps so far that lack something."""
+    last, outcomes = last_of(current), steps_of(current)
+    text = last.text if last is not None and last.tool_calls else ""
+    ended = [each for each in outcomes if each.status in ("ok", "failed")]
+    bad = [each for each in ended if each.status == "failed" or each.problem is not None]
+    return text, "partial" if bad else "ok", Problem(_code(bad), _list(bad)) if bad else None
 
 
 def _own(answer: Outcome | None) -> Problem | None:
