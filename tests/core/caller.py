@@ -55,7 +55,7 @@ class Maker(ScriptedWorker):
             subtask, given = asked_of(request), called(request)
             turn = sum(bool(each.tool_calls) for each in request.messages)
             turns = calls.get(subtask, ())
-            if turn < len(turns) and request.tools is not None:
+            if turn < len(turns) and request.tools is not None and request.tools.choice != "none":
                 made = [
                     tool_call(f"{card.name}-{next(ids)}", "look", {"of": subtask, "n": len(given) + number})
                     for number in range(turns[turn])

@@ -1,4 +1,4 @@
-"""Tools of the run's caller: offered to the last step, called there, answered in the next turn."""
+"""Tools of the run's caller: offered to steps, called there, answered in the next turn."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ from podium.journal import MemoryJournal, export
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.run_state import unbilled
-from podium.types import Completion, Event, Sampling, Tools
+from podium.types import Completion, Event, Problem, Sampling, Tools
 
 pytestmark = pytest.mark.anyio
 
@@ -48,18 +48,22 @@ def conductor(server: ChatServer) -> Conductor:
     return Conductor(FixedPlanner(PLAN), pool)
 
 
-async def test_the_last_step_alone_is_offered_them() -> None:
-    """Its call comes back to the caller, in a run that is whole."""
+async def test_each_step_is_offered_them() -> None:
+    """A call comes back to the caller, in a run that is whole; the steps that see the step wait."""
     async with ChatServer(model) as server:
         result = await conductor(server).run("Is it warm in Bern?", tools=[WEATHER])
         bodies: list[dict[str, Any]] = [call.body for call in server.calls]
-    assert ["tools" in body for body in bodies] == [False, True]
-    assert bodies[1]["tools"] == [WEATHER]
-    assert "tool_choice" not in bodies[1]
+    (body,) = bodies
+    assert body["tools"] == [WEATHER]
+    assert "tool_choice" not in body
     assert (result.status, result.answer) == ("ok", "")
     assert [dict(call) for call in result.tool_calls] == [ASKED]
-    assert result.outcomes[1].tool_calls == result.tool_calls
-    assert result.outcomes[1].finish_reason == "tool_calls"
+    assert result.outcomes[0].tool_calls == result.tool_calls
+    assert result.outcomes[0].finish_reason == "tool_calls"
+    assert (result.outcomes[1].status, result.outcomes[1].problem) == (
+        "skipped",
+        Problem("tool_calls", "it waits for the results of tool calls of step 0"),
+    )
 
 
 async def test_a_choice_and_sampling_reach_the_last_step() -> None:
@@ -72,11 +76,12 @@ async def test_a_choice_and_sampling_reach_the_last_step() -> None:
     assert [(body.get("temperature"), body.get("stop")) for body in bodies] == [(None, None), (0.0, ["END"])]
 
 
-async def test_the_next_turn_pays_for_the_last_step_only() -> None:
+async def test_the_next_turn_pays_for_the_paused_step_only() -> None:
     """With the record of the turn before, plan and other steps are taken from there, without a bill."""
     async with ChatServer(model) as server:
         asked, journal = conductor(server), MemoryJournal()
-        first = await asked.run(TURNS[:1], tools=[WEATHER], journal=journal)
+        forced = Tools((WEATHER,), "required")  # for the last step
+        first = await asked.run(TURNS[:1], tools=forced, journal=journal)
         lines = [line async for line in export(journal, [first.run_id])]
         before = len(server.calls)
 

@@ -237,7 +237,11 @@ async def test_turns_from_a_journal_do_not_repeat_an_action(error: Exception | N
                 conductor, messages, tools=Tools((WEATHER,)), continuation=continuation, options=options
             )
             answer = await call.run()
-            messages += [Message("assistant", "", answer.tool_calls), Message("tool", "31", (), "call-1")]
+            ids = [call["id"] for call in answer.tool_calls]
+            messages += [
+                Message("assistant", "", answer.tool_calls),
+                *(Message("tool", "31", (), i) for i in ids),
+            ]
             own = [entry.event for entry in await journal.read(f"turn-{turn}")]
             continuation = write_continuation(chain(own, *await journal.nested(f"turn-{turn}")), ASK)
     assert (answer.result.answer, len(calls)) == ("done", 1)

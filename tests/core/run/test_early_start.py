@@ -88,7 +88,7 @@ async def test_a_policy_that_is_decided_step_by_step_holds_nothing_back(policy: 
 
 @pytest.mark.parametrize(
     "options",
-    [{"sampling": Sampling(max_tokens=5)}, {"tools": [TOOL]}, {"tools": Tools((TOOL,), "none")}],
+    [{"sampling": Sampling(max_tokens=5)}, {"tools": Tools((TOOL,), "none")}],
 )
 @pytest.mark.parametrize("policy", [None, ROW_BY_ROW[0]])
 async def test_only_the_last_step_waits_for_the_end_of_the_plan(
@@ -104,6 +104,14 @@ async def test_only_the_last_step_waits_for_the_end_of_the_plan(
     assert bound == {(tools, sampling)}
     others = [request for worker in workers[:2] for request in worker.requests]
     assert {(request.tools, request.sampling) for request in others} == {(None, Sampling())}
+
+
+async def test_steps_that_may_call_tools_wait_for_the_end_of_the_plan() -> None:
+    """A call may act; who takes no tools starts as without."""
+    workers = team()
+    workers[0].takes_tools = False
+    result = await Conductor(slowly(rows(*DIAMOND)), workers).run("Why?", tools=[TOOL])
+    assert (result.status, starts(result)) == ("ok", [2.0, 4.0, 5.0, 6.0])
 
 
 async def _approve(_: ApprovalRequest) -> bool:

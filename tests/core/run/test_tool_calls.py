@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from itertools import count
@@ -10,7 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
-from core.caller import ASK, TOOLS, Caller, Maker, called
+from core.caller import TOOLS, Caller, Maker, called
 from core.execution.flows import asked_of, block, call, plan_of, saw_of, when
 from core.execution.random_flows import expected, workflows
 from core.execution.test_workflows_random import SEEDS, TICK, Asked, Stage, compare, paid_for
@@ -20,11 +21,13 @@ from hypothesis import given, strategies as st
 from podium import Card, Conductor, Limits, Plan, Result, ScriptedWorker, Step
 from podium.errors import ConfigError, RunFailed, WorkerRefused
 from podium.execution import Retry
-from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, tool_call
+from podium.hosts import ChatAnswer, ContinuationStore, tool_call
 from podium.journal import MemoryJournal
-from podium.planners import FixedPlanner
+from podium.plan_text import write_plan
+from podium.planners import ChatPlanner, FixedPlanner
 from podium.policy import Policy, Rule
 from podium.run import RunOptions
+from podium.run_state import fold
 from podium.types import Completion, Message, Tools
 from podium.usage import Usage
 from podium.workers import FREE, Request
@@ -144,7 +147,7 @@ class CallingStage(Stage):
         self._ids = count(seed * 1000)
         for number, worker in enumerate(self.workers):
             worker.takes_tools = True
-            worker._act = self._calling(number, worker._act)  # noqa: SLF001
+            worker._act = self._calling(number, worker._act)
 
     def _calling(self, number: int, act: Any) -> Any:
         async def calling(request: Request) -> AsyncGenerator[str | Completion, None]:
@@ -212,3 +215,197 @@ def test_after_a_cancel_a_turn_continues(steps: list[dict[str, Any]], seed: int,
     paid = Counter(first.done) + Counter(second.asked)
     assert not paid_for(told) - paid
     assert paid - paid_for(told) <= Counter(first.met)
+
+
+async def test_ids_that_two_steps_share() -> None:
+    """Each call gets its own result; a message between results is for the steps that get them."""
+    note = Message("system", "Be brief.")
+
+    def reply(request: Request) -> Completion:
+        mine = [message.text for message in request.messages if message.role == "tool"]
+        if len(mine) == 2 or (mine and asked_of(request) == "b"):
+            told = [message.text for message in request.messages if message == note]
+            return Completion(f"{asked_of(request)}: {', '.join([*mine, *told])}")
+        made = tool_call("call_0", "look", {"of": asked_of(request), "n": len(mine)})
+        return Completion("", "tool_calls", tool_calls=(made,))
+
+    worker = ScriptedWorker(Card(name="a", price=FREE), reply)
+    worker.takes_tools = True
+    plan = Plan((Step(0, "a"), Step(0, "b"), Step(1, "c", (0, 1))))
+    caller = Caller(Conductor(FixedPlanner(plan), [worker, ScriptedWorker("c", "done")]))
+    first = await caller.turn()
+    assert len({call["id"] for call in first.tool_calls}) == 2
+    caller.said.append(note)
+    answer = await caller.run()
+    assert [each.text for each in answer.result.outcomes] == [
+        "a: a0, a1, Be brief.",
+        "b: b0, Be brief.",
+        "done",
+    ]
+
+
+async def test_a_message_of_the_user_after_the_results() -> None:
+    """It is the question from then on; steps that have ended stay, and paused ones see their results."""
+    caller, ann = team(DIAMOND, {"a": (1,), "c": (1,)})
+    await caller.turn()
+    caller.said.append(Message("user", "And be quick."))
+    await caller.turn()
+    caller.said.insert(0, Message("system", "It is noon."))
+    assert (await caller.run()).text == "d(c(a(a0), b(), c0))"
+    assert ann.asked == [("a", 0), ("b", 0), ("a", 1), ("c", 0), ("c", 1), ("d", 0)]
+    shown = [[each.text for each in request.messages if each.role == "tool"] for request in ann.requests]
+    assert shown == [[], [], ["a0"], [], ["c0"], []]
+    assert "And be quick." in ann.requests[3].messages[-1].text
+    assert ann.requests[4].messages[0].text == "It is noon."
+
+
+async def test_results_that_the_caller_has_left_out() -> None:
+    """What has ended stays; who is asked again reads that they are gone."""
+    caller, ann = team(DIAMOND, {"a": (1,), "c": (1, 1)})
+    for _ in range(3):
+        await caller.turn()
+    caller.said = [*caller.said[:1], *caller.said[5:]]
+    assert (await caller.run()).text.startswith("d(c(a(a0), b(), (The result of this call is not")
+    assert ann.asked[-2:] == [("c", 2), ("d", 0)]
+
+
+async def test_without_the_continuation() -> None:
+    """The plan is made again; the last step alone sees the results, and may call tools."""
+    caller, ann = team(DIAMOND, {"a": (1,), "b": (1,), "d": (3,)})
+    await caller.turn()
+    answer = await caller.turn(continuation=None)
+    assert [request.tools is not None for request in ann.requests[2:]] == [False, False, False, True]
+    assert called(ann.requests[-1])
+    assert not answer.tool_calls
+
+
+@pytest.mark.parametrize("choice", ["required", "none", {"type": "function", "function": {"name": "look"}}])
+async def test_a_choice_is_for_the_last_step(choice: Any) -> None:
+    """A step before it would have to call, too, each time that it is asked."""
+    caller, ann = team(DIAMOND, {"a": (1,), "d": (1,)})
+    await caller.turn(tools=Tools(TOOLS.offered, choice))
+    assert caller.turns == ([] if choice == "none" else [["d 0"]])
+    assert [request.tools and request.tools.choice for request in ann.requests] == [None] * 3 + [choice]
+
+
+async def test_a_failed_step_beside_a_paused_one() -> None:
+    """The result says so; the step is tried again in the next turn."""
+    replies: list[Any] = [WorkerRefused("no"), "yes"]
+    bad = ScriptedWorker("bad", lambda request: replies.pop(0))
+    plan = Plan((Step(0, "a"), Step(1, "b"), Step(0, "c", (0, 1))))
+    ann = Maker("ann", {"a": (1,)})
+    caller = Caller(Conductor(FixedPlanner(plan), [ann, bad], retry=Retry(attempts=1)))
+    first = await caller.turn()
+    assert (first.result.status, first.result.problem and first.result.problem.message) == (
+        "partial",
+        "step 1 (bad): no",
+    )
+    assert ((await caller.run()).text, caller.answers[-1].result.status) == ("c(a(a0), yes)", "ok")
+
+
+async def test_a_step_that_is_not_needed_any_more() -> None:
+    """With `enough`, or after a failure, the calls of a paused step are not returned."""
+    plan = Plan((Step(0, "a"), Step(1, "b"), Step(1, "c", (0, 1), 1)))
+    ann, bob = Maker("ann", {"a": (1,)}), Maker("bob", {})
+    answer = await Caller(Conductor(FixedPlanner(plan), [ann, bob])).run()
+    assert (answer.text, answer.result.status, len(answer.result.outcomes)) == ("c(b())", "ok", 3)
+    journal, bad = MemoryJournal(), ScriptedWorker("bad", WorkerRefused("no"), latency=0.01)
+    plan = Plan((Step(0, "a"), Step(1, "b"), Step(0, "c", (0, 1))))
+    conductor = Conductor(FixedPlanner(plan), [ann, bad], on_failure="fail", journal=journal)
+    with pytest.raises(RunFailed, match="no") as raised:
+        await Caller(conductor).turn()
+    result = raised.value.result
+    assert [each.status for each in result.outcomes] == ["skipped", "failed", "skipped"]
+    (run,) = await journal.runs()
+    entries = [entry.event for entry in await journal.read(run.run_id)]
+    assert fold(entries).result().outcomes == result.outcomes
+
+
+async def test_a_later_round_calls_tools() -> None:
+    """The rounds before stand, also what the step saw of them; only an answer is judged."""
+    texts = [
+        write_plan(each, "rows")
+        for each in (
+            plan_of(call("a")),
+            Plan((Step(0, "b", previous=True), Step(0, "c", (0,)))),
+        )
+    ]
+    judged: list[str] = []
+
+    def accept(question: str, answer: str) -> bool:
+        judged.append(answer)
+        return len(judged) > 1
+
+    planner = ScriptedWorker("planner", lambda request: texts[len(planner.requests) - 1])
+    ann = Maker("ann", {"a": (1,), "b": (1,), "c": (1,)})
+    conductor = Conductor(ChatPlanner(planner), [ann], accept=accept, limits=Limits(rounds=2))
+    caller = Caller(conductor)
+    assert (await caller.run()).text == "c(b(a(a0), b0), c0)"
+    assert caller.turns == [["a 0"], ["b 0"], ["c 0"]]
+    assert (judged, len(planner.requests)) == (["a(a0)", "c(b(a(a0), b0), c0)"], 2)
+    assert max(Counter(ann.asked).values()) == 1
+
+
+async def test_a_plan_after_a_failure_calls_tools() -> None:
+    """The failed step of the plan before is not tried again."""
+    texts = [
+        write_plan(each, "rows")
+        for each in (
+            Plan((Step(0, "a"), Step(1, "x"), Step(0, "c", (0, 1)))),
+            Plan((Step(0, "a"), Step(0, "b", (0,)))),
+        )
+    ]
+    planner = ScriptedWorker("planner", lambda request: texts[len(planner.requests) - 1])
+    ann, bad = Maker("ann", {"b": (1,)}), ScriptedWorker("bad", WorkerRefused("no"))
+    conductor = Conductor(ChatPlanner(planner), [ann, bad], on_failure="replan", retry=Retry(attempts=1))
+    answer = await Caller(conductor).run()
+    assert (answer.text, answer.result.status) == ("b(a(), b0)", "ok")
+    assert (len(planner.requests), len(bad.requests), ann.asked) == (2, 1, [("a", 0), ("b", 0), ("b", 1)])
+
+
+async def test_labels_of_results() -> None:
+    """A result has the labels of its step, and those that the caller gave it; other steps have neither."""
+    ann = Maker(Card(name="ann", labels=frozenset({"web"}), price=FREE), {"a": (1,)})
+    mail = Maker(Card(name="mail", labels=frozenset({"out"}), price=FREE), {"send": (1,)})
+    plan = Plan((Step(0, "a"), Step(1, "send"), Step(0, "c", (0, 1))))
+    policy = Policy(rules=[Rule("web", never="out"), Rule("secret", never="out")], labels={"secret"})
+    caller = Caller(Conductor(FixedPlanner(plan), [ann, mail], policy=policy))
+    first = await caller.turn()
+    assert first.result.labels == {"ann", "web", "mail", "out"}
+    marked = caller.said[-2]
+    caller.said[-2] = replace(marked, labels=frozenset({"secret"}))
+    answer = await caller.run()
+    assert answer.text == "c(a(a0), send(send0))"
+    assert answer.result.labels == {"ann", "web", "mail", "out", "secret"}
+    caller.said[-4:] = [each for each in caller.said[-4:] if each.role != "user"]
+
+
+async def test_a_result_that_a_worker_may_not_see() -> None:
+    """The step that asked fails; no other sees it."""
+    mail = Maker(Card(name="mail", labels=frozenset({"out"}), price=FREE), {"send": (1,)})
+    policy = Policy(rules=[Rule("secret", never="out")], labels={"secret"})
+    plan = Plan((Step(0, "send"), Step(1, "c", (0,))))
+    caller = Caller(Conductor(FixedPlanner(plan), [mail, Maker("bob", {})], policy=policy))
+    await caller.turn()
+    caller.said[-1] = replace(caller.said[-1], labels=frozenset({"secret"}))
+    with pytest.raises(RunFailed, match="secret"):
+        await caller.turn()
+    assert mail.asked == [("send", 0)]
+
+
+async def test_limits_count_each_call() -> None:
+    """Of a turn, as before; a turn with too many ends with its problem."""
+    caller, ann = team(DIAMOND, {"a": (1,), "b": (1,)}, limits=Limits(calls=3))
+    with pytest.raises(RunFailed, match="the plan needs at least 4 calls"):
+        await caller.turn()
+    caller, ann = team(DIAMOND, {"a": (1,), "b": (1,)}, limits=Limits(calls=4))
+    assert (await caller.run()).text == "d(c(a(a0), b(b0)))"
+    assert len(ann.requests) == 6
+
+
+async def test_a_run_that_is_resumed_without_results() -> None:
+    """The error says what is missing."""
+    caller, _ = team(DIAMOND, {"a": (2,)}, journal=MemoryJournal())
+    answer = await caller.turn()
+    with pytest.raises(ConfigError, match=r"has ended with 2 call\(s\) of the caller's tools"):
+        await caller.conductor.resume(answer.result.run_id)

@@ -211,6 +211,8 @@ def _is_sum(outcome: Outcome) -> bool:
 
 def _bills(outcome: Outcome, before: Outcome) -> bool:
     """Return whether an outcome includes all calls of an earlier outcome of its step."""
+    if before.tool_calls:  # it was given up while it waited for their results
+        return (before.step, before.attempts, before.usage) == (outcome.step, outcome.attempts, outcome.usage)
     calls = before.calls or ((before.as_call(),) if before.attempts else ())
     known = {(call.attempt, call.usage, call.cost) for call in outcome.calls}
     is_known = all((call.attempt, call.usage, call.cost) in known for call in calls)
