@@ -117,6 +117,31 @@ def test_the_schema_names_the_type_of_each_field() -> None:
     assert types == {"worker": "integer", "subtask": "string", "access": "array"}
 
 
+TOOLS = ("run_tests", 'say "hi"')
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("workflows", [False, True])
+def test_tools_that_a_step_may_call(spelling: Spelling, *, workflows: bool) -> None:
+    """They are written and read, and held to those that there are; `lists` have no place for them."""
+    plan = Plan((Step(0, "a", tools=()), Step(1, "b", (0,), tools=TOOLS), Step(0, "c", (1,))))
+    text = write_plan(plan, spelling)
+    assert parse_plan(text, workers=2) == plan
+    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+    if spelling == "lists":
+        assert text == write_plan(plan, "json")
+        return
+    grammars = [
+        Grammar(plan_grammar(spelling, 2, 3, workflows=workflows, tools=tools))
+        for tools in (TOOLS, TOOLS[:1], ())
+    ]
+    assert [grammar.accepts(text) for grammar in grammars] == [True, False, False]
+    schemas = [plan_schema(2, 3, workflows=workflows, tools=tools) for tools in (TOOLS, TOOLS[:1], ())]
+    data = json.loads(write_plan(plan, "json"))
+    valid = [jsonschema.Draft202012Validator(schema).is_valid(data) for schema in schemas]
+    assert valid == [True, False, False]
+
+
 def test_names_take_the_place_of_numbers() -> None:
     """What people read has names in it."""
     text = write_plan(Plan((Step(1, "go"),)), "lists", workers=["ann", "bob"])

@@ -24,12 +24,12 @@ from podium.execution import Retry
 from podium.hosts import ChatAnswer, ContinuationStore, tool_call
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
-from podium.planners import ChatPlanner, FixedPlanner
+from podium.planners import ChatPlanner, FixedPlanner, PlanRequest
 from podium.policy import Policy, Rule
 from podium.run import RunOptions
 from podium.run_state import fold
 from podium.types import Completion, Message, Tools
-from podium.usage import Usage
+from podium.usage import Usage, estimate_tokens
 from podium.workers import FREE, Request
 
 pytestmark = pytest.mark.anyio
@@ -409,3 +409,53 @@ async def test_a_run_that_is_resumed_without_results() -> None:
     answer = await caller.turn()
     with pytest.raises(ConfigError, match=r"has ended with 2 call\(s\) of the caller's tools"):
         await caller.conductor.resume(answer.result.run_id)
+
+
+async def test_the_planner_says_which_tools_a_step_may_call() -> None:
+    """It is told their names and who may call them; a tool that does not exist is repaired."""
+    plan = Plan((Step(0, "a", tools=()), Step(0, "b", (0,), tools=("edit",)), Step(0, "c", (1,))))
+    bad = write_plan(plan, "rows").replace("edit", "edits")
+    texts = [bad, write_plan(plan, "rows")]
+    planner = ScriptedWorker("planner", lambda request: texts[len(planner.requests) - 1])
+    ann = Maker("ann", {"a": (1,), "b": (1,), "c": (1,)})
+    caller = Caller(Conductor(ChatPlanner(planner), [ann, ScriptedWorker("bob", "x")]))
+    assert (await caller.run()).text == "c(b(a(), b0), c0)"
+    offered = {asked_of(each): each.tools and each.tools.names for each in ann.requests}
+    assert offered == {"a": None, "b": ("edit",), "c": ("look", "edit")}
+    asked, repair = (each.messages for each in planner.requests)
+    told = 'Worker 0 calls the user\'s tools where needed: look, edit. A step may have "tools": ["look"]'
+    assert told in asked[-1].text
+    assert "names the tool 'edits': the tools are look, edit" in repair[-1].text
+
+
+async def test_a_policy_says_who_may_call_tools() -> None:
+    """By names or labels; a run adds to the policy of its conductor."""
+    ann, bob = Maker("ann", {"a": (1,)}), Maker("bob", {"b": (1,)})
+    plan = Plan((Step(0, "a"), Step(1, "b"), Step(0, "c", (0, 1))))
+    caller = Caller(Conductor(FixedPlanner(plan), [ann, bob], policy=Policy(tools=["ann", "bob"])))
+    caller.options = RunOptions(policy=Policy(tools=["ann"]))
+    assert (await caller.run()).text == "c(a(a0), b())"
+    assert {each.tools for each in bob.requests} == {None}
+    with pytest.raises(ConfigError, match=r"Policy\.tools names 'eve'"):
+        Conductor(FixedPlanner(plan), [ann, bob], policy=Policy(tools=["eve"]))
+
+
+@pytest.mark.parametrize(("spelling", "narrows"), [("lists", False), ("json", True), ("rows", True)])
+def test_what_a_planner_is_told_of_tools(spelling: Any, *, narrows: bool) -> None:
+    """In at most 30 tokens and the first 50 names; nothing without tools."""
+    planner, cards = (
+        ChatPlanner(ScriptedWorker("p", "x"), spelling=spelling),
+        (Card(name="a"), Card(name="b")),
+    )
+
+    def told(**tools: Any) -> str:
+        request = PlanRequest(query=(Message("user", "Why?"),), cards=cards, max_steps=5, **tools)
+        return planner.messages(request)[-1].text
+
+    bare, many = told(), tuple(f"tool{number}" for number in range(60))
+    assert told(tools=many) == bare == told(callers=(0,))
+    (few,) = [line for line in told(tools=many[:2], callers=(0, 1)).splitlines() if "tool1" in line]
+    assert few.startswith("Workers 0 and 1 call the user's tools")
+    assert ('"tools": ["tool0"]' in few) == narrows
+    assert estimate_tokens(few) < 50
+    assert "tool49 and 10 more." in told(tools=many, callers=(0, 1))

@@ -54,6 +54,7 @@ PlanInvalidCode = Literal[
     "bad_value",
     "bad_args",
     "unknown_plan",
+    "unknown_tool",
 ]
 
 

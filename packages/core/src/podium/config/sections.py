@@ -390,6 +390,8 @@ class PolicySection(Section):
     """Labels of queries, which no worker has. With rules, other labels of a query are refused."""
     unknown: Names = ()
     """Labels of the assistant's messages in a conversation whose own labels are unknown; default: none."""
+    tools: Names | None = None
+    """Workers that may call the tools of a client; default: all that take tools."""
     approve: Literal["later"] | None = None
     """With `"later"`, each plan, or each action, waits for `podium decide`."""
     ask: Ask = "plans"

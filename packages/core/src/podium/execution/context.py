@@ -162,11 +162,12 @@ class ConductorSettings:
     @cached_property
     def _called(self) -> tuple[list[Worker], ...]:
         """For each worker of the pool: the worker and its fallbacks."""
-        workers, found = self.pool.workers, list[list[Worker]]()
-        for number, worker in enumerate(workers):
-            others = self.retry.fallbacks_of(number, self.pool)
-            found.append([worker, *(workers[other] for other in others)])
-        return tuple(found)
+        workers = self.pool.workers
+        return tuple([workers[each] for each in self.callees(number)] for number in range(len(workers)))
+
+    def callees(self, number: int) -> Sequence[int]:
+        """Return the numbers of a worker and of its fallbacks."""
+        return [number, *self.retry.fallbacks_of(number, self.pool)]
 
     def acts(self, number: int) -> bool:
         """Return whether a step of this worker is an action, as far as the workers know it now."""
@@ -360,15 +361,29 @@ class RunContext:
         is_free = tools is not None and tools.choice in (None, "auto") and not self.exchange.others
         return is_free and self.request.caller is None
 
-    def offered(self, number: int, *, last: bool) -> Tools | None:
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """The names of the caller's tools."""
+        return () if self.request.tools is None else self.request.tools.names
+
+    def offered(self, step: Step, number: int, *, last: bool) -> Tools | None:
         """Return the caller's tools that a worker may call for a step; `None` for none."""
-        takes = self.settings.pool.workers[number].takes_tools
-        return self.request.tools if takes and (last or self.lends) else None
+        tools = self.request.tools
+        if tools is None or not (last or self.lends) or not self._takes_tools(number):
+            return None
+        return tools.only(step.tools) if self.lends else tools
+
+    def may_call(self, number: int) -> bool:
+        """Return whether a worker, or one of its fallbacks, may call tools of the caller in any step."""
+        return self.lends and any(map(self._takes_tools, self.settings.callees(number)))
+
+    def _takes_tools(self, number: int) -> bool:
+        pool = self.settings.pool
+        return pool.workers[number].takes_tools and self.policy.lends(pool.cards[number])
 
     def needs_plan(self, step: Step) -> bool:
         """Return whether a plain step starts only when its plan is complete: the caller's tools may act."""
-        may_call = self.lends and any(worker.takes_tools for worker in self.settings.called(step.worker))
-        return may_call or self.hosted(step)
+        return (step.tools != () and self.may_call(step.worker)) or self.hosted(step)
 
     @cached_property
     def last_step_differs(self) -> bool:

@@ -409,7 +409,7 @@ class StepRunner:
             request,
             messages=messages + tool_messages,
             tool_messages=tool_messages,
-            tools=context.offered(number, last=self.last) if may_call else None,
+            tools=context.offered(step, number, last=self.last) if may_call else None,
             sampling=replace(asked.sampling, constraint=constraint) if self.last else request.sampling,
         )
 

@@ -183,8 +183,7 @@ def _calls_of(conversation: Sequence[Message]) -> tuple[Sequence[Message], Seque
 
 
 def _names(tools: Tools | None) -> list[str]:
-    offered = () if tools is None else tools.offered
-    return sorted(str(tool.get("function", {}).get("name")) for tool in offered)
+    return [] if tools is None else sorted(tools.names)
 
 
 def _asked(query: Sequence[Message]) -> dict[str, str]:

@@ -45,10 +45,10 @@ FIELDS: Mapping[str, Field] = {
 """The accepted names of a step's fields, as `field_key` returns them."""
 _STEPS = frozenset(("steps", "plan"))
 _OF_BOTH = ("access", "enough", "each", "as", "when", "else")
-_OF_CALL = ("worker", "subtask", "returns")
+_OF_CALL = ("worker", "subtask", "returns", "tools")
 _OF_BLOCK = ("steps", "until", "most", "plan", "args")
 _OF_LOOP = ("until", "most")
-_KEYS = (*_OF_BOTH[1:], "returns", *_OF_BLOCK)
+_KEYS = (*_OF_BOTH[1:], *_OF_CALL[2:], *_OF_BLOCK)
 """The optional keys of steps, and `steps`."""
 _MEANT = {"if": "when", "condition": "when", "foreach": "each", "repeat": "until", "while": "until"}
 _MEANT |= {"maxturns": "most", "schema": "returns", "outputschema": "returns"}
@@ -312,6 +312,8 @@ def _optional(keys: Mapping[str, Node], ids: StepIds) -> dict[str, Any]:
         facts["enough"] = _enough(keys["enough"])
     if "as" in keys:
         facts["item_name"] = keys["as"].value
+    if "tools" in keys:
+        facts["tools"] = _names("tools", keys["tools"], ids)
     if (when := _condition("when", keys, ids)) is not None:
         facts["when"] = replace(when, ref=ids.renumbered(when.ref, keys["when"].start))
     if "else" in keys:
@@ -341,6 +343,16 @@ def _data(key: str, node: Node, ids: StepIds) -> Any:
         return value_of(node)
     except ValueError:
         ids.fail("bad_shape", node.start, f"has a bad {key}: write JSON, with texts in quotes")
+
+
+def _names(key: str, node: Node, ids: StepIds) -> tuple[str, ...] | None:
+    """Return a list of names; `None` for all."""
+    data = _data(key, node, ids)
+    if data is None or data == "all":
+        return None
+    if not isinstance(data, list) or not all(isinstance(each, str) for each in data):
+        ids.fail("bad_shape", node.start, f"has other {key} than a list of names: write the names, or []")
+    return tuple(data)
 
 
 def _enough(node: Node) -> Any:

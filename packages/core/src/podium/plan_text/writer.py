@@ -31,13 +31,15 @@ def write_plan(plan: Plan, spelling: Spelling, *, workers: Sequence[str] | None 
 
     Returns:
         The text: `lists` has three lines, `json` one line, `rows` one line per step, each
-        with a newline at its end. `lists` cannot express `enough` and keys of workflows: such a plan
-        is written as `json`. Labels are written as ids, except in `lists`, which number steps from 0.
+        with a newline at its end. `lists` cannot express `enough`, `tools` and keys of workflows: such a
+        plan is written as `json`. Labels are written as ids, except in `lists`, which number steps from 0.
     """
     steps = written_steps(plan.steps, workers)
     match spelling:
         case "lists":
-            has_more = plan.is_workflow or any(step.enough is not None for step in plan.steps)
+            has_more = plan.is_workflow or any(
+                step.enough is not None or step.tools is not None for step in plan.calls
+            )
             return _json({"steps": steps}) if has_more else _lists(plan, workers)
         case "json":
             return _json({"steps": steps})
@@ -88,6 +90,7 @@ def plan_schema(
     keep: bool = False,
     workflows: bool = False,
     plans: Sequence[str] = (),
+    tools: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the JSON schema of a plan in the spelling `json`.
 
@@ -97,14 +100,17 @@ def plan_schema(
         keep: whether a plan may be empty, and a step may see the previous round.
         workflows: whether steps may have the keys of workflows.
         plans: the names of the saved plans that steps may name, with `workflows`.
+        tools: the names of the caller's tools that steps may name.
     """
     words = (PREVIOUS,) if keep else ()
     # No `maxLength` of subtasks: decoders then accept raw control characters, and vLLM refuses long patterns.
     task = {"worker": {"type": "integer", "enum": list(range(workers))}, "subtask": {"type": "string"}}
+    names = {"type": "array", "items": {"type": "string", "enum": list(tools)}, "maxItems": len(tools)}
+    also = {"tools": names} if tools else {}
     if workflows:
-        step = _any_step(task, max_steps, words, plans=plans)
+        step = _any_step(task, max_steps, words, plans=plans, also=also)
     else:
-        step = _closed(task | {"access": _access(max_steps, words)})
+        step = _closed(task | {"access": _access(max_steps, words)}, also)
     steps = {"type": "array", "items": step, "minItems": 0 if keep else 1, "maxItems": max_steps}
     return _closed({"steps": steps}) | ({"$defs": _definitions()} if workflows else {})
 
@@ -125,9 +131,15 @@ def _closed(fields: dict[str, Any], optional: dict[str, Any] | None = None) -> d
 
 
 def _any_step(
-    task: dict[str, Any], max_steps: int, words: Sequence[str], depth: int = 0, plans: Sequence[str] = ()
+    task: dict[str, Any],
+    max_steps: int,
+    words: Sequence[str],
+    *,
+    depth: int = 0,
+    plans: Sequence[str] = (),
+    also: dict[str, Any],
 ) -> dict[str, Any]:
-    """Return the schema of a step with any keys of workflows, in `depth` blocks."""
+    """Return the schema of a step with any keys of workflows, in `depth` blocks; calls may have `also`."""
     condition, count = {"$ref": "#/$defs/condition"}, {"type": "integer", "minimum": 1}
     access = {"access": _access(max_steps, words)}
     keys = {
@@ -137,13 +149,13 @@ def _any_step(
         "when": condition,
         "else": {"type": "integer", "minimum": 0},
     }
-    kinds = [_closed(task | access, keys | {"returns": {"$ref": "#/$defs/returns"}})]
+    kinds = [_closed(task | access, keys | {"returns": {"$ref": "#/$defs/returns"}} | also)]
     if plans:
         named = {"type": "string", "enum": list(plans)}
         args = {"type": "object", "additionalProperties": True}
         kinds.append(_closed({"plan": named, "args": args} | access, keys))
     if depth < MOST_DEPTH:  # not a recursive schema, which some servers refuse
-        inner = _any_step(task, max_steps, (PREVIOUS, OUTER), depth + 1, plans)
+        inner = _any_step(task, max_steps, (PREVIOUS, OUTER), depth=depth + 1, plans=plans, also=also)
         steps = {"steps": {"type": "array", "items": inner, "minItems": 1, "maxItems": max_steps}}
         kinds.append(_closed(steps | access, keys | {"until": condition, "most": count}))
     return {"anyOf": kinds}
@@ -203,7 +215,7 @@ number ::= "-"? ("0" | [1-9] [0-9]*) ("." [0-9] [0-9]*)?
 """.strip()
 
 
-def plan_grammar(
+def plan_grammar(  # noqa: PLR0913 - what a plan may have
     spelling: Spelling,
     workers: int,
     max_steps: int,
@@ -211,21 +223,23 @@ def plan_grammar(
     keep: bool = False,
     workflows: bool = False,
     plans: Sequence[str] = (),
+    tools: Sequence[str] = (),
 ) -> str:
     """Return a grammar of the plans that `write_plan` writes, in GBNF.
 
     Args:
-        spelling: the spelling; `lists` cannot express workflows.
+        spelling: the spelling; `lists` cannot express workflows and tools.
         workers: the number of workers.
         max_steps: maximum number of steps, also of each block.
         keep: whether a plan may be empty, and a step may see the previous round.
         workflows: whether steps may have the keys of workflows. `enough` is in the grammar only with `each`.
         plans: the names of the saved plans that steps may name, with `workflows`.
+        tools: the names of the caller's tools that steps may name.
     """
     if spelling == "lists":
         rules = _lists_rules(max_steps)
     else:
-        rules = _object_rules(spelling, max_steps, workflows=workflows, plans=plans)
+        rules = _object_rules(spelling, max_steps, workflows=workflows, plans=plans, tools=tools)
     root = "plan"
     if keep:
         root += " | " + _terminal(keep_text(spelling) + ("\n" if spelling == "rows" else ""))
@@ -240,7 +254,9 @@ def _terminal(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
-def _object_rules(spelling: Spelling, max_steps: int, *, workflows: bool, plans: Sequence[str]) -> list[str]:
+def _object_rules(
+    spelling: Spelling, max_steps: int, *, workflows: bool, plans: Sequence[str], tools: Sequence[str]
+) -> list[str]:
     """Return the rules for steps as objects: step `i + 1` may follow step `i`, up to the last."""
     is_json, end = spelling == "json", [] if spelling == "json" else [_terminal("\n")]
     head, tail = _terminal('{"steps": ['), _terminal("]}")
@@ -250,15 +266,20 @@ def _object_rules(spelling: Spelling, max_steps: int, *, workflows: bool, plans:
         parts = [f"step-{index}", *end, *([more] if index + 1 < max_steps else [])]
         rules.append(f"steps-{index} ::= {' '.join(parts)}")
     head, middle, tail = (_terminal(part) for part in ('{"worker": ', ', "subtask": ', ', "access": '))
-    step = f"{head} worker {middle} subtask {tail}"
+    step, end_of_call = f"{head} worker {middle} subtask {tail}", '"}"'
+    if tools:
+        names = " | ".join(_terminal(json.dumps(name)) for name in tools)
+        rules += [f"tool ::= {names}", 'tools ::= ", \\"tools\\": [" (tool (", " tool)*)? "]"']
+        end_of_call = 'tools? "}"'
     if workflows:
         named = [_terminal('{"plan": ' + json.dumps(name) + ', "args": ') for name in plans]
         saved = [f"saved ::= ({' | '.join(named)}) object {tail}"] if named else []
-        return [*rules, f"call ::= {step}", *saved, *_workflow_rules(max_steps, has_saved=bool(named))]
-    return rules + [f'step-{index} ::= {step} access-{index} "}}"' for index in range(max_steps)]
+        rules += [f"call ::= {step}", *saved]
+        return rules + _workflow_rules(max_steps, end_of_call, has_saved=bool(named))
+    return rules + [f"step-{index} ::= {step} access-{index} {end_of_call}" for index in range(max_steps)]
 
 
-def _workflow_rules(max_steps: int, *, has_saved: bool) -> list[str]:
+def _workflow_rules(max_steps: int, end_of_call: str, *, has_saved: bool) -> list[str]:
     """Return the rules for steps with keys of workflows; in blocks, names of rules end in the depth."""
     rules, indices = list[str](), range(max_steps)
     for index in indices:
@@ -275,7 +296,7 @@ def _workflow_rules(max_steps: int, *, has_saved: bool) -> list[str]:
             rules.append(f"steps-{index}{at} ::= step-{index}{at}{more}")
         block = f' | {head} steps-0-{depth + 1} {tail} {keys} loop? "}}"' if depth < MOST_DEPTH else ""
         block += f' | saved {keys} "}}"' if has_saved else ""
-        rules.append(f'step-{index}{at} ::= call {keys} returns? "}}"{block}')
+        rules.append(f"step-{index}{at} ::= call {keys} returns? {end_of_call}{block}")
     return rules
 
 

@@ -42,6 +42,8 @@ def remembers(card: Card) -> str:
 
 MAX_EXAMPLES = 4
 """Maximum number of examples in a prompt, as in the paper."""
+MAX_TOOLS = 50
+"""Maximum number of the caller's tools that a prompt names."""
 MAX_KINDS = 3
 """Maximum number of kinds of which a prompt shows measured rates."""
 
@@ -127,11 +129,21 @@ def _told_of_rates(rates: Sequence[MeasuredRate]) -> str:
     return f"Percentages: right answers by kind of question, measured on so many answers ({when})."
 
 
-def _told_of(prompt: str, workers: Sequence[int], verb: str) -> str:
+def _tools(spelling: Spelling, request: PlanRequest) -> str:
+    """Return the prompt on the tools of the caller; empty without any."""
+    if not request.tools:
+        return ""
+    shown, more = request.tools[:MAX_TOOLS], len(request.tools) - MAX_TOOLS
+    names = ", ".join(" ".join(name.split()) for name in shown) + (f" and {more} more" if more > 0 else "")
+    narrow = "" if spelling == "lists" else fill("narrow", tool=json.dumps(shown[0]))
+    return _told_of("tools", request.callers, "call", tools=names, narrow=narrow and f" {narrow}")
+
+
+def _told_of(prompt: str, workers: Sequence[int], verb: str, **values: str) -> str:
     """Return a prompt on some workers; empty if there are none."""
     who = " and ".join(filter(None, (", ".join(map(str, workers[:-1])), *map(str, workers[-1:]))))
     told = f"Worker {who} {verb}s" if len(workers) == 1 else f"Workers {who} {verb}"
-    return "\n\n" + fill(prompt, workers=told) if workers else ""
+    return "\n\n" + fill(prompt, workers=told, **values) if workers else ""
 
 
 def _card(number: int, card: Card, show: Show, kinds: Sequence[Kind]) -> str:
@@ -350,7 +362,8 @@ class ChatPlanner(Planner):
             acts=" or its worker acts" if request.acts else "",
             workers=_workers(request, self._show)
             + _told_of("references", request.fills, "read")
-            + _told_of("acts", request.acts, "act"),
+            + _told_of("acts", request.acts, "act")
+            + _tools(spelling, request),
             question=asked_question(request),
             max_steps=steps,
             left="" if request.left is None else " " + told_left(request.left),
@@ -405,6 +418,7 @@ class ChatPlanner(Planner):
             "keep": request.may_keep,
             "workflows": self.writes_workflows,
             "plans": plans,
+            "tools": request.tools[:MAX_TOOLS] if request.callers else (),
         }
         constraint = None
         if "grammar" in kinds:  # only a grammar can restrict access lists to earlier steps

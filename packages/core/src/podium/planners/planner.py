@@ -68,6 +68,10 @@ class PlanRequest:
     """Indices in `cards` of the workers whose steps are actions."""
     asks: tuple[int, ...] = ()
     """Indices in `cards` of the persons."""
+    tools: tuple[str, ...] = ()
+    """Names of the tools of the run's caller."""
+    callers: tuple[int, ...] = ()
+    """Indices in `cards` of the workers that may call them."""
     done: tuple[str, ...] = ()
     """The actions of earlier plans, each in words, with its end."""
     left: Remaining | None = None

@@ -68,8 +68,7 @@ class Policy:
     """The rules for plans. An empty policy allows everything.
 
     All fields that name workers accept names and labels: of the pool, its planners and its judge, or from
-    `labels`. Others are refused with the pool. `first & second` is a policy that allows only what both
-    policies allow.
+    `labels`. Others are refused with the pool. `first & second` allows only what both policies allow.
 
     Raises:
         ConfigError: a field is invalid.
@@ -96,9 +95,8 @@ class Policy:
     approve: Approve | None = None
     """Approves plans or actions before they start; `None` means no approval."""
     ask: Ask = "plans"
-    """What `approve` approves: each plan before it runs, or each action at its arguments, while the other
-    steps run, or only items and turns above `ask_above`. A decision counts for this step with these arguments
-    or items."""
+    """What `approve` approves: each plan before it runs, each action at its arguments while others run, or
+    only items and turns above `ask_above`. A decision counts for this step with these arguments or items."""
     ask_above: Mapping[str, float] = field(default_factory=dict)
     """Maximum `calls` and `cost` in USD of a run without approval: before items of a map or a further turn
     would exceed one of them, `approve` is asked. Without `approve`, the run ends then."""
@@ -106,18 +104,19 @@ class Policy:
     """With `"fit"`, as many items of a map start as the limits allow, in order. By default, a map whose items
     do not fit the limits fails."""
     labels: Collection[str] = ()
-    """Labels that no worker of the pool has: those of queries, and of workers inside nested conductors. With
-    rules, a run accepts only these labels and those of the pool."""
+    """Labels of queries and of workers inside nested conductors. With rules, a run accepts only these labels
+    and those of the pool."""
     unknown: Collection[str] = ()
-    """Labels of the assistant's messages in a conversation whose own labels are unknown, such as answers of
-    other programs."""
+    """Labels of an assistant's messages whose own labels are unknown, such as answers of other programs."""
+    tools: Collection[str] | None = None
+    """Workers that may call the tools of the run's caller; `None` means all that take tools."""
     also: tuple["Policy", ...] = ()
     """Further policies that must also allow a plan."""
     silent: bool = field(init=False, repr=False, compare=False)
     """Whether the policy has no rules for plans and labels."""
 
     def __post_init__(self) -> None:
-        for name in ("allowed", "denied", "regions", "required", "labels", "unknown"):
+        for name in ("allowed", "denied", "regions", "required", "labels", "unknown", "tools"):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, names(value, f"Policy.{name}"))
@@ -214,7 +213,7 @@ class Policy:
 
     @property
     def needs_whole_plan(self) -> bool:
-        """Whether `required`, `apart` or `replace` is set: they can be checked only on a whole plan."""
+        """Whether `required`, `apart` or `replace` is set, which need a whole plan."""
         return self.relates_steps or any(part.replace is not None for part in self.parts)
 
     @property
@@ -265,9 +264,8 @@ class Policy:
             told = "the policy's replace returned"
             if not isinstance(given, Plan) or not given.steps:
                 raise ConfigError(f"{told} {given!r:.80}: it must return a plan with steps")
-            if (highest := max(step.worker for step in given.calls)) >= len(cards):
-                told = f"{told} a plan with worker {highest}"
-                raise ConfigError(f"{told}; the workers are 0 to {len(cards) - 1}")
+            if (most := max(step.worker for step in given.calls)) >= len(cards):
+                raise ConfigError(f"{told} a plan with worker {most}; the workers are 0 to {len(cards) - 1}")
             if given != plan:
                 why = _joined(plan.why, given.why, "the policy replaced the plan")
                 plan = replace(given, query=plan.query, why=why)
@@ -352,6 +350,10 @@ class Policy:
         """Return whether a worker may see data with these labels."""
         return not self.objection(card, labels)
 
+    def lends(self, card: Party) -> bool:
+        """Return whether a worker may call the tools of the run's caller."""
+        return all(part.tools is None or named(card, part.tools) for part in self.parts)
+
     def objection(self, card: Party, labels: frozenset[str]) -> str:
         """Return why a worker may not see data with these labels; empty if it may."""
         for part in () if self.silent else self.parts:
@@ -422,6 +424,7 @@ def _named(part: Policy) -> Iterator[tuple[str, frozenset[str]]]:
     yield "regions", frozenset(part.regions or ())
     yield "apart", frozenset(word for pair in part.apart for word in pair)
     yield "unknown", frozenset(part.unknown)
+    yield "tools", frozenset(part.tools or ())
     for rule in part.rules:
         yield "rules", frozenset({rule.label, *rule.never, *rule.only})
 

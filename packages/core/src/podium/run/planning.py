@@ -310,6 +310,8 @@ class PlanRequester:
             fills=tuple(place for place, number in enumerate(order) if not workers[number].reads_prose),
             acts=tuple(place for place, number in enumerate(order) if context.settings.acts(number)),
             asks=tuple(place for place, number in enumerate(order) if context.settings.asks(number)),
+            tools=context.tool_names,
+            callers=tuple(place for place, number in enumerate(order) if context.may_call(number)),
             done=tuple(
                 str(each) for each in context.actions.actions if each.run_id == context.request.run_id
             ),

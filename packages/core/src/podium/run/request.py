@@ -249,7 +249,15 @@ def checked_plan(
     check_names(plan.steps, request.context, plan.parameters or (), saved)
     for step in plan.calls:
         _check_question(pool.workers[step.worker], step)
+        _check_tools(step, request.tools)
     return plan
+
+
+def _check_tools(step: Step, tools: Tools | None) -> None:
+    """Raise `PlanInvalid` if a step names a tool that the caller, who offers tools, does not offer."""
+    if tools is not None and (others := sorted({*(step.tools or ())} - {*tools.names})):
+        told = f"the step {step.subtask!r:.80} names the tool {others[0]!r:.80}"
+        raise PlanInvalid("unknown_tool", f"{told}: the tools are {', '.join(tools.names):.300}")
 
 
 def _check_question(worker: Worker, step: Step) -> None:

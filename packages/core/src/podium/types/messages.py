@@ -1,7 +1,7 @@
 """The inputs and outputs of a model: messages, sampling, completions."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, get_args
 
@@ -81,6 +81,18 @@ class Tools:
     """Functions in OpenAI's form: `{"type": "function", "function": {"name": …, …}}`."""
     choice: str | Part | None = None
     """`auto`, `required`, `none`, or one function in OpenAI's form; `None` means the server's default."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the tools."""
+        return tuple(str(tool.get("function", {}).get("name")) for tool in self.offered)
+
+    def only(self, names: Collection[str] | None) -> "Tools | None":
+        """Return the tools with these names; `None` if there are none. Without names, all."""
+        if names is None:
+            return self
+        some = tuple(tool for tool, name in zip(self.offered, self.names, strict=True) if name in names)
+        return replace(self, offered=some) if some else None
 
     @property
     def is_forced(self) -> bool:

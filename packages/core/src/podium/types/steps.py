@@ -46,19 +46,14 @@ class Step:
     """Indices of the earlier steps whose subtask and output the worker sees; sorted, without duplicates."""
     enough: int | None = None
     """Number of steps of the access list that must be `ok` before this step starts; the worker sees only
-    these steps. With `each`, number of items that must be `ok`; the others are then stopped.
-
-    `None` means all steps of the access list, or all items. (The length of the list is stored as `None`.)
-    """
+    these. With `each`, number of items that must be `ok`; the others are then stopped. `None` means all. (The
+    length of the list is stored as `None`.)"""
     previous: bool = False
     """Whether the worker also sees the subtasks and outputs of all steps of the previous round; in a loop, of
     the turn before."""
     label: int | None = field(default=None, compare=False)
-    """The number that the planner gave the step.
-
-    Workers see this number; with `None`, they see the index. Events, outcomes, approvals and edits always use
-    the index.
-    """
+    """The number that the planner gave the step, which workers see; with `None`, they see the index. Events,
+    outcomes, approvals and edits always use the index."""
     _: KW_ONLY
     outer: bool = False
     """Whether the worker also sees all that the access list of the block around the step shows."""
@@ -72,8 +67,12 @@ class Step:
     """The condition under which the step runs, or else is skipped; `None` for none."""
     otherwise: int | None = None
     """The earlier step whose output stands for this one if it is skipped; `else` in plan text."""
+    tools: tuple[str, ...] | None = None
+    """The names of the caller's tools that the worker may call; `None` means all."""
 
     def __post_init__(self) -> None:
+        if self.tools is not None:
+            object.__setattr__(self, "tools", tuple(self.tools))
         if not all(map(is_number, (self.worker, *self.access))):
             message = f"worker {self.worker!r}, access {self.access!r}: write integers, counted from 0"
             raise PlanInvalid("bad_access" if is_number(self.worker) else "bad_worker", message)
@@ -426,7 +425,7 @@ def with_workers(steps: Iterable[AnyStep], new: Sequence[int]) -> tuple[AnyStep,
 _FIELDS = {"as": "item_name", "else": "otherwise"}
 """The keys of JSON that are other words than the names of fields."""
 _SHARED = ("access", "enough", "label", "each", "as", "when", "else")
-_OF_CALL = ("worker", "subtask", *_SHARED, "returns")
+_OF_CALL = ("worker", "subtask", *_SHARED, "returns", "tools")
 _OF_BLOCK = ("steps", *_SHARED, "until", "most", "plan", "parameters", "args")
 _NONE = type(None)
 _TYPES: Mapping[str, tuple[type[Any], ...]] = {
@@ -442,6 +441,7 @@ _TYPES: Mapping[str, tuple[type[Any], ...]] = {
     "plan": (str,),
     "parameters": (dict, _NONE),
     "args": (dict, _NONE),
+    "tools": (list, _NONE),
 }
 """The types of the values of keys; the values of others are checked where they are used."""
 
