@@ -22,6 +22,7 @@ def tool(name: str) -> Part:
     return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
 
 
+MOST_TURNS = 100
 TOOLS = Tools((tool("look"), tool("edit")))
 
 
@@ -104,9 +105,9 @@ class Caller:
         ]
         return answer
 
-    async def run(self, most: int = 20) -> ChatAnswer:
+    async def run(self) -> ChatAnswer:
         """Return the answer."""
-        for _ in range(most):
+        for _ in range(MOST_TURNS):
             if not (answer := await self.turn()).tool_calls:
                 return answer
-        raise AssertionError(f"no answer after {most} turns: {self.turns}")
+        raise AssertionError(f"no answer after {MOST_TURNS} turns: {self.turns}")

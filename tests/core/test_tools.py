@@ -127,7 +127,8 @@ async def test_a_nested_conductor_takes_them() -> None:
         outer = Conductor(FixedPlanner("x"), [inner])
         plan = Plan((Step(0, "do"),))
         result = await outer.run(plan, tools=[WEATHER])
-    assert [dict(call) for call in result.tool_calls] == [ASKED]
+    (call,) = result.tool_calls
+    assert (call["function"], len(call["id"])) == (ASKED["function"], 9)  # a new id: other runs may have it
 
 
 async def test_a_run_that_waited_still_offers_them() -> None:

@@ -263,7 +263,7 @@ class TestNeverFromAGap:
         conductor = Conductor(FixedPlanner(plan), [model, reader], retry=ONCE)
         tool = {"type": "function", "function": {"name": "pay", "parameters": {"type": "object"}}}
         await conductor.run("What?", tools=[tool])
-        assert [request.tools is not None for request in model.requests] == [False, is_whole]
+        assert [request.tools is not None for request in model.requests] == [True, is_whole]
 
     async def test_an_action_of_a_replaced_plan_that_has_not_begun_is_dropped(self) -> None:
         """It is an event, and no fault."""

@@ -2,23 +2,22 @@
 
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
-from functools import partial
 from hashlib import sha256
 from itertools import count
 from typing import Any
 
 import anyio
 import pytest
-from core.caller import TOOLS, Caller, Maker, called
+from core.caller import MOST_TURNS, TOOLS, Caller, Maker, called
 from core.execution.flows import asked_of, block, call, plan_of, saw_of, when
 from core.execution.random_flows import expected, workflows
 from core.execution.test_workflows_random import SEEDS, TICK, Asked, Stage, compare, paid_for
 from core.virtual_clock import OPTIONS
 from hypothesis import given, strategies as st
 
-from podium import Card, Conductor, Limits, Plan, Result, ScriptedWorker, Step
+from podium import Card, Conductor, FunctionWorker, Limits, Plan, Result, ScriptedWorker, Step
 from podium.errors import ConfigError, RunFailed, WorkerRefused
 from podium.execution import Retry
 from podium.hosts import ChatAnswer, ContinuationStore, tool_call
@@ -30,7 +29,7 @@ from podium.run import RunOptions
 from podium.run_state import fold
 from podium.types import Completion, Message, Tools
 from podium.usage import Usage, estimate_tokens
-from podium.workers import FREE, Request
+from podium.workers import FREE, Request, StepInput
 
 pytestmark = pytest.mark.anyio
 
@@ -171,6 +170,14 @@ class CallingStage(Stage):
         return calling
 
 
+async def result_of(run: Callable[[], Awaitable[ChatAnswer]]) -> Result:
+    """Return the result of the last turn, also if it has no answer."""
+    try:
+        return (await run()).result
+    except RunFailed as error:
+        return error.result
+
+
 @given(steps=workflows(), seed=SEEDS, parallel=st.booleans(), journalled=st.booleans())
 def test_random_calls_of_random_plans(
     steps: list[dict[str, Any]], seed: int, *, parallel: bool, journalled: bool
@@ -180,9 +187,8 @@ def test_random_calls_of_random_plans(
     journal = MemoryJournal() if journalled else None
     caller = Caller(stage.conductor(plan, journal), more={"is_parallel": parallel})
     caller.store = ContinuationStore() if journalled else None
-    final = anyio.run(partial(caller.run, 500), backend_options=OPTIONS)
     told = expected(plan)
-    compare(final.result, told)
+    compare(anyio.run(result_of, caller.run, backend_options=OPTIONS), told)
     needed = Counter[tuple[Asked, int]]()
     for asked, times in paid_for(told).items():
         needed[asked, 0] = times
@@ -206,12 +212,12 @@ def test_after_a_cancel_a_turn_continues(steps: list[dict[str, Any]], seed: int,
         first.scope = None
         return await turn()
 
-    async def body() -> Result:
+    async def body() -> ChatAnswer:
         while (answer := await turn()).tool_calls:
-            assert len(caller.turns) < 200, caller.turns
-        return answer.result
+            assert len(caller.turns) < MOST_TURNS, caller.turns
+        return answer
 
-    compare(anyio.run(body, backend_options=OPTIONS), told := expected(plan))
+    compare(anyio.run(result_of, body, backend_options=OPTIONS), told := expected(plan))
     paid = Counter(first.done) + Counter(second.asked)
     assert not paid_for(told) - paid
     assert paid - paid_for(told) <= Counter(first.met)
@@ -459,3 +465,38 @@ def test_what_a_planner_is_told_of_tools(spelling: Any, *, narrows: bool) -> Non
     assert ('"tools": ["tool0"]' in few) == narrows
     assert estimate_tokens(few) < 50
     assert "tool49 and 10 more." in told(tools=many, callers=(0, 1))
+
+
+@pytest.mark.parametrize("acts", [False, True])
+@pytest.mark.parametrize("journalled", [False, True])
+async def test_steps_of_nested_runs(*, journalled: bool, acts: bool) -> None:
+    """Their calls pass through the run around; nothing is asked twice, and no action is repeated."""
+    done: list[str] = []
+
+    def send(step_input: StepInput) -> str:
+        done.append(step_input.subtask)
+        return "sent"
+
+    ann, bob = Maker("ann", {"a": (1, 2), "b": (1,), "c": (1,)}), Maker("bob", {"x": (1,), "y": (1,)})
+    mail = FunctionWorker(send, card=Card(name="mail", price=FREE), acts=acts)
+    inmost = Conductor(
+        FixedPlanner(Plan((Step(0, "c"), Step(0, "d", (0,))))), [ann], card=Card(name="inmost", price=FREE)
+    )
+    plan = Plan((Step(0, "a"), Step(2, "c"), Step(1, "send"), Step(0, "b", (0, 1, 2))))
+    inner = Conductor(
+        FixedPlanner(plan), [ann, mail, inmost], card=Card(name="inner", price=FREE), limits=Limits(depth=3)
+    )
+    outer = Plan((Step(1, "x"), Step(0, "inner", (0,)), Step(0, "other", (0,)), Step(1, "y", (1, 2))))
+    journal = MemoryJournal() if journalled else None
+    caller = Caller(Conductor(FixedPlanner(outer), [inner, bob], journal=journal, limits=Limits(depth=3)))
+    caller.store = ContinuationStore() if journalled else None
+    answer = await caller.run()
+    told = "b(a(a0, a1, a2), d(c(c0)), sent, b0)"
+    assert answer.text == f"y({told}, {told}, y0)"
+    one = [["a 0", "c 0"], ["a 1", "a 2"], ["b 0"]]
+    assert caller.turns == [["x 0"], *[[*turn, *turn] for turn in one], ["y 0"]]
+    asked = [("a", 0), ("c", 0), ("a", 1), ("c", 1), ("d", 0), ("a", 3), ("b", 0), ("b", 1)]
+    assert Counter(ann.asked) == dict.fromkeys(asked, 2)
+    assert bob.asked == [("x", 0), ("x", 1), ("y", 0), ("y", 1)]
+    assert done == ["send", "send"]
+    assert (answer.result.status, len(answer.result.actions)) == ("ok", 4 if acts else 0)

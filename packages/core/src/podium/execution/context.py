@@ -22,7 +22,7 @@ from podium.run_state.actions import ActionLog, by_command
 from podium.run_state.exchange import Exchange
 from podium.run_state.paid import PaidResults
 from podium.types.events import ApprovalAsked, ApprovalGiven, Event, StepEnded
-from podium.types.messages import Message, Sampling, Tools
+from podium.types.messages import Message, Part, Sampling, Tools
 from podium.types.outcome import Action, Outcome
 from podium.types.plan import Plan
 from podium.types.steps import AnyStep, Step, calls_in
@@ -350,16 +350,31 @@ class RunContext:
         shown = (*(self.exchange.others if last else ()), *self.exchange.own(said))
         return tuple(for_card(each, card) for each in shown)
 
+    def named_calls(
+        self, step: Step, made: Sequence[Part], place: tuple[int, ...], *, nests: bool
+    ) -> tuple[Part, ...]:
+        """Return calls of the caller's tools with unique ids, by which their results are found.
+
+        Args:
+            step: the step.
+            made: the calls of its worker.
+            place: the numbers of the round, the step and the call of the worker.
+            nests: whether the worker is a conductor, whose run has made the ids unique.
+        """
+        if step == self.settings.verbatim:
+            return tuple(made)
+        is_inside = self.request.caller is not None and not nests  # other runs may have the same ids
+        return self.exchange.unique(made, f"{self.request.run_id}/{place}", always=is_inside)
+
     @cached_property
     def lends(self) -> bool:
         """Whether the caller's tools are offered to all steps, and not to the last alone.
 
-        They are not if the answer must be a call, if nobody may call, in nested runs, and if the plan was
-        made again after earlier calls.
+        They are not if the answer must be a call, if nobody may call, and if the plan was made again after
+        earlier calls.
         """
         tools = self.request.tools
-        is_free = tools is not None and tools.choice in (None, "auto") and not self.exchange.others
-        return is_free and self.request.caller is None
+        return tools is not None and tools.choice in (None, "auto") and not self.exchange.others
 
     @property
     def tool_names(self) -> tuple[str, ...]:

@@ -273,8 +273,8 @@ class StepRunner:
 
     def _may_be_longer(self, number: int, cap: int) -> bool:
         """Return whether the limits allow another call with an answer of more than `cap` tokens."""
-        given = self._request(number, inf)
         try:
+            given = self._request(number, inf)
             longer = self.fit.capped(self.state, number, given, is_repeated=True).sampling.max_tokens
         except LimitExceeded:
             return False
@@ -444,11 +444,9 @@ class StepRunner:
         return Problem("cut", f"{told}: run it again with a higher {higher_limits(self.context, cap)}")
 
     def _calls(self, made: Sequence[Part]) -> tuple[Part, ...]:
-        """Return calls of the caller's tools, whose ids the results name."""
-        if self.state.call == self.context.settings.verbatim:
-            return tuple(made)
-        ids = (self.context.request.run_id, self.round, self.state.index, self.state.following)
-        return self.context.exchange.unique(made, "/".join(map(str, ids)))
+        """Return the calls of the caller's tools in an answer."""
+        nests, place = self._latest is not None and self._latest.nests, (self.round, self.state.index)
+        return self.context.named_calls(self.state.call, made, (*place, self.state.following), nests=nests)
 
     def ended(self, status: StepStatus, problem: Problem | None) -> Outcome:
         """Return the outcome of the step, which has ended."""

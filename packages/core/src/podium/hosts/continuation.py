@@ -37,7 +37,7 @@ from podium.types.messages import read_conversation
 
 _log = logging.getLogger(__name__)
 _OF_ROUND: Final = (RoundStarted, PlanReady, ApprovalAsked, ApprovalGiven)
-_KEPT: Final = (RunStarted, *_OF_ROUND, StepStarted, AttemptFailed, StepEnded)
+_KEPT: Final = (RunStarted, *_OF_ROUND, StepStarted, AttemptFailed, StepEnded, RunEnded)
 
 
 def is_continued(event: Event) -> bool:
@@ -46,56 +46,54 @@ def is_continued(event: Event) -> bool:
 
 
 def write_continuation(events: Iterable[Event], query: Sequence[Message]) -> dict[str, Any]:
-    """Return the plans of a run, the outcomes of their steps, and its actions, also of nested runs.
+    """Return the plans of a run, the outcomes of their steps, and its actions.
 
-    Steps of the last plan that failed are left out: they run again.
+    Of nested runs, it has the same if they wait for results of tools, and else only the actions. Steps of the
+    last plan that failed are left out: they run again.
     """
-    kept: list[Event] = []
-    nested: dict[str, list[Event]] = {}
-    """By run: the start and the plans of a nested run, which are kept if it acts."""
-    tools: Sequence[str] = ()
-    acting = set[tuple[str, int, int]]()
-    """Run, round and step of the actions."""
+    runs: dict[str, list[Event]] = {}
+    tools: Sequence[str] | None = None
+    for event in filter(is_continued, events):
+        told = event
+        if isinstance(event, RunStarted):
+            tools = _names(event.tools) if tools is None else tools
+            told = replace(event, query=(), tool_messages=(), tools=None)
+        runs.setdefault(event.run_id, []).append(told)
+    own = next(iter(runs), "")
+    kept = [event for run_id, each in runs.items() for event in _kept_of(each, is_own=run_id == own)]
+    return {**_asked(query), "tools": tools or (), "records": [scrub(encode(event)) for event in kept]}
+
+
+def _kept_of(events: Sequence[Event], *, is_own: bool) -> list[Event]:
+    """Return the events of a run that a continuation keeps."""
+    acting = {
+        (event.round, event.step)
+        for event in events
+        if (isinstance(event, StepStarted) and event.action)
+        or (isinstance(event, StepEnded) and event.outcome.action is not None)
+    }
+    paused = any(isinstance(event, RunEnded) and event.result.tool_calls for event in events)
+    latest = max((event.round for event in events if isinstance(event, PlanReady)), default=0)
+    if not acting and not paused and not is_own:
+        return []
+    found = list[Event]()
     for event in events:
-        if _is_of_action(event, acting):
-            kept += [*nested.pop(event.run_id, ()), event]
-            continue
-        told = (
-            replace(event, query=(), tool_messages=(), tools=None) if isinstance(event, RunStarted) else event
-        )
-        if kept and event.run_id != kept[0].run_id:
-            if isinstance(event, RunStarted | PlanReady):
-                nested.setdefault(event.run_id, []).append(told)
-        elif isinstance(event, RunStarted):
-            tools = _names(event.tools)
-            kept = [told]
-        elif isinstance(event, _OF_ROUND) or (isinstance(event, StepEnded) and event.key):
-            kept.append(event)
-    latest = max((event.round for event in kept if isinstance(event, PlanReady)), default=0)
-    kept = [event for event in kept if not isinstance(event, StepEnded) or _stands(event, latest)]
-    return {**_asked(query), "tools": tools, "records": [scrub(encode(event)) for event in kept]}
+        match event:
+            case StepStarted() | AttemptFailed() | StepEnded() if (event.round, event.step) in acting:
+                found.append(event)
+            case StepEnded() if (paused or is_own) and event.key and _stands(event, latest):
+                found.append(event)
+            case RunStarted() | PlanReady():
+                found.append(event)
+            case RoundStarted() | ApprovalAsked() | ApprovalGiven() if paused or is_own:
+                found.append(event)
+    return found
 
 
 def _stands(event: StepEnded, latest: int) -> bool:
-    """Return whether the end of a step is kept: that of an action, `ok`, or of an earlier plan."""
+    """Return whether the end of a step stays in the next turn."""
     outcome = event.outcome
-    return (
-        outcome.action is not None
-        or outcome.status == "ok"
-        or (outcome.status == "failed" and event.round < latest)
-    )
-
-
-def _is_of_action(event: Event, acting: set[tuple[str, int, int]]) -> bool:
-    """Return whether an event says that an action began, or how it ended; note the place of the action."""
-    if isinstance(event, StepEnded):
-        return event.outcome.action is not None
-    if not isinstance(event, StepStarted | AttemptFailed):
-        return False
-    place = (event.run_id, event.round, event.step)
-    if isinstance(event, StepStarted) and event.action:
-        acting.add(place)
-    return place in acting
+    return outcome.status == "ok" or (outcome.status == "failed" and event.round < latest)
 
 
 def read_continuation(

@@ -1,16 +1,16 @@
 """Runs a conductor as a worker of another run: the nested run answers one call of the outer run."""
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from hashlib import sha256
 from uuid import uuid4
 
 from podium.aio.sync import events_of
-from podium.errors import LimitExceeded, NestedLimit, PlannerError, RunFailed, WorkerFailed
+from podium.errors import ConfigError, LimitExceeded, NestedLimit, PlannerError, RunFailed, WorkerFailed
 from podium.execution.context import ConductorSettings, RunRequest, outer_run
 from podium.run.request import within_call
 from podium.run.runner import Listener, RunSession
-from podium.run_state.paid import step_key
+from podium.run_state.paid import PaidResults, step_key
 from podium.types.events import AnswerDelta, Event, RunEnded
 from podium.types.messages import Completion, Sampling, read_query
 from podium.types.result import Result
@@ -109,9 +109,15 @@ def nested_request(settings: ConductorSettings, asked: Request) -> RunRequest:
         key = step_key(settings.name, step_input_of(asked), asked.tool_messages)
         place = f"{caller.run_id}/{caller.round}/{caller.step}/{key}"
         run_id, is_new_id = sha256(place.encode()).hexdigest()[:32], False
+    paid_results = PaidResults() if asked.tools else None  # so that the next turn finds the steps
+    if caller is not None and outer is not None and asked.tool_messages:
+        with suppress(ConfigError):  # the pool has changed: it is planned again
+            recorded, names = outer.context.paid_results, settings.pool.names
+            paid_results = recorded.nested_in(caller.round, caller.step, names) or paid_results
     request = RunRequest(
         run_id=run_id,
         is_new_id=is_new_id,
+        paid_results=paid_results,
         query=read_query(asked.messages[: len(asked.messages) - len(asked.tool_messages)]),
         context=dict(step_input_of(asked).texts),
         labels=settings.labels if caller is None else caller.labels | settings.labels,

@@ -22,7 +22,7 @@ def divided(
         known = tuple(call for call in message.tool_calls if _id(call) in called)
         if known:
             own.append(replace(message, tool_calls=known))
-        if left := tuple(call for call in message.tool_calls if call not in known):
+        if left := tuple(call for call in message.tool_calls if _id(call) not in called):
             others.append(replace(message, tool_calls=left))
         elif not known:
             others.append(message)
@@ -85,12 +85,18 @@ class Exchange:
         """Return the labels that the caller has given to the results of a step's calls."""
         return frozenset[str]().union(*(each.labels or () for each in self.own(said)))
 
-    def unique(self, calls: Iterable[Part], place: str) -> tuple[Part, ...]:
-        """Return calls with other ids where another call has the same; `place` names who made them."""
+    def unique(self, calls: Iterable[Part], place: str, *, always: bool = False) -> tuple[Part, ...]:
+        """Return calls with other ids where another call has the same, or always.
+
+        Args:
+            calls: the calls.
+            place: names who made them.
+            always: whether each call gets another id.
+        """
         found = list[Part]()
         for number, call in enumerate(calls):
             name = _id(call)
-            if not name or name in self._ids:
+            if always or not name or name in self._ids:
                 name = sha256(f"{place}/{number}".encode()).hexdigest()[:_CHARS]
             self._ids.add(name)
             found.append(call if name == _id(call) else {**call, "id": name})

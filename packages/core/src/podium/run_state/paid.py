@@ -12,7 +12,15 @@ from podium.run_state.actions import Execution, unpaid, without_cost
 from podium.run_state.round_state import UNKNOWN, RoundState, is_aside
 from podium.run_state.state import RunState, fold, for_pool
 from podium.secrets import scrub
-from podium.types.events import ApprovalAsked, ApprovalGiven, Event, PlanReady, RunEnded, StepEnded
+from podium.types.events import (
+    ApprovalAsked,
+    ApprovalGiven,
+    Event,
+    PlanReady,
+    RunEnded,
+    RunStarted,
+    StepEnded,
+)
 from podium.types.messages import Message
 from podium.types.outcome import Call, Outcome, Proposal
 from podium.types.plan import Plan, PlannedBy
@@ -87,6 +95,8 @@ class PaidResults:
     """By round and step: the tokens of the longest answer that was allowed, if the answer was cut."""
     allows_more: bool = False
     """Whether the run has higher limits now, so that a cut answer is asked for again."""
+    nested: dict[tuple[int, int], Sequence[Event]] = field(default_factory=dict)
+    """By round and step: the events of the nested run that waits for results of the caller's tools."""
     before: "PaidResults | None" = None
     """The results of the run that this run continues after calls of the caller's tools."""
     gaps: dict[tuple[int, int], list[Outcome]] = field(default_factory=dict)
@@ -119,10 +129,22 @@ class PaidResults:
     def called(self) -> frozenset[str]:
         """The ids of the calls of the caller's tools that the steps have made."""
         outcomes = [outcome for known in self._outcomes.values() for _, outcome in known]
+        outcomes += [each.outcome for each in self.actions if each.outcome is not None]
         calls = [outcome.tool_calls for outcome in outcomes]
         calls += [message.tool_calls for outcome in outcomes for message in outcome.said]
         found = frozenset(str(call.get("id")) for made in calls for call in made)
         return found if self.before is None else found | self.before.called
+
+    def nested_in(self, number: int, step: int, workers: Sequence[str]) -> "PaidResults | None":
+        """Return the results of the nested run of a step that waits for results of the caller's tools.
+
+        Raises:
+            ConfigError: the pool of the nested run lacks a worker of its plan.
+        """
+        events = self.nested.get((number, step))
+        if events is None:
+            return None if self.before is None else self.before.nested_in(number, step, workers)
+        return unbilled(events, workers, moved=bool(self.moved))
 
     def continue_from(self, before: "PaidResults") -> None:
         """Take the results of an earlier run, which this run has not recorded yet."""
@@ -262,7 +284,21 @@ def unbilled(events: Sequence[Event], workers: Sequence[str], *, moved: bool = F
             paid.add_end(end, replace(unpaid(end.outcome), started=None, ended=None))
     if moved:
         paid.moved = {(end.round, end.step): end.key for end in state.ends if end.key}
+    for each in state.nested or ():
+        run_id, number, step, _ = each.parent
+        if run_id == state.run_id:
+            paid.nested[number, step] = _family(events, each.run_id)
     return paid
+
+
+def _family(events: Sequence[Event], run_id: str) -> Sequence[Event]:
+    """Return the events of a run and of the runs nested in it; a run begins after the run around it."""
+    family, found = {run_id}, list[Event]()
+    for event in events:
+        if isinstance(event, RunStarted) and event.parent is not None and event.parent[0] in family:
+            family.add(event.run_id)
+        found += [event] if event.run_id in family else []
+    return found
 
 
 def _free(proposal: Proposal) -> Proposal:
