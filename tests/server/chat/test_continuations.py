@@ -141,9 +141,7 @@ def test_a_server_that_is_killed_before_the_results(
     assert models(upstream) == ["planner", "one", "two", "two"]
 
 
-@pytest.mark.parametrize(
-    "more", [{}, {"stream": True}, {"parallel_tool_calls": False}], ids=["whole", "stream", "one call"]
-)
+@pytest.mark.parametrize("more", [{}, {"stream": True}], ids=["whole", "stream"])
 def test_the_same_server(more: Any, served: Served, upstream: ChatServer) -> None:
     """It continues with the calls that the client got."""
     upstream.reply = calling
@@ -152,7 +150,7 @@ def test_the_same_server(more: Any, served: Served, upstream: ChatServer) -> Non
     assert second() == "the answer"
     assert models(upstream) == ["planner", "one", "two", "two"]
     results = [each for each in upstream.calls[-1].body["messages"] if each["role"] == "tool"]
-    assert len(results) == (1 if "parallel_tool_calls" in more else 2)
+    assert len(results) == 2
 
 
 @pytest.mark.parametrize("rules", [{}, {"retention_days": 0}], ids=["recorded", "not recorded"])

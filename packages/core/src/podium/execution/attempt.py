@@ -30,7 +30,7 @@ from podium.errors import (
 from podium.execution.context import HostExit, OuterRun, RunContext, answering
 from podium.secrets import BUGS, Boundary
 from podium.types.events import WorkerRunEnded
-from podium.types.messages import Completion, FinishReason, Part, storable, usage_or_estimate
+from podium.types.messages import Completion, FinishReason, Part, names_of, storable, usage_or_estimate
 from podium.types.outcome import ActionEnd, Call, Problem, total_cost
 from podium.usage import Usage, is_well_formed
 from podium.workers.pool import CallRecord, CircuitBreaker
@@ -238,9 +238,8 @@ class Attempt:
             told = f"worker {self.card.name!r} returned a completion whose {wrong}"
             raise WorkerFailed(told, maybe_paid=True)
         if completion.tool_calls and self.request.tools is None:
-            raise self._broken(
-                f"called tools that nobody offered: {_names(completion)}", completion, AnswerToolCalls
-            )
+            told = f"called tools that nobody offered: {names_of(completion.tool_calls)}"
+            raise self._broken(told, completion, AnswerToolCalls)
         reason = completion.finish_reason
         if reason == "content_filter" or (reason == "tool_calls" and not completion.tool_calls):
             raise self._broken(f"ended with the finish_reason {reason!r}", completion, AnswerRefused)
@@ -442,13 +441,6 @@ def _misfit(completion: Completion) -> str:
     if cost is not None and not is_cost(cost):
         return f"cost is {cost!r:.80}: it must be a number of USD, 0 or more and below {MAX_COST:g}, or None"
     return ""
-
-
-def _names(completion: Completion) -> str:
-    """Return the names of the tools that an answer calls, shortened."""
-    functions = [call.get("function") for call in completion.tool_calls]
-    names = [str(each.get("name")) if isinstance(each, Mapping) else "?" for each in functions]
-    return f"{', '.join(names):.200}"
 
 
 def _is_call(call: object) -> bool:

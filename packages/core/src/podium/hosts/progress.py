@@ -117,7 +117,7 @@ class Progress:
                 if outcome.stands_for is not None:
                     return outcome.end
                 by = f"{outcome.worker}, {self._maps.tokens(outcome):,} tokens, {outcome.seconds:.1f} s"
-                return f"{outcome.status}{why} ({by}){_charge(outcome)}"
+                return "" if outcome.is_paused else f"{outcome.end}{why} ({by}){_charge(outcome)}"
 
 
 def _charge(call: Call | Outcome) -> str:

@@ -100,6 +100,13 @@ class Tools:
         return isinstance(self.choice, Mapping)
 
 
+def names_of(calls: Iterable[Part]) -> str:
+    """Return the names of the tools that calls are for, shortened."""
+    functions = [call.get("function") for call in calls]
+    names = [str(each.get("name")) if isinstance(each, Mapping) else "?" for each in functions]
+    return f"{', '.join(names):.200}"
+
+
 Query = str | Sequence[Message | Mapping[str, Any]]
 """Text, or the chat messages of a conversation. `read_conversation` finds the question in it."""
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict
 from podium.budget.ledger import UNREPORTED, Charged, weakest
 from podium.errors import PodiumError, RunWaiting, WorkerError, actions_told
 from podium.secrets import scrub
-from podium.types.messages import Completion, FinishReason, Message, Part, storable
+from podium.types.messages import Completion, FinishReason, Message, Part, names_of, storable
 from podium.types.plan import Plan, PlannedBy
 from podium.types.steps import plan_step
 from podium.usage import Usage
@@ -152,7 +152,9 @@ class Outcome(Billed):
 
     @property
     def end(self) -> str:
-        """The status in words, with the step whose output stands for this one."""
+        """The status in words, with the tools that it calls, or the step whose output stands for this one."""
+        if self.tool_calls:
+            return f"calls {names_of(self.tool_calls)}"
         if self.stands_for is None:
             return self.status
         return (
@@ -163,6 +165,11 @@ class Outcome(Billed):
     def is_waiting(self) -> bool:
         """Whether the step has not begun, because the run waits for an approval."""
         return self.problem is not None and self.problem.code == RunWaiting.code
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the step has not begun, because another waits for results of the caller's tools."""
+        return self.problem is not None and self.problem.code == PAUSED
 
     @property
     def is_superseded(self) -> bool:

@@ -137,7 +137,7 @@ class Result:
 
     def explain(self) -> str:
         """Return a description of the run's decisions, their reasons and their costs."""
-        told = _TOLD[self.status]
+        told = "calls tools" if self.tool_calls else _TOLD[self.status]
         if self.problem is not None:
             told += f" ({self.problem.code}: {self.problem.message})"
         lines = [f"Run {self.run_id}: {told} after {self.seconds:.2f} s."]

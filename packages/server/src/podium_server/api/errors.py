@@ -133,7 +133,7 @@ class Fault:
         error = {"type": kind, "message": f"{self.message} ({self.code})", "code": self.code}
         return {
             "type": "error",
-            "error": {**error, **self.more},
+            "error": {**error, **self.more, "details": {"error_code": self.code}},  # which clients read
             "request_id": self.request_id or self.run_id,
         }
 

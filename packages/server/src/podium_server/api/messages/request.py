@@ -60,6 +60,13 @@ class OutputConfig(Body):
     format: Format | None = None
 
 
+class Thread(Body):
+    """Whether the server is to hold the conversation, or to continue one that it holds."""
+
+    type: Literal["create", "continue"]
+    previous_message_id: str | None = None
+
+
 class CountRequest(Body):
     """The body of `POST /v1/messages/count_tokens`."""
 
@@ -131,6 +138,8 @@ class MessagesRequest(CountRequest):
     temperature: Annotated[float, Field(ge=0, le=1)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     stream: bool | None = None
+    thread: Thread | None = None
+    """Ignored, if it is to be created: clients then send the whole conversation."""
 
     # Ignored, as above.
     metadata: dict[str, Any] | None = None
@@ -151,9 +160,12 @@ class MessagesRequest(CountRequest):
             fingerprint: hash of the request.
 
         Raises:
-            BadRequest: a message or a tool is invalid.
+            BadRequest: a message or a tool is invalid, or the conversation is not sent.
             ConfigError: the tool choice is invalid.
         """
+        if self.thread is not None and self.thread.type == "continue":
+            told = "this server holds no conversations: send all messages"
+            raise BadRequest(told, status=404, code="thread_not_found", param="thread")
         return Asked(
             model=self.model,
             messages=self.chat_messages(),
