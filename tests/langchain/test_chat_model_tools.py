@@ -1,4 +1,4 @@
-"""Tools of a chat model's caller: offered to who writes the answer, called, and gone on from."""
+"""Tools of a chat model's caller: offered to steps, called, and gone on from."""
 
 import json
 from typing import Any, TypedDict
@@ -49,17 +49,22 @@ def weather(city: str) -> str:
     return f"rain in {city}"
 
 
-def podium(url: str, **more: Any) -> Conductor:
+WRITER = Policy(tools=["writer"])
+"""Lets the worker of the last step call tools, and no other."""
+
+
+def podium(url: str, policy: Policy = WRITER, **more: Any) -> Conductor:
     """Return a conductor over Podium's workers of one server."""
     server = Endpoint(url, api_key="key", provider="openai")
     planner = ChatPlanner(ChatWorker("planner", endpoint=server))
-    return Conductor(planner, [ChatWorker(name, endpoint=server) for name in ("finder", "writer")], **more)
+    pool = [ChatWorker(name, endpoint=server) for name in ("finder", "writer")]
+    return Conductor(planner, pool, policy=policy, **more)
 
 
-def langchain(url: str, **more: Any) -> Conductor:
+def langchain(url: str, policy: Policy = WRITER, **more: Any) -> Conductor:
     """Return the same over chat models of LangChain's."""
     pool = [as_worker(openai(url, name)) for name in ("finder", "writer")]
-    return Conductor(as_planner(openai(url, "planner")), pool, **more)
+    return Conductor(as_planner(openai(url, "planner")), pool, policy=policy, **more)
 
 
 def asked(server: ChatServer) -> list[str]:
@@ -204,7 +209,7 @@ async def test_an_approval_is_asked_for_once() -> None:
         return True
 
     with ChatServer(capable).in_thread() as server:
-        conductor = podium(server.url, policy=Policy(approve=approve))
+        conductor = podium(server.url, policy=Policy(approve=approve, tools=["writer"]))
         model = ChatPodium(conductor=conductor).bind_tools([weather])
         question = HumanMessage("How is the weather in 'Bonn'?")
         called = await model.ainvoke([question])
@@ -284,22 +289,26 @@ async def test_a_call_that_had_to_be_and_was_not_raises() -> None:
 
 
 async def test_one_call_at_a_time() -> None:
-    """Of several calls, the message has the first; the next turn continues the same plan."""
+    """Of several calls, the message has the first, and the next one the second, without another call."""
     calls = tuple(tool_call(f"call-{city}", "weather", {"city": city}) for city in ("Bonn", "Ulm"))
 
     def call_both(request: Request) -> Completion:
         said = [message.text for message in request.tool_messages if message.role == "tool"]
-        return Completion(said[0]) if said else Completion("", "tool_calls", tool_calls=calls)
+        return Completion(" ".join(said)) if said else Completion("", "tool_calls", tool_calls=calls)
 
     reader, writer = ScriptedWorker("reader", "facts"), ScriptedWorker("writer", call_both)
     writer.takes_tools = True
     conductor = Conductor(FixedPlanner(Plan((Step(0, "Read."), Step(1, "Write.", (0,))))), [reader, writer])
     model = ChatPodium(conductor=conductor).bind_tools([weather], parallel_tool_calls=False)
     asked = HumanMessage("How is the weather?")
-    called = await model.ainvoke([asked])
-    (call,) = called.tool_calls
-    answer = await model.ainvoke([asked, called, weather.invoke(call)])
-    assert (answer.text, len(reader.requests)) == ("rain in Bonn", 1)
+    said: list[Any] = [asked]
+    for _ in range(2):
+        called = await model.ainvoke(said)
+        (call,) = called.tool_calls
+        said += [called, weather.invoke(call)]
+    answer = await model.ainvoke(said)
+    assert (answer.text, len(reader.requests)) == ("rain in Bonn rain in Ulm", 1)
+    assert len(writer.requests) == 2
 
 
 async def test_broken_arguments_are_told_as_such() -> None:
@@ -332,6 +341,19 @@ async def test_an_agent_of_langgraph(pool: Any) -> None:
         state = await agent.ainvoke({"messages": [("user", "And in 'Ulm'?")]}, config)
         assert state["messages"][-1].text == "The tools say rain in Ulm."
         assert asked(server)[4:] == ["planner", "finder", "writer", "writer"]
+
+
+@pytest.mark.parametrize("pool", [podium, langchain])
+async def test_an_agent_whose_steps_all_call_tools(pool: Any) -> None:
+    """Each once, and each sees its own result."""
+    with ChatServer(capable).in_thread() as server:
+        agent = create_react_agent(ChatPodium(conductor=pool(server.url, policy=Policy())), [weather])
+        state = await agent.ainvoke({"messages": [("user", "How is the weather in 'Bonn'?")]})
+        assert [message.type for message in state["messages"]] == ["human", *["ai", "tool"] * 2, "ai"]
+        assert state["messages"][-1].text == "The tools say rain in Bonn."
+        assert asked(server) == ["planner", "finder", "finder", "writer", "writer"]
+        shown = [sum(said["role"] == "tool" for said in call.body["messages"]) for call in server.calls]
+    assert shown == [0, 0, 1, 0, 1]
 
 
 async def test_an_agent_of_langgraph_that_is_not_async() -> None:

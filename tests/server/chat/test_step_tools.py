@@ -146,7 +146,7 @@ def whole(root: str, **more: Any) -> Responses:
     return Responses(root, is_held=False, **more)
 
 
-APIS: list[Any] = [Chat, Responses, whole, Messages]
+APIS: list[Any] = [Chat, Responses, Messages]
 
 
 def models(upstream: ChatServer) -> list[str]:
@@ -155,7 +155,7 @@ def models(upstream: ChatServer) -> list[str]:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", [*APIS, whole])
 def test_steps_call_tools(api: Any, served: Served, upstream: ChatServer, *, stream: bool) -> None:
     """The calls of all steps are one answer, each result is for its step, and no model is called twice."""
     upstream.reply = calling
@@ -166,7 +166,7 @@ def test_steps_call_tools(api: Any, served: Served, upstream: ChatServer, *, str
     assert sorted(models(upstream)) == sorted(MODELS)
 
 
-@pytest.mark.parametrize("api", [Chat, Responses, Messages])
+@pytest.mark.parametrize("api", APIS)
 def test_one_call_at_a_time(api: Any, served: Served, upstream: ChatServer) -> None:
     """If the client forbids parallel calls."""
     upstream.reply = calling
@@ -187,8 +187,6 @@ def test_a_server_that_is_killed_between_all_turns(
     api: Callable[..., Any], url: str, upstream: ChatServer, tmp_path: Path
 ) -> None:
     """The next process continues, also the conversations that clients hold."""
-    if api is whole:
-        pytest.skip("runs that are not stored end with their process")
     text = CONFIG.format(url=upstream.url, models="", server="")
     text = text.replace('path = "runs.db"', f'url = "{url}"')
     (tmp_path / "podium.toml").write_text(text)
