@@ -500,3 +500,12 @@ async def test_steps_of_nested_runs(*, journalled: bool, acts: bool) -> None:
     assert bob.asked == [("x", 0), ("x", 1), ("y", 0), ("y", 1)]
     assert done == ["send", "send"]
     assert (answer.result.status, len(answer.result.actions)) == ("ok", 4 if acts else 0)
+
+
+async def test_tools_that_end_the_turn() -> None:
+    """Such as handoffs: the planner is not told of them, and only the last step may call them."""
+    caller, ann = team(DIAMOND, {})
+    await caller.turn(tools=replace(TOOLS, last=("edit",)))
+    assert [request.tools and request.tools.names for request in ann.requests] == [("look",)] * 3 + [
+        ("look", "edit")
+    ]

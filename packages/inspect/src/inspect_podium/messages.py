@@ -27,6 +27,8 @@ from podium.usage import Usage
 
 METADATA = "podium"
 """The key under which the metadata of outputs and samples has the facts of a run."""
+_SUBMIT = "submit"
+"""The tool with which an agent of `react()` ends, which only the last step may call."""
 _READ = ("temperature", "top_p", "max_tokens", "seed", "reasoning_effort")
 _HANDLED = (
     "stop_seqs",
@@ -79,7 +81,7 @@ def offered(tools: Sequence[ToolInfo], choice: ToolChoice) -> Tools:
         return Tools(())
     if isinstance(choice, ToolFunction):
         return Tools(functions, {"type": "function", "function": {"name": choice.name}})
-    return Tools(functions, "required" if choice == "any" else choice)
+    return Tools(functions, "required" if choice == "any" else choice, last=(_SUBMIT,))
 
 
 def sampling_of(config: GenerateConfig) -> Sampling:

@@ -374,19 +374,21 @@ class RunContext:
         earlier calls.
         """
         tools = self.request.tools
-        return tools is not None and tools.choice in (None, "auto") and not self.exchange.others
+        is_free = tools is not None and tools.choice in (None, "auto") and not self.exchange.others
+        return is_free and bool(self.tool_names)
 
     @property
     def tool_names(self) -> tuple[str, ...]:
-        """The names of the caller's tools."""
-        return () if self.request.tools is None else self.request.tools.names
+        """The names of the caller's tools that are not for the last step alone."""
+        tools = None if self.request.tools is None else self.request.tools.of_step(None, last=False)
+        return () if tools is None else tools.names
 
     def offered(self, step: Step, number: int, *, last: bool) -> Tools | None:
         """Return the caller's tools that a worker may call for a step; `None` for none."""
         tools = self.request.tools
         if tools is None or not (last or self.lends) or not self._takes_tools(number):
             return None
-        return tools.only(step.tools) if self.lends else tools
+        return tools.of_step(step.tools, last=last) if self.lends else tools
 
     def may_call(self, number: int) -> bool:
         """Return whether a worker, or one of its fallbacks, may call tools of the caller in any step."""

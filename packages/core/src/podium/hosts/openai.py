@@ -70,6 +70,8 @@ class HostCall:
     on_step: Callable[[StepDelta], None] | None = None
     """Called with each piece of the other steps, before the stream has it as reasoning (`reasoning_content`);
     `None` keeps these pieces out of the stream."""
+    last_tools: Sequence[str] = ()
+    """The names of tools that only the last step may call, such as handoffs."""
     asks: Callable[[str], Awaitable[Sequence[Part]]] | None = None
     """Returns the tool calls that ask a person for what a run waits for, by the run's id, as the answer;
     with `None`, or if there are none, a run that waits raises `RunWaiting`."""
@@ -185,7 +187,7 @@ class ConductorTransport:
         call = ChatCall(
             self._conductor,
             asked.read_messages() if host.messages is None else host.messages,
-            tools=asked.read_tools(),
+            tools=replace(asked.read_tools(), last=tuple(host.last_tools)),
             sampling=asked.read_sampling(),
             continuation=host.continuation,
             store=self._store,

@@ -75,23 +75,27 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The tools that the worker of the answer may call. The caller of the run executes the calls."""
+    """The tools that workers may call. The caller of the run executes the calls."""
 
     offered: tuple[Part, ...]
     """Functions in OpenAI's form: `{"type": "function", "function": {"name": …, …}}`."""
     choice: str | Part | None = None
     """`auto`, `required`, `none`, or one function in OpenAI's form; `None` means the server's default."""
+    last: tuple[str, ...] = ()
+    """The names of tools that end the caller's turn, such as handoffs: only the last step may call them."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the tools."""
         return tuple(str(tool.get("function", {}).get("name")) for tool in self.offered)
 
-    def only(self, names: Collection[str] | None) -> "Tools | None":
-        """Return the tools with these names; `None` if there are none. Without names, all."""
-        if names is None:
-            return self
-        some = tuple(tool for tool, name in zip(self.offered, self.names, strict=True) if name in names)
+    def of_step(self, names: Collection[str] | None, *, last: bool) -> "Tools | None":
+        """Return the tools for a step, which may have these names, or any name; `None` if there are none."""
+        some = tuple(
+            tool
+            for tool, name in zip(self.offered, self.names, strict=True)
+            if (names is None or name in names) and (last or name not in self.last)
+        )
         return replace(self, offered=some) if some else None
 
     @property
