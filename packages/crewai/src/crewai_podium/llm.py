@@ -124,7 +124,7 @@ def _called_once(method: F) -> F:
 class ConductorLLM(BaseLLM):
     """An LLM for `Agent(llm=...)` and `Crew(manager_llm=...)` that plans, and has a pool execute the plan.
 
-    An agent's tools are offered to the worker of the plan's last step, if it accepts tools. The turn after a
+    An agent's tools are offered to the steps whose workers accept tools. The turn after a
     tool call reuses the plan and the outputs of the other steps.
 
     Args:

@@ -65,8 +65,8 @@ class ConductorAPI(ModelAPI):
     ) -> ModelOutput:
         """Answer the messages with a run of the conductor.
 
-        The tools are offered to the worker of the plan's last step, if it accepts tools. The turn after a
-        tool call reuses the plan and the outputs of the other steps.
+        The tools are offered to the steps whose workers accept tools. The turn after a tool call continues
+        the plan.
 
         A sample that Inspect repeats (`retry_on_error`) finds its run that waits.
         """

@@ -48,9 +48,9 @@ _NAME: Final = "podium"
 class ConductorLLM(FunctionCallingLLM):
     """An LLM that plans each question and has the conductor's workers execute the plan.
 
-    Tools, `temperature`, `max_tokens` and `stop` are passed to the worker of the plan's last step, which
-    writes the answer or requests tool calls. After tool calls, the next turn continues the same plan: the
-    message that requests the tool calls has the continuation. In a response, `raw["podium"]` has the run as
+    `temperature`, `max_tokens` and `stop` are passed to the worker of the plan's last step, which writes the
+    answer; tools to each step. After tool calls, the next turn continues the same plan: the message that
+    requests the tool calls has the continuation. In a response, `raw["podium"]` has the run as
     plain JSON, and `raw["source_nodes"]` has the nodes that the answer depends on.
 
     Args:

@@ -42,9 +42,8 @@ _Update = Callable[[ChatResponseUpdate], None]
 class ConductorChatClient(OpenAIChatCompletionClient[Any]):
     """A chat client that plans the question and has a pool execute the plan.
 
-    Use it as `Agent(client=ConductorChatClient(...))`. Tools of a call are offered to the worker of the
-    plan's last step, if it accepts tools. The turn after a tool call reuses the plan and the outputs of the
-    other steps. The response's `raw_representation` is the `podium.Result`; the plan and the steps are in
+    Use it as `Agent(client=ConductorChatClient(...))`. Tools of a call are offered to the steps
+    whose workers accept tools. The turn after a tool call continues the plan. The response's `raw_representation` is the `podium.Result`; the plan and the steps are in
     `additional_properties["podium"]`. If the run waits for a person, the response has requests for approvals
     (`function_approval_request`) and questions (`function_call`, answered by a `function_result`).
 

@@ -206,8 +206,8 @@ class ChatCall:
         conductor: the conductor.
         messages: the conversation. It may have tool calls and their results after the question. If the
             continuation of these tool calls is found, the planner writes no new plan.
-        tools: tools for the worker that writes the answer.
-        sampling: sampling settings for that worker.
+        tools: tools for the steps whose workers support tools.
+        sampling: sampling settings for the worker that writes the answer.
         plan: the plan that is run for the conversation; `None` means that the planner writes one.
         continuation: `ChatAnswer.continuation` from the message with the latest tool calls.
         store: stores continuations, for hosts whose messages cannot contain them; `continuation` is
@@ -219,7 +219,7 @@ class ChatCall:
         options: further options of the run, such as `middleware` or `labels`.
         on_event: called with each event as it happens, before `events` yields it.
         session: the host's id of the session or thread; see `RecordedRun`.
-        is_parallel: whether the answer may have several tool calls; otherwise it has only the first.
+        is_parallel: whether the answer may have several tool calls; otherwise they come one by one.
         timeout: seconds after which the run is cancelled and `LimitExceeded` raised, with the actions of the
             run; `None` for no limit beside those of the conductor, after which a run may be incomplete.
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from podium.errors import PodiumError
 from podium.prompts.prompt import gap_of, shown_step, step_input, worker_messages
+from podium.run_state.exchange import Exchange
 from podium.types import (
     ApprovalGiven,
     Block,
@@ -95,7 +96,11 @@ def prompts_of(events: Sequence[Event], model: ServedModel | None) -> list[StepP
         return []
     started = events[0]
     assert isinstance(started, RunStarted)
-    writer = _Writer(started, model)
+    ended = [event.outcome for event in events if isinstance(event, StepEnded)]
+    said = [message.tool_calls for outcome in ended for message in outcome.said]
+    calls = [call for made in (*said, *(outcome.tool_calls for outcome in ended)) for call in made]
+    exchange = Exchange(started.tool_messages, {str(call.get("id")) for call in calls})
+    writer = _Writer(started, model, exchange)
     return [
         writer.prompt(number, step, current, rounds.get(number - 1))
         for number, current in sorted(rounds.items())
@@ -111,11 +116,13 @@ class _Writer:
     Args:
         started: the first event of the run.
         model: the model of the run; `None` if the server does not have it.
+        exchange: the calls of the client's tools, and their results.
     """
 
-    def __init__(self, started: RunStarted, model: ServedModel | None) -> None:
+    def __init__(self, started: RunStarted, model: ServedModel | None, exchange: Exchange) -> None:
         self._started = started
         self._model = model
+        self._exchange = exchange
 
     def prompt(self, number: int, index: int, current: _Round, previous: _Round | None) -> StepPrompt:
         """Return the prompt of a step."""
@@ -158,10 +165,11 @@ class _Writer:
         if worker not in conductor.pool.names:
             return None, f"the model does not have the worker {worker!r} any more"
         query, number = self._started.query, conductor.pool.names.index(worker)
-        is_last = index in current.plan.answers
-        after = self._started.tool_messages if is_last else ()
         if self._model.is_worker:  # it sees the request as it is
-            return (*query, *after), None
+            return (*query, *self._started.tool_messages), None
+        others = self._exchange.others if index in current.plan.answers else ()
+        ended = current.ended.get(index)
+        after = (*others, *self._exchange.own(() if ended is None else ended.said))
         called, card = conductor.pool.workers[number], conductor.pool.cards[number]
         try:
             shown = step_input(
