@@ -76,6 +76,17 @@ const cases = {
       messages: [{ role: "user", content: "What is the weather in 'Paris'?" }],
       tools: [{ type: "function", function: weather }],
     })).choices[0].message.tool_calls[0].function.arguments,
+  "openai chat loop": async () =>
+    openai.chat.completions.runTools({
+      model,
+      messages: [{ role: "user", content: "What is the weather in 'Paris'?" }],
+      tools: [
+        {
+          type: "function",
+          function: { ...weather, parse: JSON.parse, function: ({ city }) => `sun in ${city}` },
+        },
+      ],
+    }).finalContent(),
   "openai chat error": async () =>
     openai.chat.completions.create({ model: "none", messages }).catch((error) => `${error.status} ${error.code}`),
   "openai responses": async () => (await openai.responses.create({ model, input: "Say hello." })).output_text,
@@ -85,6 +96,13 @@ const cases = {
     ),
   "anthropic message": async () =>
     (await anthropic.messages.create({ model, messages, max_tokens: 100 })).content.at(-1).text,
+  "anthropic loop": async () =>
+    (await anthropic.beta.messages.toolRunner({
+      model,
+      max_tokens: 100,
+      messages: [{ role: "user", content: "What is the weather in 'Paris'?" }],
+      tools: [{ name: "weather", input_schema: parameters, run: ({ city }) => `sun in ${city}` }],
+    })).content.at(-1).text,
   "anthropic stream": async () =>
     (await anthropic.messages.stream({ model, messages, max_tokens: 100 }).finalMessage()).content.at(-1).text,
   "vercel openai chat": () => streamed(ofOpenAI.chat(model)),

@@ -28,7 +28,7 @@ WRITES = {
 @pytest.mark.parametrize("model", ["podium", "one"])
 @pytest.mark.parametrize("agent", ["Codex", "Claude Code"])
 def test_an_agent_writes_a_file(agent: str, model: str, npm_programs: Path, tmp_path: Path) -> None:
-    """The worker of the last step calls a tool of the agent, and gets its result in the same run."""
+    """Workers call a tool of the agent, and get its result in the same run."""
     repository = tmp_path / "repository"
     plans = 0
 
@@ -62,6 +62,70 @@ def test_an_agent_writes_a_file(agent: str, model: str, npm_programs: Path, tmp_
     assert "The file is written." in told
     assert (repository / "hello.txt").read_text().strip() == "hello"
     assert plans == (1 if model == "podium" else 0)
+
+
+FILE = "def add(a, b):\n    return a {} b\n"
+TEST = "python3 -c 'import calc; assert calc.add(2, 2) == 4' && echo all passed || echo it failed"
+WORK = ("-", TEST, "+", TEST)
+"""What the worker of the middle step does, one after the other: it writes the file, and runs its test."""
+PARTS = ("List the files.", "Write calc.py, run its test, and mend it.", "Say how it went.")
+
+
+def _does(agent: str, what: str, folder: Path) -> tuple[str, dict[str, str]]:
+    """Return the tool and the arguments with which a worker runs a command, or writes the file with a sign."""
+    text, is_file = FILE.format(what), len(what) == 1
+    if agent == "Claude Code" and is_file:
+        return "Write", {"file_path": f"{folder}/calc.py", "content": text}
+    if agent == "Claude Code":
+        return "Bash", {"command": what, "description": "Work"}
+    return "exec_command", {"cmd": f"cat > calc.py <<'END'\n{text}END" if is_file else what}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("agent", ["Codex", "Claude Code"])
+def test_a_step_in_the_middle_mends_a_file(agent: str, npm_programs: Path, tmp_path: Path) -> None:
+    """It edits a file, runs its test, reads that it failed, and mends it, while another step lists the files."""
+    repository, asked = tmp_path / "repository", list[tuple[str, int]]()
+    rows = [("one", PARTS[0], []), ("two", PARTS[1], []), ("one", PARTS[2], [0, 1])]
+    plan = "".join(json.dumps(dict(zip(("worker", "subtask", "access"), row, strict=True))) + "\n" for row in rows)
+
+    def reply(call: Call) -> Reply:
+        if is_planning(call):
+            asked.append(("plan", 0))
+            return says(call, plan)
+        messages = call.body["messages"]
+        texts = json.dumps([each["content"] for each in messages if each["role"] == "user"])
+        part = max(PARTS, key=texts.rfind)
+        results = [str(each["content"]) for each in messages if each["role"] == "tool"]
+        if part not in texts:
+            return says(call, "A title.")
+        asked.append((part, len(results)))
+        todo = {PARTS[0]: ("ls -a",), PARTS[1]: WORK}.get(part, ())
+        if len(results) < len(todo):
+            name, arguments = _does(agent, todo[len(results)], repository)
+            function = {"name": name, "arguments": json.dumps(arguments)}
+            calls = [{"id": "call_1", "type": "function", "function": function}]  # as all others
+            return says(call, "", tool_calls=calls, finish_reason="tool_calls")
+        if part == PARTS[1]:
+            assert "it failed" in results[1]
+            assert "all passed" in results[3]
+        return says(call, f"Done: {part}" if part != PARTS[2] else "The test of calc.py passes.")
+
+    *files, commands = blocks(agent)
+    with ChatServer(reply).in_thread() as upstream:
+        config = CONFIG.format(url=upstream.url, models=MODELS, server="")
+        with serving(config, tmp_path) as served:
+            for text in files:  # of Codex
+                (tmp_path / ".codex").mkdir()
+                told = text.replace("http://localhost:8000", served.root)
+                (tmp_path / ".codex" / "config.toml").write_text(told)
+            script = commands.replace("http://localhost:8000", served.root).replace("…", "none")
+            script = script.replace("acceptEdits", "acceptEdits --allowedTools Bash")
+            told = run(script, tmp_path, npm_programs)
+    assert "The test of calc.py passes." in told
+    assert (repository / "calc.py").read_text() == FILE.format("+")
+    needed = [("plan", 0), *((PARTS[0], n) for n in range(2)), *((PARTS[1], n) for n in range(5)), (PARTS[2], 0)]
+    assert sorted(asked) == sorted(needed)
 
 
 @pytest.mark.long

@@ -9,16 +9,19 @@ from server.clients.page import blocks
 from servers.podium_server import Served
 
 HELLO = "Hello to you, too."
-LOOP = {"text": "The tools say sun in Paris.", "steps": 2}
+LOOP = {"text": "The tools say sun in Paris.", "steps": 3}
+"""Both steps of the plan call the tool, each once."""
 FOUND = {
     "openai models": ["team", "one"],
     "openai chat": HELLO,
     "openai chat stream": HELLO,
     "openai chat tool": '{"city": "Paris"}',
+    "openai chat loop": "The tools say sun in Paris.",
     "openai chat error": "404 model_not_found",
     "openai responses": HELLO,
     "openai responses stream": HELLO,
     "anthropic message": HELLO,
+    "anthropic loop": "The tools say sun in Paris.",
     "anthropic stream": HELLO,
     "vercel openai chat": HELLO,
     "vercel openai responses": HELLO,
