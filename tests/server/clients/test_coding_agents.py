@@ -72,7 +72,7 @@ PARTS = ("List the files.", "Write calc.py, run its test, and mend it.", "Say ho
 
 
 def _does(agent: str, what: str, folder: Path) -> tuple[str, dict[str, str]]:
-    """Return the tool and the arguments with which a worker runs a command, or writes the file with a sign."""
+    """Return the tool and the arguments for a command, or for the file with a sign in it."""
     text, is_file = FILE.format(what), len(what) == 1
     if agent == "Claude Code" and is_file:
         return "Write", {"file_path": f"{folder}/calc.py", "content": text}
@@ -84,10 +84,11 @@ def _does(agent: str, what: str, folder: Path) -> tuple[str, dict[str, str]]:
 @pytest.mark.long
 @pytest.mark.parametrize("agent", ["Codex", "Claude Code"])
 def test_a_step_in_the_middle_mends_a_file(agent: str, npm_programs: Path, tmp_path: Path) -> None:
-    """It edits a file, runs its test, reads that it failed, and mends it, while another step lists the files."""
+    """It edits a file, runs its test, reads that it failed, and mends it; another step lists the files."""
     repository, asked = tmp_path / "repository", list[tuple[str, int]]()
     rows = [("one", PARTS[0], []), ("two", PARTS[1], []), ("one", PARTS[2], [0, 1])]
-    plan = "".join(json.dumps(dict(zip(("worker", "subtask", "access"), row, strict=True))) + "\n" for row in rows)
+    keys = ("worker", "subtask", "access")
+    plan = "".join(json.dumps(dict(zip(keys, row, strict=True))) + "\n" for row in rows)
 
     def reply(call: Call) -> Reply:
         if is_planning(call):
@@ -124,7 +125,8 @@ def test_a_step_in_the_middle_mends_a_file(agent: str, npm_programs: Path, tmp_p
             told = run(script, tmp_path, npm_programs)
     assert "The test of calc.py passes." in told
     assert (repository / "calc.py").read_text() == FILE.format("+")
-    needed = [("plan", 0), *((PARTS[0], n) for n in range(2)), *((PARTS[1], n) for n in range(5)), (PARTS[2], 0)]
+    listing, mending = [(PARTS[0], n) for n in range(2)], [(PARTS[1], n) for n in range(5)]
+    needed = [("plan", 0), *listing, *mending, (PARTS[2], 0)]
     assert sorted(asked) == sorted(needed)
 
 

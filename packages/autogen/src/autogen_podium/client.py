@@ -36,8 +36,8 @@ class ConductorChatCompletionClient(BaseOpenAIChatCompletionClient):
     complete: …)`; a structured answer raises `RunFailed`. `results` has the full results of the latest calls.
     Tools are offered to each step; its tool calls are the result's content, and the text of the last step
     beside them is the result's `thought`. The next turn, which has the tool results, continues the plan, with
-    a journal also in a new process. The worker of the last step also gets the `json_output` model and `extra_create_args` (temperature, top_p, max_tokens, seed, stop,
-    reasoning_effort, response_format).
+    a journal also in a new process. The worker of the last step also gets the `json_output` model
+    and `extra_create_args` (temperature, top_p, max_tokens, seed, stop, reasoning_effort, response_format).
 
     Args:
         conductor: a conductor, instead of its parts.

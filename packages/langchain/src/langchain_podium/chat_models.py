@@ -246,9 +246,9 @@ class ChatPodium(BaseChatModel):
 
     Pass a conductor, or a planner and workers to create one. `temperature`, `max_tokens` and `stop` are
     passed to the worker of the plan's last step, which writes the answer, tools to each step; these steps
-    then wait until the planner has written the whole plan. `response_metadata["podium"]` of a message is the run, as
-    `podium.hosts.result_metadata` returns it. If the last step fails after a part of its text was streamed,
-    it is retried: the stream continues if the retry begins with the same text, and otherwise raises
+    then wait until the planner has written the whole plan. `response_metadata["podium"]` of a message is the
+    run, as `podium.hosts.result_metadata` returns it. If the last step fails after a part of its text was
+    streamed, it is retried: the stream continues if the retry begins with the same text, and otherwise raises
     `RunFailed`, whose `result` has the answer.
 
     Raises:

@@ -43,7 +43,8 @@ class ConductorChatClient(OpenAIChatCompletionClient[Any]):
     """A chat client that plans the question and has a pool execute the plan.
 
     Use it as `Agent(client=ConductorChatClient(...))`. Tools of a call are offered to the steps
-    whose workers accept tools. The turn after a tool call continues the plan. The response's `raw_representation` is the `podium.Result`; the plan and the steps are in
+    whose workers accept tools. The turn after a tool call continues the plan. The response's
+    `raw_representation` is the `podium.Result`; the plan and the steps are in
     `additional_properties["podium"]`. If the run waits for a person, the response has requests for approvals
     (`function_approval_request`) and questions (`function_call`, answered by a `function_result`).
 
