@@ -279,7 +279,7 @@ async def test_an_agent_as_a_tool_asks_through_its_caller(run: Run) -> None:
 
 
 async def test_tools_of_the_agent_beside_approvals(run: Run) -> None:
-    """They are offered to the last step, and the tools for approvals to nobody."""
+    """They are offered to each step, and the tools for approvals to nobody."""
 
     @function_tool
     def look(place: str) -> str:
@@ -301,7 +301,7 @@ async def test_tools_of_the_agent_beside_approvals(run: Run) -> None:
             result = await run(agent, state)
         offered = [[tool["function"]["name"] for tool in call.body.get("tools", ())] for call in server.calls]
     assert result.final_output == "The tools say rain in Bern."
-    assert offered == [[], [], ["look"], ["look"]]  # a plan, and three calls of its steps
+    assert offered == [[], *[["look"]] * 4]  # a plan, and two calls of each step
 
 
 PROCESS = """

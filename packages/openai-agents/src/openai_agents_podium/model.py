@@ -53,9 +53,9 @@ class ConductorModel(OpenAIChatCompletionsModel):
     """A model that plans the question and has workers execute the plan.
 
     It is the SDK's own model for chat completions, whose client is answered by runs of the conductor. Tools
-    of the agent are offered to the workers, and its handoffs to that of the last step. The next turn, which
-    has the tool results, continues the plan. A run that waits for a person interrupts the agent's run, if the
-    agent has `approval_tools()`.
+    of the agent are offered to the workers, and its handoffs to the worker of the last step. The next turn,
+    which has the tool results, continues the plan. A run that waits for a person interrupts the agent's run,
+    if the agent has `approval_tools()`.
 
     The `extra_args` of the `ModelSettings` may have `run_id`, `labels`, `policy` and `limits`, too. With a
     `run_id` and a journal, the same call, also in a new process, continues its run.
