@@ -1,6 +1,5 @@
 """Fills the tables of a server with made runs and all that belongs to them, in bulk."""
 
-import json
 import sqlite3
 from abc import ABC, abstractmethod
 from collections import defaultdict
@@ -17,7 +16,6 @@ from benchmarks.journal_size.samples import KEYS, Cells, Made, made, record
 from podium.journal import SqlCache, SqlJournal
 from podium.types import Completion
 from podium.types.codec import write_record
-from podium_server.api.responses.store import ResponseStore
 from podium_server.jobs.table import JobTable
 from podium_server.keys import KeyRules, KeyStore
 
@@ -32,9 +30,6 @@ _COLUMNS = {
     "podium_turns": "turn_id key_id run_id day cost holder began forget_at input_tokens output_tokens "
     "estimated_tokens",
     "podium_key_days": "key_id day cost requests input_tokens output_tokens estimated_tokens",
-    "podium_responses": "response_id caller_id previous_id run_id created status request items response "
-    "forget_at is_background",
-    "podium_response_events": "response_id number event",
     "podium_jobs": "job_id kind caller_id request created holder due is_urgent is_cancelled error",
     "podium_cache": "key at text hash",
 }
@@ -95,7 +90,7 @@ async def fill(url: str, count: int) -> None:
     """Create all tables of a server, and write `count` runs."""
     async with AsyncExitStack() as stack:
         journal, keys = SqlJournal(url), KeyStore(url)
-        for each in (journal, keys, SqlCache(url), JobTable(journal), ResponseStore(url)):
+        for each in (journal, keys, SqlCache(url), JobTable(journal)):
             async with each.opened():
                 pass
         await stack.enter_async_context(keys)
@@ -134,27 +129,11 @@ def _rows(run: Made, number: int, keys: Sequence[str]) -> Iterator[tuple[str, Ce
     turn_id = sha256(run.run_id.encode()).hexdigest()
     yield "podium_turns", (turn_id[:32], key, run.run_id, day, 1000, None, began, None, 900, 90, 0)
     if number % 5 == 0:
-        yield "podium_responses", _response(run, key)
         yield "podium_cache", _answer(turn_id, began)
-    if number % 20 == 0:
-        for place in range(5):
-            event = json.dumps(
-                {"type": "response.event", "sequence_number": place, "text": "some text " * 10}
-            )
-            yield "podium_response_events", (f"resp_{run.run_id}", place, event)
     if number % 1000 == 0:
         queued = (f"job{number}", "run", key, _REQUEST, began, "", time() + 3600.0 + number, 0, 0, None)
         yield "podium_jobs", queued
         yield "podium_jobs", (f"failed{number}", *queued[1:5], "failed", *queued[6:9], _FAILURE)
-
-
-def _response(run: Made, key: str) -> Cells:
-    body, response_id = {"model": "podium", "input": "How tall is the tower?"}, f"resp_{run.run_id}"
-    items = [{"type": "message", "id": "msg", "role": "user", "content": body["input"]}]
-    output = [{"type": "message", "id": "msg", "content": "The tower is 330 metres tall. " * 20}]
-    response = {"id": response_id, "status": "completed", "output": output, "model": "podium"}
-    texts = (json.dumps(each) for each in (body, items, response))
-    return (response_id, key, None, run.run_id, run.began, "completed", *texts, None, 0)
 
 
 def _answer(key: str, at: float) -> Cells:

@@ -13,7 +13,6 @@ from podium.cli.arguments import find_run
 from podium.errors import RunUnknown
 from podium.journal import SqlCache, SqlJournal
 from podium.types import Completion, Result, RunEnded, RunStarted
-from podium_server.api.responses.store import ResponseStore
 from podium_server.api.runs.index import RunIndex
 from podium_server.api.runs.run_query import Wanted
 from podium_server.jobs.leases import Lease
@@ -37,7 +36,6 @@ class Opened:
     journal: SqlJournal
     cache: SqlCache
     jobs: JobTable
-    responses: ResponseStore
     keys: KeyStore
     ledger: Ledger
     housekeeping: Housekeeping
@@ -63,7 +61,6 @@ async def opened(url: str, runs: int) -> AsyncIterator[Opened]:
         journal=journal,
         cache=SqlCache(url),
         jobs=jobs,
-        responses=ResponseStore(url),
         keys=keys,
         ledger=ledger,
         housekeeping=Housekeeping(keys, ledger, journal),
@@ -72,7 +69,7 @@ async def opened(url: str, runs: int) -> AsyncIterator[Opened]:
         runs=runs,
     )
     async with AsyncExitStack() as stack:
-        for each in (journal, made.cache, jobs, made.responses, ledger):
+        for each in (journal, made.cache, jobs, ledger):
             await stack.enter_async_context(each)
         await made.lease.begin()
         made.some_keys = sorted(await keys.keys(), key=lambda key: int(key.name.split()[1]))
@@ -153,8 +150,6 @@ def queries(at: Opened) -> Mapping[str, Query]:
         "ledger: expired": at.housekeeping.settle_expired,
         "ledger: forget nothing": at.housekeeping.forget_expired,
         "jobs: add, look, take, release, remove": job,
-        "responses: get": lambda: at.responses.any(f"resp_{at.run_id()}"),
-        "responses: forget nothing": at.responses.forget_expired,
         "delete a run": delete,
         "prune nothing": lambda: journal.prune(time() - oldest),
         "prune the oldest 100": lambda: _prune_oldest(at, 100),

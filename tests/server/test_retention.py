@@ -15,7 +15,6 @@ from servers.podium_server import serving
 from podium.aio import run_sync
 from podium.journal import SqlCache, SqlJournal
 from podium.types import Completion
-from podium_server.api.responses.store import ResponseStore
 from podium_server.keys import KeyAccess, KeyStore, NoKeys
 from podium_server.retention import Retention
 
@@ -24,9 +23,8 @@ _AGE = 2 * 86400.0
 _AGED = (
     "UPDATE podium_runs SET began = began - ?, ended = ended - ? WHERE run_id = ?",
     "UPDATE podium_turns SET began = began - ? - 0 * ? WHERE run_id = ?",
-    "UPDATE podium_responses SET created = created - ? - 0 * ? WHERE run_id = ?",
 )
-_TABLES = ("podium_runs", "podium_events", "podium_turns", "podium_responses", "podium_cache")
+_TABLES = ("podium_runs", "podium_events", "podium_turns", "podium_cache")
 
 
 def age(url: str, run_id: str) -> None:
@@ -64,7 +62,7 @@ def test_a_server_forgets(upstream: ChatServer, url: str, new_key: object, tmp_p
     run_sync(lambda: SqlCache(url).put("old", Completion("yes")))
     run_sync(lambda: SqlCache(url).transaction(lambda each: each.execute("UPDATE podium_cache SET at = 1.0")))
     before = counts(url)
-    assert (before["podium_runs"], before["podium_turns"], before["podium_responses"]) == (2, 2, 2)
+    assert (before["podium_runs"], before["podium_turns"]) == (2, 2)
     age(url, old.id.removeprefix("resp_"))
     days = run_sync(
         lambda: KeyStore(url).transaction(lambda each: each.fetch("SELECT * FROM podium_key_days"))
@@ -82,7 +80,7 @@ def test_a_server_forgets(upstream: ChatServer, url: str, new_key: object, tmp_p
             client.responses.retrieve(old.id)
     after = counts(url)
     assert {name: after[name] for name in _TABLES if name != "podium_events"} == {
-        "podium_runs": 1, "podium_turns": 1, "podium_responses": 1, "podium_cache": 0,
+        "podium_runs": 1, "podium_turns": 1, "podium_cache": 0,
     }  # fmt: skip
     assert after["podium_events"] * 2 == before["podium_events"]
     query = "SELECT * FROM podium_key_days"
@@ -100,17 +98,17 @@ async def wait(url: str) -> None:
 @pytest.mark.anyio
 async def test_one_replica_at_a_time(url: str) -> None:
     """The others wait until its turn has ended; if it died, they wait for the end of its lease."""
-    journal, store, cache = SqlJournal(url), ResponseStore(url), SqlCache(url)
+    journal, cache = SqlJournal(url), SqlCache(url)
     add = "INSERT INTO podium_runs VALUES (?, NULL, 'Why?', 'ok', 1.0, 2.0, 0.5, NULL, 'f', 0)"
-    async with journal, store, cache:
-        first, second = (Retention(journal, store, cache, NoKeys(), 1.0) for _ in range(2))
+    async with journal, cache:
+        first, second = (Retention(journal, cache, NoKeys(), 1.0) for _ in range(2))
 
         async def again() -> None:
-            await store.transaction(lambda each: each.execute(add, "old"))
+            await cache.transaction(lambda each: each.execute(add, "old"))
 
         await again()
         assert (await first.forget(), await second.forget()) == (1, 0)
         await again()
         assert (await first.forget(), await second.forget()) == (0, 0)
-        await store.transaction(lambda each: each.execute("UPDATE podium_leases SET until = 1.0"))
+        await cache.transaction(lambda each: each.execute("UPDATE podium_leases SET until = 1.0"))
         assert (await second.forget(), await first.forget()) == (1, 0)

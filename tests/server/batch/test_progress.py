@@ -37,7 +37,7 @@ def test_elsewhere_there_are_lines(
     folder: Path, batch: Batch, upstream: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each tells the counts, the money, the pace and the time left; `--quiet` shows none."""
-    monkeypatch.setattr("podium_server.batch.progress.LINE_SECONDS", 0.1)
+    monkeypatch.setattr("podium_server.batch.runner.LINE_SECONDS", 0.1)
     upstream.reply = lambda call: says(call, "answer", delay=0.2)
     write(folder / "in.jsonl", ({"id": number, "query": f"question {number}"} for number in range(12)))
     words = ("in.jsonl", "--model", "alone", "--max-cost", "0.1", "--budget", "1", "--concurrency", "4")
@@ -55,7 +55,7 @@ def test_lines_that_wait_for_the_budget_do_not_run(
     folder: Path, batch: Batch, upstream: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The progress counts the runs that the budget allows at the same time."""
-    monkeypatch.setattr("podium_server.batch.progress.LINE_SECONDS", 0.05)
+    monkeypatch.setattr("podium_server.batch.runner.LINE_SECONDS", 0.05)
     upstream.reply = lambda call: says(call, "answer", delay=0.2)
     write(folder / "in.jsonl", ({"id": number, "query": f"question {number}"} for number in range(8)))
     words = ("in.jsonl", "--model", "alone", "--max-cost", "0.1", "--budget", "0.25")

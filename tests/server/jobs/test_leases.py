@@ -9,8 +9,7 @@ import pytest
 
 from podium.errors import JournalError, PodiumError, RunUnknown
 from podium.journal import SqlJournal
-from podium_server.jobs.job import Job
-from podium_server.jobs.jobs import Jobs
+from podium_server.jobs.jobs import Job, Jobs
 from podium_server.jobs.leases import Lease, Look
 from podium_server.jobs.line import Line
 from podium_server.jobs.table import JobTable, StoredJob, new_job

@@ -16,7 +16,8 @@ from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, says
 from servers.podium_server import Served, serving
 
 from podium.aio import run_sync
-from podium_server.api.responses.store import ResponseStore
+from podium.journal import SqlJournal
+from podium_server.jobs.table import JobTable, new_job
 
 ENDED = ("completed", "incomplete", "failed", "cancelled")
 
@@ -214,9 +215,45 @@ def test_a_refused_request(served: Served, tmp_path: Path, change: dict[str, Any
     """Nothing is stored."""
     with pytest.raises(openai.APIStatusError):
         served.client().responses.create(**{"model": "podium", "input": ASKED, "background": True, **change})
-    store = ResponseStore(tmp_path / "runs.db")
-    count = "SELECT response_id FROM podium_responses UNION SELECT response_id FROM podium_response_events"
-    assert not run_sync(lambda: store.transaction(lambda each: each.fetch(count)))
+    table = JobTable(SqlJournal(tmp_path / "runs.db"))
+    count = "SELECT job_id FROM podium_jobs UNION SELECT run_id FROM podium_runs"
+    assert not run_sync(lambda: table.transaction(lambda each: each.fetch(count)))
+
+
+@pytest.mark.parametrize(("code", "status"), [("invalid_api_key", "failed"), ("cancelled", "cancelled")])
+def test_a_run_that_never_began(served: Served, tmp_path: Path, code: str, status: str) -> None:
+    """Its response has the end of its job, and no text; a conversation cannot continue it."""
+    table = JobTable(SqlJournal(tmp_path / "runs.db"))
+    error = {"code": code, "message": "no", "model": "podium-1"}
+    run_sync(lambda: table.add(new_job("never", "response", "local", {}), "other"))
+    run_sync(lambda: table.fail("never", "other", error))
+    client = served.client()
+    answer = client.responses.retrieve("resp_never")
+    assert (answer.status, answer.model, answer.output) == (status, "podium-1", [])
+    assert [event.type for event in client.responses.retrieve("resp_never", stream=True)][:2] == [
+        "response.created", "response.queued",
+    ]  # fmt: skip
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.responses.create(model="podium", input=ASKED, previous_response_id="resp_never")
+    assert caught.value.code == "previous_response_not_found"
+    client.responses.delete("resp_never")
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve("resp_never")
+
+
+def test_a_plan_that_waits_in_an_open_request(upstream: ChatServer, tmp_path: Path) -> None:
+    """The request gets an error; its response is in progress until somebody decides, as its run is."""
+    upstream.reply = team
+    text = CONFIG.format(url=upstream.url, models='[policy]\napprove = "later"', server="")
+    with serving(text, tmp_path) as served:
+        client = served.client()
+        with pytest.raises(openai.ConflictError) as caught:
+            client.responses.create(model="podium", input=ASKED)
+        response_id = f"resp_{caught.value.response.headers['x-podium-run-id']}"
+        assert client.responses.retrieve(response_id).status == "in_progress"
+        client.post(f"/runs/{response_id.removeprefix('resp_')}/approve", body={}, cast_to=object)
+        answer = ended(client, response_id)
+    assert (answer.status, answer.output_text) == ("completed", "the answer")
 
 
 WRONG = [

@@ -17,10 +17,9 @@ from server.test_serve import process
 from servers.chat_server import ChatServer
 
 from podium.aio import run_sync
+from podium.errors import JournalError
 from podium.journal import Schema, SqlJournal, SqlTables
-from podium_server.api.responses.store import ResponseStore
-from podium_server.api.responses.tables import SCHEMA
-from podium_server.jobs.table import JobTable
+from podium_server.jobs.table import SCHEMA, JobTable
 from podium_server.keys import KeyRules, KeyStore
 
 pytestmark = pytest.mark.long
@@ -151,21 +150,41 @@ def test_a_key_that_was_revoked(folder: Path, upstream: ChatServer) -> None:
     with process(folder) as running, client_of(running, good) as own:
         assert ended(own, kept).status == "completed"
     assert models(upstream) == ["planner", "one", "two"] * 2 + ["two"]
-    stored = run_sync(lambda: ResponseStore(folder / "runs.db").any(refused))
-    assert stored is not None
-    assert (stored.status, stored.response["error"]["code"]) == ("failed", "invalid_api_key")
+    table = JobTable(SqlJournal(folder / "runs.db"))
+    job = run_sync(lambda: table.find(refused.removeprefix("resp_")))
+    assert job is not None
+    assert job.error is not None
+    assert job.error["code"] == "invalid_api_key"
 
 
-def test_responses_of_an_earlier_version(folder: Path, upstream: ChatServer) -> None:
-    """The tables are upgraded, and their responses can still be read."""
+EARLIER = Schema(
+    "responses",
+    [
+        [
+            "CREATE TABLE podium_responses (response_id TEXT PRIMARY KEY, request TEXT NOT NULL)",
+            "CREATE TABLE podium_response_events (response_id TEXT NOT NULL, event TEXT NOT NULL)",
+        ]
+    ],
+)
+
+
+@pytest.mark.parametrize("folder", ["sqlite", "postgres"], indirect=True)
+def test_an_earlier_version(folder: Path, upstream: ChatServer, request: pytest.FixtureRequest) -> None:
+    """Its tables of responses go with its jobs of responses; the server makes and stores responses."""
     upstream.reply = team
-    before = SqlTables(Schema(SCHEMA.name, SCHEMA.versions[:1]), folder / "runs.db")
-    row = """
-        INSERT INTO podium_responses
-        (response_id, caller_id, run_id, created, status, request, items, response) VALUES
-        ('resp_1', 'local', '1', 1.0, 'completed', '{}', '[]', '{"id": "resp_1", "output": []}')
+    is_sqlite = "path =" in (folder / "podium.toml").read_text()
+    at = folder / "runs.db" if is_sqlite else request.getfixturevalue("postgres_url")
+    before = SqlTables(Schema(SCHEMA.name, SCHEMA.versions[:3]), at)
+    job = """
+        INSERT INTO podium_jobs VALUES ('1', 'response', 'local', '{}', 1.0, '', 1.0, 1, 0, NULL)
     """
-    run_sync(lambda: before.transaction(lambda each: each.execute(row)))
+    run_sync(lambda: before.transaction(lambda each: each.execute(job)))
+    run_sync(lambda: SqlTables(EARLIER, at).transaction(lambda each: each.fetch("SELECT 1")))
     with process(folder) as running, client_of(running) as client:
-        assert client.responses.retrieve("resp_1").id == "resp_1"
-        assert client.responses.create(model="podium", input=ASKED).output_text == "the answer"
+        answer = client.responses.create(model="podium", input=ASKED)
+        assert client.responses.retrieve(answer.id).output_text == "the answer"
+    after = SqlTables(SCHEMA, at)
+    assert not run_sync(lambda: after.transaction(lambda each: each.fetch("SELECT * FROM podium_jobs")))
+    for query in ("SELECT * FROM podium_responses", "SELECT * FROM podium_response_events"):
+        with pytest.raises(JournalError):
+            run_sync(lambda query=query: after.transaction(lambda each: each.fetch(query)))

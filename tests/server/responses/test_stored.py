@@ -5,16 +5,20 @@ from typing import Any
 
 import openai
 import pytest
+from server.chat.test_bounds import until
 from server.keys.test_http import NewKey, new_key, served, spent, upstream, url
 from server.responses.test_responses import ASKED
 from servers.podium_server import Served
 
 from podium.aio import run_sync
 from podium.journal import SqlJournal
-from podium_server.api.responses.store import ResponseStore
+from podium_server.keys import KeyStore
+from podium_server.keys.housekeeping import Housekeeping
+from podium_server.keys.ledger import Ledger
 
 __all__ = ["new_key", "served", "upstream", "url"]
 
+HELD = "SELECT turn_id FROM podium_turns WHERE holder IS NOT NULL"
 BOTH = pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 
 
@@ -60,15 +64,14 @@ def test_store_false_is_charged(served: Served, new_key: NewKey, url: str) -> No
 
 @BOTH
 def test_a_response_is_deleted_at_its_time(served: Served, new_key: NewKey, url: str) -> None:
-    """It is hidden as soon as its time has ended, and the housekeeping deletes its row."""
+    """The housekeeping of the keys deletes its run, and with it the response."""
     client = served.client(new_key(retention_days=1))
     answer = client.responses.create(model="podium", input=ASKED)
     assert client.responses.retrieve(answer.id).id == answer.id
-    store = ResponseStore(url)
-    later = "UPDATE podium_responses SET forget_at = forget_at - 86401"
-    run_sync(lambda: store.transaction(lambda each: each.execute(later)))
+    keys = KeyStore(url)
+    later = "UPDATE podium_turns SET forget_at = forget_at - 86401"
+    assert until(lambda: not run_sync(lambda: keys.transaction(lambda each: each.fetch(HELD))))
+    run_sync(lambda: keys.transaction(lambda each: each.execute(later)))
+    assert run_sync(Housekeeping(keys, Ledger(keys), SqlJournal(url)).forget_expired) == 1
     with pytest.raises(openai.NotFoundError):
         client.responses.retrieve(answer.id)
-    run_sync(store.forget_expired)
-    rows = run_sync(lambda: store.transaction(lambda each: each.fetch("SELECT * FROM podium_responses")))
-    assert not rows

@@ -15,21 +15,19 @@ from podium.config import Config
 from podium.journal import SqlJournal
 from podium_server.api.chat.route import PATH as CHAT_PATH, ChatApi
 from podium_server.api.endpoint import Endpoint, Handler, Service
-from podium_server.api.errors import ANTHROPIC_ERRORS, OPENAI_ERRORS, ErrorForm, Fault
 from podium_server.api.keys import PATH as KEYS_PATH, KeysApi
 from podium_server.api.messages.route import COUNT_PATH, PATH as MESSAGES_PATH, MessagesApi
 from podium_server.api.metrics import MetricsApi
 from podium_server.api.models import ModelsApi
 from podium_server.api.on_demand import OnDemand
-from podium_server.api.openapi.document import PATH as OPENAPI_PATH, openapi_document
-from podium_server.api.openapi.route import OpenApi
+from podium_server.api.openapi.document import PATH as OPENAPI_PATH, OpenApi, openapi_document
 from podium_server.api.own_key import PATH as OWN_KEY_PATH, OwnKeyApi
 from podium_server.api.recorded import Recorded
 from podium_server.api.responses.route import PATH as RESPONSES_PATH, ResponsesApi
-from podium_server.api.responses.stored import StoredApi
 from podium_server.api.runs.route import PATH as RUNS_PATH
 from podium_server.api.runs.sums import PATH as SUMS_PATH
 from podium_server.api.session import SessionApi
+from podium_server.errors import ANTHROPIC_ERRORS, OPENAI_ERRORS, ErrorForm, Fault
 from podium_server.health import Health
 from podium_server.jobs.table import JobTable
 from podium_server.keys import Access, KeyStore, NoKeys
@@ -87,7 +85,6 @@ class App:
             if self.settings.keep_days is not None:
                 self._retention = Retention(
                     self.journal,
-                    self._recorded.responses,
                     config.shared_cache(),
                     self._access,
                     self.settings.keep_days,
@@ -112,7 +109,7 @@ class App:
             if self._turns.continuations.tables is not None:
                 await stack.enter_async_context(self._turns.continuations.tables)
             if self._recorded is not None:
-                await stack.enter_async_context(self._recorded.stores_opened())
+                await stack.enter_async_context(self._recorded.jobs.table)
             await stack.enter_async_context(self._access)
             await stack.enter_async_context(self.catalogue.opened())
             await stack.enter_async_context(self._mcp.opened())
@@ -176,9 +173,8 @@ class App:
         session, viewer = SessionApi(self._access), Viewer()
         recorded = self._recorded
         table = None if recorded is None else recorded.jobs.table
-        store, background = (None, None) if recorded is None else (recorded.responses, recorded.background)
-        responses = ResponsesApi(self._turns, store, background)
-        stored = StoredApi(store, background, self.journal)
+        known = (None, None) if recorded is None else (recorded.responses, recorded.jobs)
+        responses = ResponsesApi(self._turns, self._stopping, *known)
         health = Health(self.journal, self._access, self._stopping)
         card = self._a2a.handler("card", "Return the A2A card of a model, by default of the first.")
         routes = [
@@ -197,11 +193,10 @@ class App:
             self._route("GET", "/v1/models/{model:path}", models.show),
             self._route("POST", CHAT_PATH, chat.create),
             self._route("POST", RESPONSES_PATH, responses.create),
-            self._route("POST", f"{RESPONSES_PATH}/compact", responses.compact),
-            self._route("GET", f"{RESPONSES_PATH}/{{response_id}}", stored.show),
-            self._route("DELETE", f"{RESPONSES_PATH}/{{response_id}}", stored.delete),
-            self._route("POST", f"{RESPONSES_PATH}/{{response_id}}/cancel", stored.cancel),
-            self._route("GET", f"{RESPONSES_PATH}/{{response_id}}/input_items", stored.input_items),
+            self._route("GET", f"{RESPONSES_PATH}/{{response_id}}", responses.show),
+            self._route("DELETE", f"{RESPONSES_PATH}/{{response_id}}", responses.delete),
+            self._route("POST", f"{RESPONSES_PATH}/{{response_id}}/cancel", responses.cancel),
+            self._route("GET", f"{RESPONSES_PATH}/{{response_id}}/input_items", responses.input_items),
             self._route("POST", MESSAGES_PATH, messages.create, errors=ANTHROPIC_ERRORS),
             self._route("POST", COUNT_PATH, messages.count, errors=ANTHROPIC_ERRORS),
             self._route("POST", "/mcp", self._mcp.handler("answer", "Let an MCP client call the models.")),

@@ -36,11 +36,6 @@ async def repeat(*works: Callable[[], Awaitable[object]], period: float, told: s
     """Do works now, and then every `period` seconds.
 
     A failure of the database is logged, and the next work begins.
-
-    Args:
-        works: the works, in their order.
-        period: time between the end of the last work and the next start, in seconds.
-        told: how the log message of a failure begins.
     """
     while True:
         for work in works:

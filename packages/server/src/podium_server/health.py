@@ -33,13 +33,7 @@ class Fault:
 
 
 class Health:
-    """Whether the process lives, and whether it should get requests.
-
-    Args:
-        journal: records the runs; `None` if they are not recorded.
-        access: admits requests.
-        stopping: how far the stop of the server is.
-    """
+    """Whether the process lives, and whether it should get requests."""
 
     def __init__(self, journal: SqlJournal | None, access: Access, stopping: Stopping) -> None:
         self._stopping = stopping

@@ -30,12 +30,7 @@ def configure_log() -> None:
 
 
 def log_request(record: Record, status: int) -> None:
-    """Log the end of a request.
-
-    Args:
-        record: what is known about it.
-        status: the status of its response; 499 if the client disconnected before the response.
-    """
+    """Log the end of a request."""
     level = logging.DEBUG if record.route in _PROBES and status < 400 else logging.INFO
     if LOGGER.isEnabledFor(level):
         _log("request", _facts(record, status), level)

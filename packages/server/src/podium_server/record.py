@@ -45,10 +45,6 @@ class Record:
 
         A task that a request starts may continue the run of another request: the record for that run is one
         that nobody reads.
-
-        Args:
-            model: the name of the model.
-            run_id: the run for which the model is called; `None` for a run without an id so far.
         """
         record = self if self.run_id in ("", run_id) else Record()
         record.model = model

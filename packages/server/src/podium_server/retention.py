@@ -6,7 +6,6 @@ from functools import partial
 from time import time
 
 from podium.journal import SqlCache, SqlJournal
-from podium_server.api.responses.store import ResponseStore
 from podium_server.background_tasks import beside, repeat
 from podium_server.keys import Access
 from podium_server.log import log_server
@@ -25,21 +24,10 @@ _END = "UPDATE podium_leases SET until = {now} + ? WHERE holder = 'retention'"
 
 
 class Retention:
-    """Deletes runs, responses, cached answers and the rows of requests that are older than some days.
+    """Deletes runs, cached answers and the rows of requests that are older than some days."""
 
-    Args:
-        journal: records the runs.
-        responses: the stored responses, in the database of the journal.
-        cache: the cached answers in this database.
-        access: has the rows of requests.
-        days: how long runs are kept after their end.
-    """
-
-    def __init__(
-        self, journal: SqlJournal, responses: ResponseStore, cache: SqlCache, access: Access, days: float
-    ) -> None:
+    def __init__(self, journal: SqlJournal, cache: SqlCache, access: Access, days: float) -> None:
         self._journal = journal
-        self._responses = responses
         self._cache = cache
         self._access = access
         self._seconds = days * _DAY
@@ -55,17 +43,12 @@ class Retention:
             yield
 
     async def forget(self, period: float = _PERIOD_SECONDS) -> int:
-        """Delete what is old, unless a replica has done so within `period` seconds; return the deleted runs.
-
-        Raises:
-            JournalError: the database cannot be used.
-        """
+        """Delete what is old, unless a replica did so within `period` seconds; return the deleted runs."""
         if not await self._lease(_BEGIN, _LEASE_SECONDS):
             return 0
         before = time() - self._seconds
         runs = await self._journal.prune(self._seconds)
         await self._access.prune(before)
-        await self._responses.prune(before)
         await self._cache.prune(self._seconds)
         await self._lease(_END, period)
         if runs:
@@ -73,6 +56,6 @@ class Retention:
         return runs
 
     async def _lease(self, statement: str, seconds: float) -> int:
-        async with self._responses.opened() as database:
+        async with self._cache.opened() as database:
             text = statement.format(now=database.now)
             return await database.transaction(lambda each: each.execute(text, seconds))

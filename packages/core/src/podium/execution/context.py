@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from podium.aio.calls import OpenTasks
 from podium.budget.ledger import NO_NEEDS, Kept, Ledger, Reservation
@@ -224,6 +224,7 @@ class RunRequest:
     labels: frozenset[str] = frozenset()
     """The labels of the query, and from the start of the run those of its conversation."""
     asker: str = ""
+    client: Mapping[str, Any] | None = None
     policy: Policy | None = None
     journal: Journal | None = None
     paid_results: PaidResults | None = None

@@ -203,5 +203,6 @@ def started(request: RunRequest, settings: ConductorSettings) -> RunStarted:
         parent=None if caller is None else (caller.run_id, caller.round, caller.step, caller.attempt),
         plan="" if plan is None else plan.name,
         args=None if plan is None else plan.args,
+        client=request.client,
         **{name: getattr(request, name) for name in _RECORDED},
     )

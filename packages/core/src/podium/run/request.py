@@ -92,6 +92,9 @@ class RunOptions(_Options, total=False):
     asker: str
     """Whose conversation it is: an assistant's text without labels has the labels of an equal answer to the
     same asker. Empty by default."""
+    client: Mapping[str, Any] | None
+    """What a host keeps of its own request, as plain JSON: the record of the run has it, and no other part
+    reads it. None by default."""
     uses_cache: bool
     """Whether the run may reuse answers from the conductor's cache and store answers there; `True` by
     default."""

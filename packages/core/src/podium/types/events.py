@@ -101,6 +101,8 @@ class RunStarted(_Event):
     """The name of the saved plan that the caller gave; empty for none."""
     args: Mapping[str, Any] | None = None
     """Its arguments."""
+    client: Mapping[str, Any] | None = None
+    """What the host keeps of its request, as plain JSON; see `RunOptions`."""
 
     @property
     def question(self) -> str:

@@ -67,13 +67,7 @@ class _Contexts(DefaultServerCallContextBuilder):
 
 
 class A2aApi:
-    """`POST /a2a/MODEL`, and the cards of the agents.
-
-    Args:
-        turns: makes the turns.
-        settings: the limits of the server.
-        stopping: how far the stop of the server is.
-    """
+    """`POST /a2a/MODEL`, and the cards of the agents."""
 
     def __init__(self, turns: Turns, settings: ServerSection, stopping: Stopping) -> None:
         tame_sdks()
@@ -231,11 +225,7 @@ class _Agent(AgentExecutor):
             await _set(updater, TaskState.TASK_STATE_COMPLETED, told, facts)
 
     async def _conversation(self, context: RequestContext) -> list[Message]:
-        """Return the earlier messages and answers of the conversation, and the new message.
-
-        Raises:
-            QueryError: the message has a part that is neither text nor data.
-        """
+        """Return the earlier messages and answers of the conversation, and the new message."""
         assert context.message is not None
         completed = ListTasksRequest(context_id=context.context_id, status=TaskState.TASK_STATE_COMPLETED)
         messages: list[Message] = []
@@ -255,11 +245,7 @@ async def _set(updater: TaskUpdater, state: Any, told: str, facts: dict[str, Any
 
 
 def _text(parts: Iterable[Part]) -> str:
-    """Return the text of parts; data is written as JSON.
-
-    Raises:
-        QueryError: a part is neither text nor data.
-    """
+    """Return the text of parts; data is written as JSON."""
     texts = []
     for part in parts:
         match MessageToDict(part):

@@ -19,11 +19,7 @@ _MOST_TOLD = 3
 
 
 def read_body(raw: bytes, model: type[_Model]) -> _Model:
-    """Return the body of a request.
-
-    Raises:
-        BadRequest: it is not a JSON object of this form; the message names the fields.
-    """
+    """Return the body of a request."""
     return _validated(lambda: model.model_validate_json(raw))
 
 
@@ -41,11 +37,7 @@ def _validated(read: Callable[[], _Model]) -> _Model:
 
 
 def read_query(query: str, model: type[_Model]) -> _Model:
-    """Return the parameters of a URL. A field of the type `list` may be given several times.
-
-    Raises:
-        BadRequest: a parameter is unknown or invalid; the message names it.
-    """
+    """Return the parameters of a URL. A field of the type `list` may be given several times."""
     given = parse_qs(query, keep_blank_values=True)
     lists = {name for name, field in model.model_fields.items() if get_origin(field.annotation) is list}
     values = {name: each if name in lists else each[-1] for name, each in given.items()}
@@ -53,15 +45,7 @@ def read_query(query: str, model: type[_Model]) -> _Model:
 
 
 def read_messages(field: str, wires: Sequence[Mapping[str, Any]]) -> list[Message]:
-    """Return the messages of a conversation in the form of chat completions.
-
-    Args:
-        field: the field of the body that has them.
-        wires: the messages.
-
-    Raises:
-        BadRequest: a message is invalid; the error names it.
-    """
+    """Return the messages of a conversation in the form of chat completions."""
     messages: list[Message] = []
     for number, wire in enumerate(wires):
         try:

@@ -1,10 +1,18 @@
-"""An ASGI endpoint: counts and logs the request, finds its caller, and turns exceptions into HTTP errors."""
+"""An ASGI endpoint: counts and logs the request, finds its caller, and turns exceptions into HTTP errors.
+
+A caller has an API key, or the session of a browser. A browser sends the cookie of a session with each
+request, and its requests reach a server on this machine. So other web sites could use both. Requests of other
+sites are refused by their header `Origin`, and a request that changes something must have the CSRF token of
+its session.
+"""
 
 import logging
 import re
 import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlsplit
 
 from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -12,14 +20,75 @@ from starlette.types import Receive, Scope, Send
 
 from podium.errors import PodiumError
 from podium.secrets import scrub
-from podium_server.api.callers import caller_of, check_local
-from podium_server.api.errors import OPENAI_ERRORS, ErrorForm, Fault, fault_of
-from podium_server.http import BadRequest, ClientGone, Exchange, InFlight, Stopping
-from podium_server.keys import Access, Caller
+from podium_server.errors import OPENAI_ERRORS, ErrorForm, Fault, fault_of
+from podium_server.http import BadRequest, ClientGone, Exchange, InFlight, Stopping, is_loopback
+from podium_server.keys import Access, Caller, CsrfMissing, Session
 from podium_server.log import log_request
 from podium_server.metrics import Metrics
 from podium_server.record import CLIENT_GONE, STOPPED, Record, begin_record, current_record
 from podium_server.settings import ServerSection
+
+COOKIE = "podium_session"
+CSRF_HEADER = "x-podium-csrf"
+_SAFE = ("GET", "HEAD", "OPTIONS")
+
+
+async def caller_of(exchange: Exchange, access: Access) -> Caller:
+    """Return the caller of a request."""
+    token = token_of(exchange)
+    if token is None and (session := await session_of(exchange, access)) is not None:
+        return session.caller
+    return await access.authenticate(token)
+
+
+async def session_of(exchange: Exchange, access: Access) -> Session | None:
+    """Return the session of a request; `None` if it has no cookie, or the server has no keys."""
+    sessions, cookie = access.sessions, cookie_of(exchange)
+    if sessions is None or cookie is None:
+        return None
+    check_origin(exchange)
+    session = await sessions.find(cookie)
+    if exchange.method not in _SAFE:
+        session.check_csrf(exchange.header(CSRF_HEADER))
+    return session
+
+
+def token_of(exchange: Exchange) -> str | None:
+    """Return the API key of a request: a bearer token, or the header `x-api-key`."""
+    given = exchange.single_header("x-api-key")
+    kind, _, token = (exchange.single_header("authorization") or "").partition(" ")
+    bearer = token.strip() if kind.lower() == "bearer" else ""
+    if bearer and given and bearer != given.strip():
+        raise BadRequest("the request has another key in `Authorization` than in `x-api-key`: send one key")
+    return bearer or given
+
+
+def cookie_of(exchange: Exchange) -> str | None:
+    """Return the cookie of the session; `None` if there is none."""
+    try:
+        cookies = SimpleCookie(exchange.header("cookie") or "")
+    except CookieError:
+        return None
+    return cookies[COOKIE].value if COOKIE in cookies else None
+
+
+def check_local(exchange: Exchange) -> None:
+    """Check that a program of this machine sent the request, to a name of this machine.
+
+    A web page can make a browser send requests to this machine, also under a name of its own.
+    """
+    if not is_loopback(urlsplit(f"//{exchange.header('host') or ''}").hostname or ""):
+        told = "a server without API keys answers only requests to localhost: create a key with `podium keys`"
+        raise BadRequest(told, status=403, code="host_not_allowed")
+    check_origin(exchange)
+
+
+def check_origin(exchange: Exchange) -> None:
+    """Raise `CsrfMissing` if a web page of another site sent the request."""
+    origin = exchange.header("origin")
+    if origin is not None and urlsplit(origin).netloc != exchange.header("host"):
+        raise CsrfMissing(f"a page of {origin!r:.100} must not use this server: use an API key")
+
 
 LOGGER = logging.getLogger("podium")
 _NO_STATUS = 499
@@ -33,13 +102,7 @@ Handler = Callable[[Exchange, Caller], Awaitable[None]]
 
 
 class Service:
-    """What the endpoints of a server share.
-
-    Args:
-        access: finds the callers.
-        settings: the limits of a request.
-        is_local: whether the server has no keys, so that only programs of this machine may use it.
-    """
+    """What the endpoints of a server share."""
 
     def __init__(self, access: Access, settings: ServerSection, *, is_local: bool) -> None:
         self.access = access
@@ -50,28 +113,14 @@ class Service:
         self.metrics = Metrics(lambda: float(self.in_flight.count))
 
     def ended(self, record: Record, status: int | None) -> None:
-        """Count and log the end of a request.
-
-        Args:
-            record: what is known about it.
-            status: the status of its response; `None` if no response began.
-        """
+        """Count and log the end of a request."""
         status = _NO_STATUS if status is None else status
         self.metrics.ended(record, status)
         log_request(record, status)
 
 
 class Endpoint:
-    """An ASGI application that answers the requests of one route.
-
-    Args:
-        service: what the endpoints share.
-        method: the method of the route.
-        path: the path of the route, also for the metrics.
-        handle: answers a request.
-        errors: the form of its errors.
-        is_open: whether the route needs no key, and is not counted.
-    """
+    """An ASGI application that answers the requests of one route."""
 
     def __init__(
         self,

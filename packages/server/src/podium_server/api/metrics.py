@@ -17,23 +17,14 @@ _MOST_QUEUED = 100_000
 
 
 class MetricsApi:
-    """The metrics, for keys with the role `see`.
-
-    Args:
-        metrics: the metrics.
-        table: has the queue of the runs in the background; `None` if there is no queue.
-    """
+    """The metrics, for keys with the role `see`."""
 
     def __init__(self, metrics: Metrics, table: JobTable | None) -> None:
         self._metrics = metrics
         self._table = table
 
     async def show(self, exchange: Exchange, caller: Caller) -> None:
-        """Show all metrics.
-
-        Raises:
-            RoleMissing: the key lacks the role.
-        """
+        """Show all metrics."""
         caller.check_role("see")
         queued = None if self._table is None else await _queued(self._table)
         await exchange.whole(self._metrics.text(queued), CONTENT_TYPE)

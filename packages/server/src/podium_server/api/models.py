@@ -1,21 +1,50 @@
-"""The list of models: OpenAI's form, the form of Codex, and Anthropic's form."""
+"""Lists the models, also in the forms of Anthropic's API and of Codex."""
 
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qs
 
-from podium_server.api.codex_models import codex_form
 from podium_server.http import Exchange
 from podium_server.keys import Caller
 from podium_server.models import Catalogue, ModelUnknown, ServedModel
 
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+"""The efforts that all versions of Codex know."""
+_TOOL_OUTPUT_BYTES = 10_000
+"""Length to which Codex cuts the output of a tool; its own value for unknown models."""
+
+
+def codex_form(model: ServedModel, instructions: str, priority: int) -> dict[str, Any]:
+    """Return the entry of a model."""
+    efforts = [effort for effort in _EFFORTS if effort in model.efforts]
+    windows = [card.context_window for card in model.cards if card.context_window is not None]
+    takes_images = any("image_url" in card.parts for card in model.cards)
+    return {
+        "slug": model.name,
+        "display_name": model.name,
+        "description": model.description,
+        "default_reasoning_level": efforts[-1] if efforts else None,
+        "supported_reasoning_levels": [{"effort": effort, "description": effort} for effort in efforts],
+        "shell_type": "shell_command",
+        "visibility": "list",
+        "supported_in_api": True,
+        "priority": priority,
+        "upgrade": None,
+        "base_instructions": instructions,
+        "supports_reasoning_summaries": model.show != "none",
+        "support_verbosity": False,
+        "default_verbosity": None,
+        "apply_patch_tool_type": None,
+        "truncation_policy": {"mode": "bytes", "limit": _TOOL_OUTPUT_BYTES},
+        "supports_parallel_tool_calls": True,
+        "context_window": min(windows, default=None),
+        "experimental_supported_tools": [],
+        "input_modalities": ["text", "image"] if takes_images else ["text"],
+    }
+
 
 class ModelsApi:
-    """`GET /v1/models` and `GET /v1/models/{model}`.
-
-    Args:
-        catalogue: the models.
-    """
+    """`GET /v1/models` and `GET /v1/models/{model}`."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -41,11 +70,7 @@ class ModelsApi:
         await exchange.json(listed)
 
     async def show(self, exchange: Exchange, caller: Caller) -> None:
-        """Show one model.
-
-        Raises:
-            ModelUnknown: the caller may call no model with this name.
-        """
+        """Show one model."""
         name = str(exchange.path_params["model"])
         model = self._catalogue.find(name)
         if not caller.may_call(model.name):

@@ -23,13 +23,7 @@ class _Part(Protocol):
 
 
 class OnDemand:
-    """A part of the server that is made at its first request, because its imports take time and memory.
-
-    Args:
-        make: imports and returns the part; it is called in a thread. The part stays open until the server
-            stops.
-        extra: the extra of this package that the part needs, which has the name of its module.
-    """
+    """A part of the server that is made at its first request, because its imports take time and memory."""
 
     def __init__(self, make: Callable[[], _Part], extra: str) -> None:
         self._make = make
@@ -91,11 +85,7 @@ def tame_sdks() -> None:
 
 
 def read_message(raw: bytes) -> Mapping[str, Any]:
-    """Return the JSON-RPC message of a request; empty if it is not one message, which the SDK refuses.
-
-    Raises:
-        BadRequest: the message is nested too deeply, which the SDKs do not expect.
-    """
+    """Return the JSON-RPC message of a request; empty if it is not one message, which the SDK refuses."""
     try:
         message = json.loads(raw)
     except ValueError:

@@ -33,22 +33,13 @@ class OwnKey(BaseModel):
 
 
 class OwnKeyApi:
-    """Shows callers their keys.
-
-    Args:
-        access: knows what keys have spent.
-    """
+    """Shows callers their keys."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
 
     async def show(self, exchange: Exchange, caller: Caller) -> None:
-        """Show the key of the request or of the session.
-
-        Raises:
-            BadRequest: the server has no keys.
-            JournalError: the database cannot be used.
-        """
+        """Show the key of the request or of the session."""
         key = caller.key
         if key is None:
             raise BadRequest("the server has no API keys", status=404, code="no_keys")

@@ -1,13 +1,9 @@
 """The parts of the APIs that need a journal: stored responses, runs, and runs in the background."""
 
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
-
 from podium.journal import SqlJournal
 from podium_server.api.endpoint import Service
-from podium_server.api.responses.background import Background
-from podium_server.api.responses.job import KIND as RESPONSE, ResponseWork
-from podium_server.api.responses.store import ResponseStore
+from podium_server.api.responses.job import ResponseWork
+from podium_server.api.responses.stored import KIND as RESPONSE, Responses
 from podium_server.api.runs.actions import RunActions
 from podium_server.api.runs.deadlines import Deadlines
 from podium_server.api.runs.forecast import ForecastApi
@@ -16,14 +12,10 @@ from podium_server.api.runs.job import RunWork
 from podium_server.api.runs.queued import KIND as RUN
 from podium_server.api.runs.route import RunsApi
 from podium_server.api.runs.sums import SumsApi
-from podium_server.background_tasks import beside, repeat
 from podium_server.jobs.jobs import Jobs
 from podium_server.jobs.table import JobTable
 from podium_server.keys import Access
 from podium_server.turn import Turns
-
-_FORGET_SECONDS = 15.0
-"""Time between two deletions of responses whose time has ended."""
 
 
 class Recorded:
@@ -48,14 +40,14 @@ class Recorded:
         *,
         has_keys: bool,
     ) -> None:
-        self.responses = store = ResponseStore.beside(journal)
         index = RunIndex(journal, table, has_keys=has_keys)
+        self.responses = responses = Responses(journal, index, table)
         self.jobs = Jobs(
             table,
             {
                 RUN: lambda job: RunWork(job, index=index, turns=turns, access=access),
                 RESPONSE: lambda job: ResponseWork(
-                    job, store=store, journal=journal, turns=turns, access=access
+                    job, responses=responses, index=index, journal=journal, turns=turns, access=access
                 ),
             },
             most=service.settings.background_runs,
@@ -64,22 +56,8 @@ class Recorded:
         )
         self.jobs.on_end = service.metrics.job_ended
         service.metrics.show_jobs(lambda: float(self.jobs.count))
-        self.background = Background(journal, store, self.jobs, turns, service.stopping)
         self.runs = RunsApi(index, table, access, service.stopping, turns.live, turns.catalogue)
         self.sums = SumsApi(table, has_keys=has_keys)
         self.forecast = ForecastApi(self.runs, index, journal)
         self.actions = RunActions(self.runs, self.jobs, turns, access, journal)
         self.deadlines = Deadlines(journal, table, self.actions)
-
-    @asynccontextmanager
-    async def stores_opened(self) -> AsyncGenerator[None, None]:
-        """Keep the connections to the database open in the block."""
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self.jobs.table)
-            await stack.enter_async_context(self.responses)
-            await stack.enter_async_context(beside(self._forget_responses))
-            yield
-
-    async def _forget_responses(self) -> None:
-        told = "the housekeeping of responses failed"
-        await repeat(self.responses.forget_expired, period=_FORGET_SECONDS, told=told)

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from podium.hosts.completions import Body
 from podium_server.api.bodies import read_body
-from podium_server.api.callers import COOKIE, check_origin, session_of
+from podium_server.api.endpoint import COOKIE, check_origin, session_of
 from podium_server.http import BadRequest, Exchange
 from podium_server.keys import Access, Caller, KeyInvalid, Role, Session
 
@@ -33,22 +33,13 @@ class SessionState(BaseModel):
 
 
 class SessionApi:
-    """The sessions of browsers.
-
-    Args:
-        access: finds keys and sessions.
-    """
+    """The sessions of browsers."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
 
     async def begin(self, exchange: Exchange, _: Caller) -> None:
-        """Begin a session with the key in the body.
-
-        Raises:
-            KeyInvalid: the key is invalid.
-            BadRequest: the body is not JSON with a key, or the server has no keys.
-        """
+        """Begin a session with the key in the body."""
         check_origin(exchange)
         sessions = self._access.sessions
         if sessions is None:
@@ -73,12 +64,7 @@ class SessionApi:
         await exchange.json(state.model_dump(), headers={"cache-control": "no-store"})
 
     async def end(self, exchange: Exchange, _: Caller) -> None:
-        """End the session.
-
-        Raises:
-            KeyInvalid: there is no session, or it has ended.
-            CsrfMissing: the request has no CSRF token.
-        """
+        """End the session."""
         session, sessions = await self._session(exchange), self._access.sessions
         assert sessions is not None
         await sessions.end(session.token)

@@ -54,11 +54,7 @@ class Asked:
 
 
 def batch_name(named: str | None, questions: Path) -> str:
-    """Return the name of the batch: the given name, or the name of the input without its ending.
-
-    Raises:
-        ConfigError: the name is invalid.
-    """
+    """Return the name of the batch: the given name, or the name of the input without its ending."""
     name = named or re.sub(r"[^A-Za-z0-9._-]+", "-", questions.stem).strip("._-") or "batch"
     if not _NAME.fullmatch(name):
         form = "up to 100 letters, digits, `.`, `_` and `-`, with a letter or digit first"
@@ -67,11 +63,7 @@ def batch_name(named: str | None, questions: Path) -> str:
 
 
 def results_of(questions: Path) -> Path:
-    """Return the default file of the results.
-
-    Raises:
-        ConfigError: the input is a folder.
-    """
+    """Return the default file of the results."""
     if questions.is_dir():
         raise ConfigError(f"{questions} cannot be read: it is a folder")
     return questions.with_suffix(".results.jsonl")

@@ -14,14 +14,11 @@ from podium.config import Config, find_config, load_config
 from podium.errors import ConfigError
 from podium.journal import SqlJournal
 from podium_server.batch.asked import Asked, batch_name, results_of
-from podium_server.batch.budget import Budget
 from podium_server.batch.check import check as check_input
 from podium_server.batch.input import Input
-from podium_server.batch.kept import Kept
-from podium_server.batch.line_runner import LineRunner, RunsLines
+from podium_server.batch.kept import Budget, Kept
 from podium_server.batch.output import Files
-from podium_server.batch.progress import Progress, shown
-from podium_server.batch.runner import Runner
+from podium_server.batch.runner import LineRunner, Progress, Runner, RunsLines, shown
 from podium_server.models import make_catalogue
 
 batch = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -11,10 +11,9 @@ from typing import Any, Literal
 from podium.cli.screen import counted
 from podium.errors import ConfigError, PodiumError
 from podium_server.api.bodies import read_body
-from podium_server.batch.answer import Request
 from podium_server.batch.line_json import json_bytes, read_object
 from podium_server.batch.openai_lines import OpenAILine
-from podium_server.batch.question import Question
+from podium_server.batch.question import Question, Request
 from podium_server.http import BadRequest
 from podium_server.models import Catalogue, ModelUnknown, ServedModel
 
@@ -57,15 +56,6 @@ class Input:
 
     A file whose name ends in `.txt` has a question in each line; any other file has a JSON object in each
     line. Only the hashes of the ids stay in memory.
-
-    Args:
-        path: the file.
-        name: the name of the batch.
-        catalogue: the models.
-        model: the name of the model for lines without one; `None` for the first model.
-
-    Raises:
-        ConfigError: the file cannot be read, or there is no model with this name.
     """
 
     def __init__(self, path: Path, name: str, catalogue: Catalogue, model: str | None) -> None:
@@ -181,11 +171,7 @@ class Input:
 
 
 def read_request(given: Mapping[str, Any], form: Form) -> OpenAILine | Question:
-    """Return the request of a line.
-
-    Raises:
-        BadRequest: the line does not have the form.
-    """
+    """Return the request of a line."""
     kind = OpenAILine if form == "openai" else Question
     fields = [name for name in kind.model_fields if name != "failure"]
     for name in given:

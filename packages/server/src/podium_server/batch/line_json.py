@@ -12,11 +12,7 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 
 def read_object(text: str) -> dict[str, Any]:
-    """Return a line as JSON.
-
-    Raises:
-        BadRequest: it is not a JSON object, or an object in it has a field twice.
-    """
+    """Return a line as JSON."""
     try:
         given = json.loads(text, object_pairs_hook=_fields)
     except (ValueError, RecursionError) as error:
@@ -42,11 +38,7 @@ def json_text(given: object) -> str:
 
 
 def json_bytes(given: object) -> bytes:
-    """Return a line as JSON.
-
-    Raises:
-        BadRequest: a text of the line has half of a surrogate pair.
-    """
+    """Return a line as JSON."""
     text = json.dumps(given, ensure_ascii=False)
     if half := _HALF.search(text):
         told = f"the line has \\u{ord(half[0]):04x}, which is only half of a character"

@@ -15,7 +15,7 @@ from podium.errors import ConfigError, JournalError, PodiumError, RunHeld, insta
 from podium_server.background_tasks import beside
 from podium_server.batch.asked import Asked
 from podium_server.batch.input import Form, Line
-from podium_server.batch.record import Record
+from podium_server.batch.output import Record
 from podium_server.batch.setup import Setup, setup_of
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else a local cluster sends statistics of its use
@@ -51,14 +51,7 @@ class RayFailed(PodiumError):
 
 
 class OnRay:
-    """Runs lines in the actors of a Ray cluster. The budget and the files stay in this process.
-
-    Args:
-        asked: what the command asks for.
-        config: the config.
-        form: the form of the lines.
-        note: writes a line for the user.
-    """
+    """Runs lines in the actors of a Ray cluster. The budget and the files stay in this process."""
 
     def __init__(self, asked: Asked, config: Path, form: Form, note: Callable[[str], None]) -> None:
         self._asked = asked
@@ -88,12 +81,7 @@ class OnRay:
                     ray.kill(actor)
 
     async def run(self, line: Line, *, is_recorded: bool) -> Record:
-        """Run a line in an actor; see `RunsLines.run`.
-
-        Raises:
-            ConfigError: the machine of an actor has another config or journal.
-            RayFailed: the cluster cannot run the line.
-        """
+        """Run a line in an actor; see `RunsLines.run`."""
         slot = await self._slots.receive()
         try:
             if isinstance(slot, PodiumError):
@@ -122,11 +110,7 @@ class OnRay:
             self._note(f"podium: the actors wait for a place in the Ray cluster: each needs {_CPUS} CPUs")
 
     async def _wait_for_earlier(self) -> None:
-        """Wait until Ray has ended the actors of an earlier command that was killed.
-
-        Raises:
-            RunHeld: another command still runs the batch on this cluster.
-        """
+        """Wait until Ray has ended the actors of an earlier command that was killed."""
         end, prefix = anyio.current_time() + _EARLIER_SECONDS, f"{self._asked.name}:"
         while any(name.startswith(prefix) for name in ray.util.list_named_actors()):
             if anyio.current_time() >= end:
@@ -153,11 +137,7 @@ def _connected(address: str) -> Iterator[None]:
 
 
 def _check_address(address: str) -> None:
-    """Connect once to the address of a cluster, because Ray tries for minutes.
-
-    Raises:
-        ConfigError: nothing listens at the address.
-    """
+    """Connect once to the address of a cluster, because Ray tries for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon or not port.isdecimal():
         return  # `auto`, `local`, or what Ray itself refuses
@@ -197,13 +177,7 @@ async def _close_one(actor: Any) -> None:
 
 
 async def _answer(reference: Any) -> Any:
-    """Return the answer of an actor.
-
-    Raises:
-        ConfigError: the machine of the actor has another config or journal.
-        JournalError: the journal cannot be used.
-        RayFailed: the actor has no process.
-    """
+    """Return the answer of an actor."""
     try:
         answer = await reference
     except RayTaskError:  # a bug of a worker or planner

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from time import time
 from typing import Annotated, Any, Literal
@@ -14,11 +13,10 @@ from podium.types import Message
 from podium_server.api.bodies import read_body
 from podium_server.api.chat.request import ChatRequest
 from podium_server.api.chat.response import whole_response
-from podium_server.api.responses.form import Response
 from podium_server.api.responses.items import messages_of, read_items
 from podium_server.api.responses.request import ResponseRequest
-from podium_server.api.responses.writer import ResponseWriter
-from podium_server.batch.answer import Answer
+from podium_server.api.responses.writer import Response, ResponseWriter
+from podium_server.batch.question import Answer
 from podium_server.http import BadRequest
 from podium_server.keys import Caller
 from podium_server.models import ServedModel
@@ -95,10 +93,5 @@ async def _response(request: ResponseRequest, turn: Turn) -> Mapping[str, Any]:
     response = Response(
         request=request, run_id=turn.run_id, model=turn.model.versioned_id, created=int(time()), keeps=False
     )
-    writer = ResponseWriter(response)
-    writer.begin()
-    async with aclosing(turn.pieces()) as pieces:
-        async for piece in pieces:
-            writer.piece(piece)
-    writer.end(turn)
+    await ResponseWriter(response).write(turn)
     return response.to_json()

@@ -1,35 +1,129 @@
-"""The files of a batch: results and failures, which a killed command leaves readable."""
+"""The records of lines, and the files with their answers."""
 
 import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from podium.errors import ConfigError
+from podium.errors import ConfigError, JournalError, PlannerError, PodiumError
 from podium.secrets import scrub
+from podium.types import Problem, Result
+from podium.usage import Usage
 from podium_server.batch.input import BadLine, Form, Line
 from podium_server.batch.line_json import json_text
-from podium_server.batch.record import Record
+from podium_server.batch.question import Answer
+from podium_server.errors import fault_of
 
 if TYPE_CHECKING:
     from podium_server.batch.kept import Kept
+
+PENDING = ("invalid", "not_started", "waiting")
+"""The states of lines that the next command looks at again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """How a line of a batch ended."""
+
+    line: int
+    id: str | None
+    run_id: str | None = None
+    status: str
+    """`ok`, `partial`, `failed`, `waiting`, `invalid` or `not_started`."""
+    answer: str = ""
+    problem: Problem | None = None
+    usage: Usage | None = None
+    cost: float | None = None
+    seconds: float = 0.0
+    http_status: int | None = None
+    """The status of OpenAI's response; `None` if there is none."""
+    body: Mapping[str, Any] | None = None
+    """The body of OpenAI's response."""
+
+    def to_json(self, form: Form) -> dict[str, Any]:
+        """Return the line of the results."""
+        told = None if self.problem is None else {"code": self.problem.code, "message": self.problem.message}
+        state: dict[str, Any] = {"line": self.line, "run_id": self.run_id, "status": self.status}
+        bill = {"cost": self.cost, "seconds": self.seconds}
+        if form == "plain":
+            usage = None if self.usage is None else asdict(self.usage)
+            facts = {"answer": self.answer, "problem": told, "usage": usage}
+            return {"id": self.id, **state, **facts, **bill}
+        response = None
+        if self.http_status is not None:
+            response = {"status_code": self.http_status, "request_id": self.run_id, "body": self.body}
+        return {
+            "id": f"batch_req_{self.run_id or f'line_{self.line}'}",
+            "custom_id": self.id,
+            "response": response,
+            "error": told if response is None else None,
+            "podium": {**state, **bill},
+        }
+
+
+def answered(line: Line, answer: Answer) -> Record:
+    """Return the record of a run that has a result."""
+    result = answer.result
+    return Record(
+        line=line.number,
+        id=line.id,
+        run_id=line.run_id,
+        status=answer.status,
+        answer=result.answer,
+        problem=answer.problem,
+        usage=result.usage,
+        cost=result.cost,
+        seconds=result.seconds,
+        http_status=None if answer.body is None else 200,
+        body=answer.body,
+    )
+
+
+def failed(line: Line, error: PodiumError, result: Result | None) -> Record:
+    """Return the record of a run that raised an error."""
+    fault = fault_of(error)
+    problem = Problem(fault.code, str(error))
+    if result is not None and result.problem is not None and not isinstance(error, JournalError):
+        problem = result.problem
+    planned = error if isinstance(error, PlannerError) else None
+    bill = result or planned
+    return Record(
+        line=line.number,
+        id=line.id,
+        run_id=line.run_id,
+        status="waiting" if result is not None and result.status == "waiting" else "failed",
+        problem=problem,
+        usage=None if bill is None else bill.usage,
+        cost=0.0 if bill is None else bill.cost,
+        seconds=0.0 if result is None else result.seconds,
+        http_status=fault.status,
+        body=fault.to_openai(),
+    )
+
+
+def invalid(line: BadLine) -> Record:
+    """Return the record of a line that cannot be run."""
+    problem = Problem("invalid_line", f"line {line.number}: {line.error}")
+    return Record(line=line.number, id=line.id, status="invalid", problem=problem, cost=0.0)
+
+
+def not_started(line: Line, why: str) -> Record:
+    """Return the record of a line whose run does not fit the budget."""
+    problem = Problem("budget_spent", why)
+    return Record(
+        line=line.number, id=line.id, run_id=line.run_id, status="not_started", problem=problem, cost=0.0
+    )
 
 
 class LinesFile:
     """A file with a JSON object in each line, to which one command at a time appends.
 
     Opening removes an incomplete last line, and the lines that `keeps` rejects.
-
-    Args:
-        path: the file; it is created if it does not exist.
-        keeps: whether a line stays.
-
-    Raises:
-        ConfigError: the file cannot be used, or another command uses it, or a line is not a JSON object.
     """
 
     def __init__(self, path: Path, keeps: Callable[[Mapping[str, Any]], bool]) -> None:
@@ -110,14 +204,7 @@ def _lock(descriptor: int, path: Path) -> None:
 
 
 class Files:
-    """The results and the failures of a batch.
-
-    Args:
-        results: the file of the results.
-        failures: the file of the failures; `None` for none.
-        kept: receives the lines of earlier commands.
-        form: the form of the input.
-    """
+    """The results and the failures of a batch."""
 
     def __init__(self, results: Path, failures: Path | None, kept: "Kept", form: Form) -> None:
         self._form = form

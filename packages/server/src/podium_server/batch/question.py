@@ -1,22 +1,48 @@
-"""A line with a question in Podium's own form."""
+"""A line with a question in Podium's own form, and what the request of any line returns."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Annotated, Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 
 from podium.hosts import RecordedRun
 from podium.hosts.chat import whole_answers
 from podium.hosts.completions import Body
-from podium.types import Message, Plan, Result, RunEnded
+from podium.types import Message, Plan, Problem, Result, RunEnded
 from podium.types.messages import read_conversation
 from podium_server.api.runs.requests import Name, PlanBody
-from podium_server.batch.answer import Answer
 from podium_server.http import BadRequest
 from podium_server.keys import Caller
 from podium_server.models import ServedModel
 from podium_server.turn import Asked, Recorded, Turns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The result of a line's run."""
+
+    result: Result
+    status: str
+    """The status of the result; `partial` also if the answer lacks the requested form."""
+    problem: Problem | None = None
+    body: Mapping[str, Any] | None = None
+    """The body of OpenAI's response; `None` for a line that is not of OpenAI's form."""
+
+
+class Request(Protocol):
+    """What a line asks for."""
+
+    def check(self, model: ServedModel) -> None:
+        """Raise `PodiumError` if the model cannot answer the request."""
+
+    def conversation_for(self, model: ServedModel) -> Sequence[Message]:
+        """Return the conversation, with the question last."""
+
+    async def answer(
+        self, turns: Turns, model: ServedModel, run_id: str, recorded: Recorded | None
+    ) -> Answer:
+        """Run the request, and return its answer."""
 
 
 class Question(Body):
@@ -35,12 +61,7 @@ class Question(Body):
 
     @property
     def conversation(self) -> Sequence[Message]:
-        """The question as messages.
-
-        Raises:
-            BadRequest: the line has no question, or several.
-            QueryError: the question is empty or malformed.
-        """
+        """The question as messages."""
         given = [each for each in (self.query, self.question, self.messages) if each is not None]
         if len(given) != 1:
             raise BadRequest("write one question, as `query`, `question` or `messages`")

@@ -9,8 +9,8 @@ import ray
 
 from podium.errors import ConfigError, PodiumError
 from podium_server.batch.input import Form, Line, read_request
-from podium_server.batch.line_runner import LineRunner
-from podium_server.batch.record import Record
+from podium_server.batch.output import Record
+from podium_server.batch.runner import LineRunner
 from podium_server.batch.setup import Setup
 from podium_server.models import Catalogue, make_catalogue
 
@@ -61,11 +61,7 @@ class Broken:
 
 
 class LineActor:
-    """Runs lines. Ray calls its methods in one event loop, and makes the actor again after its process died.
-
-    Args:
-        setup: what the batch needs.
-    """
+    """Runs lines. Ray calls its methods in one event loop, and makes it again after its process died."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup

@@ -1,36 +1,225 @@
-"""Runs the lines of a batch, several at the same time."""
+"""Runs the lines of a batch, several at the same time, and shows its progress."""
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Protocol
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
+from rich.progress import BarColumn, MofNCompleteColumn, Progress as Bar, TextColumn
 
+from podium.cli.screen import Screen, counted, duration, money
+from podium.errors import JournalError, PodiumError, RunDead, RunExists, RunHeld, RunLost
 from podium.journal import SqlJournal
-from podium_server.batch.budget import Budget
-from podium_server.batch.earlier import charge_earlier
+from podium.run import RunOptions
+from podium.run_state import fold
+from podium.types import Result
+from podium_server.background_tasks import beside
 from podium_server.batch.input import BadLine, Line
-from podium_server.batch.kept import Kept
-from podium_server.batch.line_runner import RunsLines
-from podium_server.batch.output import Files
-from podium_server.batch.progress import Progress
-from podium_server.batch.record import Record, invalid, not_started
-from podium_server.keys import BudgetSpent
+from podium_server.batch.kept import Budget, Kept, charge_earlier
+from podium_server.batch.output import Files, Record, answered, failed, invalid, not_started
+from podium_server.keys import Admission, Ask, BudgetSpent, Caller, NoKeys
+from podium_server.keys.access import FreeAdmission
+from podium_server.keys.recorded import excess_of, recorded_run
+from podium_server.models import Catalogue
+from podium_server.turn import Recorded, Turns
+
+_BAR_SECONDS = 0.25
+LINE_SECONDS = 10.0
+"""How often a line tells the progress, outside of a terminal, in seconds."""
+_MOST_TOLD = 20
+"""Maximum number of failed lines that are named on the screen."""
+
+
+class Progress:
+    """The counts of a batch."""
+
+    def __init__(self, total: int, budget: Budget, note: Callable[[str], None]) -> None:
+        self.counts = Counter[str]()
+        """The finished lines, by status."""
+        self.earlier = 0
+        """The lines that earlier commands have finished."""
+        self.others = 0
+        """The results of lines that are not in the input."""
+        self.budget = budget
+        self.total = total
+        self.running = 0
+        """The lines whose runs have begun; lines that wait for the budget do not count."""
+        self.note = note
+        """Writes a line for the user."""
+        self._told = 0
+        self._began = monotonic()
+
+    @property
+    def done(self) -> int:
+        """The number of finished lines."""
+        return self.counts.total()
+
+    @property
+    def unfinished(self) -> int:
+        """The number of lines without a complete answer."""
+        return self.done - self.counts["ok"]
+
+    @contextmanager
+    def running_line(self) -> Generator[None, None, None]:
+        """Count a line that runs in the block."""
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+
+    def keep(self, status: str) -> None:
+        """Count a line that an earlier command has finished."""
+        self.counts[status] += 1
+        self.earlier += 1
+
+    def end(self, record: Record) -> None:
+        """Count a line that has ended, and name it if it has no complete answer."""
+        self.counts[record.status] += 1
+        if record.status in ("ok", "not_started"):
+            return
+        self._told += 1
+        if self._told <= _MOST_TOLD:
+            who = f"line {record.line}" + ("" if record.id is None else f" ({record.id})")
+            told = (
+                "" if record.problem is None else record.problem.message.removeprefix(f"line {record.line}: ")
+            )
+            self.note(f"podium: {who}: {record.status}: {told}")
+        elif self._told == _MOST_TOLD + 1:
+            self.note("podium: further failures are in the results only")
+
+    def line(self) -> str:
+        """Return the counts as one line."""
+        counts = [f"{self.counts['ok']:,} ok", f"{self.unfinished:,} not ok", f"{self.running:,} running"]
+        return f"{self.done:,} of {self.total:,}: {', '.join(counts)}; {self.spent()}; {self.pace()}"
+
+    def summary(self) -> str:
+        """Return the counts at the end as one line."""
+        known = [f"{count:,} {status.replace('_', ' ')}" for status, count in sorted(self.counts.items())]
+        seconds = duration(monotonic() - self._began)
+        told = f"{counted(self.total, 'line')}: {', '.join(known) or 'none'}; {self.spent()}; {seconds}"
+        if self.others:
+            told += f"; and {counted(self.others, 'result')} of lines that are not in the input"
+        return told
+
+    def spent(self) -> str:
+        """Return the money that is spent and left."""
+        told = money(self.budget.spent)
+        if self.budget.unknown:
+            told += f" and {self.budget.unknown} of unknown cost"
+        return told if self.budget.most is None else f"{told} of {money(self.budget.most)}"
+
+    def pace(self) -> str:
+        """Return the runs per second of this command, and the expected time until the end."""
+        rate = (self.done - self.earlier) / max(monotonic() - self._began, 1e-9)
+        left = f"{duration((self.total - self.done) / rate)} left" if rate else "time left unknown"
+        return f"{rate:.1f}/s, {left}"
+
+
+@asynccontextmanager
+async def shown(progress: Progress, screen: Screen) -> AsyncGenerator[None, None]:
+    """Show the progress in the block: a bar on a terminal, otherwise a line every few seconds."""
+    console = screen.console(stderr=True)
+
+    async def lines() -> None:
+        while True:
+            await anyio.sleep(LINE_SECONDS)
+            screen.note(f"podium: {progress.line()}")
+
+    async def bar() -> None:
+        columns = BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}")
+        with Bar(*columns, console=console, transient=True) as drawn:
+            task = drawn.add_task("", total=progress.total)
+            while True:
+                counts = f"{progress.unfinished:,} not ok, {progress.running:,} running"
+                told = f"{counts}; {progress.spent()}; {progress.pace()}"
+                drawn.update(task, completed=progress.done, description=told)
+                await anyio.sleep(_BAR_SECONDS)
+
+    async with beside(bar if console.is_terminal else lines):
+        yield
+
+
+_OF_ONE_RUN = (RunDead, RunExists, RunHeld, RunLost)
+"""Errors of the journal that concern one run; all others end the batch."""
+
+
+class RunsLines(Protocol):
+    """Runs lines: in this process, or on a Ray cluster."""
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """Return a block in which `run` can be called."""
+
+    async def run(self, line: Line, *, is_recorded: bool) -> Record:
+        """Run a line, and return how it ended. A run that was begun before is continued."""
+
+
+class LineRunner:
+    """Runs lines in this process."""
+
+    def __init__(self, catalogue: Catalogue, journal: SqlJournal, run_cost: float | None) -> None:
+        self._catalogue = catalogue
+        self._journal = journal
+        self._turns = Turns(catalogue, _RunCost(run_cost), journal)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[None, None]:
+        """Keep the connections of the models and of the journal open in the block."""
+        async with self._journal, self._catalogue.opened():
+            yield
+
+    async def run(self, line: Line, *, is_recorded: bool) -> Record:
+        """Run a line; see `RunsLines.run`."""
+        earlier = await self._earlier(line.run_id) if is_recorded else None
+        try:
+            answer = await line.request.answer(self._turns, line.model, line.run_id, earlier)
+        except PodiumError as error:
+            if isinstance(error, JournalError) and not isinstance(error, _OF_ONE_RUN):
+                raise
+            result = await self._so_far(line.run_id) or getattr(error, "result", None)
+            record = failed(line, error, result)
+        else:
+            result, record = answer.result, answered(line, answer)
+        if result is None or record.cost is None:
+            return record
+        return replace(record, cost=record.cost - await excess_of(self._journal, result))
+
+    async def _earlier(self, run_id: str) -> Recorded:
+        events = [entry.event for entry in await self._journal.read(run_id)]
+        return Recorded(fold(events).result(), events)
+
+    async def _so_far(self, run_id: str) -> Result | None:
+        """Return what is recorded of a failed run; `None` if nothing is, or a process executes it."""
+        try:
+            recorded = await recorded_run(self._journal, run_id)
+        except RunHeld:
+            return None
+        return None if recorded is None else recorded.result
+
+
+class _RunCost(NoKeys):
+    """Admits each run, with another cost limit."""
+
+    def __init__(self, run_cost: float | None) -> None:
+        self._run_cost = run_cost
+
+    @asynccontextmanager
+    async def admit(self, caller: Caller, ask: Ask) -> AsyncGenerator[Admission, None]:
+        """Admit the run."""
+        del caller
+        options, conductor = RunOptions(), ask.conductor
+        if self._run_cost is not None:
+            options["limits"] = replace(conductor.limits, cost=self._run_cost)
+        yield FreeAdmission(options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runner:
-    """Runs the lines of a batch.
-
-    Args:
-        lines: runs a line.
-        journal: has the runs of earlier commands.
-        budget: reserves the costs of the runs.
-        run_cost: replaces the cost limit of each run, in USD; `None` keeps the limits of the models.
-        kept: the lines that earlier commands have finished.
-        files: receives how each line ended.
-        progress: counts the lines.
-    """
+    """Runs the lines of a batch."""
 
     lines: RunsLines
     journal: SqlJournal
@@ -41,16 +230,7 @@ class Runner:
     progress: Progress
 
     async def run(self, lines: Iterable[Line | BadLine], concurrency: int) -> None:
-        """Run the lines.
-
-        Args:
-            lines: the lines.
-            concurrency: maximum number of lines that run at the same time.
-
-        Raises:
-            RunHeld: another process still executes runs of the batch.
-            JournalError: the journal cannot be used.
-        """
+        """Run the lines."""
         recorded = await charge_earlier(self.journal, self.kept, self.budget, self.progress.note)
         errors: list[Exception] = []
         send, receive = anyio.create_memory_object_stream[Line | BadLine]()

@@ -29,11 +29,7 @@ class Setup:
     version: str = __version__
 
     def load(self, machine: str) -> tuple[Config, SqlJournal]:
-        """Return the config and the journal, in a process of a machine.
-
-        Raises:
-            ConfigError: the machine has another config, another journal or another version of Podium.
-        """
+        """Return the config and the journal, in a process of a machine."""
         if self.version != __version__:
             told = (
                 f"the machine {machine} has podium-server {__version__}, and the command has {self.version}"
@@ -54,14 +50,7 @@ class Setup:
 
 
 def setup_of(config: Path, machine: str, name: str, run_cost: float | None) -> Setup:
-    """Return the setup of a command.
-
-    Args:
-        config: its config, which has a journal.
-        machine: its machine.
-        name: the name of the batch.
-        run_cost: replaces the cost limit of each run, in USD; `None` keeps the limits of the models.
-    """
+    """Return the setup of a command."""
     path = config.absolute()  # the path of an SQLite file depends on it
     url = _journal_url(load_config(path).journal())
     return Setup(

@@ -15,9 +15,6 @@ def find_keys(config: Config) -> KeyAccess | None:
     """Return the keys in the database of the config's journal; `None` if there are none.
 
     A revoked or expired key counts too: the server never opens because its last key has ended.
-
-    Raises:
-        JournalError: the database cannot be used.
     """
     journal = config.journal()
     if journal is None:
@@ -29,11 +26,7 @@ def find_keys(config: Config) -> KeyAccess | None:
 
 
 def valid_keys(config: Config) -> Sequence[Key]:
-    """Return the keys that are neither revoked nor expired; empty without a journal.
-
-    Raises:
-        JournalError: the database cannot be used.
-    """
+    """Return the keys that are neither revoked nor expired; empty without a journal."""
     journal = config.journal()
     keys = () if journal is None else anyio.run(KeyStore.beside(journal).keys)
     now = time()

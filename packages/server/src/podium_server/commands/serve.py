@@ -31,16 +31,7 @@ _MARKS = {"ok": "✓", "warning": "!", "error": "✗"}
 def serve(
     screen: Screen, path: Path | None, *, host: str | None, port: int | None, check: bool, openapi: bool
 ) -> None:
-    """Serve the models of a podium.toml, check it, or write the OpenAPI document.
-
-    Args:
-        screen: shows what happens.
-        path: the value of `--config`.
-        host: the address; `None` for the address of the config.
-        port: the port; `None` for the port of the config.
-        check: whether to check the configuration only.
-        openapi: whether to write the document only.
-    """
+    """Serve the models of a podium.toml, check it, or write the OpenAPI document."""
     with _config(screen, path) as loaded:
         settings = loaded.table("server", ServerSection) or ServerSection()
         host, port = host or settings.host, settings.port if port is None else port

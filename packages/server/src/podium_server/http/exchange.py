@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from podium.errors import PodiumError
+from podium_server.errors import ServerError
 from podium_server.http.protocol import ABORT
 from podium_server.settings import ServerSection
 
@@ -24,7 +24,7 @@ _STREAM_HEADERS = {
 }
 
 
-class BadRequest(PodiumError):
+class BadRequest(ServerError):
     """The HTTP request is invalid."""
 
     code = "invalid_request"
@@ -34,10 +34,13 @@ class BadRequest(PodiumError):
     ) -> None:
         super().__init__(message)
         self.status = status
-        """Status of the HTTP response."""
         self.code = code or self.code
         self.param = param
-        """The field of the body that is invalid; `None` if the error is not in one field."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Close the connection if the rest of the body was not read."""
+        return {"connection": "close"} if self.status in (408, 413) else {}
 
 
 class ClientGone(Exception):

@@ -6,20 +6,104 @@ If a process ends, another process, or the next start, continues its jobs: the j
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Literal, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
 
-from podium.errors import JournalError
+from podium.errors import JournalBroken, JournalError, RunDead, RunExists, RunUnknown
 from podium.secrets import scrub
-from podium_server.api.errors import fault_of
-from podium_server.jobs.failures import RETRY_SECONDS, is_temporary
-from podium_server.jobs.job import Job, JobLost, Postponed, Work
+from podium.types import Result
+from podium_server.errors import RunCancelled, fault_of
 from podium_server.jobs.leases import Lease
 from podium_server.jobs.line import Line
 from podium_server.jobs.table import QUEUE, Also, JobTable, StoredJob
 from podium_server.keys import KeyRefused, RateLimited
-from podium_server.turn import RunCancelled
+
+Why = Literal["cancelled", "abandoned", "stopped", "lost"]
+"""Why a job ends before its work: somebody cancelled it, the client disconnected before it began, the server
+stops, or another process has the job."""
+
+
+class JobLost(Exception):
+    """Another process has the job, or its work was deleted."""
+
+
+class Postponed(Exception):
+    """The job returns to the queue at once, and continues when a process takes it again."""
+
+
+class Job:
+    """A job that this process executes."""
+
+    def __init__(self, stored: StoredJob, holder: str, *, is_new: bool = False) -> None:
+        self.stored = stored
+        self.holder = holder
+        self.is_new = is_new
+        self.is_stored = not is_new
+        self.is_admitted = False
+        """Whether the work was admitted, so that it may have been paid for."""
+        self.needs_slot = True
+        """Whether the job counts against the maximum number of jobs; not while it waits for a decision."""
+        self.scope = anyio.CancelScope()
+        self.why: Why | None = "cancelled" if stored.is_cancelled else None
+        """Why the work was cancelled; `None` if it was not."""
+        self.has_begun = False
+        self.headers: Mapping[str, str] = {}
+        """Headers for the client whose request began the job."""
+        self.refusal: Exception | None = None
+        """Why a new job did not begin."""
+        self.result: Result | None = None
+        """The result of the run, after it has ended; `None` also for a run that ended without one."""
+        self.decided = anyio.Event()
+        """Set when the work has begun, or has ended."""
+
+    @property
+    def job_id(self) -> str:
+        """The id of the run."""
+        return self.stored.job_id
+
+    def begin(self, headers: Mapping[str, str] | None = None) -> None:
+        """Tell the client whose request began the job that the work has begun."""
+        if not self.has_begun:
+            self.has_begun, self.headers = True, headers or {}
+            self.decided.set()
+
+    def cancel(self, why: Why) -> None:
+        """Cancel the work."""
+        self.why = self.why or why
+        self.scope.cancel()
+
+
+class Work(Protocol):
+    """The work of one job."""
+
+    async def run(self) -> None:
+        """Do the work: begin it, or continue it."""
+
+    async def end(self, failure: Exception | None) -> Mapping[str, str] | None:
+        """Write the end of work that was cancelled, or failed for good.
+
+        Returns:
+            The `code` and the `message` to keep; `None` if clients can read the end elsewhere.
+        """
+
+    async def drop(self) -> None:
+        """Delete what was stored for a new job that was refused before it began."""
+
+
+RETRY_SECONDS = 15.0
+"""How long a job waits before it is tried again."""
+_LASTING = (JournalBroken, RunDead, RunExists, RunUnknown)
+"""Errors of the journal that another attempt would have, too."""
+
+
+def is_temporary(error: Exception, *, is_admitted: bool) -> bool:
+    """Return whether a later attempt may succeed without paying again."""
+    if isinstance(error, JournalError):
+        return not isinstance(error, _LASTING)
+    return not is_admitted and fault_of(error).status in (429, 503)
+
 
 LOGGER = logging.getLogger("podium")
 PERIOD = 2.0
@@ -37,16 +121,7 @@ OnEnd = Callable[[str, str], object]
 
 
 class Jobs:
-    """The jobs that this process executes.
-
-    Args:
-        table: the jobs of all processes.
-        kinds: makes the work of jobs, by kind.
-        most: maximum number of jobs that this process executes at the same time.
-        queued: maximum number of jobs in the queue, at which new ones are refused.
-        on_cancels: called with the runs of open requests that were cancelled.
-        period: see `PERIOD`.
-    """
+    """The jobs that this process executes."""
 
     def __init__(
         self,
@@ -128,18 +203,8 @@ class Jobs:
 
         A job that its caller's limits refuse for now waits in the queue, too.
 
-        Args:
-            stored: the job.
-            also: further statements of the transaction that stores it; see `JobTable.add`.
-            check: raises the error of a job that would be refused for good; called before it is queued.
-
         Returns:
             The job; `None` if there is one with its id.
-
-        Raises:
-            JournalError: the job cannot be stored.
-            QueueFull: it would have to wait in the queue, which is full.
-            PodiumError: the work was refused, and the job is not stored.
         """
         assert self._tasks is not None
         job = Job(stored, self._lease.holder, is_new=True)
@@ -226,11 +291,7 @@ class Jobs:
                         self._has_more = True
 
     async def _look(self, cancelled: str | None = None) -> None:
-        """Renew the lease, end cancelled jobs, and take jobs from the queue.
-
-        Args:
-            cancelled: a job to take also without a free slot.
-        """
+        """Renew the lease, end cancelled jobs, and take jobs from the queue."""
         async with self._looking:
             await self._look_once(cancelled)
 

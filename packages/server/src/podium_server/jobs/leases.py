@@ -37,13 +37,7 @@ class Look:
 
 
 class Lease:
-    """The lease of one process. After the lease was lost, the process needs a new one.
-
-    Args:
-        table: the jobs.
-        line: the order in which the process takes jobs.
-        seconds: see `LEASE`.
-    """
+    """The lease of one process. After the lease was lost, the process needs a new one."""
 
     def __init__(self, table: JobTable, line: Line, seconds: float = LEASE) -> None:
         self.holder = new_holder()
@@ -61,10 +55,6 @@ class Lease:
         """Renew the lease, return the jobs of dead processes to the queue, and take jobs from the queue.
 
         The whole look is one transaction. It uses indexes only, and reads no job that another process holds.
-
-        Args:
-            most: maximum number of jobs to take.
-            cancelled: the id of a job to take, if it is in the queue, in addition to these.
 
         Returns:
             `None` if the lease was lost: then other processes have the jobs.

@@ -81,13 +81,6 @@ class Line:
         """Take jobs from the queue, and return them as they were before.
 
         Urgent jobs come first. Otherwise each caller has the same share, and its oldest jobs come first.
-
-        Args:
-            transaction: the transaction.
-            holder: the process that takes the jobs.
-            most: maximum number of jobs.
-            now: SQL expression for the time of the database.
-            for_update: SQL clause that locks the selected rows; empty if a transaction locks all rows.
         """
         due = _DUE.format(now=now, skip=f"{for_update} SKIP LOCKED" if for_update else "")
         taken: list[StoredJob] = []

@@ -37,6 +37,12 @@ SCHEMA = Schema(
             "CREATE INDEX podium_jobs_line ON podium_jobs (holder, is_urgent, caller_id, created)",
         ],
         [PostgresOnly('CREATE INDEX podium_jobs_prefix ON podium_jobs (job_id COLLATE "C")')],
+        [  # a response is a view of its run, whose record has the request
+            "DELETE FROM podium_jobs WHERE kind = 'response'",
+            "DROP TABLE IF EXISTS podium_response_events",
+            "DROP TABLE IF EXISTS podium_responses",
+            "DELETE FROM podium_schema WHERE name = 'responses'",
+        ],
     ],
 )
 """The tables.
@@ -111,11 +117,7 @@ def new_job(job_id: str, kind: str, caller_id: str, request: Mapping[str, Any]) 
 
 
 class JobTable(SqlTables):
-    """The jobs in the database of a journal.
-
-    Args:
-        journal: the journal, which wakes the followers of a run when its job has ended.
-    """
+    """The jobs in the database of a journal."""
 
     def __init__(self, journal: SqlJournal) -> None:
         super().__init__(SCHEMA, journal.url)
@@ -128,17 +130,7 @@ class JobTable(SqlTables):
     async def add(
         self, job: StoredJob, holder: str, also: Also | None = None, *, most: int | None = None
     ) -> bool:
-        """Store a new job; return `False` if there is one with its id, or `also` returns `False`.
-
-        Args:
-            job: the job.
-            holder: the process that executes it; empty to add it to the queue.
-            also: further statements of the transaction.
-            most: maximum number of jobs in the queue; `None` for no maximum.
-
-        Raises:
-            QueueFull: the queue has the maximum number of jobs.
-        """
+        """Store a new job; return `False` if there is one with its id, or `also` returns `False`."""
         async with self.opened() as database:
             add = _ADD.replace("{now}", database.now)
             request = json.dumps(scrub_data(job.request), ensure_ascii=False)
@@ -179,14 +171,7 @@ class JobTable(SqlTables):
     async def without_run(
         self, kind: str, which: Sequence[str], values: Sequence[Any], most: int
     ) -> Sequence[StoredJob]:
-        """Return the jobs whose runs have not begun, the newest first.
-
-        Args:
-            kind: the kind of the jobs.
-            which: further conditions in SQL.
-            values: the values of these conditions.
-            most: maximum number of jobs.
-        """
+        """Return the jobs whose runs have not begun, the newest first."""
         none = "NOT EXISTS (SELECT 1 FROM podium_runs WHERE run_id = job_id)"
         where = " AND ".join(["kind = ?", none, *which])
         order = f"ORDER BY created DESC, job_id DESC LIMIT {most}"

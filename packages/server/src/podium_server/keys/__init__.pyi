@@ -6,7 +6,6 @@ from .access import (
 )
 from .account import BILLION as BILLION, Period as Period
 from .caller import Caller as Caller
-from .headers import refusal_headers as refusal_headers
 from .key import Key as Key, KeyRules as KeyRules, Role as Role, check_policy as check_policy
 from .key_access import KeyAccess as KeyAccess
 from .key_store import KeyStore as KeyStore

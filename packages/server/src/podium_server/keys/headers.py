@@ -4,7 +4,6 @@ from math import ceil
 
 from podium_server.keys.account import Bucket
 from podium_server.keys.batch import Grant
-from podium_server.keys.refusals import BudgetSpent, KeyRefused
 
 
 def limit_headers(grant: Grant) -> dict[str, str]:
@@ -13,19 +12,6 @@ def limit_headers(grant: Grant) -> dict[str, str]:
     for name, bucket in (("requests", grant.requests), ("tokens", grant.tokens)):
         if bucket is not None:
             headers |= _of_bucket(name, bucket)
-    return headers
-
-
-def refusal_headers(refusal: KeyRefused) -> dict[str, str]:
-    """Return the headers of a refused request.
-
-    OpenAI's clients repeat a request with the status 429, unless `x-should-retry` is `false`.
-    """
-    headers = {} if refusal.retry_after is None else {"retry-after": str(max(ceil(refusal.retry_after), 1))}
-    if isinstance(refusal, BudgetSpent):
-        headers["x-should-retry"] = "false"
-    if refusal.status == 401:
-        headers["www-authenticate"] = "Bearer"
     return headers
 
 

@@ -1,19 +1,26 @@
 """The errors of requests that a key does not allow, each with its HTTP status."""
 
-from podium.errors import PodiumError
+from collections.abc import Mapping
+from math import ceil
+
+from podium_server.errors import NO_RETRY, ServerError
 
 
-class KeyRefused(PodiumError):
+class KeyRefused(ServerError):
     """The key is missing or invalid, or does not allow the request; nothing was started."""
 
     code = "key_refused"
     status = 403
-    """Status of the HTTP response."""
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         """Seconds after which the request may be admitted; `None` if waiting does not help."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Say when to repeat the request; OpenAI's clients repeat one after the status 429."""
+        return {} if self.retry_after is None else {"retry-after": str(max(ceil(self.retry_after), 1))}
 
 
 class KeyInvalid(KeyRefused):
@@ -21,6 +28,11 @@ class KeyInvalid(KeyRefused):
 
     code = "invalid_api_key"
     status = 401
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Ask for a key."""
+        return {**super().headers, "www-authenticate": "Bearer"}
 
 
 class CsrfMissing(KeyRefused):
@@ -81,4 +93,8 @@ class BudgetSpent(KeyRefused):
 
     code = "insufficient_quota"
     status = 429
-    run_id: str | None = None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Keep clients from repeating the request."""
+        return {**super().headers, **NO_RETRY}

@@ -1,4 +1,4 @@
-"""Makes the models of a config, and finds them by name."""
+"""The models of a config, and the workers that presets choose."""
 
 import json
 import tomllib
@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
+from statistics import median
 from time import time
 from typing import Any
 
@@ -15,9 +16,56 @@ from podium.config import Config, Variant
 from podium.errors import ConfigError
 from podium.journal import Journal
 from podium.plan_text import SavedPlan
-from podium_server.models.presets import DESCRIPTIONS, EFFORTS, LIMITS, cheap_workers, strongest_worker
 from podium_server.models.served_model import ModelUnknown, ServedModel
-from podium_server.settings import ModelSection, ModelsTable
+from podium_server.settings import Effort, EffortSection, ModelSection, ModelsTable, Preset
+
+LIMITS: Mapping[Preset, Mapping[str, float]] = {
+    "mini": {"plan_steps": 2, "rounds": 1},
+    "ultra": {"rounds": 3},
+}
+"""Limits of each preset."""
+EFFORTS: Mapping[Preset, Mapping[Effort, EffortSection]] = {
+    "mini": {},
+    "ultra": {
+        "low": EffortSection(rounds=1),
+        "medium": EffortSection(rounds=2),
+        "high": EffortSection(rounds=3),
+    },
+}
+DESCRIPTIONS: Mapping[Preset, str] = {
+    "mini": "Short plans with cheap workers; a simple question goes to one worker, the strongest of them.",
+    "ultra": "Plans with all workers; each answer is checked, and improved in further rounds.",
+}
+
+
+def cheap_workers(config: Config) -> Sequence[str]:
+    """Return the names of the workers whose price is not above the median; all, if no price is known.
+
+    Workers of unknown price are left out, if others have a price.
+    """
+    prices = _prices(config, config.worker_names)
+    paid = [price for price in prices.values() if price > 0]
+    if not prices:
+        return config.worker_names
+    most = median(paid) if paid else 0.0
+    return [name for name in config.worker_names if name in prices and prices[name] <= most]
+
+
+def strongest_worker(config: Config, names: Sequence[str]) -> str | None:
+    """Return the name of the model with the highest price, of these workers; `None` if no price is known."""
+    prices = _prices(config, [name for name in names if name in config.chat_names])
+    return max(prices, key=lambda name: prices[name], default=None)
+
+
+def _prices(config: Config, names: Sequence[str]) -> dict[str, float]:
+    """Return the known prices of workers: of a million tokens read and a million written."""
+    prices: dict[str, float] = {}
+    for name in names:
+        known = [worker.card.price for worker in config.workers(name) if worker.card.price is not None]
+        if known:
+            prices[name] = max(price.input + price.output for price in known)
+    return prices
+
 
 DEFAULT = "podium"
 """Name of the config's own conductor, if the config has no `[models]`."""

@@ -1,28 +1,50 @@
-"""A model that clients can name."""
+"""A model that clients can name, and the models of the demo."""
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, get_args
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import PodiumError, WorkerActs
+from podium.config import Config, load_config
+from podium.errors import WorkerActs
 from podium.workers import Card
+from podium_server.errors import ServerError
 from podium_server.settings import Effort, EffortSection, Show
+
+_DEMO = Path(__file__).parent / "demo"
+
+
+@contextmanager
+def demo_config() -> Iterator[Config]:
+    """Yield the config of the offline demo.
+
+    Its folder, with its journal and API keys, is a temporary folder, which the end of the block deletes.
+    """
+    with TemporaryDirectory(prefix="podium-demo-", ignore_cleanup_errors=True) as folder:
+        shutil.copytree(_DEMO, folder, dirs_exist_ok=True)
+        yield load_config(Path(folder) / "podium.toml")
+
 
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
 
 
-class ModelUnknown(PodiumError):
+class ModelUnknown(ServerError):
     """The server has no model with this name."""
 
     code = "model_not_found"
+    status = 404
 
 
-class ModelActs(PodiumError):
+class ModelActs(ServerError):
     """The model may act, and the client has said that its request must not act."""
 
     code = WorkerActs.code
+    status = 428
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from podium.types import Message, Plan, Sampling, Tools
 from podium_server.settings import Effort
@@ -39,6 +40,8 @@ class Asked:
     """The plan of the request; `None` if the planner writes one."""
     context: Mapping[str, str] = field(default_factory=dict)
     """Named texts that subtasks may refer to."""
+    client: Mapping[str, Any] | None = None
+    """What the record of the run keeps of the request; see `RunOptions`."""
     labels: Collection[str] = ()
     """Labels of the query, in addition to those of the key."""
     only_plans: bool = False

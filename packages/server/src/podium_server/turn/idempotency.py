@@ -11,15 +11,16 @@ from hashlib import sha256
 
 import anyio
 
-from podium.errors import PodiumError, RunUnknown
+from podium.errors import RunUnknown
 from podium.journal import Journal, RunRow, SqlJournal
 from podium.run_state import fold
 from podium.types import Event, Result, RunEnded
+from podium_server.errors import ServerError
 
 _CHARS = 24
 
 
-class KeyReused(PodiumError):
+class KeyReused(ServerError):
     """The idempotency key was used with another request."""
 
     code = "idempotency_key_reused"

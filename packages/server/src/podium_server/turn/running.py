@@ -8,21 +8,10 @@ from typing import TypeVar
 import anyio
 
 from podium.errors import PodiumError
+from podium_server.errors import RunCancelled
 from podium_server.http import ServerStopping
 
 Item = TypeVar("Item")
-
-
-class RunCancelled(PodiumError):
-    """The run of the request was cancelled over the runs API."""
-
-    code = "run_cancelled"
-
-    def __init__(self, run_id: str) -> None:
-        super().__init__(f"run {run_id} was cancelled over the runs API: `POST …/resume` there continues it")
-        self.run_id = run_id
-        self.knows_actions = False
-        """Whether `actions` has the actions of the run."""
 
 
 class Interrupt:

@@ -2,35 +2,30 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import time
-from typing import TYPE_CHECKING, Any, Literal
-
-import anyio.to_thread
+from typing import Any, Literal
 
 from podium.errors import PlannerError, RunFailed
 from podium.hosts import ChatAnswer, ChatCall
 from podium.hosts.progress import Progress
-from podium.hosts.results import answered, lack_after
+from podium.hosts.results import answered
 from podium.journal import Journal
 from podium.types import Part, Problem, Result, RunEnded, RunResumed, RunStarted
 from podium.usage import Usage
+from podium_server.errors import RunCancelled
 from podium_server.http import ServerStopping
 from podium_server.keys import Admission
 from podium_server.keys.recorded import recorded_actions
 from podium_server.models import ServedModel
 from podium_server.record import Record
 from podium_server.settings import Effort
+from podium_server.turn.answered import Answered, checked_answer
 from podium_server.turn.asked import Asked
 from podium_server.turn.idempotency import Recorded
 from podium_server.turn.live_pieces import LivePieces
 from podium_server.turn.pieces import Piece, ProgressPiece, TextPiece
-from podium_server.turn.running import Interrupt, RunCancelled
-from podium_server.turn.usage import answer_usage
-from podium_server.turn.without_urls import actions_form, without_urls
-
-if TYPE_CHECKING:
-    from podium_server.turn.answer_form import AnswerForm
+from podium_server.turn.running import Interrupt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +67,7 @@ class Turn:
         """When the turn began, in seconds of Unix time."""
         self._is_replayed = facts.recorded is not None
         """Whether an earlier request has made the answer."""
-        self._answer: ChatAnswer | None = None
-        self._misfit: Problem | None = None
-        """Why the answer does not have the requested form."""
+        self._answered: Answered | None = None
 
     @property
     def headers(self) -> dict[str, str]:
@@ -84,60 +77,46 @@ class Turn:
             headers["x-podium-effort"] = self._facts.effort
         if self._is_replayed:
             headers["idempotent-replayed"] = "true"
-        if self._answer is not None:
+        if self._answered is not None:
             headers["x-podium-status"] = str(self.summary["status"])
             headers["x-podium-usage"] = "estimated" if self.usage.estimated else "measured"
         return {**headers, **self._facts.admission.headers}
 
     @property
+    def answered(self) -> Answered:
+        """The answer as the request asked for it, after `pieces` has ended."""
+        assert self._answered is not None
+        return self._answered
+
+    @property
     def answer(self) -> ChatAnswer:
         """The answer, after `pieces` has ended."""
-        assert self._answer is not None
-        return self._answer
+        return self.answered.answer
 
     @property
     def tool_calls(self) -> Sequence[Part]:
-        """The tool calls of the answer; only the first, if the request allows no parallel calls."""
-        calls = self.answer.tool_calls
-        return calls if self._facts.asked.is_parallel else calls[:1]
+        """See `Answered`, as the next properties."""
+        return self.answered.tool_calls
 
     @property
     def finish_reason(self) -> Literal["stop", "length", "tool_calls"]:
-        """Why the answer ended: `length` also for an incomplete answer whose text cannot say so."""
-        answer, sampling = self.answer, self._facts.asked.sampling
-        return answer.finish_reason if sampling.constraint is None else answer.host_finish_reason
+        """Why the answer ended."""
+        return self.answered.finish_reason
 
     @property
     def usage(self) -> Usage:
-        """The tokens of the run, divided into those of the answer and those of the orchestration."""
-        return answer_usage(self.answer.result)
+        """The tokens of the run."""
+        return self.answered.usage
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The id and the status of the run, as plain JSON.
-
-        It has the problem of an incomplete answer, a note if calls are charged without a reported usage,
-        whether the model acts, and the actions of the run, if there are any.
-        """
-        problem = self.problem
-        status = "ok" if problem is None and self.answer.result.status == "ok" else "partial"
-        told = None if problem is None else {"code": problem.code, "message": problem.message}
-        note = self.answer.result.usage_note or None
-        actions = self.answer.result.actions
-        return {
-            "run_id": self.run_id,
-            "status": status,
-            "problem": told,
-            "usage_note": note,
-            "acts": self.model.conductor.acts,
-            **({"actions": actions_form(actions)} if actions else {}),
-        }
+        """The id and the status of the run, as plain JSON."""
+        return self.answered.summary
 
     @property
     def problem(self) -> Problem | None:
-        """Why the answer is incomplete, or not in the requested form; `None` for a good answer."""
-        problem = self.answer.result.problem or self._misfit
-        return None if problem is None else Problem(problem.code, without_urls(problem.message))
+        """Why the answer is incomplete; `None` for a good answer."""
+        return self.answered.problem
 
     async def run(self) -> str:
         """Run the request, and return the text about its progress. `pieces` describes the exceptions."""
@@ -215,24 +194,7 @@ class Turn:
 
     async def _check(self, answer: ChatAnswer) -> None:
         """Set the answer, check its form, and keep the continuation of its tool calls."""
-        form = form_of(self._facts.asked)
-        if form is not None and not answer.tool_calls:
-            self._misfit = await anyio.to_thread.run_sync(form.problem, answer.text)  # it may take seconds
-        if form is None and answer.finish_reason == "stop":
-            answer = replace(answer, lack=lack_after(answer.result))
-        self._answer = answer
+        acts = self.model.conductor.acts
+        self._answered = await checked_answer(self._facts.asked, self.run_id, answer, acts=acts)
         if self.tool_calls:
-            await self._facts.keep(self.run_id, self.tool_calls, answer)
-
-
-def form_of(asked: Asked) -> "AnswerForm | None":
-    """Return the form that a request asks for.
-
-    Raises:
-        ConfigError: its JSON schema is invalid.
-    """
-    if asked.sampling.constraint is None:
-        return None
-    from podium_server.turn.answer_form import AnswerForm  # noqa: PLC0415 - jsonschema is slow to import
-
-    return AnswerForm(asked.sampling.constraint)
+            await self._facts.keep(self.run_id, self.tool_calls, self.answer)

@@ -17,6 +17,7 @@ from podium.types.messages import estimate_usage, read_conversation
 from podium_server.keys import Access, Admission, Ask, Caller
 from podium_server.models import Catalogue, ModelUnknown, ServedModel
 from podium_server.record import Record, current_record
+from podium_server.turn.answered import form_of
 from podium_server.turn.asked import Asked
 from podium_server.turn.continuations import Continuations
 from podium_server.turn.idempotency import NamedRun, Recorded, SameRequests
@@ -24,7 +25,7 @@ from podium_server.turn.live_pieces import LivePieces
 from podium_server.turn.run_turn import RunTurn
 from podium_server.turn.running import OpenRun, Running
 from podium_server.turn.tool_results import check_tool_results
-from podium_server.turn.turn import Facts, Turn, form_of
+from podium_server.turn.turn import Facts, Turn
 
 
 class Turns:
@@ -285,7 +286,7 @@ class Turns:
         self, caller: Caller, asked: Asked, model: ServedModel, ask: Ask, admission: Admission
     ) -> RunOptions:
         options = admission.options.copy()
-        options["asker"] = caller.caller_id
+        options["asker"], options["client"] = caller.caller_id, asked.client
         options["labels"] = frozenset(options.get("labels", ())) | frozenset(asked.labels)
         options["run_id"], options["is_new_id"] = ask.run_id, not ask.may_exist
         if asked.only_plans:

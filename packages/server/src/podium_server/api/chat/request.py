@@ -12,16 +12,7 @@ class ChatRequest(completions.ChatRequest):
     reasoning_effort: Effort | None = None
 
     def asked(self, idempotency_key: str | None, fingerprint: str) -> Asked:
-        """Return the request in the words of Podium.
-
-        Args:
-            idempotency_key: names the run; `None` for a new run.
-            fingerprint: hash of the request.
-
-        Raises:
-            BadRequest: a message is invalid.
-            ConfigError: the tool choice is invalid.
-        """
+        """Return the request in the words of Podium."""
         return Asked(
             model=self.model,
             messages=read_messages("messages", self.messages),

@@ -7,22 +7,12 @@ from podium_server.turn import Turn
 
 
 def whole_response(turn: Turn, progress: str) -> dict[str, Any]:
-    """Return the body of a response after the run has ended.
-
-    Args:
-        turn: the turn.
-        progress: the text about its progress; empty for none.
-    """
+    """Return the body of a response after the run has ended."""
     return _writer(turn).whole(turn.answer.text, _end(turn), progress)
 
 
 class Chunks:
-    """The chunks of a streamed response, as server-sent events.
-
-    Args:
-        turn: the turn.
-        includes_usage: whether the last chunk has the usage.
-    """
+    """The chunks of a streamed response, as server-sent events."""
 
     def __init__(self, turn: Turn, *, includes_usage: bool) -> None:
         self._turn = turn

@@ -15,11 +15,7 @@ PATH = "/v1/chat/completions"
 
 
 class ChatApi:
-    """`POST /v1/chat/completions`.
-
-    Args:
-        turns: makes the turns.
-    """
+    """`POST /v1/chat/completions`."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns

@@ -1,17 +1,210 @@
-"""The body of a messages request."""
+"""The body of a messages request, its messages as chat messages, and an estimate of its tokens."""
 
+import json
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from podium.hosts import read_sampling, read_tools
+from podium.hosts import read_sampling, read_tools, tool_call
 from podium.hosts.completions import Body
-from podium.types import Message, Sampling, Tools
-from podium_server.api.messages.blocks import Block, System
-from podium_server.api.messages.conversation import Turn, read_turns
+from podium.types import Message, Part, Sampling, Tools
+from podium.types.messages import estimate_usage
+from podium.usage import estimate_tokens
 from podium_server.http import BadRequest
 from podium_server.settings import Effort
 from podium_server.turn import Asked
+
+
+class Block(BaseModel):
+    """A content block, a part of one, or a tool. Types are not converted; unknown fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class TextBlock(Block):
+    """Text."""
+
+    type: Literal["text"]
+    text: str
+
+    def part(self) -> Part:
+        """Return the content part."""
+        return {"type": "text", "text": self.text}
+
+
+class Base64Source(Block):
+    """Data in base64."""
+
+    type: Literal["base64"]
+    media_type: str
+    data: str
+
+    @property
+    def url(self) -> str:
+        """The data as a URL."""
+        return f"data:{self.media_type};base64,{self.data}"
+
+
+class UrlSource(Block):
+    """Data at a URL, which the worker's server fetches."""
+
+    type: Literal["url"]
+    url: str
+
+
+class TextSource(Block):
+    """The text of a document."""
+
+    type: Literal["text"]
+    data: str
+
+
+class ImageBlock(Block):
+    """An image."""
+
+    type: Literal["image"]
+    source: Annotated[Base64Source | UrlSource, Field(discriminator="type")]
+
+    def part(self) -> Part:
+        """Return the content part."""
+        return {"type": "image_url", "image_url": {"url": self.source.url}}
+
+
+class DocumentBlock(Block):
+    """A document: text, or a file in base64."""
+
+    type: Literal["document"]
+    source: Annotated[Base64Source | TextSource, Field(discriminator="type")]
+    title: str | None = None
+    context: str | None = None
+
+    def part(self) -> Part:
+        """Return the content part."""
+        if isinstance(self.source, TextSource):
+            lines = [line for line in (self.title, self.context, self.source.data) if line]
+            return {"type": "text", "text": "\n\n".join(lines)}
+        file = {"filename": self.title or "document", "file_data": self.source.url}
+        return {"type": "file", "file": file}
+
+
+def as_blocks(content: object) -> object:
+    """Return text as a list with a block."""
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+_Shown = Annotated[TextBlock | ImageBlock | DocumentBlock, Field(discriminator="type")]
+
+
+class ToolResultBlock(Block):
+    """The result of a tool call."""
+
+    type: Literal["tool_result"]
+    tool_use_id: str
+    content: Annotated[list[_Shown], BeforeValidator(as_blocks)] = Field(default_factory=list)
+    is_error: bool | None = None
+
+    def parts(self) -> list[Part]:
+        """Return the content parts; the first says so if the tool failed."""
+        failed: list[Part] = [{"type": "text", "text": "The tool failed:"}] if self.is_error else []
+        return failed + [block.part() for block in self.content]
+
+
+class ToolUseBlock(Block):
+    """A tool call of an assistant."""
+
+    type: Literal["tool_use"]
+    id: str
+    name: str
+    input: dict[str, Any]
+
+
+class ThinkingBlock(Block):
+    """Reasoning of an assistant. It is not sent to workers."""
+
+    type: Literal["thinking", "redacted_thinking"]
+
+
+AnyBlock = Annotated[
+    TextBlock | ImageBlock | DocumentBlock | ToolResultBlock | ToolUseBlock | ThinkingBlock,
+    Field(discriminator="type"),
+]
+Content = Annotated[list[AnyBlock], BeforeValidator(as_blocks)]
+System = Annotated[list[TextBlock], BeforeValidator(as_blocks)]
+
+
+def content_of(parts: Sequence[Part]) -> str | tuple[Part, ...]:
+    """Return parts as the content of a message: as text, if all are text."""
+    if all(part["type"] == "text" for part in parts):
+        return "\n\n".join(part["text"] for part in parts)
+    return tuple(parts)
+
+
+class Turn(Block):
+    """A message of the conversation."""
+
+    role: Literal["user", "assistant", "system"]
+    content: Content
+
+
+def read_turns(system: System | None, turns: Sequence[Turn]) -> list[Message]:
+    """Return the conversation as chat messages."""
+    if turns[-1].role == "assistant":
+        told = "the last message is of the assistant: this server cannot continue it; end with a user message"
+        raise BadRequest(told, code="prefill_unsupported", param="messages")
+    messages = []
+    if system:
+        messages.append(Message("system", content_of([block.part() for block in system])))
+    for number, turn in enumerate(turns):
+        if turn.role == "assistant":
+            messages += _of_assistant(turn, number)
+        else:
+            messages += _of_user(turn, number)
+    return messages
+
+
+def _of_assistant(turn: Turn, number: int) -> list[Message]:
+    parts: list[Part] = []
+    calls: list[Part] = []
+    for block in turn.content:
+        match block:
+            case ThinkingBlock():
+                continue
+            case ToolUseBlock():
+                calls.append(tool_call(block.id, block.name, block.input))
+            case ToolResultBlock():
+                raise _misplaced(block.type, turn.role, number)
+            case _:
+                parts.append(block.part())
+    return [Message("assistant", content_of(parts), tuple(calls))] if parts or calls else []
+
+
+def _of_user(turn: Turn, number: int) -> list[Message]:
+    """Return the messages of a user's or a system turn.
+
+    Other blocks beside tool results, such as reminders of Claude Code, become part of the last result. As a
+    message of the user they would be a new question, for which the planner would write a new plan.
+    """
+    results: list[tuple[str, list[Part]]] = []
+    parts: list[Part] = []
+    for block in turn.content:
+        match block:
+            case ThinkingBlock() | ToolUseBlock():
+                raise _misplaced(block.type, turn.role, number)
+            case ToolResultBlock():
+                results.append((block.tool_use_id, block.parts()))
+            case _:
+                parts.append(block.part())
+    if not results:
+        return [Message("system" if turn.role == "system" else "user", content_of(parts))]
+    results[-1][1].extend(parts)
+    return [Message("tool", content_of(told), tool_call_id=call_id) for call_id, told in results]
+
+
+def _misplaced(kind: str, role: str, number: int) -> BadRequest:
+    told = f"messages[{number}]: a message of the {role} cannot have a block of the type {kind!r}"
+    return BadRequest(told, param=f"messages[{number}]")
+
 
 _MOST_MESSAGES = 10_000
 _MOST_TOOLS = 1_000
@@ -87,20 +280,11 @@ class CountRequest(Body):
     context_management: dict[str, Any] | None = None
 
     def chat_messages(self) -> list[Message]:
-        """Return the conversation.
-
-        Raises:
-            BadRequest: it is invalid.
-        """
+        """Return the conversation."""
         return read_turns(self.system, self.messages)
 
     def offered(self) -> Tools:
-        """Return the tools.
-
-        Raises:
-            BadRequest: a tool has no schema, or there are no tools to choose from.
-            ConfigError: the chosen tool does not exist.
-        """
+        """Return the tools."""
         functions: list[dict[str, Any]] = []
         for number, tool in enumerate(self.tools or ()):
             if tool.type not in (None, "custom") or tool.input_schema is None:
@@ -155,10 +339,6 @@ class MessagesRequest(CountRequest):
     def asked(self, idempotency_key: str | None, fingerprint: str) -> Asked:
         """Return the request in the words of Podium.
 
-        Args:
-            idempotency_key: names the run; `None` for a new run.
-            fingerprint: hash of the request.
-
         Raises:
             BadRequest: a message or a tool is invalid, or the conversation is not sent.
             ConfigError: the tool choice is invalid.
@@ -194,3 +374,19 @@ class MessagesRequest(CountRequest):
             schema = {"name": "answer", "schema": form.schema_}
             said["response_format"] = {"type": "json_schema", "json_schema": schema}
         return read_sampling(said, of="this server")
+
+
+_PER_MESSAGE = 4
+_PER_ATTACHMENT = 1_600
+"""Tokens of an image of 1.15 megapixels, Anthropic's largest; also counted for a file."""
+
+
+def count_tokens(request: CountRequest) -> int:
+    """Return an estimate of the tokens that one model reads for a request."""
+    messages = request.chat_messages()
+    parts = [part for message in messages if isinstance(message.content, tuple) for part in message.content]
+    attached = len([part for part in parts if part["type"] != "text"])
+    tools = request.offered().offered
+    of_tools = estimate_tokens(json.dumps(tools, ensure_ascii=False)) if tools else 0
+    of_frames = _PER_MESSAGE * len(messages) + _PER_ATTACHMENT * attached
+    return estimate_usage(messages, "").input_tokens + of_tools + of_frames

@@ -8,7 +8,7 @@ from pydantic import Field
 from podium.hosts import read_sampling, read_tools
 from podium.hosts.completions import Body
 from podium.types import Message, Sampling, Tools
-from podium_server.api.responses.tools import LEFT_OUT, OfferedTool, read_tools as offered_tools
+from podium_server.api.responses.items import LEFT_OUT, OfferedTool, read_tools as offered_tools
 from podium_server.http import BadRequest
 from podium_server.settings import Effort
 from podium_server.turn import Asked
@@ -102,11 +102,7 @@ class ResponseRequest(Body):
 
     @property
     def offered(self) -> list[OfferedTool]:
-        """The tools that workers are offered.
-
-        Raises:
-            BadRequest: a tool is invalid.
-        """
+        """The tools that workers are offered."""
         return offered_tools(self.tools or ())
 
     def asked(
@@ -119,20 +115,7 @@ class ResponseRequest(Body):
         fingerprint: str = "",
         may_exist: bool = False,
     ) -> Asked:
-        """Return the request in the words of Podium.
-
-        Args:
-            messages: the whole conversation.
-            run_id: the id of the run; `None` for a new id.
-            keeps: whether the run is recorded.
-            idempotency_key: names the run; `None` for a new run.
-            fingerprint: hash of the request.
-            may_exist: see `Asked`.
-
-        Raises:
-            BadRequest: a tool or the format of the text is invalid.
-            ConfigError: the tool choice is invalid.
-        """
+        """Return the request in the words of Podium."""
         return Asked(
             model=self.model,
             messages=messages,

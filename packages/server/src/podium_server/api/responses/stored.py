@@ -1,176 +1,284 @@
-"""Shows, cancels and deletes stored responses."""
+"""A stored response is a view of its run: the journal has the run, and `RunStarted.client` the request.
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, suppress
-from urllib.parse import parse_qs
+The run of a response in the background that has not begun is a job of the queue.
+"""
 
-from podium.errors import RunUnknown
-from podium.journal import Journal
-from podium_server.api.endpoint import told_fault
-from podium_server.api.responses.asks import Asks
-from podium_server.api.responses.background import Background
-from podium_server.api.responses.form import list_form
-from podium_server.api.responses.frames import END, frames
-from podium_server.api.responses.store import ResponseStore, ResponseUnknown, Stored
-from podium_server.api.responses.writer import Event, error_event
-from podium_server.http import BadRequest, Exchange
-from podium_server.keys import Caller
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-_MOST_LISTED = 100
-_LISTED = 20
+from podium.errors import RunFailed, RunUnknown
+from podium.hosts import ChatAnswer
+from podium.hosts.progress import Progress
+from podium.hosts.results import answered
+from podium.journal import Entry, RunRow, SqlJournal
+from podium.run_state import fold
+from podium.run_state.state import UNFINISHED
+from podium.types import Event as RunEvent, Problem, RunEnded, RunStarted, RunStopped
+from podium_server.api.responses.items import Item
+from podium_server.api.responses.request import ResponseRequest
+from podium_server.api.responses.writer import ENDED, Event, Response, ResponseWriter, id_of
+from podium_server.api.runs.index import RunIndex
+from podium_server.api.runs.queued import CANCELLED
+from podium_server.errors import Fault, fault_of, without_urls
+from podium_server.http import BadRequest, Stopping
+from podium_server.jobs.table import FAILED, JobTable, StoredJob
+from podium_server.settings import Show
+from podium_server.turn import ProgressPiece, TextPiece, checked_answer
+
+KIND = "response"
+"""The kind of the jobs of responses."""
+_MOST_PREVIOUS = 1000
+"""Maximum number of responses in a conversation."""
 
 
-class StoredApi:
-    """`GET` and `DELETE /v1/responses/{response_id}`, `POST …/cancel`, and `GET …/input_items`.
+class ResponseUnknown(BadRequest):
+    """The caller has stored no response with this id."""
 
-    Args:
-        store: has the responses; `None` if the server stores none.
-        background: runs responses in the background; `None` if the server stores none.
-        journal: has their runs.
-    """
+    code = "response_not_found"
 
-    def __init__(
-        self, store: ResponseStore | None, background: Background | None, journal: Journal | None
-    ) -> None:
-        self._store = store
-        self._background = background
-        self._journal = journal
-        self._asks = Asks(store)
+    def __init__(self, response_id: str) -> None:
+        super().__init__(f"there is no response {response_id!r:.200}", status=404, param="response_id")
 
-    async def show(self, exchange: Exchange, caller: Caller) -> None:
-        """Show a response, or with `stream=true` its events after the number `starting_after`.
 
-        Raises:
-            ResponseUnknown: the caller has stored no response with this id.
-            BadRequest: a parameter of the URL is invalid, or the response has no events, because it does not
-                run in the background.
-        """
-        stored = await self._find(exchange, caller)
-        is_stream = _one_of(exchange, "stream", ("false", "true")) == "true"
-        given, after = parameter(exchange, "starting_after"), number(exchange, "starting_after", -1)
-        headers = {"x-podium-run-id": stored.run_id}
-        if not is_stream:
-            if given is not None:
-                raise BadRequest("starting_after needs stream=true", param="starting_after")
-            await exchange.json(stored.response, headers=headers)
+class PreviousUnknown(BadRequest):
+    """The caller has stored no response with the id in `previous_response_id`."""
+
+    code = "previous_response_not_found"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, param="previous_response_id")
+
+
+class ItemUnknown(BadRequest):
+    """No stored response of the caller has the item of a reference."""
+
+    code = "item_not_found"
+
+    def __init__(self, item_id: str) -> None:
+        super().__init__(f"there is no item {item_id!r:.200}", param="input")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """What the record of a run keeps of the request for its response."""
+
+    request: Mapping[str, Any]
+    """The body of the request, without its input."""
+    items: Sequence[Item] | None
+    """The input, without the input of earlier responses; `None` if the run failed before it began."""
+    model: str
+    """The id of the model with its version."""
+    show: Show
+    """What the client sees of the run."""
+    acts: bool
+    """Whether the model acts."""
+    created: int
+    """In seconds of Unix time."""
+
+    @classmethod
+    def of_job(cls, job: StoredJob) -> "Client":
+        """Return the request of a job; after a failure, the job has only its error and its model."""
+        if job.error is None:
+            return cls(**job.request)
+        model = job.error["model"]
+        request = {"model": model, "background": True}
+        return cls(
+            request=request, items=None, model=model, show="none", acts=False, created=int(job.created)
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return asdict(self)
+
+    @property
+    def body(self) -> ResponseRequest:
+        """The request, without its input."""
+        return ResponseRequest.model_validate_json(json.dumps(self.request))
+
+    def response(self, run_id: str, *, keeps: bool = True) -> Response:
+        """Return the response at its beginning."""
+        return Response(request=self.body, run_id=run_id, model=self.model, created=self.created, keeps=keeps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the database has of a response."""
+
+    job: StoredJob | None
+    row: RunRow | None
+    entries: Sequence[Entry]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a process has the run, or takes it from the queue."""
+        has_job = self.job is not None and self.job.error is None
+        return has_job or (self.row is not None and self.row.state in ("running", "waiting"))
+
+
+class Stored:
+    """A stored response."""
+
+    def __init__(self, client: Client, run_id: str) -> None:
+        self.client = client
+        self.run_id = run_id
+        self.response_id = id_of(run_id)
+        self.is_background = bool(client.request.get("background"))
+        self._at = 0.0
+        self._writer = ResponseWriter(client.response(run_id), lambda: self._at)
+        self.events: list[Event] = self._writer.begin("queued" if self.is_background else "in_progress")
+        """The events of the response so far. A restart of the run takes none of them back."""
+        self._progress = Progress(client.show, run_id)
+        self.recorded: list[RunEvent] = []
+        """The events of the run so far."""
+
+    @property
+    def response(self) -> dict[str, Any]:
+        """The response object."""
+        return self._writer.response.to_json()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the response does not change any more."""
+        return self._writer.response.status in ENDED
+
+    @property
+    def items(self) -> Sequence[Item]:
+        """The input of the request."""
+        return self.client.items or ()
+
+    async def take(self, found: _Found, index: RunIndex) -> None:
+        """Write the next events. The text of the answer is written with the end."""
+        writer = self._writer
+        for entry in found.entries:
+            if not self.recorded and self.is_background:
+                self.events += writer.proceed()
+            self._at = entry.at
+            self.recorded.append(entry.event)
+            if told := self._progress.text(entry.event):
+                self.events += writer.piece(ProgressPiece(told))
+        last = self.recorded[-1] if self.recorded else None
+        if isinstance(last, RunEnded) and last.result.status != "waiting":
+            await self._end(index)
+        elif found.job is not None and (error := found.job.error) is not None:
+            await self._stop(Problem(error["code"], error["message"]), index)
+        elif not found.is_open:
+            await self._stop(last.problem if isinstance(last, RunStopped) else UNFINISHED, index)
+
+    async def _end(self, index: RunIndex) -> None:
+        """Write the end of a run that has a result."""
+        result = fold(self.recorded, await index.nested(self.run_id)).result()
+        try:
+            answer = ChatAnswer(answered(result))
+        except RunFailed as error:
+            self.events += self._writer.fail(fault_of(error))
             return
-        if given is not None and after < 0:
-            told = "starting_after must be the sequence_number of an event: leave it out for all events"
-            raise BadRequest(told, param="starting_after")
-        if not stored.is_background:
-            raise BadRequest("only a response with `background` has events to stream", param="stream")
-        assert self._background is not None
-        if given is not None and not await self._background.has_event(stored.response_id, after):
-            told = f"starting_after is {after}, and the response has no event with this sequence_number"
-            raise BadRequest(told, param="starting_after")
-        events = self._background.events(stored.response_id, after)
-        await exchange.while_connected(lambda: stream_events(exchange, events, headers))
+        asked = self.client.body.asked([], run_id=self.run_id, keeps=True)
+        ended = await checked_answer(asked, self.run_id, answer, acts=self.client.acts)
+        if ended.answer.text:
+            self.events += self._writer.piece(TextPiece(ended.answer.text))
+        self.events += self._writer.end(ended)
 
-    async def cancel(self, exchange: Exchange, caller: Caller) -> None:
-        """Cancel a response in the background, and show it. A response that has ended is only shown.
+    async def _stop(self, problem: Problem, index: RunIndex) -> None:
+        """Write the end of a run without a result."""
+        nested = await index.nested(self.run_id)
+        actions = fold(self.recorded, nested).result().actions if self.recorded else ()
+        if problem.code == CANCELLED["code"]:
+            self.events += self._writer.cancel(actions)
+        else:
+            told = without_urls(problem.message)
+            self.events += self._writer.fail(
+                Fault(status=502, code=problem.code, message=told, actions=actions)
+            )
 
-        Raises:
-            ResponseUnknown: as above.
-            BadRequest: the response does not run in the background.
-        """
-        stored = await self._find(exchange, caller)
-        if not stored.is_background:
-            raise BadRequest("only a response with `background` can be cancelled", param="response_id")
-        await self._end(stored)
-        stored = await self._find(exchange, caller)
-        await exchange.json(stored.response, headers={"x-podium-run-id": stored.run_id})
 
-    async def delete(self, exchange: Exchange, caller: Caller) -> None:
-        """Delete a response and its run; a running response is cancelled before.
+class Responses:
+    """The stored responses."""
 
-        Raises:
-            ResponseUnknown: as above.
-            RunHeld: the run has not ended.
-        """
-        stored = await self._find(exchange, caller)
-        assert self._store is not None
-        await self._end(stored)
-        if self._journal is not None:
-            with suppress(RunUnknown):  # it was deleted before
-                await self._journal.delete(stored.run_id)
-        await self._store.delete(stored)
-        await exchange.json({"id": stored.response_id, "object": "response", "deleted": True})
+    def __init__(self, journal: SqlJournal, index: RunIndex, table: JobTable) -> None:
+        self._journal = journal
+        self._index = index
+        self.table = table
 
-    async def input_items(self, exchange: Exchange, caller: Caller) -> None:
-        """List the input items of a response, also those of earlier responses of its conversation.
-
-        Raises:
-            ResponseUnknown: as above.
-            BadRequest: a parameter of the URL is invalid.
-            PreviousUnknown: an earlier response was deleted.
-        """
-        stored = await self._find(exchange, caller)
-        order, after = _one_of(exchange, "order", ("desc", "asc")), parameter(exchange, "after")
-        limit = number(exchange, "limit", _LISTED)
-        if not 1 <= limit <= _MOST_LISTED:
-            raise BadRequest(f"limit must be from 1 to {_MOST_LISTED}", param="limit")
-        items = [*await self._asks.conversation(caller, stored.previous_id), *stored.items]
-        if order == "desc":
-            items.reverse()
-        if after is not None:
-            at = next((at for at, item in enumerate(items) if item["id"] == after), None)
-            if at is None:
-                raise BadRequest(f"there is no item {after!r:.200}", param="after")
-            items = items[at + 1 :]
-        await exchange.json(list_form(items[:limit], has_more=len(items) > limit))
-
-    async def _end(self, stored: Stored) -> None:
-        if self._background is not None and not stored.has_ended:
-            await self._background.cancel(stored)
-
-    async def _find(self, exchange: Exchange, caller: Caller) -> Stored:
-        response_id = str(exchange.path_params["response_id"])
-        if self._store is None:
+    async def find(self, caller_id: str, response_id: str) -> Stored:
+        """Return a response of a caller."""
+        run_id = response_id.removeprefix("resp_")
+        found = await self._found(run_id) if response_id == id_of(run_id) else _Found(None, None, ())
+        started = found.entries[0].event if found.entries else None
+        if isinstance(started, RunStarted) and started.client is not None:
+            client, owner = Client(**started.client), started.asker
+        elif found.job is not None and found.job.kind == KIND and started is None:
+            client, owner = Client.of_job(found.job), found.job.caller_id
+        else:
             raise ResponseUnknown(response_id)
-        return await self._store.find(caller.caller_id, response_id)
+        if owner != caller_id:
+            raise ResponseUnknown(response_id)
+        stored = Stored(client, run_id)
+        await stored.take(found, self._index)
+        return stored
 
+    async def conversation(self, caller_id: str, response_id: str | None) -> list[Item]:
+        """Return the items of all responses up to a response; nothing for `None`."""
+        chain: list[Stored] = []
+        while response_id is not None and len(chain) < _MOST_PREVIOUS:
+            told = f"the previous response {response_id!r:.200}"
+            try:
+                stored = await self.find(caller_id, response_id)
+            except ResponseUnknown:
+                raise PreviousUnknown(f"{told} does not exist, or was deleted or not stored") from None
+            if not stored.has_ended:
+                raise BadRequest(f"{told} has not ended", param="previous_response_id")
+            if stored.client.items is None:
+                raise PreviousUnknown(f"{told} failed before its run began: send the whole conversation")
+            chain.append(stored)
+            response_id = stored.client.request.get("previous_response_id")
+        if response_id is not None:
+            most = f"the conversation has more than {_MOST_PREVIOUS} responses: begin a new one"
+            raise PreviousUnknown(most)
+        return [item for each in chain[::-1] for item in (*each.items, *each.response["output"])]
 
-async def stream_events(
-    exchange: Exchange, events: AsyncGenerator[Event, None], headers: Mapping[str, str]
-) -> None:
-    """Send the events of a response in the background, until it has ended or the client has gone."""
-    number = 0
+    async def item(self, caller_id: str, name: str) -> Item:
+        """Return the item of a stored response that a reference names."""
+        run_id = name.partition("_")[2].rpartition("_")[0]
+        try:
+            stored = await self.find(caller_id, id_of(run_id))
+        except ResponseUnknown:
+            raise ItemUnknown(name) from None
+        for each in (*stored.response["output"], *stored.items):
+            if each["id"] == name:
+                return dict(each)
+        raise ItemUnknown(name)
 
-    async def written() -> AsyncGenerator[bytes, None]:
-        nonlocal number
-        async with aclosing(events):
-            async for event in events:
-                number = event["sequence_number"] + 1
-                yield frames([event])
-        yield END
+    async def events(self, stored: Stored, after: int, stopping: Stopping) -> AsyncGenerator[Event, None]:
+        """Yield the events of a response after a number, until the response has ended."""
+        async with self._journal.following(stored.run_id) as follower:
+            with stopping.waking(follower.wake):
+                while True:
+                    if not stored.has_ended:
+                        found = await self._found(stored.run_id, len(stored.recorded))
+                        if found.job is None and found.row is None:
+                            raise ResponseUnknown(stored.response_id)
+                        await stored.take(found, self._index)
+                    for event in stored.events[after + 1 :]:
+                        yield event
+                        after = event["sequence_number"]
+                    if stored.has_ended:
+                        return
+                    await follower.wait()
+                    stopping.check()
 
-    def error(failure: Exception) -> bytes:
-        return frames([error_event(told_fault(failure), number)]) + END
+    async def delete(self, stored: Stored) -> None:
+        """Delete a response and its run."""
+        if stored.recorded:
+            await self._journal.delete(stored.run_id)
+        await self.table.remove(stored.run_id, FAILED)
 
-    await exchange.stream(written(), lambda: headers, error)
-
-
-def parameter(exchange: Exchange, name: str) -> str | None:
-    """Return a parameter of the URL; `None` if there is none."""
-    return parse_qs(exchange.query).get(name, [None])[-1]
-
-
-def number(exchange: Exchange, name: str, default: int) -> int:
-    """Return a parameter of the URL that is a whole number.
-
-    Raises:
-        BadRequest: it is not a number.
-    """
-    given = parameter(exchange, name)
-    if given is None:
-        return default
-    if not given.isascii() or not given.removeprefix("-").isdigit() or len(given) > 9:
-        raise BadRequest(f"{name} must be a whole number, not {given!r:.40}", param=name)
-    return int(given)
-
-
-def _one_of(exchange: Exchange, name: str, known: tuple[str, ...]) -> str:
-    given = parameter(exchange, name) or known[0]
-    if given not in known:
-        raise BadRequest(f"{name} must be {' or '.join(known)}, not {given!r:.40}", param=name)
-    return given
+    async def _found(self, run_id: str, first: int = 0) -> _Found:
+        """Return a run from one of its events on; the job is read first, so that no last event is missed."""
+        job = await self.table.find(run_id)
+        try:
+            row = await self._index.row(run_id)
+        except RunUnknown:
+            return _Found(job, None, ())
+        return _Found(job, row, await self._index.read(run_id, first))

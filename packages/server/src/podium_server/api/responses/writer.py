@@ -1,14 +1,135 @@
-"""Writes a response: the pieces of a turn become output items, and numbered events of a stream."""
+"""The response object, and its writer: the pieces of a turn become output items and numbered events."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from time import time
-from typing import Any, Self
+from typing import Any, Literal
 
 from podium.types import Action, Part
-from podium_server.api.errors import Fault
-from podium_server.api.responses.form import Response, Status
-from podium_server.api.responses.tools import OfferedTool, custom_input
-from podium_server.turn import Piece, TextPiece, Turn, actions_form
+from podium.usage import Usage
+from podium_server.api.responses.items import LEFT_OUT, OfferedTool, custom_input
+from podium_server.api.responses.request import ResponseRequest
+from podium_server.errors import Fault, actions_form
+from podium_server.turn import Answered, Piece, TextPiece, Turn
+
+Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
+ENDED: tuple[Status, ...] = ("completed", "incomplete", "failed", "cancelled")
+"""The states in which a response does not change any more."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Response:
+    """A response."""
+
+    request: ResponseRequest
+    run_id: str
+    model: str
+    """The id of the model with its version."""
+    created: int
+    """In seconds of Unix time."""
+    keeps: bool
+    """Whether the response is stored."""
+    status: Status = "in_progress"
+    output: list[Mapping[str, Any]] = field(default_factory=list)
+    completed: int | None = None
+    usage: Usage | None = None
+    error: Mapping[str, Any] | None = None
+    why_incomplete: str | None = None
+    summary: Mapping[str, Any] | None = None
+    """Facts about the run."""
+
+    @property
+    def response_id(self) -> str:
+        """The id, which has the id of the run."""
+        return id_of(self.run_id)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the response object."""
+        asked = self.request
+        effort = None if asked.reasoning is None else asked.reasoning.effort
+        text = None if asked.text is None else asked.text
+        return {
+            "id": self.response_id,
+            "object": "response",
+            "created_at": self.created,
+            "completed_at": self.completed,
+            "status": self.status,
+            "background": bool(asked.background),
+            "error": self.error,
+            "incomplete_details": None if self.why_incomplete is None else {"reason": self.why_incomplete},
+            "instructions": asked.instructions,
+            "max_output_tokens": asked.max_output_tokens,
+            "max_tool_calls": None,
+            "model": self.model,
+            "output": list(self.output),
+            "parallel_tool_calls": asked.parallel_tool_calls is not False,
+            "previous_response_id": asked.previous_response_id,
+            "reasoning": {"effort": effort, "summary": None},
+            "service_tier": "default",
+            "store": self.keeps,
+            "temperature": 1.0 if asked.temperature is None else asked.temperature,
+            "text": {"format": (text and text.format) or {"type": "text"}, "verbosity": "medium"},
+            "tool_choice": asked.tool_choice or "auto",
+            "tools": [_tool(tool) for tool in asked.tools or () if tool.get("type") not in LEFT_OUT],
+            "top_logprobs": 0,
+            "top_p": 1.0 if asked.top_p is None else asked.top_p,
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "truncation": "disabled",
+            "usage": None if self.usage is None else usage_form(self.usage),
+            "user": asked.user,
+            "safety_identifier": asked.safety_identifier,
+            "prompt_cache_key": asked.prompt_cache_key,
+            "metadata": asked.metadata or {},
+            "podium": self._podium(),
+        }
+
+    def _podium(self) -> dict[str, Any]:
+        facts = dict(self.summary or {"run_id": self.run_id})
+        return {**facts, "ignored_tools": self.request.left_out} if self.request.left_out else facts
+
+
+def id_of(run_id: str) -> str:
+    """Return the id of the response of a run."""
+    return f"resp_{run_id}"
+
+
+def usage_form(usage: Usage) -> dict[str, Any]:
+    """Return a usage as the Responses API has it; `total_tokens` includes the orchestration."""
+    return {
+        "input_tokens": usage.input_tokens,
+        "input_tokens_details": {
+            "cached_tokens": usage.cached_tokens,
+            "orchestration_input_tokens": usage.orchestration_input_tokens,
+            "orchestration_input_cached_tokens": usage.orchestration_cached_tokens,
+        },
+        "output_tokens": usage.output_tokens,
+        "output_tokens_details": {
+            "reasoning_tokens": usage.reasoning_tokens,
+            "orchestration_output_tokens": usage.orchestration_output_tokens,
+        },
+        "total_tokens": usage.total_tokens,
+        "estimated": usage.estimated,
+    }
+
+
+def list_form(items: Sequence[Mapping[str, Any]], *, has_more: bool) -> dict[str, Any]:
+    """Return a page of a list."""
+    return {
+        "object": "list",
+        "data": list(items),
+        "first_id": items[0]["id"] if items else None,
+        "last_id": items[-1]["id"] if items else None,
+        "has_more": has_more,
+    }
+
+
+def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    if tool.get("type") != "function":
+        return dict(tool)
+    return {"description": None, "parameters": None, "strict": None, **tool}
+
 
 Event = dict[str, Any]
 """A semantic event of a stream."""
@@ -19,13 +140,11 @@ class ResponseWriter:
 
     Output items come one after another: the progress of the run as reasoning, the message, progress that was
     reported while the message was written, and the calls of functions.
-
-    Args:
-        response: the response; the writer changes it.
     """
 
-    def __init__(self, response: Response) -> None:
+    def __init__(self, response: Response, clock: Callable[[], float] = time) -> None:
         self.response = response
+        self._clock = clock
         self._number = 0
         self._texts: list[str] = []
         """The pieces of the open item."""
@@ -34,33 +153,16 @@ class ResponseWriter:
         self._late: list[str] = []
         """Progress that was reported after the message began."""
 
-    @classmethod
-    def continued(cls, response: Response, events: Iterable[Event]) -> Self:
-        """Return the writer of a response that another writer began.
-
-        Args:
-            response: the response at its beginning.
-            events: the events that the other writer wrote.
-        """
-        writer = cls(response)
-        for event in events:
-            writer._number = event["sequence_number"] + 1
-            kind = event["type"]
-            if kind == "response.output_item.added":
-                writer._open, writer._texts = event["item"]["type"], []
-            elif kind == "response.output_item.done":
-                response.output.append(event["item"])
-                writer._open = None
-            elif kind.endswith("text.delta"):
-                writer._texts.append(event["delta"])
-        return writer
+    async def write(self, turn: Turn) -> None:
+        """Run a turn, and write the whole response."""
+        self.begin()
+        async with aclosing(turn.pieces()) as pieces:
+            async for piece in pieces:
+                self.piece(piece)
+        self.end(turn.answered)
 
     def begin(self, status: Status = "in_progress") -> list[Event]:
-        """Begin the response.
-
-        Args:
-            status: `queued` for a response that is run later; then `proceed` begins its run.
-        """
+        """Begin the response."""
         self.response.status = status
         return [self._state("response.created"), self._state(f"response.{status}")]
 
@@ -78,8 +180,8 @@ class ResponseWriter:
             return []
         return [*self._turn_to("reasoning"), self._delta(piece.text)]
 
-    def end(self, turn: Turn) -> list[Event]:
-        """Write the end of a turn that has an answer."""
+    def end(self, turn: Answered) -> list[Event]:
+        """Write the end of a run that has an answer."""
         response, calls = self.response, turn.tool_calls
         is_cut = turn.finish_reason == "length"
         response.why_incomplete = "max_output_tokens" if is_cut else None
@@ -101,11 +203,7 @@ class ResponseWriter:
         return [*self._close("incomplete"), *self._ended("failed")]
 
     def cancel(self, actions: Iterable[Action] | None) -> list[Event]:
-        """Write the end of a response that was cancelled; the API has no event with this name.
-
-        Args:
-            actions: the actions of its run; `None` if they are not known.
-        """
+        """Write the end of a response that was cancelled; the API has no event with this name."""
         self._told(actions)
         return [*self._close("incomplete"), *self._ended("cancelled")]
 
@@ -125,7 +223,7 @@ class ResponseWriter:
 
     def _ended(self, status: Status) -> list[Event]:
         self.response.status = status
-        self.response.completed = int(time()) if status == "completed" else None
+        self.response.completed = int(self._clock()) if status == "completed" else None
         return [self._state("response.incomplete" if status == "cancelled" else f"response.{status}")]
 
     def _turn_to(self, kind: str) -> list[Event]:
@@ -209,7 +307,8 @@ class ResponseWriter:
 
     def _item_id(self, kind: str) -> str:
         prefix = {"reasoning": "rs", "message": "msg", "custom_tool_call": "ctc"}.get(kind, "fc")
-        return f"{prefix}_{self.response.run_id}_{self._index}"
+        number = sum(item["type"] == kind for item in self.response.output)
+        return f"{prefix}_{self.response.run_id}_{number}"
 
     def _place(self) -> dict[str, Any]:
         """Return the place of the only part of the open item."""

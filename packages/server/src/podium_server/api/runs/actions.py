@@ -31,11 +31,12 @@ from podium_server.api.runs.requests import (
     plan_of,
 )
 from podium_server.api.runs.route import PATH, RunsApi
+from podium_server.errors import public_data
 from podium_server.http import Exchange
 from podium_server.jobs.jobs import Jobs
 from podium_server.jobs.table import FAILED, new_job
 from podium_server.keys import Access, Caller, Role
-from podium_server.turn import Turns, check_tool_results, public_data
+from podium_server.turn import Turns, check_tool_results
 
 _CANCEL_SECONDS = 10.0
 
@@ -319,7 +320,9 @@ class RunActions:
     ) -> None:
         """Continue a run; the caller that began it pays, or if it is unknown, the caller `caller_id`."""
         job = await self._jobs.table.find(row.run_id)
-        if job is not None and job.kind != KIND:
+        if job is not None and job.error is not None:
+            await self._jobs.table.remove(row.run_id, FAILED)
+        elif job is not None and job.kind != KIND:
             return  # the response in the background waits for the decision
         owner = await self._access.owner(row.run_id) or caller_id
         if not await self._begin(row.run_id, owner, request.model_copy(update={"events": len(events)})):

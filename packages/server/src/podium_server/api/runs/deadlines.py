@@ -12,7 +12,7 @@ from podium.run_state import fold
 from podium.secrets import scrub
 from podium_server.api.runs.actions import RunActions
 from podium_server.background_tasks import beside, repeat
-from podium_server.jobs.failures import RETRY_SECONDS, is_temporary
+from podium_server.jobs.jobs import RETRY_SECONDS, is_temporary
 from podium_server.jobs.table import JobTable
 
 LOGGER = logging.getLogger("podium")

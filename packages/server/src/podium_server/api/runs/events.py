@@ -10,13 +10,13 @@ from podium.hosts.completions import sse
 from podium.journal import Entry
 from podium.types import PlanDelta
 from podium.types.steps import task_of
-from podium_server.api.errors import Fault
 from podium_server.api.runs.index import RunIndex
 from podium_server.api.runs.queued import queued_event
 from podium_server.api.runs.refusals import NotBegun
+from podium_server.errors import Fault, public_data
 from podium_server.http import Stopping
 from podium_server.jobs.table import JobTable, StoredJob
-from podium_server.turn import LivePieces, Written, public_data
+from podium_server.turn import LivePieces, Written
 
 
 class EventStream:

@@ -14,9 +14,9 @@ from podium_server.api.bodies import read_body
 from podium_server.api.runs.index import RunIndex
 from podium_server.api.runs.requests import PlanToForecast, plan_of
 from podium_server.api.runs.route import RunsApi
+from podium_server.errors import public_data
 from podium_server.http import Exchange
 from podium_server.keys import Caller
-from podium_server.turn import public_data
 
 
 class Interval(BaseModel):

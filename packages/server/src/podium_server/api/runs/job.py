@@ -9,7 +9,7 @@ from podium_server.api.runs.index import RunIndex
 from podium_server.api.runs.queued import CANCELLED
 from podium_server.api.runs.requests import JobRequest
 from podium_server.api.runs.work import execute
-from podium_server.jobs.job import Job
+from podium_server.jobs.jobs import Job
 from podium_server.keys import Access
 from podium_server.turn import Asked, Turns
 

@@ -2,28 +2,29 @@
 
 from collections.abc import Mapping
 
-from podium.errors import PodiumError
+from podium_server.errors import ServerError
 
 
-class NotWaiting(PodiumError):
+class NotWaiting(ServerError):
     """The run does not wait for an approval."""
 
     code = "not_waiting"
 
 
-class NotCancellable(PodiumError):
+class NotCancellable(ServerError):
     """No server process executes the run, so it cannot be cancelled over HTTP."""
 
     code = "not_cancellable"
 
 
-class NestedRun(PodiumError):
+class NestedRun(ServerError):
     """The run is nested in another run, so it cannot be changed by itself."""
 
     code = "nested_run"
+    status = 400
 
 
-class NotBegun(PodiumError):
+class NotBegun(ServerError):
     """The run failed, or was cancelled, before it began.
 
     Args:

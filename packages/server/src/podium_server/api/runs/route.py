@@ -14,11 +14,12 @@ from podium_server.api.runs.prompts import PromptList, prompts_of
 from podium_server.api.runs.queued import KIND, queued_detail, queued_row
 from podium_server.api.runs.requests import EventsQuery, ListQuery, PromptsQuery
 from podium_server.api.runs.run_query import Wanted
+from podium_server.errors import public_data
 from podium_server.http import BadRequest, Exchange, Stopping
 from podium_server.jobs.table import JobTable, StoredJob
 from podium_server.keys import Access, Caller, Role
 from podium_server.models import Catalogue, ModelUnknown, ServedModel
-from podium_server.turn import LivePieces, public_data
+from podium_server.turn import LivePieces
 
 PATH = "/v1/runs"
 

@@ -1,9 +1,15 @@
-"""The HTTP errors of all APIs: the status and the code of each error of Podium, and the body of each API."""
+"""The HTTP errors of all APIs: the status and the code of each error of Podium, and the body of each API.
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+Messages for clients have no addresses of upstream servers; the log and the journal keep them.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from math import ceil
 from typing import Any
+from urllib.parse import urlsplit
 
 from podium.errors import (
     ConfigError,
@@ -23,30 +29,17 @@ from podium.errors import (
     WorkerError,
 )
 from podium.execution.graph import WAITING
-from podium.secrets import scrub
+from podium.secrets import scrub, scrub_data
 from podium.types import Action, Call, Outcome, Proposal, Result
 from podium.types.outcome import usage_note
-from podium_server.api.runs.refusals import NestedRun, NotBegun, NotCancellable, NotWaiting
-from podium_server.http import BadRequest, ServerBusy, ServerStopping
-from podium_server.keys import BudgetSpent, KeyRefused, refusal_headers
-from podium_server.models import ModelActs, ModelUnknown
-from podium_server.turn import KeyReused, RunCancelled, actions_form, without_urls
 
-_NO_RETRY = {"x-should-retry": "false"}
+NO_RETRY = {"x-should-retry": "false"}
 """Tells OpenAI's and Anthropic's clients not to repeat a request that was paid for."""
 _OF_CLASS: tuple[tuple[type[PodiumError], int], ...] = (
-    (ModelUnknown, 404),
-    (ModelActs, 428),
-    (KeyReused, 409),
-    (ServerBusy, 503),
     (QueryError, 400),
     (ConfigError, 400),
     (PlanForbidden, 403),
     (PlanError, 400),
-    (NotWaiting, 409),
-    (NotCancellable, 409),
-    (NestedRun, 400),
-    (NotBegun, 409),
     (RunUnknown, 404),
     (RunExists, 409),
     (RunHeld, 409),
@@ -55,7 +48,7 @@ _OF_CLASS: tuple[tuple[type[PodiumError], int], ...] = (
 )
 _UPSTREAM = (RunFailed, PlannerError, WorkerError)
 """Errors whose messages may have the addresses of the servers of workers."""
-_RETRIED = (ServerBusy, JournalError, RunHeld)
+_RETRIED = (JournalError, RunHeld)
 """Errors after which a client should repeat the request."""
 _OF_PROBLEM: Mapping[str, int] = {
     "waiting": 409,
@@ -95,6 +88,40 @@ _ANTHROPIC: Mapping[int, str] = {
 """The types of errors of Anthropic's API, by status; `api_error` for all others."""
 _OVERLOADED = 529
 """The status of an overloaded server in Anthropic's API."""
+
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://[^\s'\"<>]*[^\s'\"<>.,:;!?)\]}]", re.IGNORECASE)
+_SERVER = "its server"
+
+
+class ServerError(PodiumError):
+    """An error that only the server has, with its response."""
+
+    status = 409
+    """Status of the HTTP response."""
+    param: str | None = None
+    """The field of the request that is invalid; `None` if the error is not in one field."""
+    run_id: str | None = None
+    """The run that the error ended, or may have ended."""
+    knows_actions = True
+    """Whether `actions` has the actions of this run."""
+    repeats = False
+    """Whether the client should repeat the request even if the run has begun actions."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of the HTTP response."""
+        return NO_RETRY
+
+
+class RunCancelled(ServerError):
+    """The run of the request was cancelled over the runs API."""
+
+    code = "run_cancelled"
+    knows_actions = False
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"run {run_id} was cancelled over the runs API: `POST …/resume` there continues it")
+        self.run_id = run_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,14 +200,14 @@ def fault_of(error: Exception) -> Fault:
     if not isinstance(error, PodiumError):
         told = "an internal error occurred; the log of the server has the details"
         actions = getattr(error, "actions", None)  # of an error that ended a run
-        return Fault(status=500, code="internal_error", message=told, actions=actions, headers=_NO_RETRY)
+        return Fault(status=500, code="internal_error", message=told, actions=actions, headers=NO_RETRY)
     fault = _fault_of(error)
-    if isinstance(error, ServerStopping | RunCancelled):
-        return replace(fault, actions=error.actions if error.knows_actions else None)
-    if not error.actions:
-        return replace(fault, actions=())
+    if isinstance(error, ServerError) and not error.knows_actions:
+        return fault
+    if not error.actions or (isinstance(error, ServerError) and error.repeats):
+        return replace(fault, actions=error.actions)
     headers = {name: value for name, value in fault.headers.items() if name != "retry-after"}
-    return replace(fault, actions=error.actions, retry_after=None, headers=headers | _NO_RETRY)
+    return replace(fault, actions=error.actions, retry_after=None, headers=headers | NO_RETRY)
 
 
 def _fault_of(error: PodiumError) -> Fault:
@@ -188,32 +215,14 @@ def _fault_of(error: PodiumError) -> Fault:
         case RunFailed() | RunWaiting():
             return _of_result(error, error.result)
         case PlannerError():
-            headers = _NO_RETRY if error.usage.total_tokens else {}
+            headers = NO_RETRY if error.usage.total_tokens else {}
             fault = _fault(error, _OF_PROBLEM.get(error.code, 502), headers, run_id=error.run_id or None)
             last = error.calls[-1].problem if error.calls else None
             return _billed(fault, error.calls, None if last is None else last.retry_after)
-        case BadRequest() | KeyRefused():
-            return _of_request(error)
-        case ServerStopping():
-            return _fault(error, 503, _stopping_headers(error), run_id=error.run_id)
-        case RunCancelled():
-            return _fault(error, 409, _NO_RETRY, run_id=error.run_id)
+        case ServerError():
+            return _fault(error, error.status, error.headers, param=error.param, run_id=error.run_id)
     status = _status(error)
-    return _fault(error, status, {"retry-after": "1"} if isinstance(error, _RETRIED) else _NO_RETRY)
-
-
-def _of_request(error: BadRequest | KeyRefused) -> Fault:
-    if isinstance(error, KeyRefused):
-        run_id = error.run_id if isinstance(error, BudgetSpent) else None
-        return _fault(error, error.status, refusal_headers(error), run_id=run_id)
-    headers: Mapping[str, str] = {"connection": "close"} if error.status in (408, 413) else {}
-    return _fault(error, error.status, headers, param=error.param)
-
-
-def _stopping_headers(error: ServerStopping) -> Mapping[str, str]:
-    """Return headers that send the client to another server, if it should repeat the request."""
-    retry = {"retry-after": "1", "x-should-retry": "true"} if error.repeats else _NO_RETRY
-    return {**retry, "connection": "close"}
+    return _fault(error, status, {"retry-after": "1"} if isinstance(error, _RETRIED) else NO_RETRY)
 
 
 def _status(error: PodiumError) -> int:
@@ -227,11 +236,11 @@ def _status(error: PodiumError) -> int:
 def _of_result(error: RunFailed | RunWaiting, result: Result | None) -> Fault:
     """Return the error for a run without an answer. Clients should repeat it only if nothing was paid."""
     if result is None:
-        return _fault(error, 502, _NO_RETRY)
+        return _fault(error, 502, NO_RETRY)
     is_waiting = isinstance(error, RunWaiting)
     code = error.code if is_waiting or result.problem is None else result.problem.code
     is_free = not result.usage.total_tokens and not result.maybe_paid
-    headers = {} if is_free and code == "worker_unavailable" else _NO_RETRY
+    headers = {} if is_free and code == "worker_unavailable" else NO_RETRY
     fault = replace(_fault(error, _OF_PROBLEM.get(code, 502), headers, run_id=result.run_id), code=code)
     if is_waiting:  # the message of the error is for callers of the Python functions
         path = f"/v1/runs/{result.run_id}"
@@ -276,3 +285,47 @@ def _fault(
         run_id=run_id,
         headers=headers,
     )
+
+
+def without_urls(text: str) -> str:
+    """Return a message without URLs and their hosts."""
+    hosts = {_host(url) for url in _URL.findall(text)} - {""}
+    text = _URL.sub(_SERVER, text)
+    for host in hosts:
+        text = re.sub(rf"(?<![\w.-]){re.escape(host)}(:\d+)?(?![\w.-])", _SERVER, text, flags=re.IGNORECASE)
+    return text
+
+
+def public_data(value: Any) -> Any:
+    """Return JSON data without secrets, and with problems that name no upstream server.
+
+    A problem is an object with the fields `code` and `message`.
+    """
+    text = json.dumps(value, ensure_ascii=False)
+    is_clean = scrub(text) == text  # one pass over the whole text is cheaper than one for each string
+    return _without_addresses(value if is_clean else scrub_data(value))
+
+
+def actions_form(actions: Iterable[Action]) -> list[dict[str, Any]]:
+    """Return the actions of a run as JSON data for clients, without secrets and addresses."""
+    form: list[dict[str, Any]] = public_data([asdict(action) for action in actions])
+    return [{**action, "output": without_urls(action["output"])} for action in form]
+
+
+def _without_addresses(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_without_addresses(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    clean = {key: _without_addresses(item) for key, item in value.items()}
+    if "code" in clean and isinstance(clean.get("message"), str):
+        clean["message"] = without_urls(clean["message"])
+    return clean
+
+
+def _host(url: str) -> str:
+    """Return the host of a URL; empty if it has none."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
