@@ -200,12 +200,11 @@ def test_a_budget_with_too_little_for_the_first_call(
 
 @pytest.mark.long
 @pytest.mark.parametrize("keyed", ["background_runs = 1", "background_runs = 8"], indirect=True)
-@pytest.mark.parametrize("rules", [{"day_cost": 0.5, "run_cost": 0.5}, {"concurrency": 1}])
 def test_a_new_run_of_a_key_at_its_limit(
-    keyed: Served, http: Http, new_key: NewKey, upstream: ChatServer, rules: dict[str, float]
+    keyed: Served, http: Http, new_key: NewKey, upstream: ChatServer
 ) -> None:
     """It waits in the queue, whether there is a free slot or not."""
-    client = http(keyed, new_key(**rules))
+    client = http(keyed, new_key(concurrency=1))
     with busy(client, upstream) as first:
         waiting = [start(client), start(client)]
         asked = {"model": "podium", "input": ASKED, "background": True}

@@ -45,6 +45,8 @@ class Exchange:
         self.others = others if any(each.role == "tool" for each in others) else ()
         """The messages of the calls of which it is not known which step made them. The last step is shown
         them; they are from a plan that was lost."""
+        self._calls = {_id(call): call for each in messages for call in each.tool_calls}
+        """The calls as the caller tells them: a model's arguments may be no JSON, which servers refuse."""
         self._results: dict[str, Message] = {}
         self._notes: dict[str, list[Message]] = {}
         """By call: the instructions that follow its result."""
@@ -74,7 +76,8 @@ class Exchange:
         found = list[Message]()
         for message in said:
             names = [_id(call) for call in message.tool_calls]
-            found += [message, *(self._results.get(name) or _gone(name) for name in names)]
+            calls = tuple(self._calls.get(_id(call), call) for call in message.tool_calls)
+            found += [replace(message, tool_calls=calls), *(self._results.get(name) or _gone(name) for name in names)]
             notes = list[Message]()
             for note in (each for name in names for each in self._notes.get(name, ())):
                 notes += [] if note in notes else [note]  # several calls may have the same
