@@ -127,6 +127,12 @@ class ChatRequest(Body):
 
     def read_tools(self) -> Tools:
         """Return the tools; raises `ConfigError` if the choice is not one of them."""
+        match self.tool_choice:
+            case {"type": "allowed_tools", "allowed_tools": {"tools": list(allowed), "mode": str(mode)}}:
+                offered = {tool["function"]["name"]: tool for tool in self.tools or ()}
+                chosen = [read_tools(self.tools, tool).choice for tool in allowed]
+                names = [tool["function"]["name"] for tool in chosen if isinstance(tool, dict)]
+                return read_tools([offered[name] for name in names], mode)
         return read_tools(self.tools, self.tool_choice)
 
     def read_sampling(self) -> Sampling:
@@ -162,6 +168,10 @@ class ChatEnd:
     usage: Usage
     podium: Mapping[str, Any]
     """The run, as plain JSON."""
+    logprobs: Mapping[str, Any] | None = None
+    """The log probabilities of the answer; `None` for none."""
+    choices: Sequence[Mapping[str, Any]] = ()
+    """Further answers of the model, in the form of chat completions."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -196,8 +206,14 @@ class ChatWriter:
             message["reasoning_content"] = progress
         if calls:
             message["tool_calls"] = calls
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": end.finish_reason}
-        body = {**self._head("chat.completion"), "choices": [choice], "usage": usage_form(end.usage)}
+        choice = {
+            "index": 0,
+            "message": message,
+            "logprobs": end.logprobs,
+            "finish_reason": end.finish_reason,
+        }
+        choices = [choice, *({"logprobs": None, **other} for other in end.choices)]
+        body = {**self._head("chat.completion"), "choices": choices, "usage": usage_form(end.usage)}
         return {**body, "podium": end.podium}
 
     def begin(self) -> bytes:
@@ -216,18 +232,25 @@ class ChatWriter:
         return self.begin() + self._chunk({"reasoning_content": text})
 
     def end(self, end: ChatEnd) -> bytes:
-        """Return the chunks after the text: tool calls, the finish reason, and the usage."""
+        """Return the chunks after the text: tool calls, further answers, the finish reason, and the usage."""
         chunks = [self.begin()]
+        for other in end.choices:
+            delta = dict(other["message"])
+            if calls := delta.get("tool_calls"):
+                delta["tool_calls"] = [{"index": index, **call} for index, call in enumerate(calls)]
+            facts = {name: each for name, each in other.items() if name != "message"}
+            chunks.append(self._chunk(delta, facts))
         for index, call in enumerate(end.tool_calls):
             chunks.append(self._chunk({"tool_calls": [{"index": index, **call}]}))
-        chunks.append(self._chunk({}, finish_reason=end.finish_reason, podium=end.podium))
+        facts = {"finish_reason": end.finish_reason, "logprobs": end.logprobs}
+        chunks.append(self._chunk({}, facts, podium=end.podium))
         if self.includes_usage:
             head = self._head("chat.completion.chunk")
             chunks.append(sse({**head, "choices": [], "usage": usage_form(end.usage)}))
         return b"".join(chunks) + b"data: [DONE]\n\n"
 
-    def _chunk(self, delta: dict[str, Any], *, finish_reason: str | None = None, **more: Any) -> bytes:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+    def _chunk(self, delta: dict[str, Any], facts: Mapping[str, Any] = {}, **more: Any) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None, **facts}
         usage = {"usage": None} if self.includes_usage else {}
         return sse({**self._head("chat.completion.chunk"), "choices": [choice], **usage, **more})
 

@@ -239,6 +239,14 @@ class Sampling:
     effort: str | None = None
     """Reasoning effort, in the provider's own words (`low`, `high`, `xhigh`, …)."""
     constraint: Constraint | None = None
+    extra: Mapping[str, Any] | None = None
+    """Further fields of the request, in the provider's own words, such as `top_k`."""
+
+    @property
+    def answers(self) -> int:
+        """How many answers the request asks for, each of which is paid for (`n` in `extra`)."""
+        asked = (self.extra or {}).get("n")
+        return asked if isinstance(asked, int) and asked > 1 else 1
 
 
 def prompt_text(messages: Sequence[Message]) -> str:

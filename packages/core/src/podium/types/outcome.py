@@ -50,6 +50,8 @@ class Problem:
     """The error message. Secrets are removed."""
     retry_after: float | None = field(default=None, compare=False)
     """Seconds to wait before a retry, as the worker asked; `None` when it did not ask."""
+    status: int | None = field(default=None, compare=False)
+    """The status with which the worker's HTTP server answered; `None` if there was no such answer."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", scrub(self.message))
@@ -57,8 +59,9 @@ class Problem:
     @classmethod
     def of(cls, error: PodiumError) -> "Problem":
         """Return `error` as data."""
-        wait = error.retry_after if isinstance(error, WorkerError) else None
-        return cls(error.code, str(error), wait if wait is not None and isfinite(wait) else None)
+        is_workers = isinstance(error, WorkerError)
+        wait, status = (error.retry_after, error.status) if is_workers else (None, None)
+        return cls(error.code, str(error), wait if wait is not None and isfinite(wait) else None, status)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

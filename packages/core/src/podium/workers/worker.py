@@ -371,6 +371,9 @@ class Worker(ResourceGroup, ABC):
     """
     takes_tools: bool = False
     """Whether it accepts tools, and returns their calls in its completion."""
+    takes_extra: bool = False
+    """Whether it sends `Sampling.extra` to a provider, and returns what the provider answered to it, such as
+    `logprobs` and further `choices`, in the data of its completion."""
     acts: bool = False
     """Whether a call may change something outside of the run, such as a tool that sends mail.
 
@@ -447,6 +450,7 @@ class Worker(ResourceGroup, ABC):
             return Spend(1, cost=card.most_cost if card.price is None else 0.0)
         read = most_tokens(request.messages, request.sampling.constraint, request.tools)
         written = request.sampling.max_tokens or self.max_tokens or answer_tokens
+        written *= request.sampling.answers
         return Spend(1, read, written, card.most(read, written))
 
 

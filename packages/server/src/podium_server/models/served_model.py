@@ -75,6 +75,11 @@ class ServedModel:
         return f"{self.name}-{self.version}"
 
     @property
+    def passes_extra(self) -> bool:
+        """Whether the provider of the model gets the fields of a request that Podium does not know."""
+        return self.is_worker and all(worker.takes_extra for worker in self.conductor.pool.workers)
+
+    @property
     def workers(self) -> tuple[str, ...]:
         """Names of the workers."""
         return tuple(card.name for card in self.cards)

@@ -1,6 +1,6 @@
 """The answer of a run, as its request asked for it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -41,6 +41,12 @@ class Answered:
         """Why the answer ended: `length` also for an incomplete answer whose text cannot say so."""
         answer = self.answer
         return answer.finish_reason if self.asked.sampling.constraint is None else answer.host_finish_reason
+
+    @property
+    def extra(self) -> Mapping[str, Any]:
+        """What the provider answered to fields of its own, such as `logprobs` and further `choices`."""
+        outcomes = self.answer.result.outcomes if self.asked.sampling.extra else ()
+        return next((each.data for each in outcomes if each.data is not None), {})
 
     @property
     def usage(self) -> Usage:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from time import time
 from typing import Any, Literal
 
-from podium.errors import PlannerError, RunFailed
+from podium.errors import PlannerError, PodiumError, RunFailed, WorkerRefused
 from podium.hosts import ChatAnswer, ChatCall
 from podium.hosts.progress import Progress
 from podium.hosts.results import answered
 from podium.journal import Journal
 from podium.types import Part, Problem, Result, RunEnded, RunResumed, RunStarted
 from podium.usage import Usage
-from podium_server.errors import RunCancelled
+from podium_server.errors import RunCancelled, ServerError, without_urls
 from podium_server.http import ServerStopping
 from podium_server.keys import Admission
 from podium_server.keys.recorded import recorded_actions
@@ -48,6 +48,25 @@ class Facts:
     """Records the run; `None` for a hosted conductor."""
     keep: Callable[[str, Sequence[Part], ChatAnswer], Awaitable[None]]
     """Keeps the continuation of an answer with tool calls."""
+
+
+class ProviderRefused(ServerError):
+    """The provider of a worker that answers as itself has refused the request."""
+
+    code = WorkerRefused.code
+    status = 400
+
+
+def _refusal(error: PodiumError) -> str:
+    """Return what the provider said about the request; empty if it has not refused the request."""
+    result = error.result if isinstance(error, RunFailed) else None
+    problems = [] if result is None else [outcome.problem for outcome in result.outcomes]
+    told = [each.message for each in problems if each is not None and each.status in _REFUSALS]
+    return without_urls(told[0]) if told else ""
+
+
+_REFUSALS = (400, 413, 415, 422)
+"""The statuses of a request that is invalid; for others, such as a wrong key, the client can do nothing."""
 
 
 class Turn:
@@ -143,6 +162,9 @@ class Turn:
                     yield piece
         except (RunFailed, PlannerError) as error:
             failure = self._facts.admission.failure(error)
+            if self.model.is_worker and failure is error and (told := _refusal(error)):
+                failure = ProviderRefused(told)
+                failure.run_id = self.run_id
             failure.actions = error.actions
             raise failure from error
         except (RunCancelled, ServerStopping) as error:

@@ -219,7 +219,10 @@ class Turns:
     ) -> Turn:
         model = self.catalogue.find(ask.model)
         effort = model.effort(asked.effort)
-        sampling = replace(asked.sampling, effort=None if effort is None else model.efforts[effort].worker)
+        sampling = asked.sampling
+        if model.efforts or not model.is_worker:  # else the provider gets the effort as it was given
+            given = None if effort is None else model.efforts[effort].worker
+            sampling = replace(sampling, effort=given)
         options = self._options(caller, asked, model, ask, admission)
         call = ChatCall(
             model.conductor,

@@ -21,6 +21,8 @@ from podium.workers.worker import Card, Request, Worker
 def merge_sampling(defaults: Sampling, wanted: Sampling) -> Sampling:
     """Return `defaults`, with the values that `wanted` sets."""
     said = {f.name: value for f in fields(Sampling) if (value := getattr(wanted, f.name)) not in (None, ())}
+    if defaults.extra and wanted.extra:
+        said["extra"] = {**defaults.extra, **wanted.extra}
     return replace(defaults, **said)
 
 
@@ -56,7 +58,7 @@ def chat_body(
     if (constraint := _constraint_of(sampling, tools)) is not None:
         asked = _constraint_fields(provider, constraint)
         body.update({} if tools is not None and "tools" in asked else asked)
-    return body
+    return {**(sampling.extra or {}), **body}
 
 
 def _constraint_of(sampling: Sampling, tools: Tools | None) -> Constraint | None:
@@ -122,7 +124,7 @@ def responses_body(
         body["tools"] = [_flat(tool) for tool in tools.offered]
         if tools.choice is not None:
             body["tool_choice"] = tools.choice if isinstance(tools.choice, str) else _flat(tools.choice)
-    return body
+    return {**(sampling.extra or {}), **body}
 
 
 def _given(**fields: Any) -> dict[str, Any]:
@@ -250,6 +252,7 @@ class ChatWorker(Worker):
         self.sampling = sampling
         self.api = api
         self.acts = endpoint.provider.acts
+        self.takes_extra = api == "chat"
 
     def __repr__(self) -> str:
         return f"ChatWorker({self.model!r}, endpoint={self.endpoint!r})"
@@ -325,7 +328,8 @@ class ChatWorker(Worker):
         if self.api == "responses":
             return ResponsesReader()
         reasons = self.sampling.effort is not None or request.sampling.effort is not None
-        return AnswerReader(is_bounding=not reasons)  # reasoning may be hidden
+        keeps = request.sampling.extra is not None
+        return AnswerReader(is_bounding=not reasons, keeps=keeps)  # reasoning may be hidden
 
     def _body(self, request: Request) -> dict[str, Any]:
         sampling = merge_sampling(self.sampling, request.sampling)

@@ -103,9 +103,11 @@ def _first(counts: Mapping[str, int], *names: str) -> int:
 class AnswerReader:
     """Joins the objects of a response: one object if it is whole, one per event if it is streamed."""
 
-    def __init__(self, usage: Usage | None = None, *, is_bounding: bool = False) -> None:
+    def __init__(self, usage: Usage | None = None, *, is_bounding: bool = False, keeps: bool = False) -> None:
         self._is_bounding = is_bounding
         """Whether a response that was received to its end has all that the model wrote."""
+        self._kept: dict[int, dict[str, Any]] | None = {} if keeps else None
+        """The choices by their indexes; of the first only its log probabilities. `None` keeps nothing."""
         self.finish: str | None = None
         """The finish reason from the server; `None` before it arrives."""
         self.problem: Problem | None = None
@@ -136,6 +138,7 @@ class AnswerReader:
             case {"acts": bool(acts)}:
                 self.acts = acts
         choice = _first_choice(choices) if (choices := raw.get("choices")) else None
+        self._keep(choices or ())
         if choice is None:  # the end of a stream, or a piece of a second answer
             self._check_read("", raw)
             return ""
@@ -156,6 +159,11 @@ class AnswerReader:
         for found in filters.values() if isinstance(filters, dict) else ():
             self._is_filtered |= isinstance(found, dict) and found.get("filtered") is True
         return self._add(text, more=self.finish is None)
+
+    def _keep(self, choices: Sequence[Mapping[str, Any]]) -> None:
+        if self._kept is not None:
+            for choice in choices:
+                _keep(self._kept.setdefault(choice.get("index") or 0, {}), choice)
 
     def _part_of(self, choice: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
         """Return the message of a choice, or its piece, and its text."""
@@ -228,7 +236,15 @@ class AnswerReader:
         missing = None if not self._other else _told(self._other)
         if self.problem is not None and (finish, self.problem.code) != ("length", "cut"):
             missing = self.problem.message
-        return Completion(text, finish, usage, self._model, calls, missing=missing)
+        return Completion(text, finish, usage, self._model, calls, missing=missing, data=self._data())
+
+    def _data(self) -> Mapping[str, Any] | None:
+        if not self._kept:
+            return None
+        others = [self._kept[index] for index in sorted(self._kept) if index]
+        data = {"logprobs": self._kept.get(0, {}).get("logprobs"), "choices": others}
+        found: Part = _storable_json({name: value for name, value in data.items() if value})
+        return found or None
 
     def _received(self) -> str | None:
         """Return all that the model wrote; `None` if nothing arrived, because it may have been reasoning."""
@@ -278,6 +294,29 @@ class AnswerReader:
             if not isinstance(index, int):
                 index = len(self._calls) if call.get("id") else max(0, len(self._calls) - 1)
             _merge_call(self._calls.setdefault(index, {"type": "function"}), call)
+
+
+def _keep(kept: dict[str, Any], choice: Mapping[str, Any]) -> None:
+    """Add a choice, or a piece of it, to what is kept of it."""
+    kept["index"] = choice.get("index") or 0
+    kept["finish_reason"] = choice.get("finish_reason") or kept.get("finish_reason")
+    if isinstance(logprobs := choice.get("logprobs"), dict):
+        known = kept.setdefault("logprobs", {})
+        for name, found in logprobs.items():
+            known[name] = [*(known.get(name) or ()), *found] if isinstance(found, list) else found
+    if not kept["index"]:
+        return
+    message = kept.setdefault("message", {"role": "assistant", "content": ""})
+    piece = choice.get("message") or choice.get("delta") or {}
+    for name, value in piece.items() if isinstance(piece, dict) else ():
+        if name == "tool_calls":
+            calls = message.setdefault("tool_calls", [])
+            for call in value or ():
+                at = min(call.get("index", len(calls)), len(calls))
+                calls += [{"type": "function"}] if at == len(calls) else []
+                _merge_call(calls[at], call)
+        elif isinstance(value, str) and name != "role":
+            message[name] = (message.get(name) or "") + value
 
 
 def _first_choice(choices: object) -> Mapping[str, Any] | None:

@@ -39,4 +39,6 @@ def _end(turn: Turn) -> ChatEnd:
         finish_reason=turn.finish_reason,
         usage=turn.usage,
         podium=turn.summary,
+        logprobs=turn.answered.extra.get("logprobs"),
+        choices=turn.answered.extra.get("choices", ()),
     )

@@ -2,13 +2,13 @@
 
 from podium.hosts.completions import sse
 from podium_server.api.bodies import fingerprint_of, read_body
-from podium_server.api.chat.request import ChatRequest
+from podium_server.api.chat.request import ChatRequest, PassedRequest
 from podium_server.api.chat.response import Chunks, whole_response
 from podium_server.api.endpoint import told_fault
 from podium_server.api.streams import frames
-from podium_server.http import Exchange
+from podium_server.http import BadRequest, Exchange
 from podium_server.keys import Caller
-from podium_server.models import ModelActs
+from podium_server.models import ModelActs, ModelUnknown
 from podium_server.turn import Turns
 
 PATH = "/v1/chat/completions"
@@ -23,7 +23,7 @@ class ChatApi:
     async def create(self, exchange: Exchange, caller: Caller) -> None:
         """Answer a request; `Turns.admitted` and `Turn.pieces` describe the exceptions."""
         raw = await exchange.body()
-        request = read_body(raw, ChatRequest)
+        request = self._read(raw)
         asked = request.asked(exchange.idempotency_key(), fingerprint_of(PATH, raw))
         if (
             exchange.header("x-podium-action") == "false"
@@ -43,6 +43,23 @@ class ChatApi:
                     await exchange.json(whole_response(turn, progress), headers=turn.headers)
 
         await exchange.while_connected(answer)
+
+    def _read(self, raw: bytes) -> ChatRequest:
+        """Return the body of a request.
+
+        A body with fields that no plan can honour is accepted for a worker that answers as itself.
+        """
+        try:
+            return read_body(raw, ChatRequest)
+        except BadRequest as refusal:
+            try:
+                request = read_body(raw, PassedRequest)
+                passes = self._turns.catalogue.find(request.model).passes_extra
+            except (BadRequest, ModelUnknown):
+                passes = False
+            if not passes:
+                raise refusal from None
+            return request
 
 
 def _error_frame(error: Exception) -> bytes:
