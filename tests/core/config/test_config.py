@@ -10,6 +10,7 @@ from podium.config.load import find_journal
 from podium.config.source import lines_of
 from podium.errors import ConfigError
 from podium.planners import CachedPlanner, ChatPlanner
+from podium.types import RunEnded, RunStarted
 from podium.workers import ChatWorker, Price
 
 GOOD = """\
@@ -324,3 +325,40 @@ plan = "no-plan.txt"
         load_config(path).conductor()
     lines = [line.removeprefix(f"{path}:").split(":")[0] for line in str(caught.value).splitlines()]
     assert lines == ["3", "15", "19"]
+
+
+TEAM = """\
+[workers.adder]
+type = "calculator"
+
+[planner]
+type = "rule"
+"""
+
+
+@pytest.mark.anyio
+async def test_a_conductor_in_the_pool_of_another(tmp_path: Path) -> None:
+    """It has the planner and the workers of its own file, and its runs are nested in those of the other."""
+    (tmp_path / "teams").mkdir()
+    (tmp_path / "teams" / "sums.toml").write_text(TEAM)
+    (tmp_path / "plan.txt").write_text('{"worker": 0, "subtask": "What is 2 * 21?", "access": []}')
+    path = tmp_path / "podium.toml"
+    path.write_text(
+        '[workers.sums]\ntype = "conductor"\nconfig = "teams/sums.toml"\ndescription = "Adds."\n'
+        'labels = ["eu"]\n[planner]\ntype = "fixed"\nplan = "plan.txt"\n[journal]\npath = "runs.db"\n'
+    )
+    conductor = load_config(path).conductor()
+    card = conductor.pool.cards[0]
+    assert (card.name, card.description, card.labels) == ("sums", "Adds.", frozenset({"eu"}))
+    events = [event async for event in conductor.stream("How much is it?")]
+    started = [event.workers for event in events if isinstance(event, RunStarted)]
+    assert started == [("sums",), ("adder",)]
+    assert [event.result.answer for event in events if isinstance(event, RunEnded)] == ["2 * 21 = 42"] * 2
+    (tmp_path / "teams" / "sums.toml").write_text(TEAM.replace("adder", "ad der"))
+    with pytest.raises(ConfigError, match=r"podium.toml:3: .*sums.toml:1: "):
+        load_config(path)
+    (tmp_path / "teams" / "sums.toml").write_text(
+        f'{TEAM}[workers.back]\ntype = "conductor"\nconfig = "../podium.toml"\ndescription = "."\n'
+    )
+    with pytest.raises(ConfigError, match=r"podium.toml:3: .*sums.toml:8: .*in its own pool"):
+        load_config(path)

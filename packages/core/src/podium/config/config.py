@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
-from podium.conductor import CARD, Conductor
+from podium.conductor import Conductor
 from podium.config.section import price_of
 from podium.config.sections import (
     A2aSection,
@@ -26,6 +26,7 @@ from podium.config.sections import (
     RulePlannerSection,
     Sections,
     SingleSection,
+    TeamSection,
 )
 from podium.config.source import Findings, KeyPath, Source, read_text, why_unreadable
 from podium.config.variant import Variant, policy_within, retry_within
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 _Model = TypeVar("_Model", bound=BaseModel)
 _SAME = Variant()
 NO_PLANS: Mapping[str, SavedPlan] = MappingProxyType({})
+NO_TEAMS: "Mapping[str, Config]" = MappingProxyType({})
 ModelSection = ChatSection | ChatPlannerSection | HostedSection
 _PLAIN = {"calculator": Calculator, "gather": Gather, "join": Join, "vote": Vote}
 _ALL_PARTS = ("image_url", "input_audio", "file")
@@ -77,8 +79,15 @@ class Config:
     servers and to read the cards of agents.
     """
 
-    def __init__(self, sections: Sections, source: Source, plans: Mapping[str, SavedPlan] = NO_PLANS) -> None:
+    def __init__(
+        self,
+        sections: Sections,
+        source: Source,
+        plans: Mapping[str, SavedPlan] = NO_PLANS,
+        teams: "Mapping[str, Config]" = NO_TEAMS,
+    ) -> None:
         self._sections = sections
+        self._teams = teams
         self._source = source
         planner: object = sections.planner
         self._planner = planner if isinstance(planner, AddedPlanner) else None
@@ -151,9 +160,8 @@ class Config:
         if variant.workers is not None:
             pool = Pool([worker for name in variant.workers for worker in workers[name]], shares=pool)
             retry, policy = retry_within(retry, pool), policy_within(policy, pool, of_tables)
-        card = None if variant.name is None else Card(name=variant.name, description=CARD.description)
         options: dict[str, Any] = {"limits": bounds, "retry": retry, "policy": policy, "cache": cache}
-        options |= {"journal": journal, "card": card}
+        options |= {"journal": journal, "card": variant.card}
         if planner is None:
             return Conductor.of(pool, **options)
         judge = None if section.accept is None else workers[section.accept][0]
@@ -244,6 +252,10 @@ class Config:
                 with self._source.at("workers", name):
                     made = server.workers_sync(tools=section.tools, resources=section.resources)
                 self._workers[name] = made
+            elif isinstance(section, TeamSection):
+                card = Card(name=name, description=section.description, labels=frozenset(section.labels))
+                team = self._teams[name].conductor(journaled=False, variant=Variant(card=card))
+                self._workers[name] = (team,)
             else:
                 self._workers[name] = (self._new_worker(name, section),)
         return self._workers[name]

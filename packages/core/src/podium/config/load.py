@@ -18,7 +18,7 @@ from podium.config.add_ons import absent, announced
 from podium.config.complaints import Complaint, complaints_of, dangling, wrong_journal
 from podium.config.config import Config
 from podium.config.plans import PlanFile
-from podium.config.sections import OWN_PLANNERS, AddedPlanner, Sections
+from podium.config.sections import OWN_PLANNERS, AddedPlanner, Sections, TeamSection
 from podium.config.source import Findings, KeyPath, Source, lines_of, read_text, why_unreadable
 from podium.errors import ConfigError, PlanInvalid
 from podium.journal import Journal, SqlCache, SqlJournal
@@ -81,9 +81,24 @@ def load_config(path: str | Path) -> Config:
     Raises:
         ConfigError: the file cannot be read or is invalid; one line for each error, with file and line.
     """
-    sections, source = _checked(Path(path))
+    return _load(Path(path), ())
+
+
+def _load(path: Path, around: tuple[Path, ...]) -> Config:
+    """Read a file, and the files of the conductors in its pool; `around` are the files that need it."""
+    sections, source = _checked(path)
     _refuse(source, list(dangling(sections)))
-    return Config(sections, source, _saved_plans(sections, source))
+    teams, around = dict[str, Config](), (*around, path.resolve())
+    for name, section in sections.workers.items():
+        if isinstance(section, TeamSection):
+            inner = source.near(section.config)
+            with source.at("workers", name, "config"):
+                if inner.resolve() in around:
+                    raise ConfigError(
+                        f"{section.config} has this conductor in its own pool: name another file"
+                    )
+                teams[name] = _load(inner, around)
+    return Config(sections, source, _saved_plans(sections, source), teams)
 
 
 def read_table(path: Path, model: type[_Model], absent: str = "name another file") -> _Model:

@@ -107,8 +107,7 @@ class PlainSection(WorkerTable):
     """`[workers.NAME]` of a worker on this machine that has no further key."""
 
     type: Literal["calculator", "gather", "join", "vote"]
-    """What the worker does: computes arithmetic; gathers the outputs of earlier steps under their subtasks;
-    joins them; or returns the most frequent of them."""
+    """It computes arithmetic; or it gathers earlier outputs with their subtasks, joins or counts them."""
 
 
 class DocumentsSection(WorkerTable):
@@ -119,6 +118,16 @@ class DocumentsSection(WorkerTable):
     """Folder of the documents, relative to `podium.toml`."""
     description: str | None = None
     """Shown to the planner; default: a description that names the folder."""
+
+
+class TeamSection(WorkerTable):
+    """`[workers.NAME]` of type `conductor`: the conductor of another `podium.toml`, with its own team."""
+
+    type: Literal["conductor"]
+    config: str
+    """File of the conductor, relative to this one, whose journal records its runs, too."""
+    description: str
+    """Shown to the planner, which chooses workers by it."""
 
 
 class PersonSection(WorkerTable):
@@ -175,8 +184,7 @@ class A2aSection(RemoteTable):
     seconds: Seconds = 300.0
     """Timeout of a task, in seconds."""
     acts: bool | None = None
-    """Whether a task is an action, which must not happen twice; default: what the agent's card says, else
-    true."""
+    """Whether a task is an action; default: what the agent's card says, else true."""
 
 
 class CommandSection(WorkerTable):
@@ -449,7 +457,8 @@ WorkerSection = Annotated[
     | Annotated[McpSection, Tag("mcp")]
     | Annotated[A2aSection, Tag("a2a")]
     | Annotated[CommandSection, Tag("command")]
-    | Annotated[PersonSection, Tag("person")],
+    | Annotated[PersonSection, Tag("person")]
+    | Annotated[TeamSection, Tag("conductor")],
     Discriminator(_type_of),
 ]
 PlannerSection = Annotated[

@@ -9,15 +9,15 @@ from podium.plan_text.saved import SavedPlan
 from podium.policy import Policy
 from podium.policy.policy import Asked
 from podium.workers.pool import Pool
-from podium.workers.worker import Worker
+from podium.workers.worker import Card, Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
     """The differences from the conductor of a config; `None` means no difference."""
 
-    name: str | None = None
-    """The name of the conductor, which its runs record."""
+    card: Card | None = None
+    """The card of the conductor, whose name its runs record."""
     workers: Sequence[str] | None = None
     """Names of the tables `[workers.NAME]` whose workers are in the pool."""
     verbatim: bool = False

@@ -59,8 +59,7 @@ class Problem:
     @classmethod
     def of(cls, error: PodiumError) -> "Problem":
         """Return `error` as data."""
-        is_workers = isinstance(error, WorkerError)
-        wait, status = (error.retry_after, error.status) if is_workers else (None, None)
+        wait, status = (error.retry_after, error.status) if isinstance(error, WorkerError) else (None, None)
         return cls(error.code, str(error), wait if wait is not None and isfinite(wait) else None, status)
 
 

@@ -11,11 +11,12 @@ from statistics import median
 from time import time
 from typing import Any
 
-from podium.conductor import Conductor
+from podium.conductor import CARD, Conductor
 from podium.config import Config, Variant
 from podium.errors import ConfigError
 from podium.journal import Journal
 from podium.plan_text import SavedPlan
+from podium.workers import Card
 from podium_server.models.served_model import ModelUnknown, ServedModel
 from podium_server.settings import Effort, EffortSection, ModelSection, ModelsTable, Preset
 
@@ -179,7 +180,9 @@ class _Maker:
         return ServedModel(
             name=name,
             version=_hash(facts),
-            conductor=self._build(ModelSection(), Variant(name=name, plan=plan, journal=self._journal)),
+            conductor=self._build(
+                ModelSection(), Variant(card=_card(name), plan=plan, journal=self._journal)
+            ),
             is_worker=False,
             aliases=(),
             description=plan.description,
@@ -206,7 +209,9 @@ class _Maker:
     def _conductor(self, name: str, section: ModelSection) -> Conductor:
         if section.worker is not None:
             self._config.worker(section.worker)  # the tools of an MCP server are several workers
-            variant = Variant(name=name, workers=(section.worker,), verbatim=True, journal=self._journal)
+            variant = Variant(
+                card=_card(name), workers=(section.worker,), verbatim=True, journal=self._journal
+            )
             return self._build(section, variant)
         workers: Sequence[str] | None = section.workers
         accept = None if section.accept is None else self._config.worker(section.accept)
@@ -221,7 +226,9 @@ class _Maker:
             raise self._refusal(name, "direct", told)
         if section.preset == "ultra" and accept is None:
             accept = self._config.planner().worker
-        variant = Variant(name=name, workers=workers, accept=accept, direct=direct, journal=self._journal)
+        variant = Variant(
+            card=_card(name), workers=workers, accept=accept, direct=direct, journal=self._journal
+        )
         return self._build(section, variant)
 
     def _build(self, section: ModelSection, variant: Variant) -> Conductor:
@@ -233,7 +240,7 @@ class _Maker:
         for key in ("preset", "worker", "workers", "direct", "accept"):
             if getattr(section, key) is not None:
                 raise self._refusal(name, key, "has no effect with [hosted]: leave it out")
-        variant = Variant(name=name, journal=self._journal)
+        variant = Variant(card=_card(name), journal=self._journal)
         return self._config.conductor(limits=section.limits, journaled=False, variant=variant)
 
     def _check(self, name: str, section: ModelSection) -> None:
@@ -259,6 +266,10 @@ class _Maker:
             section.model_dump(mode="json", exclude={"aliases", "description", "show", "codex_instructions"}),
         ]
         return _hash(facts)
+
+
+def _card(name: str) -> Card:
+    return Card(name=name, description=CARD.description)
 
 
 def _hash(facts: Sequence[object]) -> str:
