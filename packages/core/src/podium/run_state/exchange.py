@@ -77,7 +77,10 @@ class Exchange:
         for message in said:
             names = [_id(call) for call in message.tool_calls]
             calls = tuple(self._calls.get(_id(call), call) for call in message.tool_calls)
-            found += [replace(message, tool_calls=calls), *(self._results.get(name) or _gone(name) for name in names)]
+            found += [
+                replace(message, tool_calls=calls),
+                *(self._results.get(name) or _gone(name) for name in names),
+            ]
             notes = list[Message]()
             for note in (each for name in names for each in self._notes.get(name, ())):
                 notes += [] if note in notes else [note]  # several calls may have the same
