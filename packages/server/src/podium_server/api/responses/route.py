@@ -48,7 +48,10 @@ class ResponsesApi:
         self._jobs = jobs
 
     async def create(self, exchange: Exchange, caller: Caller) -> None:
-        """Answer a request; `Turns.admitted` and `Turn.pieces` describe further exceptions."""
+        """Answer a request with a response.
+
+        `Turns.admitted` and `Turn.pieces` describe the exceptions.
+        """
         raw = await exchange.body()
         request = read_body(raw, ResponseRequest)
         key, fingerprint = exchange.idempotency_key(), fingerprint_of(PATH, raw)

@@ -104,12 +104,18 @@ class RunActions:
                     raise
 
     async def approve(self, exchange: Exchange, caller: Caller) -> None:
-        """Approve what waits; continue the run when nothing waits any more; see `edit`."""
+        """Approve what waits, and continue the run when nothing waits any more.
+
+        `edit` describes the exceptions.
+        """
         body = read_body(await exchange.body(), Approval)
         await self._decide(exchange, caller, body, approved=True)
 
     async def refuse(self, exchange: Exchange, caller: Caller) -> None:
-        """Refuse what waits; continue the run when nothing waits any more; see `edit`."""
+        """Refuse what waits, and continue the run when nothing waits any more.
+
+        `edit` describes the exceptions.
+        """
         body = read_body(await exchange.body(), Decision)
         await self._decide(exchange, caller, body, approved=False)
 
