@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import httpx
 import openai
+import pytest
 import requests
 import urllib3
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -114,6 +115,13 @@ def aiohttp_status(status: int) -> Exception:
     headers = CIMultiDictProxy(CIMultiDict({"Retry-After": "2"}))
     info = aiohttp.RequestInfo(URL("https://api.example"), "POST", headers, URL("https://api.example"))
     return aiohttp.ClientResponseError(info, (), status=status, message="down", headers=headers)
+
+
+def no_key() -> Exception:
+    """Return the error of OpenAI's client without a key."""
+    with pytest.raises(openai.OpenAIError) as raised:
+        openai.OpenAI(api_key="")
+    return raised.value
 
 
 def no_json() -> Exception:
@@ -341,6 +349,13 @@ PROVIDER_ERRORS = (
         WorkerUnavailable,
         "another event loop",
         maybe_paid=True,
+    ),
+    ProviderError("no-key", no_key, WorkerRefused, "was not called"),
+    ProviderError(
+        "no-key-in-crewai",
+        lambda: ValueError("ANTHROPIC_API_KEY is required"),
+        WorkerRefused,
+        "was not called",
     ),
     ProviderError("no-json", no_json, WorkerBroken, "sent no JSON", maybe_paid=True),
     ProviderError(

@@ -55,17 +55,33 @@ _FILTERED: Final = "ContentFilterFinishReasonError"
 """Exceptions that OpenAI's client raises if it cannot parse an answer because it was cut at the token
 limit, or by a content filter."""
 
-_TEXTS: Final[Sequence[tuple[re.Pattern[str], type[WorkerError], str]]] = (
+_TEXTS: Final[Sequence[tuple[re.Pattern[str], type[WorkerError], str, bool]]] = (
+    # messages of OpenAI's and Anthropic's clients, and of CrewAI, which make a client at the first call
+    (
+        re.compile(
+            "^Missing credentials|Could not resolve authentication"
+            "|(API_KEY|API key|token|URL|endpoint|Authentication)( is)? required"
+        ),
+        WorkerRefused,
+        "was not called, because its client has no key or no URL",
+        False,
+    ),
     # httpx's message for an answer that was cut off; clients of models wrap it in a connection error
     (
         re.compile("without sending complete message body|incomplete chunked read"),
         WorkerBroken,
         "was cut off",
+        True,
     ),
     # asyncio's message for a client whose connection belongs to a closed event loop
-    (re.compile("^Event loop is closed$"), WorkerUnavailable, "lost a connection of another event loop"),
+    (
+        re.compile("^Event loop is closed$"),
+        WorkerUnavailable,
+        "lost a connection of another event loop",
+        True,
+    ),
 )
-"""Texts in the message of an exception or of its causes, and the error for them; the call may be billed."""
+"""Texts in the message of an exception or of its causes, the error for them, and if the call may be billed."""
 
 _CLASS_WORDS: Final[Sequence[tuple[tuple[str, ...], type[WorkerError], str, bool]]] = (
     (
@@ -183,9 +199,9 @@ def cut_answer_usage(error: BaseException) -> Usage | None:
 
 def _by_words(who: str, chain: Sequence[BaseException], said: str) -> WorkerError:
     """Return the error for the texts or class names of an exception and its causes."""
-    for text, kind, message in _TEXTS:
+    for text, kind, message, maybe_paid in _TEXTS:
         if any(text.search(str(each)) for each in chain):
-            return kind(f"{who} {message}: {said}", maybe_paid=True)
+            return kind(f"{who} {message}: {said}", maybe_paid=maybe_paid)
     names = [name for each in chain for name in _class_names(each)]
     for words, kind, message, maybe_paid in _CLASS_WORDS:
         if any(word in name for word in words for name in names):

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 from anyio import CancelScope, to_thread
 from crewai import Crew, Task
@@ -16,10 +17,10 @@ from crewai.llms.base_llm import BaseLLM
 from crewai.tasks.llm_guardrail import LLMGuardrail
 from crewai.tools.base_tool import BaseTool
 from crewai.utilities.guardrail import GuardrailResult, process_guardrail
-from crewai.utilities.pydantic_schema_utils import create_model_from_schema
-from pydantic import BaseModel
+from pydantic import BaseModel, RootModel, ValidationError
 
 from crewai_podium.cards import acts_first
+from crewai_podium.stream import tell_piece
 from crewai_podium.usage import UsageMeter
 from crewai_podium.workers.errors import crewai_errors, read_answer
 from podium.errors import WorkerUnavailable
@@ -81,6 +82,8 @@ async def do_task(
     context, tries = None, 0
     while True:
         answer = await agent.aexecute_task(task, context, tools)
+        if isinstance(answer, RootModel) and isinstance(answer.root, str):
+            answer = answer.root  # an output that is not JSON
         failures += agent.last_tool_failures  # CrewAI forgets them at the next attempt
         messages += getattr(agent, "last_messages", ())
         missing = "; ".join([*_failed_tools(failures, messages), *_forced(agent)]) or None
@@ -162,11 +165,17 @@ class AgentWorker(Worker):
             has_run=lambda: self.acts and (meter.has_answered or acts_first([self.agent])),
         ):
             agent = self._copy(meter)
+            task = _task(request, agent)
+            whole = task.output_pydantic is not None and getattr(agent.llm, "stream", False)
+            if whole:  # OpenAI's client parses each piece, and raises for one that is not JSON
+                agent.llm.stream = False
             async with _tools(agent, self._tools) as tools:
                 # A separate task: a cancel leaves CrewAI's event scopes open, but only in its context.
-                doing = asyncio.create_task(do_task(agent, _task(request, agent), tools, meter))
+                doing = asyncio.create_task(do_task(agent, task, tools, meter))
                 answer, missing = await doing
                 done = replace(read_answer(request.messages, answer, meter), missing=missing)
+            if whole:
+                tell_piece(agent, task, done.text, "")
         if request.stream:
             yield done.text
         yield done
@@ -233,6 +242,21 @@ def _task(request: Request, agent: BaseAgent) -> Task:
 
 
 def _output(constraint: Constraint | None) -> type[BaseModel] | None:
+    """Return the type of a task's output: it shows the schema to the model, and the run checks the answer."""
     if constraint is None or isinstance(constraint.value, str):
         return None
-    return create_model_from_schema(dict(constraint.value))
+    schema = dict(constraint.value)
+
+    class Output(RootModel[Any]):
+        @classmethod
+        def model_json_schema(cls, *_: Any, **__: Any) -> dict[str, Any]:
+            return deepcopy(schema)  # callers change it
+
+        @classmethod
+        def model_validate_json(cls, json_data: Any, **_: Any) -> Self:
+            try:
+                return super().model_validate_json(json_data)
+            except ValidationError:
+                return cls(json_data)
+
+    return Output
