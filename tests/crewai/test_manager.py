@@ -389,13 +389,24 @@ def test_events_of_the_items_of_a_map_name_their_items() -> None:
     assert sorted(told) == ["step 0[0]: find the height", "step 0[1]: find the age", "step 1: write it down"]
 
 
-def test_a_crew_streams() -> None:
+@pytest.mark.parametrize("options", [{}, {"output_pydantic": Finding}])
+def test_a_crew_streams(options: dict[str, Any]) -> None:
     """Chunks of all its agents, each under its role."""
     scene = Scene()
-    stream = scene.crew(stream=True).kickoff()
+    stream = scene.crew(scene.task(**options), stream=True).kickoff()
     chunks = [(chunk.agent_role, chunk.content) for chunk in stream]
     assert "".join(text for role, text in chunks if role == "Writer") == '{"height": 330, "words": "of iron"}'
-    assert stream.result.raw == '{"height": 330, "words": "of iron"}'
+    assert Finding.model_validate_json(stream.result.raw) == Finding(height=330, words="of iron")
+
+
+def test_a_planner_without_a_key_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    scene = Scene(planner=LLM(model="openai/gpt-4o-mini"))
+    crew = scene.crew()
+    with pytest.raises(PlannerError, match="OPENAI_API_KEY is required"):
+        crew.kickoff()
+    metrics = crew.calculate_usage_metrics()
+    assert (metrics.total_tokens, metrics.successful_requests) == (0, 0)
 
 
 def test_the_answer_of_a_worker_of_podiums_streams() -> None:
@@ -405,6 +416,32 @@ def test_the_answer_of_a_worker_of_podiums_streams() -> None:
     stream = scene.crew(stream=True).kickoff()
     told = [chunk.content for chunk in stream if chunk.agent_role == "Conductor"]
     assert (told, stream.result.raw) == (["all ", "of i", "ron"], "all of iron")
+
+
+@pytest.mark.parametrize("leave", ["close", "drop"])
+def test_after_a_sync_stream_is_left_no_call_starts(leave: str) -> None:
+    """CrewAI itself would wait for the kickoff, or forget it."""
+    left = threading.Event()
+
+    def say(shown: str, tools: Any) -> str:
+        if "Your part:\nsecond" in shown:
+            left.wait(10)
+        return "fine"
+
+    steps = [Step(0, "first"), *(Step(0, f"{word}", (at,)) for at, word in enumerate(("second", "third")))]
+    scene = Scene(say, planner=FixedPlanner(Plan(tuple(steps))))
+    stream = scene.crew(stream=True).kickoff()
+    for _ in stream:
+        break
+    if leave == "close":
+        stream.close()
+    ended = [thread for thread in threading.enumerate() if "(run)" in thread.name]
+    del stream
+    left.set()
+    for thread in ended:
+        thread.join(10)
+    assert not [shown for shown in scene.sent if "Your part:\nthird" in shown]
+    assert scene.manager.results == ()
 
 
 @pytest.mark.anyio
