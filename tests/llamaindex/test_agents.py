@@ -111,6 +111,8 @@ async def test_a_model_uses_its_tools_within_its_step(llm: Make, *, calls: bool)
         plan = Plan((Step(0, "How warm is it?"), Step(1, "join", (0,))))
         result = await run(model, Gather(), plan=plan)
     assert "12 degrees" in result.answer
+    used = result.outcomes[0].usage
+    assert (used.total_tokens, used.estimated) == (2 * TOKENS, False)
     assert (model.card.name, model.card.description) == ("forecaster", "An agent with the tools weather.")
     assert model.acts
 

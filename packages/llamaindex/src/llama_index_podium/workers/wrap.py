@@ -103,13 +103,13 @@ def as_worker(
 
 
 def _agent(llm: object, tools: Sequence[BaseTool | Callable[..., Any]], name: str) -> Workflow:
-    """Return an LLM with tools as an agent."""
+    """Return an LLM with tools as an agent; it does not stream, because OpenAI's streams report no tokens."""
     from llama_index.core.agent.workflow import FunctionAgent, ReActAgent  # noqa: PLC0415 - slow
 
     if not isinstance(llm, LLM):
         raise ConfigError(f"{llm!r:.80} is not an LLM: give its tools to the object itself")
     calls = isinstance(llm, FunctionCallingLLM) and llm.metadata.is_function_calling_model
-    return (FunctionAgent if calls else ReActAgent)(name=name, llm=llm, tools=[*tools])
+    return (FunctionAgent if calls else ReActAgent)(name=name, llm=llm, tools=[*tools], streaming=False)
 
 
 def _worker(thing: Any, card: Card, input_field: str | None) -> Worker:
