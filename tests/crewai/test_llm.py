@@ -17,6 +17,7 @@ from crewai.events.types.llm_events import (
 from crewai.tools import tool
 from pydantic import BaseModel
 from servers.chat_server import Call, ChatServer, Reply, says
+from servers.crew_scene import Scene as CrewScene
 
 from crewai_podium import ConductorLLM, ConductorRunEvent
 from podium import (
@@ -29,7 +30,8 @@ from podium import (
     ScriptedWorker,
     Step,
 )
-from podium.errors import RunFailed, WorkerFailed
+from podium.budget import Limits
+from podium.errors import ConfigError, RunFailed, WorkerFailed
 from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
@@ -323,8 +325,19 @@ def test_a_partial_answer_is_told() -> None:
 
 def test_an_unknown_option_is_refused() -> None:
     """With the names of those that there are."""
-    with pytest.raises(TypeError, match="does not accept max_token, tempreature: its options are context_w"):
+    told = r"max_token \(did you mean max_tokens\?\), tempreature \(did you mean temperature\?\)"
+    with pytest.raises(TypeError, match=f"LLM does not accept {told}: its options are planner, workers,"):
         half(tempreature=0.5, max_token=3)
+
+
+def test_it_may_be_given_the_parts_of_a_conductor() -> None:
+    """In place of the conductor; an agent is a worker, an LLM the planner."""
+    scene = CrewScene()
+    llm = ConductorLLM(planner=scene.llm, workers=[scene.finder, scene.writer], limits=Limits(calls=9))
+    assert llm.call("Describe the tower.") == '{"height": 330, "words": "of iron"}'
+    assert (llm.conductor.pool.names, llm.conductor.limits.calls) == (("Finder", "Writer"), 9)
+    with pytest.raises(ConfigError, match="got a conductor with a planner, workers or options"):
+        ConductorLLM(llm.conductor, workers=[scene.finder])
 
 
 def test_a_conversation_may_end_in_a_system_message() -> None:

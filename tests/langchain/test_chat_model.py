@@ -328,7 +328,9 @@ async def test_made_of_parts() -> None:
         ({"conductor": Conductor(planner(), [finder()]), "fallback_planner": planner()}, "has its own"),
         ({"conductor": Conductor(planner(), [finder()]), "partial": "drop"}, "partial"),
         ({"conductor": Conductor(planner(), [finder()]), "max_retries": 2}, "has its own"),
-        ({"conductor": Conductor(planner(), [finder()]), "api_key": "key"}, "api_key"),
+        ({"conductor": Conductor(planner(), [finder()]), "api_key": "key"}, "not accept api_key: its opt"),
+        ({"planner": planner(), "workers": [finder()], "limit": Limits()}, r"limit \(did you mean limits\?"),
+        ({"planner": planner(), "workers": [finder()], "workflows": True}, "a planner that plans by itself"),
         ({"conductor": Conductor(planner(), [finder()]), "timeout": 0}, "greater than 0"),
     ],
 )
@@ -358,10 +360,14 @@ async def test_messages_without_a_question_are_refused() -> None:
         await scripted().ainvoke([AIMessage("Hello")])
 
 
-async def test_limits_are_the_conductors() -> None:
-    """What a run may spend is said where the conductor is made."""
+async def test_the_parts_of_a_conductor_are_options() -> None:
+    """What a run may spend, who may see it, and all else."""
+    limited = ChatPodium(planner=planner(), workers=[finder(), writer()], limits=Limits(calls=2))
     with pytest.raises(RunFailed, match=r"Limits\.calls"):
-        await scripted(limits=Limits(calls=2)).ainvoke("What?")
+        await limited.ainvoke("What?")
+    made = ChatPodium(planner=planner(), workers=[finder()], labels=["private"], max_retries=4)
+    assert made.conductor.card.labels == {"private"}
+    assert made.conductor.retry.attempts == 5
 
 
 def test_what_traces_and_caches_know_it_by() -> None:

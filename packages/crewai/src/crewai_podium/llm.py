@@ -4,27 +4,23 @@ import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from functools import cache
 from threading import Lock
 from typing import Any, Final, Literal, TypeVar
 
 from crewai import Task
 from crewai.events.types.llm_events import LLMCallType
-from crewai.hooks import HookAborted
 from crewai.llms.base_llm import BaseLLM, llm_call_context
-from crewai.utilities.agent_utils import (
-    is_context_length_exceeded,
-    is_native_tool_calling_unsupported_error,
-)
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from crewai_podium.events import MAX_RESULTS, tell_result
 from crewai_podium.usage import write_usage
+from crewai_podium.workers.errors import stopped
+from crewai_podium.workers.wrap import as_planner, as_worker
 from podium.aio import run_sync
 from podium.conductor import Conductor
 from podium.errors import RunFailed, RunWaiting
 from podium.hosts import ChatAnswer, ChatCall, ConductorFace, ContinuationStore
-from podium.hosts.faces import run_id_of
+from podium.hosts.faces import conductor_of, run_id_of
 from podium.hosts.results import run_failed, tool_arguments
 from podium.secrets import printable, scrub, scrub_data
 from podium.types import Constraint, Message, Result, Sampling, Tools
@@ -48,34 +44,6 @@ def from_crewai(messages: str | Sequence[Mapping[str, Any]]) -> tuple[Message, .
         else:
             found.append(message)
     return tuple(Message.from_wire(message) for message in found)
-
-
-class RunStopped(HookAborted):
-    """Marks the error of a run: CrewAI must not ask again, because another run may act again."""
-
-
-@cache
-def _stopping(kind: Any) -> Any:
-    return type(kind.__name__, (kind, RunStopped), {"__module__": kind.__module__})
-
-
-def stopped(error: Exception) -> Exception:
-    """Return the error of a run as an error of the same class which CrewAI raises at once.
-
-    CrewAI repeats a task up to `max_retry_limit` times after other errors. After an error whose text mentions
-    the length of the context, it shortens the conversation and asks again; so the text does not mention it if
-    the run has acted.
-    """
-    kind: Any = type(error)
-    kind = _stopping(kind)
-    copy = kind.__new__(kind, *error.args)
-    copy.__dict__.update(vars(error))
-    again = is_context_length_exceeded(error) or is_native_tool_calling_unsupported_error(error)
-    if again and getattr(error, "actions", None):
-        copy.args = ("the run ended without a whole answer after it had acted: see `actions` and `result`",)
-    copy.reason, copy.source = str(copy), "podium"
-    stopped_run: Exception = copy
-    return stopped_run
 
 
 def output_model(task: Task) -> type[BaseModel] | None:
@@ -128,7 +96,9 @@ class ConductorLLM(BaseLLM):
     tool call reuses the plan and the outputs of the other steps.
 
     Args:
-        conductor: the conductor that plans and runs each call.
+        conductor: plans and runs each call.
+        planner: in place of `conductor`: a CrewAI LLM or its name, or a planner of Podium.
+        workers: in place of `conductor`: all that `as_worker` accepts.
         model: the model's name in events and logs.
         context_window: maximum tokens of a conversation; `None` uses the smallest known context window of the
             pool's workers, or 128,000.
@@ -137,10 +107,12 @@ class ConductorLLM(BaseLLM):
         run_id: prefix of the run ids in the conductor's journal; a hash of the conversation follows it. The
             same call, also in a new process, continues its run. With `None`, each call is a new run.
         options: `temperature`, `top_p`, `max_tokens`, `seed` and `stop`, for the worker of the plan's last
-            step; `model` and `provider`, the names in events.
+            step; `model` and `provider`, the names in events; and in place of `conductor` the other options
+            of `Conductor`: see `podium.hosts.faces.ConductorOptions`.
 
     Raises:
-        TypeError: a conductor does not accept an option.
+        TypeError: an option is unknown.
+        ConfigError: there is no planner, or a conductor is given with its parts; or see `Conductor`.
         RunFailed: from each call: there is no answer; `result` is the run's result.
         PodiumError: from each call: see `Conductor.run`.
 
@@ -157,12 +129,26 @@ class ConductorLLM(BaseLLM):
     _continuations: ContinuationStore = PrivateAttr(default_factory=ContinuationStore)
     _lock: Any = PrivateAttr(default_factory=Lock)
 
-    def __init__(self, conductor: Conductor, **options: Any) -> None:
-        if unknown := sorted(options.keys() - set(_OPTIONS)):
-            raise TypeError(
-                f"ConductorLLM does not accept {', '.join(unknown)}: its options are {', '.join(_OPTIONS)}"
-            )
-        super().__init__(**{"model": "podium", "provider": "podium", **options, "conductor": conductor})
+    def __init__(
+        self,
+        conductor: Conductor | None = None,
+        *,
+        planner: object = None,
+        workers: Sequence[Any] = (),
+        **options: Any,
+    ) -> None:
+        own: dict[str, Any] = {name: options.pop(name) for name in _OPTIONS if name in options}
+        made = conductor_of(
+            conductor,
+            planner,
+            workers,
+            options,
+            as_worker=as_worker,
+            as_planner=as_planner,
+            face="ConductorLLM",
+            takes=("conductor", *_OPTIONS),
+        )
+        super().__init__(**{"model": "podium", "provider": "podium", **own, "conductor": made})
 
     @property
     def results(self) -> tuple[Result, ...]:

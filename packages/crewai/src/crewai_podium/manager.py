@@ -53,8 +53,11 @@ from podium.errors import ConfigError, PlannerError
 from podium.execution import Accept, OnFailure, Retry
 from podium.hosts import RecordedRun
 from podium.hosts.chat import whole_answers
+from podium.hosts.faces import ConductorOptions, planners_of
 from podium.hosts.results import answered, plan_lines, run_failed, text_answer
+from podium.hosts.workers import check_options
 from podium.journal import Journal, MemoryJournal
+from podium.plan_text.saved import SavedPlan
 from podium.policy import Policy
 from podium.policy.rules import AnswerLabels
 from podium.run import Listener, RunOptions
@@ -74,10 +77,7 @@ from podium.usage import Usage
 from podium.workers import Card, PersonWorker, Pool, Worker
 
 _CONTEXT: Final = "This is the context you are working with:"
-_OPTIONS: Final = (
-    "accept", "fallback_planner", "journal", "labels", "limits", "on_failure", "policy", "retry",
-    "show_question",
-)  # fmt: skip
+_OPTIONS: Final = tuple(ConductorOptions.__annotations__)
 _AGENT_OPTIONS: Final = (
     "allow_delegation", "backstory", "crew", "goal", "id", "llm", "role", "verbose",
 )  # fmt: skip
@@ -106,10 +106,8 @@ class ConductorManager(BaseAgent):
         cards: cards of agents by role, instead of cards made from goal and backstory.
         acts: whether agents act (see `Worker.acts`), by role; by default, agents with tools, apps or MCP
             servers do.
-        limits: the limits of one task; `None` means the defaults of `Limits`.
-        fallback_planner: writes the plan if the planner returns no valid plan; the run is then partial.
-        accept: see `Conductor`, also for `policy`, `labels`, `retry`, `on_failure`, `journal` and
-            `show_question`. Each task is a separate run.
+        workflows: see `podium.hosts.faces.ConductorOptions`, also for the other options of `Conductor`. Each
+            task is a separate run, with these limits.
         run_id: prefix of run ids in the journal; a hash of the task and its context follows it. If the crew
             is kicked off again with this prefix, only failed steps run again and are paid for. With `None`,
             each kickoff makes new runs.
@@ -135,15 +133,20 @@ class ConductorManager(BaseAgent):
     workers: Sequence[Worker] = ()
     cards: Mapping[str, Card] = Field(default_factory=dict)
     acts: Mapping[str, bool] = Field(default_factory=dict)
+    workflows: bool = False
     limits: Limits | None = None
     fallback_planner: Any = None
+    direct: bool | str = False
     accept: Accept | None = None
     policy: Policy | None = None
     labels: Collection[str] = ()
     retry: Retry | None = None
     on_failure: OnFailure = "note"
+    cache: Any = None  # not CrewAI's: the manager has no tools
     journal: Journal | None = None
     show_question: bool = True
+    warm_prefix: bool = False
+    plans: Collection[SavedPlan] = ()
     run_id: str | None = None
     partial: Literal["return", "raise"] = "return"
     on_event: Listener | None = None
@@ -165,12 +168,8 @@ class ConductorManager(BaseAgent):
     @classmethod
     def _check_options(cls, values: Any) -> Any:
         if isinstance(values, Mapping):
-            own = cls.model_fields.keys() - BaseAgent.model_fields.keys() - set(_SET_BY_CREW)
-            if unknown := sorted(values.keys() - own - set(_AGENT_OPTIONS)):
-                told = ", ".join(sorted({*own, *_AGENT_OPTIONS}))
-                raise TypeError(
-                    f"ConductorManager does not accept {', '.join(unknown)}: its options are {told}"
-                )
+            own = cls.__annotations__.keys() - set(_SET_BY_CREW)
+            check_options("ConductorManager", values, sorted({*own, *_AGENT_OPTIONS}))
         return values
 
     @model_validator(mode="after")
@@ -189,17 +188,11 @@ class ConductorManager(BaseAgent):
         return self
 
     def _check_parts(self) -> None:
-        planner = create_llm(self.planner) if isinstance(self.planner, str) else self.planner
-        if (planner := planner or self.llm) is None:
-            raise ConfigError(
-                "there is no planner: give ConductorManager planner=... (a CrewAI LLM, its name, a planner "
-                "of Podium), or conductor=..."
-            )
+        planner = create_llm(self.planner) if isinstance(self.planner, str) else self.planner or self.llm
         if isinstance(planner, BaseLLM) and self.llm is None:
             self.llm = planner
-        self.planner = as_planner(planner)
-        if self.fallback_planner is not None:
-            self.fallback_planner = as_planner(self.fallback_planner)
+        options = {"workflows": self.workflows, "fallback_planner": self.fallback_planner}
+        self.planner, self.fallback_planner = planners_of(planner, options, as_planner, "ConductorManager")
         waits = any(isinstance(worker, PersonWorker) for worker in self.workers)
         if self.journal is None and (waits or (self.policy is not None and self.policy.waits)):
             self.journal = MemoryJournal()
@@ -389,7 +382,8 @@ class ConductorManager(BaseAgent):
             conductor, before = self.conductor.bind(workers=agents), len(self.conductor.pool)
         else:
             pool = Pool([*agents, *self.workers], answers=self._answers)
-            conductor = Conductor(self.planner, pool, **{name: getattr(self, name) for name in _OPTIONS})
+            options = {name: getattr(self, name) for name in _OPTIONS if name != "workflows"}
+            conductor = Conductor(self.planner, pool, **options)
         if state.named is None:
             return conductor
         return conductor.bind(policy=last_step_policy(before + state.named))

@@ -70,7 +70,7 @@ def begin_kickoff() -> None:
 def _end_with(held: list[Any]) -> _Runs:
     """Return runs that end when the only stream of the list is closed, or dropped."""
     stream, runs = held.pop(), _Runs()
-    known = proxy(stream)
+    known: Any = proxy(stream)
     held.append(known)  # else the kickoff would hold the stream
 
     def close() -> None:

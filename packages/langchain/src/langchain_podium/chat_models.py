@@ -5,10 +5,10 @@ The class has its own way to LangChain's runs, in place of the one of a chat mod
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, Literal, Self, cast
+from typing import Any, Final, Literal, Self
 
 from langchain_core.caches import BaseCache
 from langchain_core.callbacks import (
@@ -244,29 +244,21 @@ def _continuation(messages: Sequence[BaseMessage]) -> object:
 class ChatPodium(BaseChatModel):
     """A chat model that plans each question and has the conductor's workers execute the plan.
 
-    Pass a conductor, or a planner and workers to create one. `temperature`, `max_tokens` and `stop` are
-    passed to the worker of the plan's last step, which writes the answer, tools to each step; these steps
-    then wait until the planner has written the whole plan. `response_metadata["podium"]` of a message is the
-    run, as `podium.hosts.result_metadata` returns it. If the last step fails after a part of its text was
-    streamed, it is retried: the stream continues if the retry begins with the same text, and otherwise raises
+    Pass a conductor, or its parts: `planner`, a chat model or a planner of Podium, `workers`, all that
+    `as_worker` accepts, and the options of `podium.hosts.faces.ConductorOptions`, except `cache`, which is
+    LangChain's. `max_retries` is short for `retry`. `temperature`, `max_tokens` and `stop` are passed to the
+    worker of the plan's last step, which writes the answer, tools to each step; these steps then wait until
+    the planner has written the whole plan. `response_metadata["podium"]` of a message is the run, as
+    `podium.hosts.result_metadata` returns it. If the last step fails after a part of its text was streamed,
+    it is retried: the stream continues if the retry begins with the same text, and otherwise raises
     `RunFailed`, whose `result` has the answer.
 
     Raises:
-        ValidationError: a parameter is unknown, or there is neither a conductor nor a planner with workers.
+        ValidationError: a parameter is unknown, there is no planner, or a conductor is given with its parts.
     """
 
-    conductor: Conductor = Field(default_factory=lambda: cast("Any", None), exclude=True, repr=False)
-    """The conductor; if none is given, it is created from `planner` and `workers`."""
-    planner: Any = Field(default=None, exclude=True, repr=False)
-    """A chat model or a planner of Podium, to create the conductor; `None` after it is created."""
-    fallback_planner: Any = Field(default=None, exclude=True, repr=False)
-    """A chat model or a planner that writes the plan if `planner` returns no valid plan; `None` means no
-    fallback.
-    """
-    workers: Sequence[Any] = Field(default=(), exclude=True, repr=False)
-    """The objects that `as_worker` accepts."""
-    max_retries: int | None = Field(default=None, ge=0, exclude=True, repr=False)
-    """Maximum number of retries of a worker's call; `None` uses the defaults of `Retry`."""
+    conductor: Conductor = Field(exclude=True, repr=False)
+    """The conductor; if none is given, it is created from its parts."""
     model_name: str = Field(default="", alias="model")
     """The name in messages and traces; empty means `podium`."""
     temperature: float | None = None
@@ -295,26 +287,30 @@ class ChatPodium(BaseChatModel):
         arbitrary_types_allowed=True, extra="forbid", populate_by_name=True, hide_input_in_errors=True
     )
 
-    @model_validator(mode="after")
-    def _has_conductor(self) -> Self:
-        retry = None if self.max_retries is None else Retry(attempts=self.max_retries + 1)
-        options = {"retry": retry, "fallback_planner": self.fallback_planner}
+    @model_validator(mode="before")
+    @classmethod
+    def _with_conductor(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        names = {field.alias or name for name, field in cls.model_fields.items()} | {"model_name"}
+        fields = {name: value for name, value in given.items() if name in names}
+        parts = {name: value for name, value in given.items() if name not in names and value is not None}
+        if (retries := parts.pop("max_retries", None)) is not None:
+            parts["retry"] = Retry(attempts=retries + 1)
         try:
-            self.conductor = conductor_of(
-                self.conductor,
-                self.planner,
-                self.workers,
-                {name: value for name, value in options.items() if value is not None},
+            fields["conductor"] = conductor_of(
+                fields.get("conductor"),
+                parts.pop("planner", None),
+                parts.pop("workers", ()),
+                parts,
                 card=CARD,
                 as_worker=as_worker,
                 as_planner=as_planner,
                 face="ChatPodium",
+                takes=("max_retries", *sorted(names)),
             )
-        except ConfigError as error:
+        except (ConfigError, TypeError) as error:  # as pydantic's
             raise ValueError(str(error)) from error
-        self.planner, self.fallback_planner, self.workers, self.max_retries = None, None, (), None
-        self.model_name = self.model_name or PROVIDER
-        return self
+        model, name = fields.pop("model", ""), fields.pop("model_name", "")
+        return {**fields, "model": model or name or PROVIDER}
 
     @property
     def _llm_type(self) -> str:

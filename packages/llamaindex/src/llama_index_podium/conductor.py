@@ -1,8 +1,9 @@
 """The conductor of a face, from its parts, and one call of it, whose steps LlamaIndex is told of."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
+from inspect import signature
 from typing import Any
 
 from llama_index.core.llms import LLM
@@ -54,7 +55,9 @@ class FaceOptions(ConductorOptions, total=False):
     also in a new process, continues its run. By default (`None`), each call is a new run."""
 
 
-def conductor_of(face: type, conductor: object, options: Mapping[str, Any], *more: Worker) -> Conductor:
+def conductor_of(
+    face: type, conductor: object, options: Mapping[str, Any], *more: Worker, takes: Iterable[str] = ()
+) -> Conductor:
     """Return the given conductor, or a new one from its parts; `more` follows the given workers."""
     given = dict(options)
     run_id, planner = given.pop("run_id", None), given.pop("planner", None)
@@ -69,6 +72,7 @@ def conductor_of(face: type, conductor: object, options: Mapping[str, Any], *mor
         as_worker=as_worker,
         as_planner=as_planner,
         face=face.__name__,
+        takes=("run_id", *(name for name in signature(face).parameters if name != "options"), *takes),
     )
     if run_id:
         check_run_id(run_id, made)

@@ -87,7 +87,7 @@ class ConductorLLM(FunctionCallingLLM):
         sampling: dict[str, Any] = {name: options.pop(name) for name in SAMPLING_OPTIONS if name in options}
         fields = {name: options.pop(name) for name in FunctionCallingLLM.model_fields if name in options}
         fields["callback_manager"] = fields.get("callback_manager") or CallbackManager([])
-        made = conductor_of(type(self), conductor, options)
+        made = conductor_of(type(self), conductor, options, takes=SAMPLING_OPTIONS)
         read_sampling(sampling, of="ConductorLLM")  # raises for a mistake here, not in the first call
         super().__init__(**fields)
         self._conductor, self._sampling = made, sampling

@@ -12,7 +12,6 @@ from podium.conductor import Conductor
 from podium.errors import PodiumError
 from podium.hosts import ConductorFace, Partial
 from podium.hosts.faces import ConductorOptions, conductor_of
-from podium.hosts.workers import CONDUCTOR_OPTIONS
 from podium.workers import Card
 
 
@@ -53,7 +52,7 @@ class ConductorAgent(Agent[Any]):
         partial: Partial = "return",
         **options: Any,
     ) -> None:
-        own = {each: options.pop(each) for each in ("workflows", *CONDUCTOR_OPTIONS) if each in options}
+        own = {each: options.pop(each) for each in ConductorOptions.__annotations__ if each in options}
         made = conductor_of(
             conductor,
             planner,

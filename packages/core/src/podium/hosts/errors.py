@@ -81,7 +81,7 @@ _TEXTS: Final[Sequence[tuple[re.Pattern[str], type[WorkerError], str, bool]]] = 
         True,
     ),
 )
-"""Texts in the message of an exception or of its causes, the error for them, and if the call may be billed."""
+"""Texts in messages of exceptions and their causes, the error for each, and if the call may be billed."""
 
 _CLASS_WORDS: Final[Sequence[tuple[tuple[str, ...], type[WorkerError], str, bool]]] = (
     (

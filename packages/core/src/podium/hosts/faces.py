@@ -1,7 +1,7 @@
 """What all classes of hosts that wrap a conductor share: its options, its creation, the names of its runs."""
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Literal, TypedDict
 
@@ -10,7 +10,7 @@ from podium.conductor import CARD, Conductor
 from podium.errors import ConfigError
 from podium.execution import Accept, OnFailure, Retry
 from podium.hosts.continuation import place_of, session_run_id
-from podium.hosts.workers import make_conductor
+from podium.hosts.workers import check_options
 from podium.journal import Cache, Journal, MemoryJournal
 from podium.plan_text.saved import SavedPlan
 from podium.planners import Planner
@@ -54,16 +54,30 @@ def conductor_of(  # noqa: PLR0913 - the differences between hosts
     as_worker: Callable[[Any], Worker],
     as_planner: Callable[..., Planner],
     face: str,
+    takes: Iterable[str] = (),
     stores: bool = False,
 ) -> Conductor:
     """Return the given conductor, or make one of a planner and workers, which may be objects of the host.
 
     Without a journal, runs that wait for a person wait in memory, unless the host `stores` them itself.
 
+    Args:
+        conductor: the conductor, or `None`.
+        planner: a planner of Podium, or what `as_planner` accepts.
+        workers: what `as_worker` accepts.
+        options: the `ConductorOptions`.
+        card: describes the new conductor.
+        as_worker: that of the host.
+        as_planner: that of the host.
+        face: the name of what is made, for errors.
+        takes: names of the face's other options, for errors.
+        stores: see above.
+
     Raises:
         ConfigError: there is no planner, or both a conductor and its parts are given.
         TypeError: an option is unknown.
     """
+    check_options(face, options, ("planner", "workers", *ConductorOptions.__annotations__, *takes))
     if conductor is not None:
         if not isinstance(conductor, Conductor):
             told = "give a podium.Conductor, or planner=... and workers=[...]"
@@ -71,27 +85,41 @@ def conductor_of(  # noqa: PLR0913 - the differences between hosts
         if planner is not None or workers or options:
             raise ConfigError(f"{face} got a conductor with a planner, workers or options: it has its own")
         return conductor
-    if planner is None:
-        told = "give planner=... (a model, or a planner of Podium), or a podium.Conductor"
-        raise ConfigError(f"{face} has no planner: {told}")
-    if options.get("workflows") and isinstance(planner, Planner):
-        told = "give a model as the planner, or ChatPlanner(…, workflows=True)"
-        raise ConfigError(f"{face} got workflows with a planner that plans by itself: {told}")
-    given = dict(options)
-    workflows = {"workflows": True} if given.pop("workflows", False) else {}
+    given = {"card": card, **options}
+    own, given["fallback_planner"] = planners_of(planner, given, as_planner, face)
     pool = Pool([as_worker(worker) for worker in workers])
     policy = options.get("policy")
     waits = pool.waits_for or (policy is not None and policy.waits)
     if waits and not stores and options.get("journal") is None:
         given["journal"] = MemoryJournal()
-    return make_conductor(
-        planner,
-        pool,
-        {"card": card, **given},
-        as_planner=lambda model: as_planner(model, **workflows),
-        face=face,
-        takes=("planner", "workers", "workflows"),
-    )
+    return Conductor(own, pool, **given)
+
+
+def planners_of(
+    planner: object, options: dict[str, Any], as_planner: Callable[..., Planner], face: str
+) -> tuple[Planner, Planner | None]:
+    """Return the planner and the fallback planner, which may be models of the host; `workflows` is removed.
+
+    Raises:
+        ConfigError: there is no planner, or one cannot plan.
+    """
+    if planner is None:
+        told = "give planner=... (a model, or a planner of Podium), or a podium.Conductor"
+        raise ConfigError(f"{face} has no planner: {told}")
+    workflows = {"workflows": True} if options.pop("workflows", False) else {}
+    if workflows and isinstance(planner, Planner):
+        told = "give a model as the planner, or ChatPlanner(…, workflows=True)"
+        raise ConfigError(f"{face} got workflows with a planner that plans by itself: {told}")
+    fallback = options.get("fallback_planner")
+    try:
+        second = None if fallback is None else _planner(fallback, as_planner, workflows)
+    except ConfigError as error:
+        raise ConfigError(f"fallback_planner: {error}") from error
+    return _planner(planner, as_planner, workflows), second
+
+
+def _planner(given: Any, as_planner: Callable[..., Planner], options: Mapping[str, Any]) -> Planner:
+    return given if isinstance(given, Planner) else as_planner(given, **options)
 
 
 def run_id_in(conductor: Conductor, session: str, messages: Sequence[Message]) -> str:

@@ -1,4 +1,4 @@
-"""What `as_worker` of each host needs: cards, tools as workers, and a conductor from its parts."""
+"""What `as_worker` of each host needs: cards, tools as workers, and the names of options."""
 
 import json
 from abc import ABC, abstractmethod
@@ -8,9 +8,8 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal
 from enum import Enum
-from inspect import Parameter, signature
 from math import isfinite
-from typing import Any, Final, TypedDict
+from typing import Any, TypedDict
 from uuid import UUID
 
 from jsonschema import ValidationError
@@ -24,12 +23,12 @@ from podium.conductor import Conductor
 from podium.errors import ConfigError, WorkerRefused
 from podium.hosts.errors import HostErrorReader, worker_errors
 from podium.hosts.results import with_lack
-from podium.planners import Planner
 from podium.prompts.prompt import filled_object, filling, mentioned, object_in
 from podium.types import Completion
 from podium.types.messages import storable
+from podium.types.plan import nearest
 from podium.types.references import is_object
-from podium.workers import Card, Pool, Price, Request, StepInput, Worker, step_input_of
+from podium.workers import Card, Price, Request, StepInput, Worker, step_input_of
 from podium.workers.openai.models import with_known_facts
 from podium.workers.worker import Memory
 
@@ -81,6 +80,17 @@ def said_acts(thing: object) -> bool | None:
     return said if isinstance(said, bool) else None
 
 
+def check_options(face: str, given: Iterable[str], takes: Iterable[str]) -> None:
+    """Raise `TypeError` for options that a face of a host does not take, with the most similar ones."""
+    known = list(dict.fromkeys(takes))
+    told = []
+    for name in sorted({*given}.difference(known)):
+        near = nearest(name, known)
+        told.append(f"{name} (did you mean {near}?)" if near else name)
+    if told:
+        raise TypeError(f"{face} does not accept {', '.join(told)}: its options are {', '.join(known)}")
+
+
 class CardMaker:
     """Creates the card of a host's object from the arguments of `as_worker`.
 
@@ -93,8 +103,7 @@ class CardMaker:
     """
 
     def __init__(self, options: CardOptions) -> None:
-        if unknown := options.keys() - CardOptions.__annotations__.keys():
-            raise TypeError(f"as_worker does not accept {', '.join(sorted(unknown))}")
+        check_options("as_worker", options, CardOptions.__annotations__)
         labels = options.get("labels") or ()
         if isinstance(labels, str):
             raise ConfigError(f"labels are {labels!r}: give a set of texts")
@@ -387,37 +396,3 @@ def _complaint(error: ValidationError) -> str:
     where = error.json_path.removeprefix("$.")
     told = error.message if len(error.message) <= _MESSAGE_CHARS else f"{error.message[:_MESSAGE_CHARS]}…"
     return f"wrong arguments: {told}" if where == "$" else f"a wrong argument {where!r}: {told}"
-
-
-CONDUCTOR_OPTIONS: Final = tuple(
-    name
-    for name, parameter in signature(Conductor.__init__).parameters.items()
-    if parameter.kind is Parameter.KEYWORD_ONLY
-)
-"""Names of the options of `Conductor`."""
-
-
-def make_conductor(
-    planner: object,
-    workers: Pool | Sequence[Worker],
-    options: Mapping[str, Any],
-    *,
-    as_planner: Callable[[Any], Planner],
-    face: str,
-    takes: Sequence[str] = (),
-) -> Conductor:
-    """Return a conductor; its planners may be models of the host, which `as_planner` accepts."""
-    if unknown := options.keys() - set(CONDUCTOR_OPTIONS):
-        told = ", ".join((*takes, *CONDUCTOR_OPTIONS))
-        raise TypeError(f"{face} does not accept {', '.join(sorted(unknown))}: its options are {told}")
-
-    def made(given: Any) -> Planner:
-        return given if isinstance(given, Planner) else as_planner(given)
-
-    fallback = options.get("fallback_planner")
-    if fallback is not None:
-        try:
-            options = {**options, "fallback_planner": made(fallback)}
-        except ConfigError as error:
-            raise ConfigError(f"fallback_planner: {error}") from error
-    return Conductor(made(planner), workers, **options)

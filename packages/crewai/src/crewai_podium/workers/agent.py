@@ -81,7 +81,7 @@ async def do_task(
     failures, messages = list[Any](), list[Mapping[str, Any]]()
     context, tries = None, 0
     while True:
-        answer = await agent.aexecute_task(task, context, tools)
+        answer: Any = await agent.aexecute_task(task, context, tools)
         if isinstance(answer, RootModel) and isinstance(answer.root, str):
             answer = answer.root  # an output that is not JSON
         failures += agent.last_tool_failures  # CrewAI forgets them at the next attempt
@@ -166,9 +166,10 @@ class AgentWorker(Worker):
         ):
             agent = self._copy(meter)
             task = _task(request, agent)
-            whole = task.output_pydantic is not None and getattr(agent.llm, "stream", False)
+            llm: Any = agent.llm
+            whole = task.output_pydantic is not None and getattr(llm, "stream", False)
             if whole:  # OpenAI's client parses each piece, and raises for one that is not JSON
-                agent.llm.stream = False
+                llm.stream = False
             async with _tools(agent, self._tools) as tools:
                 # A separate task: a cancel leaves CrewAI's event scopes open, but only in its context.
                 doing = asyncio.create_task(do_task(agent, task, tools, meter))

@@ -1,14 +1,19 @@
-"""Convert exceptions that only CrewAI raises to Podium's, and answers to completions."""
+"""Convert exceptions of CrewAI to Podium's and back, and answers to completions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
+from crewai.hooks import HookAborted
 from crewai.tasks.task_output import TaskOutput
-from crewai.utilities.agent_utils import extract_tool_call_info
+from crewai.utilities.agent_utils import (
+    extract_tool_call_info,
+    is_context_length_exceeded,
+    is_native_tool_calling_unsupported_error,
+)
 from pydantic import ValidationError
 
-from crewai_podium.llm import RunStopped
 from crewai_podium.usage import UsageMeter
 from podium.errors import AnswerRefused, AnswerToolCalls, WorkerBroken, WorkerError, WorkerRefused
 from podium.hosts import GuardrailTripped, read_completion, text_of, tool_call, worker_errors
@@ -32,6 +37,34 @@ _FINISHES: Final[Mapping[str, str]] = {
 calls. `incomplete` is from OpenAI's Responses API.
 """
 _FILTERS: Final = ("content_filter", "content_filtered", "guardrail_intervened", "refusal", "safety")
+
+
+class RunStopped(HookAborted):
+    """Marks the error of a run: CrewAI must not ask again, because another run may act again."""
+
+
+@cache
+def _stopping(kind: Any) -> Any:
+    return type(kind.__name__, (kind, RunStopped), {"__module__": kind.__module__})
+
+
+def stopped(error: Exception) -> Exception:
+    """Return the error of a run as an error of the same class which CrewAI raises at once.
+
+    CrewAI repeats a task up to `max_retry_limit` times after other errors. After an error whose text mentions
+    the length of the context, it shortens the conversation and asks again; so the text does not mention it if
+    the run has acted.
+    """
+    kind: Any = type(error)
+    kind = _stopping(kind)
+    copy = kind.__new__(kind, *error.args)
+    copy.__dict__.update(vars(error))
+    again = is_context_length_exceeded(error) or is_native_tool_calling_unsupported_error(error)
+    if again and getattr(error, "actions", None):
+        copy.args = ("the run ended without a whole answer after it had acted: see `actions` and `result`",)
+    copy.reason, copy.source = str(copy), "podium"
+    stopped_run: Exception = copy
+    return stopped_run
 
 
 def read_error(error: BaseException) -> WorkerError | None:
