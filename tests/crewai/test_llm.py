@@ -325,8 +325,8 @@ def test_a_partial_answer_is_told() -> None:
 
 def test_an_unknown_option_is_refused() -> None:
     """With the names of those that there are."""
-    told = r"max_token \(did you mean max_tokens\?\), tempreature \(did you mean temperature\?\)"
-    with pytest.raises(TypeError, match=f"LLM does not accept {told}: its options are planner, workers,"):
+    told = r"max_token, tempreature \(did you mean max_tokens, temperature\?\)"
+    with pytest.raises(TypeError, match=f"LLM does not accept {told}: its options are conductor, planner"):
         half(tempreature=0.5, max_token=3)
 
 

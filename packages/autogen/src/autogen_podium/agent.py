@@ -146,7 +146,7 @@ class ConductorAgent(BaseChatAgent):
             card=Card(name=name, description=description),
             as_worker=as_worker,
             as_planner=as_planner,
-            face=type(self).__name__,
+            face=ConductorAgent,
         )
         self._context = model_context or UnboundedChatCompletionContext()
         self._run_id = run_id

@@ -18,9 +18,9 @@ from crewai_podium.workers.errors import stopped
 from crewai_podium.workers.wrap import as_planner, as_worker
 from podium.aio import run_sync
 from podium.conductor import Conductor
-from podium.errors import RunFailed, RunWaiting
+from podium.errors import RunFailed, RunWaiting, unknown_options
 from podium.hosts import ChatAnswer, ChatCall, ConductorFace, ContinuationStore
-from podium.hosts.faces import conductor_of, run_id_of
+from podium.hosts.faces import ConductorOptions, conductor_of, run_id_of
 from podium.hosts.results import run_failed, tool_arguments
 from podium.secrets import printable, scrub, scrub_data
 from podium.types import Constraint, Message, Result, Sampling, Tools
@@ -137,6 +137,9 @@ class ConductorLLM(BaseLLM):
         workers: Sequence[Any] = (),
         **options: Any,
     ) -> None:
+        known = ("conductor", "planner", "workers", *_OPTIONS, *ConductorOptions.__annotations__)
+        if told := unknown_options("ConductorLLM", options, known):
+            raise TypeError(told)
         own: dict[str, Any] = {name: options.pop(name) for name in _OPTIONS if name in options}
         made = conductor_of(
             conductor,
@@ -145,8 +148,7 @@ class ConductorLLM(BaseLLM):
             options,
             as_worker=as_worker,
             as_planner=as_planner,
-            face="ConductorLLM",
-            takes=("conductor", *_OPTIONS),
+            face=ConductorLLM,
         )
         super().__init__(**{"model": "podium", "provider": "podium", **own, "conductor": made})
 

@@ -49,13 +49,12 @@ from crewai_podium.workers.wrap import as_planner
 from podium.aio import run_sync
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError, PlannerError
+from podium.errors import ConfigError, PlannerError, unknown_options
 from podium.execution import Accept, OnFailure, Retry
 from podium.hosts import RecordedRun
 from podium.hosts.chat import whole_answers
-from podium.hosts.faces import ConductorOptions, planners_of
+from podium.hosts.faces import ConductorOptions
 from podium.hosts.results import answered, plan_lines, run_failed, text_answer
-from podium.hosts.workers import check_options
 from podium.journal import Journal, MemoryJournal
 from podium.plan_text.saved import SavedPlan
 from podium.policy import Policy
@@ -169,7 +168,8 @@ class ConductorManager(BaseAgent):
     def _check_options(cls, values: Any) -> Any:
         if isinstance(values, Mapping):
             own = cls.__annotations__.keys() - set(_SET_BY_CREW)
-            check_options("ConductorManager", values, sorted({*own, *_AGENT_OPTIONS}))
+            if told := unknown_options("ConductorManager", values, sorted({*own, *_AGENT_OPTIONS})):
+                raise TypeError(told)
         return values
 
     @model_validator(mode="after")
@@ -191,8 +191,13 @@ class ConductorManager(BaseAgent):
         planner = create_llm(self.planner) if isinstance(self.planner, str) else self.planner or self.llm
         if isinstance(planner, BaseLLM) and self.llm is None:
             self.llm = planner
-        options = {"workflows": self.workflows, "fallback_planner": self.fallback_planner}
-        self.planner, self.fallback_planner = planners_of(planner, options, as_planner, "ConductorManager")
+        if planner is None:
+            told = "give planner=... (a CrewAI LLM, its name, a planner of Podium), or conductor=..."
+            raise ConfigError(f"ConductorManager has no planner: {told}")
+        options = {"workflows": True} if self.workflows else {}
+        self.planner = as_planner(planner, **options)
+        if self.fallback_planner is not None:
+            self.fallback_planner = as_planner(self.fallback_planner)
         waits = any(isinstance(worker, PersonWorker) for worker in self.workers)
         if self.journal is None and (waits or (self.policy is not None and self.policy.waits)):
             self.journal = MemoryJournal()

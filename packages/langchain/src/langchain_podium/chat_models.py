@@ -44,7 +44,7 @@ from langchain_podium.workers import as_planner, as_worker
 from podium.aio import iterate, run_sync
 from podium.aio.sync import events_of
 from podium.conductor import CARD, Conductor
-from podium.errors import ConfigError
+from podium.errors import ConfigError, unknown_options
 from podium.execution import Retry
 from podium.hosts import (
     ChatAnswer,
@@ -54,7 +54,7 @@ from podium.hosts import (
     read_tools,
     result_metadata,
 )
-from podium.hosts.faces import conductor_of
+from podium.hosts.faces import ConductorOptions, conductor_of
 from podium.run import RunOptions
 from podium.usage import Usage
 
@@ -293,6 +293,9 @@ class ChatPodium(BaseChatModel):
         names = {field.alias or name for name, field in cls.model_fields.items()} | {"model_name"}
         fields = {name: value for name, value in given.items() if name in names}
         parts = {name: value for name, value in given.items() if name not in names and value is not None}
+        known = ("planner", "workers", "max_retries", *ConductorOptions.__annotations__, *sorted(names))
+        if told := unknown_options("ChatPodium", parts, known):
+            raise ValueError(told)
         if (retries := parts.pop("max_retries", None)) is not None:
             parts["retry"] = Retry(attempts=retries + 1)
         try:
@@ -304,10 +307,9 @@ class ChatPodium(BaseChatModel):
                 card=CARD,
                 as_worker=as_worker,
                 as_planner=as_planner,
-                face="ChatPodium",
-                takes=("max_retries", *sorted(names)),
+                face=ChatPodium,
             )
-        except (ConfigError, TypeError) as error:  # as pydantic's
+        except ConfigError as error:  # as pydantic's
             raise ValueError(str(error)) from error
         model, name = fields.pop("model", ""), fields.pop("model_name", "")
         return {**fields, "model": model or name or PROVIDER}

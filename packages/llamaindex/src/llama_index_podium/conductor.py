@@ -14,7 +14,7 @@ from llama_index_podium.sources import behind, merge
 from llama_index_podium.tracing import Steps
 from llama_index_podium.workers.wrap import as_worker
 from podium.conductor import Conductor
-from podium.errors import ConfigError
+from podium.errors import ConfigError, unknown_options
 from podium.hosts import ChatAnswer, ChatCall, faces, result_metadata
 from podium.hosts.faces import ConductorOptions
 from podium.hosts.results import plan_metadata
@@ -34,9 +34,13 @@ def as_planner(model: LLM | Planner | Worker, **options: Any) -> Planner:
         options: options of `podium.ChatPlanner`, such as `workflows`.
 
     Raises:
-        ConfigError: `model` is none of these.
+        ConfigError: `model` is none of these, or is a planner with options.
     """
     if isinstance(model, Planner):
+        if options:
+            raise ConfigError(
+                f"planner {model.name!r} plans by itself: give an LLM with {', '.join(options)}"
+            )
         return model
     if not isinstance(model, LLM | Worker):
         raise ConfigError(f"{model!r:.80} is neither an LLM nor a planner: give one of them")
@@ -59,6 +63,9 @@ def conductor_of(
     face: type, conductor: object, options: Mapping[str, Any], *more: Worker, takes: Iterable[str] = ()
 ) -> Conductor:
     """Return the given conductor, or a new one from its parts; `more` follows the given workers."""
+    known = ["planner", "workers", *FaceOptions.__annotations__, *signature(face).parameters, *takes]
+    if told := unknown_options(face.__name__, options, [name for name in known if name != "options"]):
+        raise TypeError(told)
     given = dict(options)
     run_id, planner = given.pop("run_id", None), given.pop("planner", None)
     workers = [*given.pop("workers", ()), *more]
@@ -71,8 +78,7 @@ def conductor_of(
         given,
         as_worker=as_worker,
         as_planner=as_planner,
-        face=face.__name__,
-        takes=("run_id", *(name for name in signature(face).parameters if name != "options"), *takes),
+        face=face,
     )
     if run_id:
         check_run_id(run_id, made)

@@ -96,7 +96,7 @@ class ConductorModel(OpenAIChatCompletionsModel):
             card=Card(name=name, description="Plans a question and has a team answer it."),
             as_worker=as_worker,
             as_planner=as_planner,
-            face="ConductorModel",
+            face=ConductorModel,
         )
         """The conductor that plans and runs each call."""
         transport = ConductorTransport(self.conductor, partial=partial, carries=True, metadata=_metadata)

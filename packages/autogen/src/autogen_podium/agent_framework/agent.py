@@ -1,6 +1,7 @@
 """A conductor as an agent of Agent Framework: alone, with sessions, in workflows and orchestrations."""
 
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any, cast
 from uuid import uuid4
 
@@ -11,7 +12,7 @@ from autogen_podium.agent_framework.wrap import Participant, as_planner, as_work
 from podium.conductor import Conductor
 from podium.errors import PodiumError
 from podium.hosts import ConductorFace, Partial
-from podium.hosts.faces import ConductorOptions, conductor_of
+from podium.hosts.faces import conductor_of
 from podium.workers import Card
 
 
@@ -52,20 +53,20 @@ class ConductorAgent(Agent[Any]):
         partial: Partial = "return",
         **options: Any,
     ) -> None:
-        own = {each: options.pop(each) for each in ConductorOptions.__annotations__ if each in options}
+        of_agent = {each: options.pop(each) for each in signature(Agent).parameters if each in options}
         made = conductor_of(
             conductor,
             planner,
             workers,
-            cast("ConductorOptions", own),
+            options,
             card=Card(name=name, description=description),
             as_worker=as_worker,
             as_planner=as_planner,
-            face="ConductorAgent",
+            face=ConductorAgent,
         )
         client = ConductorChatClient(made, show_steps=show_steps, partial=partial)
         client.author = name
-        super().__init__(client, name=name, description=description, **options)
+        super().__init__(client, name=name, description=description, **of_agent)
 
     @property
     def conductor(self) -> Conductor:

@@ -92,7 +92,7 @@ class ConductorChatClient(OpenAIChatCompletionClient[Any]):
             card=Card(name=model, description="Plans a task and has a team execute it."),
             as_worker=as_worker,
             as_planner=as_planner,
-            face="ConductorChatClient",
+            face=ConductorChatClient,
         )
         self.show_steps = show_steps
         self.author: str | None = None

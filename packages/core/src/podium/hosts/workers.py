@@ -1,4 +1,4 @@
-"""What `as_worker` of each host needs: cards, tools as workers, and the names of options."""
+"""What `as_worker` of each host needs: cards, and tools as workers."""
 
 import json
 from abc import ABC, abstractmethod
@@ -20,13 +20,12 @@ from referencing import Registry
 
 from podium.aio.loops import connections_per_loop
 from podium.conductor import Conductor
-from podium.errors import ConfigError, WorkerRefused
+from podium.errors import ConfigError, WorkerRefused, unknown_options
 from podium.hosts.errors import HostErrorReader, worker_errors
 from podium.hosts.results import with_lack
 from podium.prompts.prompt import filled_object, filling, mentioned, object_in
 from podium.types import Completion
 from podium.types.messages import storable
-from podium.types.plan import nearest
 from podium.types.references import is_object
 from podium.workers import Card, Price, Request, StepInput, Worker, step_input_of
 from podium.workers.openai.models import with_known_facts
@@ -80,17 +79,6 @@ def said_acts(thing: object) -> bool | None:
     return said if isinstance(said, bool) else None
 
 
-def check_options(face: str, given: Iterable[str], takes: Iterable[str]) -> None:
-    """Raise `TypeError` for options that a face of a host does not take, with the most similar ones."""
-    known = list(dict.fromkeys(takes))
-    told = []
-    for name in sorted({*given}.difference(known)):
-        near = nearest(name, known)
-        told.append(f"{name} (did you mean {near}?)" if near else name)
-    if told:
-        raise TypeError(f"{face} does not accept {', '.join(told)}: its options are {', '.join(known)}")
-
-
 class CardMaker:
     """Creates the card of a host's object from the arguments of `as_worker`.
 
@@ -103,7 +91,8 @@ class CardMaker:
     """
 
     def __init__(self, options: CardOptions) -> None:
-        check_options("as_worker", options, CardOptions.__annotations__)
+        if told := unknown_options("as_worker", options, CardOptions.__annotations__):
+            raise TypeError(told)
         labels = options.get("labels") or ()
         if isinstance(labels, str):
             raise ConfigError(f"labels are {labels!r}: give a set of texts")

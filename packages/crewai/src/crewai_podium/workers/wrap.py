@@ -100,9 +100,13 @@ def as_planner(model: BaseLLM | str | Worker | Planner, **options: Any) -> Plann
         options: options of `podium.ChatPlanner`, such as `workflows`.
 
     Raises:
-        ConfigError: `model` is none of these.
+        ConfigError: `model` is none of these, or is a planner with options.
     """
     if isinstance(model, Planner):
+        if options:
+            raise ConfigError(
+                f"planner {model.name!r} plans by itself: give an LLM with {', '.join(options)}"
+            )
         return model
     asked = create_llm(model) if isinstance(model, str) else model
     if isinstance(asked, BaseLLM | Worker):
