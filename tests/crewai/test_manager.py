@@ -22,6 +22,7 @@ from podium.conductor import Conductor
 from podium.errors import ConfigError, PlannerError, RunFailed
 from podium.execution import Retry
 from podium.journal import MemoryJournal
+from podium.plan_text.saved import SavedPlan
 from podium.planners import ChatPlanner, FixedPlanner
 from podium.policy import Policy
 from podium.types import Plan, Step
@@ -623,6 +624,17 @@ def test_what_a_manager_cannot_do_is_said_at_once(options: dict[str, Any], told:
     """With what to do about it."""
     with pytest.raises(ConfigError, match=told):
         ConductorManager(**options)
+
+
+def test_the_options_of_a_conductor_are_a_managers() -> None:
+    """Also those that change the prompt of the planner, and those that CrewAI has under the same name."""
+    saved = SavedPlan(
+        name="measure-it", steps=({"worker": "Finder", "subtask": "find the height", "access": []},)
+    )
+    scene = Scene(workflows=True, plans=[saved], cache="run", direct=False, warm_prefix=True)
+    assert scene.crew().kickoff().raw == '{"height": 330, "words": "of iron"}'
+    assert '"each"' in scene.sent[0]
+    assert "measure-it" in scene.sent[0]
 
 
 def test_a_card_is_for_a_role_there_is() -> None:

@@ -47,6 +47,10 @@ def mistakes() -> dict[str, tuple[Callable[[Any], Any], type[Exception], str]]:
     return {
         "no planner": (lambda face: face(workers=[Blocking("x")]), ConfigError, two_ways),
         "nothing": (lambda face: face(), ConfigError, two_ways),
+        "near beside a conductor": (
+            lambda face: face(conductor(), partal="raise"),
+            *((TypeError, r"does not accept partal \(did you mean partial\?\)")),
+        ),
         "no conductor": (
             lambda face: face(ScriptedWorker("w", "x")),
             ConfigError,
@@ -66,9 +70,10 @@ def mistakes() -> dict[str, tuple[Callable[[Any], Any], type[Exception], str]]:
             TypeError,
             "does not accept colour: its options are planner, workers, .*limits",
         ),
-        "near beside a conductor": (
-            lambda face: face(conductor(), partal="raise"),
-            *((TypeError, r"does not accept partal \(did you mean partial\?\)")),
+        "unknown beside a conductor": (
+            lambda face: face(conductor(), colour="red"),
+            TypeError,
+            "colour: its",
         ),
         "an incomplete answer": (lambda face: face(conductor(), partial="drop"), ConfigError, "or raise"),
         "a run of no journal": (

@@ -76,7 +76,7 @@ from podium.usage import Usage
 from podium.workers import Card, PersonWorker, Pool, Worker
 
 _CONTEXT: Final = "This is the context you are working with:"
-_OPTIONS: Final = tuple(ConductorOptions.__annotations__)
+_OPTIONS: Final = tuple(ConductorOptions.__annotations__.keys() - {"card", "workflows"})
 _AGENT_OPTIONS: Final = (
     "allow_delegation", "backstory", "crew", "goal", "id", "llm", "role", "verbose",
 )  # fmt: skip
@@ -178,7 +178,7 @@ class ConductorManager(BaseAgent):
             self.llm = create_llm(self.llm)
         if self.conductor is None:
             self._check_parts()
-        elif parts := sorted(self.model_fields_set & {"planner", "workers", *_OPTIONS}):
+        elif parts := sorted(self.model_fields_set & {"planner", "workers", "workflows", *_OPTIONS}):
             raise ConfigError(f"a conductor is given with {', '.join(parts)}: the conductor has its own")
         if self.run_id is not None and self._journal is None:
             raise ConfigError(f"run_id={self.run_id!r} names runs in a journal: give a journal, too")
@@ -387,7 +387,7 @@ class ConductorManager(BaseAgent):
             conductor, before = self.conductor.bind(workers=agents), len(self.conductor.pool)
         else:
             pool = Pool([*agents, *self.workers], answers=self._answers)
-            options = {name: getattr(self, name) for name in _OPTIONS if name != "workflows"}
+            options = {name: getattr(self, name) for name in _OPTIONS}
             conductor = Conductor(self.planner, pool, **options)
         if state.named is None:
             return conductor

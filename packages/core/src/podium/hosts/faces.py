@@ -45,6 +45,7 @@ class ConductorOptions(TypedDict, total=False):
     cache: Cache | Literal["run"] | None
     journal: Journal | None
     show_question: bool
+    card: Card | None
     warm_prefix: bool
     plans: Collection[SavedPlan]
 
