@@ -50,6 +50,7 @@ class _Runs:
 _runs: Final[ContextVar[_Runs | None]] = ContextVar("crewai_podium_runs", default=None)
 _KICKOFF: Final = "run_crew"
 """The function of CrewAI that kicks a crew off for a stream."""
+_NAME: Final = "podium_runs"
 
 
 def begin_kickoff() -> None:
@@ -64,7 +65,10 @@ def begin_kickoff() -> None:
         frame = frame.f_back
     context = None if frame is None else frame.f_locals.get("ctx")
     if isinstance(context, StreamingContext) and context.state.async_queue is None:
-        _runs.set(_end_with(context.output_holder))
+        facts = vars(context)
+        if _NAME not in facts:
+            facts[_NAME] = _end_with(context.output_holder)
+        _runs.set(facts[_NAME])
 
 
 def _end_with(held: list[Any]) -> _Runs:
