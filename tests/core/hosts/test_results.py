@@ -96,7 +96,7 @@ def test_sampling_is_read_and_written() -> None:
     shared = ("temperature", "top_p", "max_tokens", "seed")
     assert sampling_arguments(sampling) == {**{name: said[name] for name in shared}, "stop": ["END"]}
     assert sampling_arguments(Sampling()) == {}
-    with pytest.raises(ConfigError, match=r"Model does not accept logprobs: the options of .*timeout"):
+    with pytest.raises(ConfigError, match=r"Model does not accept logprobs: its options .*timeout"):
         read_sampling({"logprobs": 1}, of="Model", takes=["timeout"])
     for wrong in ("json", {"type": "text"}, {"type": "json_schema", "json_schema": {"schema": "x"}}):
         with pytest.raises(ConfigError, match="json_schema"):

@@ -79,7 +79,7 @@ class ConductorChatCompletionClient(BaseOpenAIChatCompletionClient):
             card=Card(name="conductor", description="Plans a question and has a team answer it."),
             as_worker=as_worker,
             as_planner=as_planner,
-            face="ConductorChatCompletionClient",
+            face=ConductorChatCompletionClient,
         )
         self._window = context_window
         self._run_id = run_id

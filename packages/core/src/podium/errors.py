@@ -8,7 +8,8 @@ and how to fix it. The module that calls a library translates its errors, with `
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from importlib.util import find_spec
 from shlex import quote
 from typing import Any, Literal
@@ -409,3 +410,13 @@ def install_hint(package: str) -> str:
     is_uv = find_spec("pip") is None  # an environment of uv, or of one of its tools
     install = "uv pip install --python {}" if is_uv else "{} -m pip install"
     return f"run `{install.format(quote(sys.executable))} './packages/{package}'` in a clone of Podium"
+
+
+def unknown_options(of: str, given: Iterable[str], known: Iterable[str]) -> str:
+    """Return what is wrong with names of options, nearest known names first; empty if all are known."""
+    names = list(dict.fromkeys(known))
+    if not (unknown := sorted(set(given).difference(names))):
+        return ""
+    near = [name for each in unknown for name in get_close_matches(each, names, n=1)]
+    meant = f" (did you mean {', '.join(near)}?)" if near else ""
+    return f"{of} does not accept {', '.join(unknown)}{meant}: its options are {', '.join(names)}"

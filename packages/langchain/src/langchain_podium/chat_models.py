@@ -308,7 +308,7 @@ class ChatPodium(BaseChatModel):
                 card=CARD,
                 as_worker=as_worker,
                 as_planner=as_planner,
-                face="ChatPodium",
+                face=ChatPodium,
             )
         except ConfigError as error:
             raise ValueError(str(error)) from error

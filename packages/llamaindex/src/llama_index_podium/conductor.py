@@ -68,7 +68,7 @@ def conductor_of(face: type, conductor: object, options: Mapping[str, Any], *mor
         given,
         as_worker=as_worker,
         as_planner=as_planner,
-        face=face.__name__,
+        face=face,
     )
     if run_id:
         check_run_id(run_id, made)

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import anyio
 
 from podium.conductor import Conductor
-from podium.errors import ConfigError, LimitExceeded, WorkerFailed
+from podium.errors import ConfigError, LimitExceeded, WorkerFailed, unknown_options
 from podium.hosts.continuation import (
     ContinuationStore,
     RecordedRun,
@@ -66,9 +66,8 @@ def read_sampling(options: Mapping[str, Any], *, of: str, takes: Sequence[str] =
         ConfigError: an option is not supported, or `response_format` has no JSON schema.
     """
     said = {name: value for name, value in options.items() if value is not None}
-    if unknown := sorted(said.keys() - set(SAMPLING_OPTIONS)):
-        taken = ", ".join(sorted({*SAMPLING_OPTIONS, *takes}))
-        raise ConfigError(f"{of} does not accept {', '.join(unknown)}: the options of a call are {taken}")
+    if told := unknown_options(of, said, [*SAMPLING_OPTIONS, *takes]):
+        raise ConfigError(told)
     stop = said.get("stop", ())
     return Sampling(
         temperature=said.get("temperature"),

@@ -3,14 +3,14 @@
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Literal, TypedDict
+from inspect import Parameter, signature
+from typing import Any, Final, Literal, TypedDict
 
 from podium.budget import Limits
 from podium.conductor import CARD, Conductor
-from podium.errors import ConfigError
+from podium.errors import ConfigError, unknown_options
 from podium.execution import Accept, OnFailure, Retry
 from podium.hosts.continuation import place_of, session_run_id
-from podium.hosts.workers import make_conductor
 from podium.journal import Cache, Journal, MemoryJournal
 from podium.plan_text.saved import SavedPlan
 from podium.planners import Planner
@@ -18,6 +18,11 @@ from podium.policy import Policy
 from podium.run import RunOptions
 from podium.types import Message
 from podium.workers import Card, Pool, Worker
+
+_PARTS: Final = ("planner", "workers", "workflows")
+_OPTIONS: Final = tuple(
+    name for name, each in signature(Conductor).parameters.items() if each.kind is Parameter.KEYWORD_ONLY
+)
 
 
 class ConductorOptions(TypedDict, total=False):
@@ -53,30 +58,29 @@ def conductor_of(  # noqa: PLR0913 - the differences between hosts
     card: Card = CARD,
     as_worker: Callable[[Any], Worker],
     as_planner: Callable[..., Planner],
-    face: str,
+    face: Callable[..., Any],
     stores: bool = False,
 ) -> Conductor:
     """Return the given conductor, or make one of a planner and workers, which may be objects of the host.
 
     Without a journal, runs that wait for a person wait in memory, unless the host `stores` them itself.
+    Errors name the `face`, a class or a function, and its parameters.
 
     Raises:
         ConfigError: there is no planner, or both a conductor and its parts are given.
         TypeError: an option is unknown.
     """
+    name, own = face.__name__, signature(face).parameters
+    if told := unknown_options(name, options, [*_PARTS, *own, *_OPTIONS]):
+        raise TypeError(told)
     if conductor is not None:
-        if not isinstance(conductor, Conductor):
-            told = "give a podium.Conductor, or planner=... and workers=[...]"
-            raise ConfigError(f"{face} got {conductor!r:.80} as its conductor: {told}")
-        if planner is not None or workers or options:
-            raise ConfigError(f"{face} got a conductor with a planner, workers or options: it has its own")
-        return conductor
+        return _checked(conductor, name, has_parts=bool(planner is not None or workers or options))
     if planner is None:
         told = "give planner=... (a model, or a planner of Podium), or a podium.Conductor"
-        raise ConfigError(f"{face} has no planner: {told}")
+        raise ConfigError(f"{name} has no planner: {told}")
     if options.get("workflows") and isinstance(planner, Planner):
         told = "give a model as the planner, or ChatPlanner(…, workflows=True)"
-        raise ConfigError(f"{face} got workflows with a planner that plans by itself: {told}")
+        raise ConfigError(f"{name} got workflows with a planner that plans by itself: {told}")
     given = dict(options)
     workflows = {"workflows": True} if given.pop("workflows", False) else {}
     pool = Pool([as_worker(worker) for worker in workers])
@@ -84,14 +88,24 @@ def conductor_of(  # noqa: PLR0913 - the differences between hosts
     waits = pool.waits_for or (policy is not None and policy.waits)
     if waits and not stores and options.get("journal") is None:
         given["journal"] = MemoryJournal()
-    return make_conductor(
-        planner,
-        pool,
-        {"card": card, **given},
-        as_planner=lambda model: as_planner(model, **workflows),
-        face=face,
-        takes=("planner", "workers", "workflows"),
-    )
+    planners = {"planner": planner, "fallback_planner": given.pop("fallback_planner", None)}
+    for which, model in planners.items():
+        try:
+            if model is not None and not isinstance(model, Planner):
+                planners[which] = as_planner(model, **workflows)
+        except ConfigError as error:
+            raise ConfigError(f"{which}: {error}") from error
+    return Conductor(workers=pool, **{"card": card, **given, **planners})
+
+
+def _checked(conductor: object, face: str, *, has_parts: bool) -> Conductor:
+    """Return a conductor that was given, or raise `ConfigError`."""
+    if not isinstance(conductor, Conductor):
+        told = "give a podium.Conductor, or planner=... and workers=[...]"
+        raise ConfigError(f"{face} got {conductor!r:.80} as its conductor: {told}")
+    if has_parts:
+        raise ConfigError(f"{face} got a conductor with a planner, workers or options: it has its own")
+    return conductor
 
 
 def run_id_in(conductor: Conductor, session: str, messages: Sequence[Message]) -> str:

@@ -17,6 +17,7 @@ from collections.abc import (
     Awaitable,
     Callable,
     Generator,
+    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -30,20 +31,21 @@ from typing import Any, Final
 
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
-from podium.errors import ConfigError, PodiumError, RunWaiting
+from podium.errors import ConfigError, PodiumError, RunWaiting, unknown_options
 from podium.hosts.chat import ChatAnswer, ChatCall
 from podium.hosts.completions import ChatEnd, ChatRequest, ChatWriter, read_chat
 from podium.hosts.continuation import ContinuationStore
 from podium.hosts.results import Partial, check_partial, result_metadata
 from podium.run import Listener, RunOptions
 from podium.secrets import BUGS
-from podium.types import Message, Part, PlanReady, Result, StepDelta
+from podium.types import Event, Message, Part, Result
 from podium.usage import Usage
 
 BASE_URL: Final = "http://podium.invalid/v1"
 """The URL for clients, which is never resolved."""
 _PATH: Final = "/chat/completions"
 _EVENTS: Final = {"content-type": "text/event-stream"}
+_OF_RUN: Final = ("run_id", "labels", "limits", "policy")
 _HTTPX: Final = 2
 """The last major version of OpenAI's client over httpx; later ones use httpx2."""
 
@@ -67,9 +69,9 @@ class HostCall:
     """Whether an incomplete answer is returned, or raised as `RunFailed`; `None` means as the transport."""
     on_event: Listener | None = None
     """Called with each event as it happens."""
-    on_step: Callable[[StepDelta], None] | None = None
-    """Called with each piece of the other steps, before the stream has it as reasoning (`reasoning_content`);
-    `None` keeps these pieces out of the stream."""
+    shown: Callable[[Event], str] | None = None
+    """Returns what the stream has of an event beside the answer, as reasoning (`reasoning_content`); empty
+    for nothing. `None` shows the answer alone."""
     last_tools: Sequence[str] = ()
     """The names of tools that only the last step may call, such as handoffs."""
     asks: Callable[[str], Awaitable[Sequence[Part]]] | None = None
@@ -87,6 +89,22 @@ class HostCall:
                 yield
         finally:
             _host.reset(token)
+
+
+def run_options(given: dict[str, Any], *, of: str, beside: Iterable[str] = ()) -> dict[str, Any]:
+    """Take what a host's call has for its run out of its options, and return it.
+
+    Args:
+        given: the options; those that are left are for the request.
+        of: the name of the host's class, for error messages.
+        beside: names that the host knows, in addition to the fields of a request.
+
+    Raises:
+        ConfigError: an option is unknown.
+    """
+    if told := unknown_options(of, given, [*_OF_RUN, *ChatRequest.model_fields, *beside]):
+        raise ConfigError(told)
+    return {name: given.pop(name) for name in _OF_RUN if name in given}
 
 
 _host: Final = ContextVar[HostCall | None]("podium_host_call", default=None)
@@ -221,7 +239,7 @@ class _Call:
 
     async def frames(self) -> AsyncGenerator[bytes, None]:
         """Run the call, and yield the chunks of the response; the first as soon as the run has begun."""
-        writer, answers, on_step = None, set[tuple[str, int, int]](), self.host.on_step
+        writer, shown = None, self.host.shown
         async with aclosing(self.call.events(stream=True)) as events:
             async for event, text in events:
                 if writer is None:  # the first event is the run's own
@@ -229,13 +247,8 @@ class _Call:
                     yield writer.begin()
                 if text:
                     yield writer.text(text)
-                elif isinstance(event, PlanReady):
-                    answers |= {(event.run_id, event.round, index) for index in event.plan.answers}
-                elif on_step is None or not isinstance(event, StepDelta) or not event.text:
-                    continue
-                elif (event.run_id, event.round, event.step) not in answers:
-                    on_step(event)
-                    yield writer.progress(event.text)
+                elif shown is not None and (told := shown(event)):
+                    yield writer.progress(told)
         try:
             answer, rest = self.call.answer(), self.call.rest()
         except RunWaiting as waiting:

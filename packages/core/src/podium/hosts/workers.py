@@ -1,4 +1,4 @@
-"""What `as_worker` of each host needs: cards, tools as workers, and a conductor from its parts."""
+"""What `as_worker` of each host needs: cards, and tools as workers."""
 
 import json
 from abc import ABC, abstractmethod
@@ -8,9 +8,8 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal
 from enum import Enum
-from inspect import Parameter, signature
 from math import isfinite
-from typing import Any, Final, TypedDict
+from typing import Any, TypedDict
 from uuid import UUID
 
 from jsonschema import ValidationError
@@ -21,15 +20,14 @@ from referencing import Registry
 
 from podium.aio.loops import connections_per_loop
 from podium.conductor import Conductor
-from podium.errors import ConfigError, WorkerRefused
+from podium.errors import ConfigError, WorkerRefused, unknown_options
 from podium.hosts.errors import HostErrorReader, worker_errors
 from podium.hosts.results import with_lack
-from podium.planners import Planner
 from podium.prompts.prompt import filled_object, filling, mentioned, object_in
 from podium.types import Completion
 from podium.types.messages import storable
 from podium.types.references import is_object
-from podium.workers import Card, Pool, Price, Request, StepInput, Worker, step_input_of
+from podium.workers import Card, Price, Request, StepInput, Worker, step_input_of
 from podium.workers.openai.models import with_known_facts
 from podium.workers.worker import Memory
 
@@ -93,8 +91,8 @@ class CardMaker:
     """
 
     def __init__(self, options: CardOptions) -> None:
-        if unknown := options.keys() - CardOptions.__annotations__.keys():
-            raise TypeError(f"as_worker does not accept {', '.join(sorted(unknown))}")
+        if told := unknown_options("as_worker", options, CardOptions.__annotations__):
+            raise TypeError(told)
         labels = options.get("labels") or ()
         if isinstance(labels, str):
             raise ConfigError(f"labels are {labels!r}: give a set of texts")
@@ -387,37 +385,3 @@ def _complaint(error: ValidationError) -> str:
     where = error.json_path.removeprefix("$.")
     told = error.message if len(error.message) <= _MESSAGE_CHARS else f"{error.message[:_MESSAGE_CHARS]}…"
     return f"wrong arguments: {told}" if where == "$" else f"a wrong argument {where!r}: {told}"
-
-
-CONDUCTOR_OPTIONS: Final = tuple(
-    name
-    for name, parameter in signature(Conductor.__init__).parameters.items()
-    if parameter.kind is Parameter.KEYWORD_ONLY
-)
-"""Names of the options of `Conductor`."""
-
-
-def make_conductor(
-    planner: object,
-    workers: Pool | Sequence[Worker],
-    options: Mapping[str, Any],
-    *,
-    as_planner: Callable[[Any], Planner],
-    face: str,
-    takes: Sequence[str] = (),
-) -> Conductor:
-    """Return a conductor; its planners may be models of the host, which `as_planner` accepts."""
-    if unknown := options.keys() - set(CONDUCTOR_OPTIONS):
-        told = ", ".join((*takes, *CONDUCTOR_OPTIONS))
-        raise TypeError(f"{face} does not accept {', '.join(sorted(unknown))}: its options are {told}")
-
-    def made(given: Any) -> Planner:
-        return given if isinstance(given, Planner) else as_planner(given)
-
-    fallback = options.get("fallback_planner")
-    if fallback is not None:
-        try:
-            options = {**options, "fallback_planner": made(fallback)}
-        except ConfigError as error:
-            raise ConfigError(f"fallback_planner: {error}") from error
-    return Conductor(made(planner), workers, **options)

@@ -4,7 +4,7 @@ LangGraph looks for subgraphs before a run, when there is no plan. So the node i
 reads from a checkpoint which plan it has.
 """
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from langchain_core.messages import AnyMessage
@@ -116,7 +116,7 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
         TypeError: an option is unknown.
     """
     output = output or (input if input == "messages" else "answer")
-    own = _made(conductor, planner, workers, options, face="conductor_node")
+    own = _made(conductor, planner, workers, options, face=conductor_node)
     form = None if response_format is None else ResponseFormat(response_format)
     written = Output(
         key=output, name=own.card.name, partial=partial, response_format=form, writes=writes or {}
@@ -178,7 +178,7 @@ def create_conductor_agent(  # noqa: PLR0913 - options of the graph with default
         ConfigError: there is neither a conductor nor a planner, or there are both.
         TypeError: an option is unknown.
     """
-    own = _made(conductor, planner, workers, options, face="create_conductor_agent")
+    own = _made(conductor, planner, workers, options, face=create_conductor_agent)
     form = None if response_format is None else ResponseFormat(response_format)
     conducted = Conducted(
         own=own.bind(labels=labels, policy=policy),
@@ -201,7 +201,7 @@ def _made(
     planner: object,
     workers: Sequence[Any],
     options: Mapping[str, Any],
-    face: str,
+    face: Callable[..., Any],
 ) -> Conductor:
     """Return the given conductor, or one of its parts, whose runs the graph stores."""
     return conductor_of(
