@@ -70,7 +70,7 @@ def conductor_of(  # noqa: PLR0913 - the differences between hosts
         ConfigError: there is no planner, or both a conductor and its parts are given.
         TypeError: an option is unknown.
     """
-    name, own = face.__name__, signature(face).parameters
+    name, own = face.__name__, [each for each in signature(face).parameters if each != "options"]
     if told := unknown_options(name, options, [*_PARTS, *own, *_OPTIONS]):
         raise TypeError(told)
     if conductor is not None:

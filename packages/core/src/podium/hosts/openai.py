@@ -32,7 +32,7 @@ from typing import Any, Final
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
 from podium.errors import ConfigError, PodiumError, RunWaiting, unknown_options
-from podium.hosts.chat import ChatAnswer, ChatCall
+from podium.hosts.chat import SAMPLING_OPTIONS, ChatAnswer, ChatCall
 from podium.hosts.completions import ChatEnd, ChatRequest, ChatWriter, read_chat
 from podium.hosts.continuation import ContinuationStore
 from podium.hosts.results import Partial, check_partial, result_metadata
@@ -102,7 +102,8 @@ def run_options(given: dict[str, Any], *, of: str, beside: Iterable[str] = ()) -
     Raises:
         ConfigError: an option is unknown.
     """
-    if told := unknown_options(of, given, [*_OF_RUN, *ChatRequest.model_fields, *beside]):
+    others = given.keys() - {*ChatRequest.model_fields, *beside}
+    if told := unknown_options(of, others, [*_OF_RUN, *SAMPLING_OPTIONS]):
         raise ConfigError(told)
     return {name: given.pop(name) for name in _OF_RUN if name in given}
 
