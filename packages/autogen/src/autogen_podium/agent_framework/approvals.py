@@ -8,20 +8,28 @@ from agent_framework import Content, Message
 
 from podium.conductor import Conductor
 from podium.errors import ConfigError, QueryError
-from podium.hosts.decisions import asked_call, record_decision, waiting_of
-from podium.secrets import scrub
-from podium.types import ApprovalAsked, Message as PodiumMessage, RunStarted
+from podium.hosts.decisions import (
+    asked_call,
+    conversation_of,
+    record_decision,
+    step_of,
+    waiting_of,
+)
+from podium.types import ApprovalAsked, Message as PodiumMessage
 
 _MARK: Final = "podium/"
 """The beginning of the ids of our requests; the run, the step and what makes it unique follow."""
 _BY: Final = "agent_framework"
 
 
+def _mark_of(content: Content) -> str:
+    is_approval = content.type in ("function_approval_request", "function_approval_response")
+    return str((content.id if is_approval else content.call_id) or "")
+
+
 def is_own(content: Content) -> bool:
     """Return whether a content is one of our requests, or an answer to one."""
-    is_answer = content.type in ("function_approval_request", "function_approval_response")
-    name = content.id if is_answer else content.call_id
-    return str(name or "").startswith(_MARK)
+    return _mark_of(content).startswith(_MARK)
 
 
 def decisions_in(messages: Sequence[Message]) -> list[Content]:
@@ -43,10 +51,8 @@ async def requests_of(conductor: Conductor, run_id: str, problems: Mapping[str, 
 
 
 def _request(asked: ApprovalAsked, workers: Sequence[str], problems: Mapping[str, str]) -> Content:
-    name, facts = asked_call(asked, workers)
-    if problem := problems.get(facts["step"]):
-        facts["problem"] = problem
-    mark = f"{_MARK}{asked.run_id}/{facts['step']}/{uuid4().hex}"  # workflows ask once by the same id
+    name, facts = asked_call(asked, workers, problems.get(step_of(asked), ""))
+    mark = f"{_MARK}{asked.run_id}/{step_of(asked)}/{uuid4().hex[:8]}"  # workflows ask once by the same id
     # as hosted, like the approvals of a provider's own tools: the framework looks for no function
     call = Content.from_function_call(mark, name, arguments=facts, id=mark, hosted=True)
     if asked.question is None:
@@ -62,26 +68,21 @@ async def decided(
 
     Repeated decisions are ignored. What is wrong is asked again.
     """
-    runs, problems = set[str](), dict[str, str]()
-    for content in decisions:
-        is_approval = content.type == "function_approval_response"
-        mark = str(content.id if is_approval else content.call_id)
-        run_id, step, _ = mark.removeprefix(_MARK).rsplit("/", 2)
-        runs.add(run_id)
-        for asked in await waiting_of(conductor, run_id):
-            if asked.is_late or step != ("" if asked.step is None else asked.name):
-                continue
-            try:
-                if is_approval:
-                    await conductor.decide(run_id, action=step or None, approved=content.approved, by=_BY)
-                else:
-                    await record_decision(conductor, asked, str(content.result), by=_BY)
-            except (ConfigError, QueryError, ValueError) as error:
-                problems[step] = scrub(str(error))
+    places = {tuple(_mark_of(content).split("/", 1)[1].rsplit("/", 2)[:2]): content for content in decisions}
+    runs, problems = {run_id for run_id, _ in places}, dict[str, str]()
     if len(runs) > 1:
         raise ConfigError(f"these are decisions on several runs: {', '.join(sorted(runs))}")
-    assert conductor.journal is not None  # a run waits in a journal
     (run_id,) = runs
-    started = (await conductor.journal.read(run_id))[0].event
-    assert isinstance(started, RunStarted)
-    return run_id, (*started.query, *started.tool_messages), problems
+    for asked in await waiting_of(conductor, run_id):
+        content = places.get((run_id, step_of(asked)))
+        if content is None or asked.is_late:
+            continue
+        try:
+            if content.type == "function_approval_response":
+                action = step_of(asked) or None
+                await conductor.decide(run_id, action=action, approved=content.approved, by=_BY)
+            else:
+                await record_decision(conductor, asked, str(content.result), by=_BY)
+        except (ConfigError, QueryError, ValueError) as error:
+            problems[step_of(asked)] = str(error)
+    return run_id, await conversation_of(conductor, run_id), problems
