@@ -16,7 +16,7 @@ from podium.aio.sync import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunFailed, RunWaiting
 from podium.hosts import ConductorFace, ConductorTransport, HostCall, Partial
-from podium.hosts.faces import ConductorOptions, conductor_of, run_id_in
+from podium.hosts.faces import ConductorOptions, conductor_of
 from podium.planners import Planner
 from podium.types import Message, Result
 from podium.types.messages import estimate_usage
@@ -139,11 +139,7 @@ class ConductorChatCompletionClient(BaseOpenAIChatCompletionClient):
             raise
 
     def _host_call(self, messages: Sequence[LLMMessage]) -> HostCall:
-        conversation = from_autogen(messages)
-        if self._run_id is None:
-            return HostCall(messages=conversation)
-        run_id = run_id_in(self.conductor, self._run_id, conversation)
-        return HostCall(messages=conversation, session=self._run_id, options={"run_id": run_id})
+        return HostCall(messages=from_autogen(messages), run_name=self._run_id)
 
     def _told(self, call: HostCall, result: CreateResult) -> CreateResult:
         assert call.answer is not None

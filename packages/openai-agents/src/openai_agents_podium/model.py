@@ -15,7 +15,6 @@ from agents import (
     OpenAIChatCompletionsModel,
 )
 from agents.items import TResponseOutputItem, TResponseStreamEvent
-from agents.models.chatcmpl_converter import Converter
 from agents.result import RunResultBase
 from openai.types.responses import (
     Response,
@@ -31,12 +30,12 @@ from openai_agents_podium.workers import Participant, as_planner, as_worker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.hosts import ConductorFace, ConductorTransport, HostCall, Partial, result_metadata
-from podium.hosts.faces import ConductorOptions, conductor_of, run_id_in
+from podium.hosts.faces import ConductorOptions, conductor_of
 from podium.hosts.maps import Maps
 from podium.hosts.openai import run_options
 from podium.hosts.results import plan_lines
 from podium.planners import Planner
-from podium.types import Event, Message, PlanReady, Result, StepDelta, StepEnded
+from podium.types import Event, PlanReady, Result, StepDelta, StepEnded
 from podium.workers import Card, Worker
 
 _ARGUMENTS: Final = (
@@ -154,10 +153,11 @@ class ConductorModel(OpenAIChatCompletionsModel):
         decisions, traced = Decisions(self.conductor, said), RunTracing(asked["tracing"])
         session = str(extra.pop(_CACHE_KEY, ""))
         of_run: Any = run_options(extra, of="ConductorModel", beside=_OF_REQUEST)
-        run_id, shown = of_run.pop("run_id", None), _Shown(self.conductor)
+        name, shown = of_run.pop("run_id", None), _Shown(self.conductor)
         host = HostCall(
             options={**of_run, "middleware": traced.middleware},
             session=session if session.startswith(_SESSIONS) else None,
+            run_name=name,
             continuation=_continuation(items),
             last_tools=[handoff.tool_name for handoff in asked["handoffs"]],
             on_event=traced.hear,
@@ -165,11 +165,7 @@ class ConductorModel(OpenAIChatCompletionsModel):
             asks=decisions.asks if len(offered) < len(asked["tools"]) else None,
         )
         if (continued := await decisions.record()) is not None:
-            (host.options["run_id"], host.messages), host.session = continued, None
-        elif run_id:
-            host.session = str(run_id)
-            query = _conversation(asked["system_instructions"], items)
-            host.options["run_id"] = run_id_in(self.conductor, host.session, query)
+            (host.options["run_id"], host.messages), host.session, host.run_name = continued, None, None
         verbosity = None if settings.verbosity == "low" else settings.verbosity  # the SDK's default
         asked["model_settings"] = replace(settings, include_usage=True, extra_args=extra, verbosity=verbosity)
         # the spans of the run are Podium's
@@ -179,11 +175,6 @@ class ConductorModel(OpenAIChatCompletionsModel):
 
 def _metadata(result: Result) -> dict[str, Any]:
     return result_metadata(result, usage=asdict)
-
-
-def _conversation(instructions: str | None, items: list[Any]) -> list[Message]:
-    system = [{"role": "system", "content": instructions}] if instructions else []
-    return [Message.from_wire(wire) for wire in (*system, *Converter.items_to_messages(items))]
 
 
 def _continuation(items: Sequence[Any]) -> object:

@@ -24,7 +24,7 @@ from podium.aio.sync import events_of
 from podium.conductor import Conductor
 from podium.errors import QueryError, RunFailed, RunWaiting
 from podium.hosts import ConductorFace, ConductorTransport, HostCall, Partial
-from podium.hosts.faces import ConductorOptions, conductor_of, run_id_in
+from podium.hosts.faces import ConductorOptions, conductor_of
 from podium.hosts.openai import run_options
 from podium.hosts.results import plan_lines, text_answer
 from podium.run import RunOptions
@@ -124,7 +124,8 @@ class ConductorChatClient(OpenAIChatCompletionClient[Any]):
         of_run: Any = run_options(kept, of=type(self).__name__, beside=_OF_REQUEST)
         instructions = kept.pop("instructions", None)
         ask = partial(super()._inner_get_response, options=kept, stream=stream, **others)
-        call = partial(self._host_call, messages, instructions, of_run, session)
+        name = of_run.pop("run_id", None)
+        call = partial(self._host_call, messages, instructions, of_run, name=name, session=session)
         if not stream:
             return self._whole(call, ask)
         return self._build_response_stream(
@@ -132,7 +133,13 @@ class ConductorChatClient(OpenAIChatCompletionClient[Any]):
         )
 
     async def _host_call(
-        self, messages: Sequence[Message], instructions: str | None, of_run: RunOptions, session: str | None
+        self,
+        messages: Sequence[Message],
+        instructions: str | None,
+        of_run: RunOptions,
+        *,
+        name: str | None,
+        session: str | None,
     ) -> _Call:
         if decisions := decisions_in(messages):
             run_id, recorded, problems = await decided(self.conductor, decisions)
@@ -141,10 +148,7 @@ class ConductorChatClient(OpenAIChatCompletionClient[Any]):
         query = (*system, *from_framework(messages, self.author))
         if not query or (self.author is not None and messages[-1].author_name == self.author):
             raise QueryError(f"{self.author or self.model!r} got no message since its last answer")
-        if of_run.get("run_id"):
-            session = str(of_run["run_id"])
-            of_run = {**of_run, "run_id": run_id_in(self.conductor, session, query)}
-        return HostCall(messages=query, options=of_run, session=session), {}
+        return HostCall(messages=query, options=of_run, session=session, run_name=name), {}
 
     async def _whole(
         self, make: Callable[[], Awaitable[_Call]], ask: Callable[..., Any]

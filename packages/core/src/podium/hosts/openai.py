@@ -35,6 +35,7 @@ from podium.errors import ConfigError, PodiumError, RunWaiting, unknown_options
 from podium.hosts.chat import SAMPLING_OPTIONS, ChatAnswer, ChatCall
 from podium.hosts.completions import ChatEnd, ChatRequest, ChatWriter, read_chat
 from podium.hosts.continuation import ContinuationStore
+from podium.hosts.faces import run_id_in
 from podium.hosts.results import Partial, check_partial, result_metadata
 from podium.run import Listener, RunOptions
 from podium.secrets import BUGS
@@ -63,6 +64,8 @@ class HostCall:
     """Options of the run: `run_id`, `labels`, `policy`, `middleware`, …."""
     session: str | None = None
     """The host's id of the session or thread; see `podium.hosts.RecordedRun`."""
+    run_name: str | None = None
+    """Names the run, in place of the session: with a journal, the same request continues its run."""
     continuation: object = None
     """See `ChatCall`; it has no effect unless the transport `carries` continuations."""
     partial: Partial | None = None
@@ -202,18 +205,21 @@ class ConductorTransport:
         if request.method != "POST" or not request.url.path.endswith(_PATH):
             told = f"a conductor answers POST …{_PATH}, not {request.method} {request.url.path}"
             raise ConfigError(f"{told}: use the client for chat completions")
-        asked = read_chat(raw)
+        asked, options = read_chat(raw), host.options
+        messages = asked.read_messages() if host.messages is None else host.messages
+        if host.run_name:
+            options = {**options, "run_id": run_id_in(self._conductor, host.run_name, messages)}
         call = ChatCall(
             self._conductor,
-            asked.read_messages() if host.messages is None else host.messages,
+            messages,
             tools=replace(asked.read_tools(), last=tuple(host.last_tools)),
             sampling=asked.read_sampling(),
             continuation=host.continuation,
             store=self._store,
             partial=host.partial or self._partial,
-            options=host.options,
+            options=options,
             on_event=host.on_event,
-            session=host.session,
+            session=host.run_name or host.session,
             is_parallel=asked.parallel_tool_calls is not False,
             timeout=request.extensions.get("timeout", {}).get("read"),
         )
