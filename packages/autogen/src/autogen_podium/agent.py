@@ -32,13 +32,13 @@ from autogen_podium.messages import (
 )
 from autogen_podium.turns import cancelled_by
 from autogen_podium.workers.agent import AgentWorker, Inner
-from autogen_podium.workers.wrap import Participant, as_planner, as_worker
+from autogen_podium.workers.wrap import Participant, conductor_of
 from podium.aio.sync import events_of
 from podium.conductor import Conductor
 from podium.errors import QueryError
 from podium.hosts import ConductorFace, Partial, RecordedRun
-from podium.hosts.decisions import asked_text, record_decision, waiting_of
-from podium.hosts.faces import ConductorOptions, conductor_of, run_id_in
+from podium.hosts.decisions import asked_text, conversation_of, record_decision, waiting_of
+from podium.hosts.faces import ConductorOptions, run_id_in
 from podium.hosts.maps import Maps
 from podium.hosts.results import answered, check_partial, lack_after, plan_lines, text_answer
 from podium.planners import Planner
@@ -51,7 +51,6 @@ from podium.types import (
     Message,
     PlanReady,
     Result,
-    RunStarted,
     StepDelta,
     StepEnded,
     StepStarted,
@@ -140,16 +139,8 @@ class ConductorAgent(BaseChatAgent):
         **options: Unpack[ConductorOptions],
     ) -> None:
         super().__init__(name, description)
-        self._conductor = conductor_of(
-            conductor,
-            planner,
-            workers,
-            options,
-            card=Card(name=name, description=description),
-            as_worker=as_worker,
-            as_planner=as_planner,
-            face=ConductorAgent,
-        )
+        card = Card(name=name, description=description)
+        self._conductor = conductor_of(conductor, planner, workers, options, face=ConductorAgent, card=card)
         self._context = model_context or UnboundedChatCompletionContext()
         self._run_id = run_id
         self._partial = check_partial(partial)
@@ -246,11 +237,10 @@ class ConductorAgent(BaseChatAgent):
         journal = self.conductor.journal
         assert journal is not None  # the run waits there
         run_id, resets = self._waiting, self._resets
+        query = await conversation_of(self.conductor, run_id)
         events = [entry.event for entry in await journal.read(run_id)]
-        started, before = events[0], fold(events, await journal.nested(run_id)).result()
-        assert isinstance(started, RunStarted)
-        query = (*started.query, *started.tool_messages)
-        result = await self._run(query, {"run_id": run_id}, tell, watcher, before.usage)
+        spent = fold(events, await journal.nested(run_id)).result().usage
+        result = await self._run(query, {"run_id": run_id}, tell, watcher, spent)
         if result is not None and resets == self._resets:
             said = AssistantMessage(content=text_answer(result), source=self.name)
             await self._context.add_message(said)

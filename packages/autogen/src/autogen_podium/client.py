@@ -11,16 +11,16 @@ from autogen_ext.models.openai import BaseOpenAIChatCompletionClient
 from pydantic import BaseModel
 
 from autogen_podium.messages import from_autogen
-from autogen_podium.workers.wrap import Participant, as_planner, as_worker
+from autogen_podium.workers.wrap import Participant, conductor_of
 from podium.aio.sync import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunFailed, RunWaiting
 from podium.hosts import ConductorFace, ConductorTransport, HostCall, Partial
-from podium.hosts.faces import ConductorOptions, conductor_of
+from podium.hosts.faces import ConductorOptions
 from podium.planners import Planner
 from podium.types import Message, Result
 from podium.types.messages import estimate_usage
-from podium.workers import Card, Worker
+from podium.workers import Worker
 
 MAX_RESULTS: Final = 64
 """Maximum number of results that a client keeps."""
@@ -72,14 +72,7 @@ class ConductorChatCompletionClient(BaseOpenAIChatCompletionClient):
         **options: Unpack[ConductorOptions],
     ) -> None:
         self._conductor = conductor_of(
-            conductor,
-            planner,
-            workers,
-            options,
-            card=Card(name="conductor", description="Plans a question and has a team answer it."),
-            as_worker=as_worker,
-            as_planner=as_planner,
-            face=ConductorChatCompletionClient,
+            conductor, planner, workers, options, face=ConductorChatCompletionClient
         )
         self._window = context_window
         self._run_id = run_id

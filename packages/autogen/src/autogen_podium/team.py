@@ -23,13 +23,13 @@ from autogen_core.models import ChatCompletionClient
 from autogen_podium.agent import ConductorAgent, RunWatcher
 from autogen_podium.messages import USER, read_usage, write_usage
 from autogen_podium.workers.agent import Inner
-from autogen_podium.workers.wrap import Participant, as_planner, as_worker
+from autogen_podium.workers.wrap import Participant, conductor_of
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, LimitExceeded, RunFailed, actions_told
 from podium.hosts import ConductorFace, Partial
 from podium.hosts.chat import actions_in
-from podium.hosts.faces import ConductorOptions, conductor_of
+from podium.hosts.faces import ConductorOptions
 from podium.hosts.results import lack_of
 from podium.planners import Planner
 from podium.types import Action, Event, PlannerEnded, Problem, Result
@@ -81,16 +81,9 @@ class ConductorTeam(Team):
         model_client_stream: bool = False,
         **options: Unpack[ConductorOptions],
     ) -> None:
-        made = conductor_of(
-            conductor,
-            planner,
-            workers,
-            _with_max_turns(max_turns, options, conductor),
-            card=Card(name=name, description=description),
-            as_worker=as_worker,
-            as_planner=as_planner,
-            face=ConductorTeam,
-        )
+        given = _with_max_turns(max_turns, options, conductor)
+        card = Card(name=name, description=description)
+        made = conductor_of(conductor, planner, workers, given, face=ConductorTeam, card=card)
         self._agent = ConductorAgent(
             name,
             made,

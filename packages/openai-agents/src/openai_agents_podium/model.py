@@ -26,11 +26,11 @@ from openai.types.responses.response import IncompleteDetails
 
 from openai_agents_podium.approvals import Decisions, is_approval_tool, is_own
 from openai_agents_podium.tracing import RunTracing
-from openai_agents_podium.workers import Participant, as_planner, as_worker
-from podium.conductor import Conductor
+from openai_agents_podium.workers import Participant, conductor_of
+from podium.conductor import CARD, Conductor
 from podium.errors import ConfigError
 from podium.hosts import ConductorFace, ConductorTransport, HostCall, Partial, result_metadata
-from podium.hosts.faces import ConductorOptions, conductor_of
+from podium.hosts.faces import ConductorOptions
 from podium.hosts.maps import Maps
 from podium.hosts.openai import run_options
 from podium.hosts.results import plan_lines
@@ -91,16 +91,8 @@ class ConductorModel(OpenAIChatCompletionsModel):
         show_steps: bool = False,
         **options: Unpack[ConductorOptions],
     ) -> None:
-        self.conductor = conductor_of(
-            conductor,
-            planner,
-            workers,
-            options,
-            card=Card(name=name, description="Plans a question and has a team answer it."),
-            as_worker=as_worker,
-            as_planner=as_planner,
-            face=ConductorModel,
-        )
+        card = Card(name=name, description=CARD.description)
+        self.conductor = conductor_of(conductor, planner, workers, options, face=ConductorModel, card=card)
         """The conductor that plans and runs each call."""
         transport = ConductorTransport(self.conductor, partial=partial, carries=True, metadata=_metadata)
         super().__init__(name, transport.openai_client(), strict_feature_validation=True)
@@ -154,8 +146,9 @@ class ConductorModel(OpenAIChatCompletionsModel):
         session = str(extra.pop(_CACHE_KEY, ""))
         of_run: Any = run_options(extra, of="ConductorModel", beside=_OF_REQUEST)
         name, shown = of_run.pop("run_id", None), _Shown(self.conductor)
+        of_run["middleware"] = traced.middleware
         host = HostCall(
-            options={**of_run, "middleware": traced.middleware},
+            options=of_run,
             session=session if session.startswith(_SESSIONS) else None,
             run_name=name,
             continuation=_continuation(items),
@@ -253,17 +246,18 @@ class _Shown:
         """Return the text for an event, and keep what it belongs to."""
         self._run_id = self._run_id or event.run_id  # the first event belongs to the outer run
         self._maps.take(event)
-        text, name = "", "plan"
+        text = name = ""
         match event:
             case _ if event.run_id != self._run_id:
                 pass
             case PlanReady(plan=plan):
                 self._answers |= {(event.round, step) for step in plan.answers}
-                text = "\n".join(plan_lines(plan, self._workers))
+                text, name = "\n".join(plan_lines(plan, self._workers)), f"{event.round}_plan"
             case StepDelta() | StepEnded() if (event.round, event.step) not in self._answers:
-                text, name = self._of_step(event), f"{self._maps.name(event)}_{event.attempt}"
+                text = self._of_step(event)
+                name = f"{event.round}_{self._maps.name(event)}_{event.attempt}"
         if text:
-            self.names.append(f"podium_{event.run_id}_{event.round}_{name}")
+            self.names.append(f"podium_{event.run_id}_{name}")
         return text
 
     def _of_step(self, event: StepDelta | StepEnded) -> str:

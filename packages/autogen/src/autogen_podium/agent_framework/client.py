@@ -19,12 +19,12 @@ from agent_framework.openai import OpenAIChatCompletionClient, OpenAIChatComplet
 
 from autogen_podium.agent_framework.approvals import decided, decisions_in, requests_of
 from autogen_podium.agent_framework.messages import from_framework, to_framework, write_result, write_usage
-from autogen_podium.agent_framework.wrap import Participant, as_planner, as_worker
+from autogen_podium.agent_framework.wrap import Participant, conductor_of
 from podium.aio.sync import events_of
-from podium.conductor import Conductor
+from podium.conductor import CARD, Conductor
 from podium.errors import QueryError, RunFailed, RunWaiting
 from podium.hosts import ConductorFace, ConductorTransport, HostCall, Partial
-from podium.hosts.faces import ConductorOptions, conductor_of
+from podium.hosts.faces import ConductorOptions
 from podium.hosts.openai import run_options
 from podium.hosts.results import plan_lines, text_answer
 from podium.run import RunOptions
@@ -88,15 +88,9 @@ class ConductorChatClient(OpenAIChatCompletionClient[Any]):
         function_invocation_configuration: FunctionInvocationConfiguration | None = None,
         **options: Unpack[ConductorOptions],
     ) -> None:
+        card = Card(name=model, description=CARD.description)
         self.conductor = conductor_of(
-            conductor,
-            planner,
-            workers,
-            options,
-            card=Card(name=model, description="Plans a task and has a team execute it."),
-            as_worker=as_worker,
-            as_planner=as_planner,
-            face=ConductorChatClient,
+            conductor, planner, workers, options, face=ConductorChatClient, card=card
         )
         self.show_steps = show_steps
         self.author: str | None = None
