@@ -473,9 +473,7 @@ async def test_errors_of_options_name_the_class(kind: Any) -> None:
     named = {"name": "lead"} if kind is ConductorAgent else {}
     with pytest.raises(ConfigError, match=f"{kind.__name__} has no planner"):
         kind(workers=[ScriptedWorker("one", "x")], **named)
-    told = (
-        rf"{kind.__name__} does not accept limit, runid \(did you mean limits, run_id\?\): its options "
-    )
+    told = rf"{kind.__name__} does not accept limit, runid \(did you mean limits, run_id\?\): its options "
     with pytest.raises(TypeError, match=told + "are planner, workers, .*partial"):
         kind(planner=planner_of((0, "x", ())), limit=1, runid="1", **named)
 
