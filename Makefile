@@ -107,7 +107,12 @@ $(CLIENTS)/installed: tests/server/clients/package.json
 	python3 -m pip --disable-pip-version-check --python $(CLIENTS)/litellm/bin/python install --quiet litellm==1.106.2 'mcp>=2'
 	touch $@
 
-test-clients: $(UV) $(CLIENTS)/installed
+# LiteLLM's proxy, which benchmarks/gateway measures, too.
+.venv-litellm/bin/litellm:
+	python3 -m venv --clear --without-pip .venv-litellm
+	python3 -m pip --disable-pip-version-check --python .venv-litellm/bin/python install --quiet 'litellm[proxy]==1.106.2'
+
+test-clients: $(UV) $(CLIENTS)/installed .venv-litellm/bin/litellm
 	$(RUN) $(PYTEST) -n 2 tests/server/clients
 
 # Chromium for the tests of the viewer, which are skipped without it.

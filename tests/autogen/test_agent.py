@@ -28,7 +28,7 @@ from contracts.adapter_contract import planner_of, saying
 from PIL import Image as Picture
 from servers.chat_server import STALL, USAGE, Call, Reply, says
 
-from autogen_podium import ConductorAgent
+from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam
 from podium import Card, Conductor, FunctionWorker, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, QueryError, RunFailed
 from podium.execution import Retry
@@ -465,6 +465,17 @@ async def test_a_void_answer_is_no_message() -> None:
         result = await lead.run(task="?")
     told = [m.to_text() for m in result.messages if isinstance(m, TextMessage)]
     assert told == ["?", "The whole.", "The whole."]
+
+
+@pytest.mark.parametrize("kind", [ConductorAgent, ConductorTeam, ConductorChatCompletionClient])
+async def test_errors_of_options_name_the_class(kind: Any) -> None:
+    """And the option that was meant, first."""
+    named = {"name": "lead"} if kind is ConductorAgent else {}
+    with pytest.raises(ConfigError, match=f"{kind.__name__} has no planner"):
+        kind(workers=[ScriptedWorker("one", "x")], **named)
+    told = rf"{kind.__name__} does not accept limit, runid \(did you mean limits, run_id\?\): its options "
+    with pytest.raises(TypeError, match=told + "are planner, workers, .*partial"):
+        kind(planner=planner_of((0, "x", ())), limit=1, runid="1", **named)
 
 
 async def test_a_conductor_of_podiums_can_be_given() -> None:

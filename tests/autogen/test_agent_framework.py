@@ -26,7 +26,7 @@ from autogen.speaking import READ, WRITTEN, SpeakingClient
 from contracts.adapter_contract import planner_of, saying
 from contracts.worker_contract import WorkerContract, question
 
-from autogen_podium.agent_framework import ConductorAgent, as_planner, as_worker
+from autogen_podium.agent_framework import ConductorAgent, ConductorChatClient, as_planner, as_worker
 from podium import Conductor, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, QueryError, RunFailed, WorkerFailed
 from podium.planners import FixedPlanner
@@ -283,8 +283,10 @@ async def test_it_is_a_tool_of_other_agents() -> None:
     assert "from the tool" in str(returned[0].text if isinstance(returned, list) else returned)
 
 
-async def test_leaving_a_stream_cancels_the_run() -> None:
-    """And what its workers do."""
+@pytest.mark.parametrize("kind", [ConductorAgent, ConductorChatClient])
+@pytest.mark.parametrize("how", ["closed", "left", "dropped"])
+async def test_leaving_a_stream_cancels_the_run(kind: Any, how: str) -> None:
+    """And what its workers do, as soon as nobody holds the stream."""
     started, stopped = asyncio.Event(), asyncio.Event()
 
     async def hang(shown: str) -> str:
@@ -295,15 +297,31 @@ async def test_leaving_a_stream_cancels_the_run() -> None:
             stopped.set()
         return ""
 
-    agent = ConductorAgent(
+    face = kind(
         workers=[ScriptedWorker("first", "x"), Agent(SpeakingClient(hang), name="two")],
         planner=planner_of((0, "x", ()), (1, "y", (0,))),
         show_steps=True,
     )
+
+    def asked() -> Any:
+        question = [Message("user", ["?"])]
+        ask = face.run if kind is ConductorAgent else face.get_response
+        return ask(question, stream=True)
+
     with anyio.fail_after(20):
-        async with agent.run("?", stream=True) as stream:
+        if how == "closed":
+            async with asked() as stream:
+                await anext(stream)
+                await started.wait()
+        elif how == "left":
+            async for _ in asked():
+                await started.wait()
+                break
+        else:
+            stream = asked()
             await anext(stream)
             await started.wait()
+            del stream
         await stopped.wait()
 
 
@@ -318,6 +336,11 @@ async def test_what_it_cannot_do_is_told() -> None:
     assert (await ConductorAgent(whole).run("?")).text == "x"
     with pytest.raises(ConfigError, match="it has its own"):
         ConductorAgent(whole, limits=Limits(steps=1))
+    with pytest.raises(TypeError, match=r"ConductorAgent does not accept limit \(did you mean limits\?\)"):
+        ConductorAgent(planner=planner_of((0, "x", ())), limit=Limits(steps=1))
+    options: Any = {"runid": "order-1017"}
+    with pytest.raises(ConfigError, match=r"accept runid \(did you mean run_id\?\): its .* limits.* seed"):
+        await agent.run("?", options=options)
     nothing: Any = len
     with pytest.raises(ConfigError, match="not an agent, workflow or chat client"):
         as_worker(nothing)

@@ -225,9 +225,30 @@ async def framework_value(conductor: Conductor) -> int:
     return int(found.value.value)
 
 
-@pytest.mark.parametrize("ask", [created, framework_value], ids=lambda ask: ask.__name__)
+async def strict_agent(conductor: Conductor) -> int:
+    """Run an agent of AutoGen that raises."""
+    said = await ConductorAgent("lead", conductor, partial="raise").run(task=QUESTION)
+    return Value.model_validate_json(_last(said).text).value
+
+
+async def strict_team(conductor: Conductor) -> int:
+    """Run a team that raises."""
+    said = await ConductorTeam(conductor, partial="raise").run(task=QUESTION)
+    return Value.model_validate_json(_last(said).text).value
+
+
+async def strict_framework_agent(conductor: Conductor) -> int:
+    """Run an agent of Agent Framework that raises."""
+    said = await FrameworkConductor(conductor, partial="raise").run(QUESTION)
+    return Value.model_validate_json(said.text).value
+
+
+OBJECT_FACES: Final = (created, framework_value, strict_agent, strict_team, strict_framework_agent)
+
+
+@pytest.mark.parametrize("ask", OBJECT_FACES, ids=lambda ask: ask.__name__)
 async def test_an_incomplete_object_is_an_error(ask: Callable[[Conductor], Awaitable[Any]]) -> None:
-    """An object cannot say it."""
+    """An object cannot say it; texts are errors if that is wanted."""
     await check_refused(ask, OBJECT)
 
 

@@ -325,6 +325,38 @@ async def test_a_workflow_asks_with_request_info() -> None:
     assert ([str(output) for output in run.get_outputs()], heard.said) == (["blue"], ["Refund it."])
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_wrong_answer_is_asked_for_again(*, stream: bool) -> None:
+    """A workflow goes on, and tells what was wrong; a text decides, too."""
+    parts, heard = asking("actions")
+    flow = WorkflowBuilder(start_executor=FrameworkConductor(name="lead", **parts)).build()
+
+    async def run(*asked: Any, **options: Any) -> Any:
+        if not stream:
+            return await flow.run(*asked, **options)
+        return await flow.run(*asked, stream=True, **options).get_final_response()
+
+    result, told = await run("What?"), list[list[str]]()
+    for said in (["perhaps", "green"], ["yes", "blue"]):
+        asked = {
+            (each.data.function_call or each.data).name: each for each in result.get_request_info_events()
+        }
+        action, question = asked["approve_action"], asked["ask_person"]
+        calls = (action.data.function_call, question.data)
+        told.append([call.arguments.get("problem", "") for call in calls])
+        responses = {
+            each.request_id: Content.from_function_result(each.request_id, result=text)
+            for each, text in zip((action, question), said, strict=True)
+        }
+        result = await run(responses=responses)
+    assert told[0] == ["", ""]
+    assert [text.split(":")[0] for text in told[1]] == [
+        "'perhaps' is neither yes nor no",
+        "the answer to step 0 is 'green'",
+    ]
+    assert ("".join(map(str, result.get_outputs())), heard.said) == ("blue", ["Refund it."])
+
+
 @SESSIONS
 async def test_a_session_finds_the_run_that_waits(make: Callable[[], Ask]) -> None:
     """Until it is decided; then the session gets the answer."""

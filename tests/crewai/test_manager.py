@@ -420,32 +420,6 @@ def test_the_answer_of_a_worker_of_podiums_streams() -> None:
     assert (told, stream.result.raw) == (["all ", "of i", "ron"], "all of iron")
 
 
-@pytest.mark.parametrize("leave", ["close", "drop"])
-def test_after_a_sync_stream_is_left_no_call_starts(leave: str) -> None:
-    """CrewAI itself would wait for the kickoff, or forget it."""
-    left = threading.Event()
-
-    def say(shown: str, tools: Any) -> str:
-        if "Your part:\nsecond" in shown:
-            left.wait(10)
-        return "fine"
-
-    steps = [Step(0, "first"), *(Step(0, f"{word}", (at,)) for at, word in enumerate(("second", "third")))]
-    scene = Scene(say, planner=FixedPlanner(Plan(tuple(steps))))
-    stream = scene.crew(stream=True).kickoff()
-    for _ in stream:
-        break
-    if leave == "close":
-        stream.close()
-    ended = [thread for thread in threading.enumerate() if "(run)" in thread.name]
-    del stream
-    left.set()
-    for thread in ended:
-        thread.join(10)
-    assert not [shown for shown in scene.sent if "Your part:\nthird" in shown]
-    assert scene.manager.results == ()
-
-
 @pytest.mark.anyio
 async def test_a_run_that_was_broken_off_goes_on_at_the_next_kickoff() -> None:
     """What was paid for is not paid for again; nor is a task that was done."""

@@ -70,11 +70,7 @@ def mistakes() -> dict[str, tuple[Callable[[Any], Any], type[Exception], str]]:
             TypeError,
             "does not accept colour: its options are planner, workers, .*limits",
         ),
-        "unknown beside a conductor": (
-            lambda face: face(conductor(), colour="red"),
-            TypeError,
-            "colour: its",
-        ),
+        "unknown beside a conductor": (lambda face: face(conductor(), colour="red"), TypeError, "colour:"),
         "an incomplete answer": (lambda face: face(conductor(), partial="drop"), ConfigError, "or raise"),
         "a run of no journal": (
             lambda face: face(conductor(), run_id="monday"),

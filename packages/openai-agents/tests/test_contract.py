@@ -61,7 +61,8 @@ async def _pieces(result: RunResultStreaming) -> AsyncGenerator[tuple[int, str],
         if event.type != "raw_response_event":
             continue
         if event.data.type == "response.reasoning_summary_text.delta":
-            yield int(event.data.item_id.split("_")[3]), event.data.delta
+            if (step := event.data.item_id.split("_")[3]) != "plan":
+                yield int(step), event.data.delta
         elif event.data.type == "response.output_text.delta":
             answer.append(event.data.delta)
     last = podium_metadata(result)["steps"][-1]["step"]
@@ -89,7 +90,8 @@ class ModelFace(Face):
         """Read the pieces of steps, and of the answer, which is the second step's."""
         async for event in self._model.stream_response(None, question, *ASKED):
             if event.type == "response.reasoning_summary_text.delta":
-                yield int(event.item_id.split("_")[3]), event.delta
+                if (step := event.item_id.split("_")[3]) != "plan":
+                    yield int(step), event.delta
             elif event.type == "response.output_text.delta":
                 yield 1, event.delta
 

@@ -26,11 +26,12 @@ from servers.chat_server import STALL, Call, Reply, chunk, events, says
 from test_workers import no_maths, no_secrets
 
 from openai_agents_podium import ConductorModel, as_worker, podium_metadata
-from podium import ChatWorker, Conductor, Endpoint, Limits, Plan, ScriptedWorker, Step
-from podium.errors import ConfigError, QueryError, RunFailed
+from podium import ChatWorker, Conductor, Endpoint, FunctionWorker, Limits, Plan, ScriptedWorker, Step
+from podium.errors import ConfigError, QueryError, RunFailed, WorkerRefused
 from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
+from podium.workers import StepInput
 
 pytestmark = pytest.mark.anyio
 
@@ -446,6 +447,8 @@ async def test_options_of_a_run_are_in_the_settings() -> None:
         assert len(server.calls) == 4
         with pytest.raises(RunFailed, match="input_tokens"):
             await ask("And in 'Chur'?", limits=Limits(input_tokens=1))
+        with pytest.raises(ConfigError, match=r"accept runid \(did you mean run_id\?\): its .* labels"):
+            await ask("And in 'Thun'?", runid="order-18")
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -568,17 +571,26 @@ async def test_calls_whose_ids_a_server_repeats_go_on_from_the_turn_before(*, st
 
 
 async def test_streamed_steps_are_a_reasoning_summary() -> None:
-    """Each piece names its step; neither the answer nor the conversation has them."""
-    plan = planner_of((0, "Find it.", ()), (1, "Find more.", ()), (2, "Say it.", (0, 1)))
-    workers = [speaker(name, saying(f"{name} it is")) for name in ("one", "two", "three")]
-    agent = Agent[Any](name="lead", model=ConductorModel(workers=workers, planner=plan, show_steps=True))
-    result = Runner.run_streamed(agent, "?")
-    raw = [event.data async for event in result.stream_events() if event.type == "raw_response_event"]
+    """Each piece names its step or plan, whether or not its worker streams; the conversation has none."""
+
+    def found(_: StepInput) -> str:
+        return "found"
+
+    steps = (Step(0, "Find {{item}}.", each=("a", "b")), Step(1, "Find."), Step(2, "Fail."))
+    plan = Plan((*steps, Step(3, "Say it.", (0, 1, 2))))
+    broken = ScriptedWorker("broken", WorkerRefused("no"))
+    workers = [speaker("one", saying("it is")), FunctionWorker(found), broken, speaker("four", saying("so"))]
+    model = ConductorModel(workers=workers, planner=FixedPlanner(plan), show_steps=True)
+    result = Runner.run_streamed(Agent[Any](name="lead", model=model), "?")
     texts = dict[str, str]()
-    for event in raw:
-        if event.type == "response.reasoning_summary_text.delta":
-            texts[event.item_id] = texts.get(event.item_id, "") + event.delta
-    found = {name.split("_", 2)[2]: text for name, text in texts.items()}
-    assert found == {"1_0_1": "one it is", "1_1_1": "two it is"}
-    assert result.final_output == "three it is"
+    async for event in result.stream_events():
+        raw = event.data if event.type == "raw_response_event" else None
+        if raw is not None and raw.type == "response.reasoning_summary_text.delta":
+            name = raw.item_id.split("_", 2)[2]
+            texts[name] = texts.get(name, "") + raw.delta
+    assert "1. found: Find." in texts.pop("1_plan").splitlines()
+    assert texts.pop("1_2_1").startswith("failed: no")
+    assert texts.pop("1_0_0") == '["it is","it is"]'
+    assert texts == {"1_0[0]_1": "it is", "1_0[1]_1": "it is", "1_1_1": "found"}
+    assert result.final_output.startswith("so")
     assert [item.type for item in result.new_items] == ["message_output_item"]

@@ -26,7 +26,7 @@ from podium.hosts import BASE_URL, ConductorTransport, HostCall, run_errors, too
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy
-from podium.types import Completion, Message, StepEnded
+from podium.types import Completion, Event, Message, StepDelta, StepEnded
 from podium.usage import Usage
 from podium.workers import FREE, Request
 
@@ -400,16 +400,19 @@ async def test_leaving_closes_the_connection_of_the_worker(way: str) -> None:
             await server.calls[-1].hung_up.wait()
 
 
-async def test_the_texts_of_other_steps_are_reasoning_if_they_are_asked_for() -> None:
-    """Also around a nested run; the answer is none of them."""
+async def test_what_a_host_shows_of_events_is_reasoning() -> None:
+    """Beside the answer."""
     inner = team(writer("It is."), card=Card(name="inner"))
     plan = Plan((Step(0, "find"), Step(1, "tell", (0,))))
-    outer, heard = Conductor(FixedPlanner(plan), [inner, writer()]), list[Any]()
+    outer = Conductor(FixedPlanner(plan), [inner, writer()])
     client, _ = clients(ConductorTransport(outer))
-    for host, told in ((HostCall(), ""), (HostCall(on_step=heard.append), "It is.")):
+
+    def shown(event: Event) -> str:
+        return event.text if isinstance(event, StepDelta) else ""
+
+    for host, told in ((HostCall(), ""), (HostCall(shown=shown), "It is.It is.Yes, very.")):
         with host.asked():
             stream = await client.chat.completions.create(model="mine", messages=ASKED, stream=True)
         deltas = [part.choices[0].delta async for part in stream if part.choices]
         assert "".join(delta.content or "" for delta in deltas) == "Yes, very."
         assert "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas) == told
-        assert "".join(piece.text for piece in heard) == told

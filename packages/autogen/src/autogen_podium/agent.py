@@ -32,15 +32,15 @@ from autogen_podium.messages import (
 )
 from autogen_podium.turns import cancelled_by
 from autogen_podium.workers.agent import AgentWorker, Inner
-from autogen_podium.workers.wrap import Participant, as_planner, as_worker
+from autogen_podium.workers.wrap import Participant, conductor_of
 from podium.aio.sync import events_of
 from podium.conductor import Conductor
 from podium.errors import QueryError
-from podium.hosts import ConductorFace, RecordedRun
-from podium.hosts.decisions import asked_text, record_decision, waiting_of
-from podium.hosts.faces import ConductorOptions, conductor_of, run_id_in
+from podium.hosts import ConductorFace, Partial, RecordedRun
+from podium.hosts.decisions import asked_text, conversation_of, record_decision, waiting_of
+from podium.hosts.faces import ConductorOptions, run_id_in
 from podium.hosts.maps import Maps
-from podium.hosts.results import answered, lack_after, plan_lines, text_answer
+from podium.hosts.results import answered, check_partial, lack_after, plan_lines, text_answer
 from podium.planners import Planner
 from podium.run import RunOptions
 from podium.run_state import fold
@@ -51,7 +51,6 @@ from podium.types import (
     Message,
     PlanReady,
     Result,
-    RunStarted,
     StepDelta,
     StepEnded,
     StepStarted,
@@ -115,6 +114,7 @@ class ConductorAgent(BaseChatAgent):
         model_context: the memory between turns; `None` keeps all messages.
         run_id: names the runs in the conductor's journal: the same conversation, also in a new process,
             continues its run. With `None`, the saved state of the agent names them.
+        partial: whether an incomplete answer is returned, or raised as `RunFailed`.
         show_steps: whether plans and failed steps are sent as `ThoughtEvent`s.
         model_client_stream: whether the workers' text is streamed in chunks.
         options: further options of `podium.Conductor`: `limits`, `policy`, `journal`, …; and `workflows`.
@@ -133,23 +133,17 @@ class ConductorAgent(BaseChatAgent):
         description: str = "Plans a task and has a team carry it out.",
         model_context: ChatCompletionContext | None = None,
         run_id: str | None = None,
+        partial: Partial = "return",
         show_steps: bool = False,
         model_client_stream: bool = False,
         **options: Unpack[ConductorOptions],
     ) -> None:
         super().__init__(name, description)
-        self._conductor = conductor_of(
-            conductor,
-            planner,
-            workers,
-            options,
-            card=Card(name=name, description=description),
-            as_worker=as_worker,
-            as_planner=as_planner,
-            face=ConductorAgent,
-        )
+        card = Card(name=name, description=description)
+        self._conductor = conductor_of(conductor, planner, workers, options, face=ConductorAgent, card=card)
         self._context = model_context or UnboundedChatCompletionContext()
         self._run_id = run_id
+        self._partial = check_partial(partial)
         self._show_steps = show_steps
         self._model_client_stream = model_client_stream
         self._resets = 0
@@ -243,11 +237,10 @@ class ConductorAgent(BaseChatAgent):
         journal = self.conductor.journal
         assert journal is not None  # the run waits there
         run_id, resets = self._waiting, self._resets
+        query = await conversation_of(self.conductor, run_id)
         events = [entry.event for entry in await journal.read(run_id)]
-        started, before = events[0], fold(events, await journal.nested(run_id)).result()
-        assert isinstance(started, RunStarted)
-        query = (*started.query, *started.tool_messages)
-        result = await self._run(query, {"run_id": run_id}, tell, watcher, before.usage)
+        spent = fold(events, await journal.nested(run_id)).result().usage
+        result = await self._run(query, {"run_id": run_id}, tell, watcher, spent)
         if result is not None and resets == self._resets:
             said = AssistantMessage(content=text_answer(result), source=self.name)
             await self._context.add_message(said)
@@ -278,10 +271,18 @@ class ConductorAgent(BaseChatAgent):
             chunks=self._model_client_stream,
         )
         options["middleware"] = run_messages.middleware
-        result = await RecordedRun(self.conductor, query, options, on_event=hear, session=self._session).run()
+        run = RecordedRun(
+            self.conductor,
+            query,
+            options,
+            on_event=hear,
+            session=self._session,
+            refresh=self._partial == "raise",
+        )
+        result = await run.run()
         if result.status != "waiting" or self.conductor.journal is None:
             self._waiting = ""
-            run_messages.answer(answered(result), None, spent)
+            run_messages.answer(answered(result, partial=self._partial), None, spent)
             return result
         self._waiting = result.run_id
         run_messages.answer(result, await self._question(result.run_id, ""), spent)

@@ -11,16 +11,16 @@ from autogen_ext.models.openai import BaseOpenAIChatCompletionClient
 from pydantic import BaseModel
 
 from autogen_podium.messages import from_autogen
-from autogen_podium.workers.wrap import Participant, as_planner, as_worker
+from autogen_podium.workers.wrap import Participant, conductor_of
 from podium.aio.sync import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunFailed, RunWaiting
 from podium.hosts import ConductorFace, ConductorTransport, HostCall, Partial
-from podium.hosts.faces import ConductorOptions, conductor_of, run_id_in
+from podium.hosts.faces import ConductorOptions
 from podium.planners import Planner
 from podium.types import Message, Result
 from podium.types.messages import estimate_usage
-from podium.workers import Card, Worker
+from podium.workers import Worker
 
 MAX_RESULTS: Final = 64
 """Maximum number of results that a client keeps."""
@@ -72,14 +72,7 @@ class ConductorChatCompletionClient(BaseOpenAIChatCompletionClient):
         **options: Unpack[ConductorOptions],
     ) -> None:
         self._conductor = conductor_of(
-            conductor,
-            planner,
-            workers,
-            options,
-            card=Card(name="conductor", description="Plans a question and has a team answer it."),
-            as_worker=as_worker,
-            as_planner=as_planner,
-            face=ConductorChatCompletionClient,
+            conductor, planner, workers, options, face=ConductorChatCompletionClient
         )
         self._window = context_window
         self._run_id = run_id
@@ -139,11 +132,7 @@ class ConductorChatCompletionClient(BaseOpenAIChatCompletionClient):
             raise
 
     def _host_call(self, messages: Sequence[LLMMessage]) -> HostCall:
-        conversation = from_autogen(messages)
-        if self._run_id is None:
-            return HostCall(messages=conversation)
-        run_id = run_id_in(self.conductor, self._run_id, conversation)
-        return HostCall(messages=conversation, session=self._run_id, options={"run_id": run_id})
+        return HostCall(messages=from_autogen(messages), run_name=self._run_id)
 
     def _told(self, call: HostCall, result: CreateResult) -> CreateResult:
         assert call.answer is not None

@@ -23,11 +23,11 @@ from autogen_core.models import ChatCompletionClient
 from autogen_podium.agent import ConductorAgent, RunWatcher
 from autogen_podium.messages import USER, read_usage, write_usage
 from autogen_podium.workers.agent import Inner
-from autogen_podium.workers.wrap import Participant
+from autogen_podium.workers.wrap import Participant, conductor_of
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, LimitExceeded, RunFailed, actions_told
-from podium.hosts import ConductorFace
+from podium.hosts import ConductorFace, Partial
 from podium.hosts.chat import actions_in
 from podium.hosts.faces import ConductorOptions
 from podium.hosts.results import lack_of
@@ -35,7 +35,7 @@ from podium.planners import Planner
 from podium.types import Action, Event, PlannerEnded, Problem, Result
 from podium.types.events import PIECES
 from podium.usage import Usage
-from podium.workers import Worker
+from podium.workers import Card, Worker
 
 ANSWERED = "The conductor has answered."
 """Stop reason of a run that ended with an answer; for an incomplete answer, `(Not complete: …)` follows."""
@@ -76,20 +76,22 @@ class ConductorTeam(Team):
         termination_condition: TerminationCondition | None = None,
         max_turns: int | None = None,
         run_id: str | None = None,
+        partial: Partial = "return",
         show_steps: bool = False,
         model_client_stream: bool = False,
         **options: Unpack[ConductorOptions],
     ) -> None:
+        given = _with_max_turns(max_turns, options, conductor)
+        card = Card(name=name, description=description)
+        made = conductor_of(conductor, planner, workers, given, face=ConductorTeam, card=card)
         self._agent = ConductorAgent(
             name,
-            conductor,
-            planner=planner,
-            workers=workers,
+            made,
             description=description,
             run_id=run_id,
+            partial=partial,
             show_steps=show_steps,
             model_client_stream=model_client_stream,
-            **_with_max_turns(max_turns, options, conductor),
         )
         self._termination_condition = termination_condition
         self._max_turns = max_turns

@@ -2,9 +2,12 @@
 
 from typing import Any, Final, Literal
 
+from crewai import Task
+from crewai.agents.agent_builder.base_agent import BaseAgent
 from crewai.events.base_events import BaseEvent
 from crewai.events.event_bus import crewai_event_bus
 from crewai.events.event_listener import event_listener
+from crewai.events.types.llm_events import LLMCallType, LLMStreamChunkEvent
 from rich.text import Text
 
 from podium.hosts import result_metadata
@@ -36,6 +39,18 @@ def tell_result(source: object, result: Result) -> None:
         run_id=facts["run_id"], status=facts["status"], problem=facts["problem"], podium=facts
     )
     crewai_event_bus.emit(source, event)
+
+
+def tell_piece(agent: BaseAgent, task: Task, text: str, call_id: str) -> None:
+    """Send a piece of an answer as the chunk of an LLM, which is what CrewAI streams."""
+    chunk = LLMStreamChunkEvent(
+        chunk=printable(scrub(text)),
+        call_type=LLMCallType.LLM_CALL,
+        call_id=call_id,
+        from_task=task,
+        from_agent=agent,
+    )
+    crewai_event_bus.emit(agent, chunk)
 
 
 def show(title: str, text: str) -> None:

@@ -25,10 +25,9 @@ from pydantic import (
     model_validator,
 )
 
-from crewai_podium.events import MAX_RESULTS, show, tell_result
+from crewai_podium.events import MAX_RESULTS, show, tell_piece, tell_result
 from crewai_podium.human import decide, review
 from crewai_podium.llm import output_constraint, output_model, read_output
-from crewai_podium.stream import begin_kickoff, tell_piece, until_left
 from crewai_podium.tasks import (
     NOT_RESTORED,
     TaskState,
@@ -211,7 +210,6 @@ class ConductorManager(BaseAgent):
         super().__setattr__(name, value)
         if name == "crew" and isinstance(value, Crew):
             self._crews[str(value.id)] = value
-            begin_kickoff()
 
     @model_serializer(mode="plain", when_used="json")
     def _dump(self) -> dict[str, Any]:
@@ -233,7 +231,7 @@ class ConductorManager(BaseAgent):
         self, task: Task, context: str | None = None, tools: list[BaseTool] | None = None
     ) -> Any:
         """Run a task like `aexecute_task` from sync code, also inside a running event loop."""
-        answer, said = run_sync(lambda: until_left(lambda: self._execute(task, context, tools)))
+        answer, said = run_sync(lambda: self._execute(task, context, tools))
         _said.set(said)
         return answer
 

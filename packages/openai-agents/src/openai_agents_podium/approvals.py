@@ -6,7 +6,6 @@ conversation with the outputs of the calls, records the decisions, and continues
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
@@ -15,19 +14,18 @@ from agents import AgentBase, FunctionTool, Tool
 from podium.conductor import Conductor
 from podium.errors import ConfigError, QueryError
 from podium.hosts import tool_call
-from podium.hosts.decisions import asked_call, waiting_of
+from podium.hosts.decisions import ASK, asked_call, conversation_of, step_of, waiting_of
 from podium.secrets import scrub
-from podium.types import ApprovalAsked, Message, Part, RunStarted
+from podium.types import ApprovalAsked, Message, Part
 
 _MARK: Final = "podium_"
 """The beginning of the ids of our calls."""
 _BY: Final = "openai_agents"
-_ASK: Final = "ask_person"
 _TOOLS: Final = {
     "approve_plan": "Asks a person whether a plan may run.",
     "approve_action": "Asks a person whether a worker may do something.",
     "approve_items": "Asks a person whether a step may start for all of its items.",
-    _ASK: "Asks a person a question.",
+    ASK: "Asks a person a question.",
 }
 
 
@@ -95,19 +93,21 @@ class Decisions:
         self._conductor = conductor
         self._texts = list[str]()
         """The texts of the user after the decisions."""
+        self._reasons = dict[tuple[str, str, str], str | None]()
+        """By run, step and kind of question: why it was refused; `None` if it was approved."""
         self._problems = dict[str, str]()
         """What was wrong with an answer, by the step of its question."""
-        rest, outputs, calls = list(items), dict[str, str](), list[Mapping[str, Any]]()
+        rest, outputs = list(items), dict[str, str]()
         while rest and rest[-1].get("role") == "user":
             self._texts.insert(0, _text(rest.pop()))
-        while rest and is_own(item := rest[-1]):
+        while rest and is_own(item := rest.pop()):
+            call_id = item["call_id"]
             if "output" in item:
-                outputs[item["call_id"]] = str(item["output"])
-            else:
-                calls.insert(0, item)
-            rest.pop()
-        decided = [_decided(call, outputs[call["call_id"]]) for call in calls if call["call_id"] in outputs]
-        self._decided = {each.step: each for each in decided}  # the latest of a step
+                outputs[call_id] = str(item["output"])
+            elif (output := outputs.get(call_id)) is not None:
+                facts = json.loads(item["arguments"])
+                reason = None if output == _approval(call_id) else output
+                self._reasons.setdefault((facts["run_id"], facts["step"], item["name"]), reason)
 
     async def record(self) -> tuple[str, Sequence[Message]] | None:
         """Record the decisions; return the id and the conversation of the run that continues.
@@ -121,26 +121,21 @@ class Decisions:
             QueryError: there is a text beside the decisions that is not an answer.
             RunUnknown: the run is not in the journal.
         """
-        if not self._decided:
+        if not self._reasons:
             return None
-        (run_id,) = {each.run_id for each in self._decided.values()}
-        waiting = {_step(asked): asked for asked in await self._waiting(run_id)}
-        is_answered = any(each.is_question and each.is_approved for each in self._decided.values())
+        (run_id,) = {run_id for run_id, _, _ in self._reasons}
+        decided = {step: reason for (_, step, _), reason in self._reasons.items()}
+        left = [asked for asked in await self._waiting(run_id) if step_of(asked) in decided]
+        is_answered = any(kind == ASK and why is None for (_, _, kind), why in self._reasons.items())
         answer, more = (self._texts[:1], self._texts[1:]) if is_answered else ([], self._texts)
-        left = [each for each in self._decided.values() if each.step in waiting]
         if more and left:
             told = "the run waits for decisions alone, and for one text for a question"
             raise QueryError(f"{told}: send other texts after its answer")
         if more:
             return None
-        for each in left:
-            await self._decide(waiting[each.step], each, answer)
-        journal = self._conductor.journal
-        assert journal is not None  # the run waited there
-        async with journal:
-            started = (await journal.read(run_id))[0].event
-        assert isinstance(started, RunStarted)
-        return run_id, (*started.query, *started.tool_messages)
+        for asked in left:
+            await self._decide(asked, decided[step_of(asked)], answer)
+        return run_id, await conversation_of(self._conductor, run_id)
 
     async def asks(self, run_id: str) -> list[Part]:
         """Return a call for each approval that a run waits for, and for its first question."""
@@ -149,48 +144,24 @@ class Decisions:
             if is_asking and asked.question is not None:
                 continue  # the text after a decision is the answer to one question
             is_asking = is_asking or asked.question is not None
-            name, facts = asked_call(asked, names)
-            if problem := self._problems.get(facts["step"]):
-                facts["problem"] = scrub(problem)
+            name, facts = asked_call(asked, names, self._problems.get(step_of(asked), ""))
             calls.append(tool_call(f"{_MARK}{uuid4().hex}", name, facts))
         return calls
 
     async def _waiting(self, run_id: str) -> list[ApprovalAsked]:
         return [asked for asked in await waiting_of(self._conductor, run_id) if not asked.is_late]
 
-    async def _decide(self, asked: ApprovalAsked, decided: "_Decided", answer: Sequence[str]) -> None:
-        said: dict[str, Any] = {"approved": decided.is_approved}
-        if not decided.is_approved:
-            said["why"] = scrub(decided.output)
-        elif decided.is_question and not answer:
-            self._problems[decided.step] = "there is no answer: give it with state.add_input(…)"
-            return
-        elif decided.is_question:
+    async def _decide(self, asked: ApprovalAsked, reason: str | None, answer: Sequence[str]) -> None:
+        said: dict[str, Any] = {"approved": reason is None, "why": scrub(reason or "")}
+        if reason is None and asked.question is not None:
+            if not answer:
+                self._problems[step_of(asked)] = "there is no answer: give it with state.add_input(…)"
+                return
             said = {"answer": answer[0]}
         try:
-            await self._conductor.decide(asked.run_id, action=decided.step or None, by=_BY, **said)
+            await self._conductor.decide(asked.run_id, action=step_of(asked) or None, by=_BY, **said)
         except QueryError as error:
-            self._problems[decided.step] = str(error)
-
-
-@dataclass(frozen=True, slots=True)
-class _Decided:
-    """A call that was approved or refused."""
-
-    run_id: str
-    step: str
-    is_question: bool
-    is_approved: bool
-    output: str
-
-
-def _decided(call: Mapping[str, Any], output: str) -> _Decided:
-    facts, is_approved = json.loads(call["arguments"]), output == _approval(call["call_id"])
-    return _Decided(facts["run_id"], facts["step"], call["name"] == _ASK, is_approved, output)
-
-
-def _step(asked: ApprovalAsked) -> str:
-    return "" if asked.step is None else asked.name
+            self._problems[step_of(asked)] = str(error)
 
 
 def _text(item: Mapping[str, Any]) -> str:

@@ -15,7 +15,6 @@ from agents import (
     OpenAIChatCompletionsModel,
 )
 from agents.items import TResponseOutputItem, TResponseStreamEvent
-from agents.models.chatcmpl_converter import Converter
 from agents.result import RunResultBase
 from openai.types.responses import (
     Response,
@@ -27,13 +26,16 @@ from openai.types.responses.response import IncompleteDetails
 
 from openai_agents_podium.approvals import Decisions, is_approval_tool, is_own
 from openai_agents_podium.tracing import RunTracing
-from openai_agents_podium.workers import Participant, as_planner, as_worker
-from podium.conductor import Conductor
+from openai_agents_podium.workers import Participant, conductor_of
+from podium.conductor import CARD, Conductor
 from podium.errors import ConfigError
 from podium.hosts import ConductorFace, ConductorTransport, HostCall, Partial, result_metadata
-from podium.hosts.faces import ConductorOptions, conductor_of, run_id_in
+from podium.hosts.faces import ConductorOptions
+from podium.hosts.maps import Maps
+from podium.hosts.openai import run_options
+from podium.hosts.results import plan_lines
 from podium.planners import Planner
-from podium.types import Message, Result, StepDelta
+from podium.types import Event, PlanReady, Result, StepDelta, StepEnded
 from podium.workers import Card, Worker
 
 _ARGUMENTS: Final = (
@@ -42,7 +44,7 @@ _ARGUMENTS: Final = (
 """The names of the positional arguments of a call of a model."""
 _PODIUM: Final = "podium"
 _CONTINUATION: Final = "podium_continuation"
-_OF_RUN: Final = ("labels", "limits", "policy")
+_OF_REQUEST: Final = ("timeout", "extra_headers", "extra_query", "extra_body")
 _CACHE_KEY: Final = "prompt_cache_key"
 _SESSIONS: Final = ("agents-sdk:session:", "agents-sdk:group:")
 """The beginnings of keys of the prompt cache, which the SDK makes from the id of a session or of a group."""
@@ -66,7 +68,8 @@ class ConductorModel(OpenAIChatCompletionsModel):
         workers: agents, function tools and models of the SDK, and workers of Podium, which execute the steps.
         name: the model's name in events and traces.
         partial: whether an incomplete answer is returned, or raised as `RunFailed`.
-        show_steps: whether a stream also has the outputs of the other steps, as a reasoning summary.
+        show_steps: whether a stream also has the plans and the outputs of the other steps, as a reasoning
+            summary.
         options: further options of `podium.Conductor`: `limits`, `policy`, `journal`, ….
 
     Raises:
@@ -88,16 +91,8 @@ class ConductorModel(OpenAIChatCompletionsModel):
         show_steps: bool = False,
         **options: Unpack[ConductorOptions],
     ) -> None:
-        self.conductor = conductor_of(
-            conductor,
-            planner,
-            workers,
-            options,
-            card=Card(name=name, description="Plans a question and has a team answer it."),
-            as_worker=as_worker,
-            as_planner=as_planner,
-            face=ConductorModel,
-        )
+        card = Card(name=name, description=CARD.description)
+        self.conductor = conductor_of(conductor, planner, workers, options, face=ConductorModel, card=card)
         """The conductor that plans and runs each call."""
         transport = ConductorTransport(self.conductor, partial=partial, carries=True, metadata=_metadata)
         super().__init__(name, transport.openai_client(), strict_feature_validation=True)
@@ -125,7 +120,7 @@ class ConductorModel(OpenAIChatCompletionsModel):
                 if event.type == "response.completed":
                     call.finish_response(event.response)
                 elif event.type == "response.reasoning_summary_text.delta":
-                    event.item_id = call.next_step()
+                    event.item_id = call.shown.names.popleft()
                 yield event
                 with call.host.asked():
                     event = await anext(events, None)
@@ -148,40 +143,31 @@ class ConductorModel(OpenAIChatCompletionsModel):
         settings: ModelSettings = asked["model_settings"]
         extra = dict(settings.extra_args or {})
         decisions, traced = Decisions(self.conductor, said), RunTracing(asked["tracing"])
-        run_id, session = extra.pop("run_id", None), str(extra.pop(_CACHE_KEY, ""))
-        of_run: Any = {name: extra.pop(name) for name in _OF_RUN if name in extra}
+        session = str(extra.pop(_CACHE_KEY, ""))
+        of_run: Any = run_options(extra, of="ConductorModel", beside=_OF_REQUEST)
+        name, shown = of_run.pop("run_id", None), _Shown(self.conductor)
         of_run["middleware"] = traced.middleware
         host = HostCall(
             options=of_run,
             session=session if session.startswith(_SESSIONS) else None,
+            run_name=name,
             continuation=_continuation(items),
             last_tools=[handoff.tool_name for handoff in asked["handoffs"]],
             on_event=traced.hear,
+            shown=shown.text if self._show_steps else None,
             asks=decisions.asks if len(offered) < len(asked["tools"]) else None,
         )
         if (continued := await decisions.record()) is not None:
-            (host.options["run_id"], host.messages), host.session = continued, None
-        elif run_id:
-            host.session = str(run_id)
-            query = _conversation(asked["system_instructions"], items)
-            host.options["run_id"] = run_id_in(self.conductor, host.session, query)
-        steps = deque[StepDelta]()
-        if self._show_steps:
-            host.on_step = steps.append
+            (host.options["run_id"], host.messages), host.session, host.run_name = continued, None, None
         verbosity = None if settings.verbosity == "low" else settings.verbosity  # the SDK's default
         asked["model_settings"] = replace(settings, include_usage=True, extra_args=extra, verbosity=verbosity)
         # the spans of the run are Podium's
         asked |= {"input": items, "tools": offered, "tracing": ModelTracing.DISABLED}
-        return _Call(host, items, steps), asked
+        return _Call(host, items, shown), asked
 
 
 def _metadata(result: Result) -> dict[str, Any]:
     return result_metadata(result, usage=asdict)
-
-
-def _conversation(instructions: str | None, items: list[Any]) -> list[Message]:
-    system = [{"role": "system", "content": instructions}] if instructions else []
-    return [Message.from_wire(wire) for wire in (*system, *Converter.items_to_messages(items))]
 
 
 def _continuation(items: Sequence[Any]) -> object:
@@ -205,13 +191,7 @@ class _Call:
     host: HostCall
     items: list[Any]
     """The conversation without what a person was asked."""
-    steps: deque[StepDelta]
-    """The pieces of steps that the stream has not told yet, in their order."""
-
-    def next_step(self) -> str:
-        """Return the id of the step of the next piece."""
-        piece = self.steps.popleft()
-        return f"podium_{piece.run_id}_{piece.round}_{piece.step}_{piece.attempt}"
+    shown: "_Shown"
 
     def finish(self, output: list[TResponseOutputItem]) -> None:
         """Add the run and its continuation to the items of an answer, and mark an incomplete answer.
@@ -247,6 +227,48 @@ class _Call:
             response.status = "incomplete"
             cut = answer.finish_reason == "length"
             response.incomplete_details = IncompleteDetails(reason="max_output_tokens" if cut else None)
+
+
+class _Shown:
+    """The plans and the outputs of steps that a stream has beside the answer; nested runs have none."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        self.names = deque[str]()
+        """What the texts belong to that the stream has not told yet, in their order."""
+        self._workers = conductor.pool.names
+        self._run_id = ""
+        self._maps = Maps()
+        self._answers = set[tuple[int, int]]()
+        self._begun = set[tuple[int, int, int]]()
+        """The attempts of steps whose pieces are shown."""
+
+    def text(self, event: Event) -> str:
+        """Return the text for an event, and keep what it belongs to."""
+        self._run_id = self._run_id or event.run_id  # the first event belongs to the outer run
+        self._maps.take(event)
+        text = name = ""
+        match event:
+            case _ if event.run_id != self._run_id:
+                pass
+            case PlanReady(plan=plan):
+                self._answers |= {(event.round, step) for step in plan.answers}
+                text, name = "\n".join(plan_lines(plan, self._workers)), f"{event.round}_plan"
+            case StepDelta() | StepEnded() if (event.round, event.step) not in self._answers:
+                text = self._of_step(event)
+                name = f"{event.round}_{self._maps.name(event)}_{event.attempt}"
+        if text:
+            self.names.append(f"podium_{event.run_id}_{name}")
+        return text
+
+    def _of_step(self, event: StepDelta | StepEnded) -> str:
+        place = event.round, event.step, event.attempt
+        if isinstance(event, StepDelta):
+            self._begun.add(place)
+            return event.text
+        problem, is_begun = event.outcome.problem, place in self._begun
+        if event.outcome.status == "failed" and problem is not None:
+            return ("\n" if is_begun else "") + f"failed: {problem.message}"
+        return "" if is_begun else event.outcome.text
 
 
 def _add_data(item: Any, data: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Unpack
 
 from agents import (
@@ -18,7 +19,7 @@ from agents import (
 from openai_agents_podium.agent import MAX_TURNS, AgentWorker, FunctionToolWorker
 from openai_agents_podium.calls import ModelWorker
 from podium.errors import ConfigError
-from podium.hosts import CardMaker, CardOptions, ConductorFace
+from podium.hosts import CardMaker, CardOptions, ConductorFace, faces
 from podium.hosts.workers import base_url_of, hints_act, said_acts
 from podium.planners import ChatPlanner, Planner
 from podium.workers import Card, Worker
@@ -99,6 +100,10 @@ def as_planner(model: Model | Planner | Worker, **options: Any) -> Planner:
         ConfigError: `model` is none of these.
     """
     return model if isinstance(model, Planner) else ChatPlanner(as_worker(model), **options)
+
+
+conductor_of = partial(faces.conductor_of, as_worker=as_worker, as_planner=as_planner)
+"""Makes the conductor of a class, of objects of the host."""
 
 
 def _card_of(thing: Agent[Any] | FunctionTool | Model, maker: CardMaker) -> Card:

@@ -2,17 +2,16 @@
 
 from collections.abc import Sequence
 from inspect import signature
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
-from agent_framework import Agent, FunctionInvocationContext, FunctionTool
+from agent_framework import Agent, FunctionInvocationContext, FunctionTool, ResponseStream
 
-from autogen_podium.agent_framework.client import CALLER, ConductorChatClient
-from autogen_podium.agent_framework.wrap import Participant, as_planner, as_worker
+from autogen_podium.agent_framework.client import CALLER, ConductorChatClient, left
+from autogen_podium.agent_framework.wrap import Participant, conductor_of
 from podium.conductor import Conductor
 from podium.errors import PodiumError
 from podium.hosts import ConductorFace, Partial
-from podium.hosts.faces import conductor_of
 from podium.workers import Card
 
 
@@ -54,16 +53,8 @@ class ConductorAgent(Agent[Any]):
         **options: Any,
     ) -> None:
         of_agent = {each: options.pop(each) for each in signature(Agent).parameters if each in options}
-        made = conductor_of(
-            conductor,
-            planner,
-            workers,
-            options,
-            card=Card(name=name, description=description),
-            as_worker=as_worker,
-            as_planner=as_planner,
-            face=ConductorAgent,
-        )
+        card = Card(name=name, description=description)
+        made = conductor_of(conductor, planner, workers, options, face=ConductorAgent, card=card)
         client = ConductorChatClient(made, show_steps=show_steps, partial=partial)
         client.author = name
         super().__init__(client, name=name, description=description, **of_agent)
@@ -72,6 +63,13 @@ class ConductorAgent(Agent[Any]):
     def conductor(self) -> Conductor:
         """The conductor that plans and runs each task."""
         return cast("ConductorChatClient", self.client).conductor
+
+    if not TYPE_CHECKING:  # the overloads are the framework's
+
+        def run(self, *args: Any, **options: Any) -> Any:
+            """Run the agent, like `Agent.run`; leaving a stream cancels its run."""
+            answer = super().run(*args, **options)
+            return left(answer) if isinstance(answer, ResponseStream) else answer
 
     def as_tool(self, **options: Any) -> FunctionTool:
         """Return this agent as a tool, like `Agent.as_tool`.

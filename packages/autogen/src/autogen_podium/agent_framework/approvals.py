@@ -1,25 +1,35 @@
 """What a run waits for, as the framework's requests for user input; the answers as decisions."""
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
+from uuid import uuid4
 
 from agent_framework import Content, Message
 
 from podium.conductor import Conductor
 from podium.errors import ConfigError, QueryError
-from podium.hosts.decisions import asked_call, waiting_of
-from podium.types import ApprovalAsked, Message as PodiumMessage, RunStarted
+from podium.hosts.decisions import (
+    asked_call,
+    conversation_of,
+    record_decision,
+    step_of,
+    waiting_of,
+)
+from podium.types import ApprovalAsked, Message as PodiumMessage
 
 _MARK: Final = "podium/"
-"""The beginning of the ids of our requests; the run and the step follow."""
+"""The beginning of the ids of our requests; the run, the step and what makes it unique follow."""
 _BY: Final = "agent_framework"
+
+
+def _mark_of(content: Content) -> str:
+    is_approval = content.type in ("function_approval_request", "function_approval_response")
+    return str((content.id if is_approval else content.call_id) or "")
 
 
 def is_own(content: Content) -> bool:
     """Return whether a content is one of our requests, or an answer to one."""
-    is_answer = content.type in ("function_approval_request", "function_approval_response")
-    name = content.id if is_answer else content.call_id
-    return str(name or "").startswith(_MARK)
+    return _mark_of(content).startswith(_MARK)
 
 
 def decisions_in(messages: Sequence[Message]) -> list[Content]:
@@ -34,15 +44,15 @@ def decisions_in(messages: Sequence[Message]) -> list[Content]:
     return found
 
 
-async def requests_of(conductor: Conductor, run_id: str) -> list[Content]:
-    """Return a request for each thing that a run waits for."""
-    names = conductor.pool.names
-    return [_request(asked, names) for asked in await waiting_of(conductor, run_id) if not asked.is_late]
+async def requests_of(conductor: Conductor, run_id: str, problems: Mapping[str, str]) -> list[Content]:
+    """Return a request for each thing that a run waits for, with what was wrong with the answer before."""
+    names, waiting = conductor.pool.names, await waiting_of(conductor, run_id)
+    return [_request(asked, names, problems) for asked in waiting if not asked.is_late]
 
 
-def _request(asked: ApprovalAsked, workers: Sequence[str]) -> Content:
-    name, facts = asked_call(asked, workers)
-    mark = f"{_MARK}{asked.run_id}/{facts['step']}"
+def _request(asked: ApprovalAsked, workers: Sequence[str], problems: Mapping[str, str]) -> Content:
+    name, facts = asked_call(asked, workers, problems.get(step_of(asked), ""))
+    mark = f"{_MARK}{asked.run_id}/{step_of(asked)}/{uuid4().hex[:8]}"  # workflows ask once by the same id
     # as hosted, like the approvals of a provider's own tools: the framework looks for no function
     call = Content.from_function_call(mark, name, arguments=facts, id=mark, hosted=True)
     if asked.question is None:
@@ -53,23 +63,26 @@ def _request(asked: ApprovalAsked, workers: Sequence[str]) -> Content:
 
 async def decided(
     conductor: Conductor, decisions: Sequence[Content]
-) -> tuple[str, tuple[PodiumMessage, ...]]:
-    """Record decisions; return the run that continues, and its conversation. Repeated ones are ignored."""
-    runs = set[str]()
-    for content in decisions:
-        is_approval = content.type == "function_approval_response"
-        mark = str(content.id if is_approval else content.call_id)
-        run_id, _, step = mark.removeprefix(_MARK).rpartition("/")
-        runs.add(run_id)
-        waiting = [each for each in await waiting_of(conductor, run_id) if not each.is_late]
-        if not any(step == ("" if each.step is None else each.name) for each in waiting):
-            continue
-        said: Any = {"approved": content.approved} if is_approval else {"answer": str(content.result)}
-        await conductor.decide(run_id, action=step or None, by=_BY, **said)
+) -> tuple[str, tuple[PodiumMessage, ...], Mapping[str, str]]:
+    """Record decisions; return the run that continues, its conversation, and what is wrong, by the step.
+
+    Repeated decisions are ignored. What is wrong is asked again.
+    """
+    places = {tuple(_mark_of(content).split("/", 1)[1].rsplit("/", 2)[:2]): content for content in decisions}
+    runs, problems = {run_id for run_id, _ in places}, dict[str, str]()
     if len(runs) > 1:
         raise ConfigError(f"these are decisions on several runs: {', '.join(sorted(runs))}")
-    assert conductor.journal is not None  # a run waits in a journal
     (run_id,) = runs
-    started = (await conductor.journal.read(run_id))[0].event
-    assert isinstance(started, RunStarted)
-    return run_id, (*started.query, *started.tool_messages)
+    for asked in await waiting_of(conductor, run_id):
+        content = places.get((run_id, step_of(asked)))
+        if content is None or asked.is_late:
+            continue
+        try:
+            if content.type == "function_approval_response":
+                action = step_of(asked) or None
+                await conductor.decide(run_id, action=action, approved=content.approved, by=_BY)
+            else:
+                await record_decision(conductor, asked, str(content.result), by=_BY)
+        except (ConfigError, QueryError, ValueError) as error:
+            problems[step_of(asked)] = str(error)
+    return run_id, await conversation_of(conductor, run_id), problems

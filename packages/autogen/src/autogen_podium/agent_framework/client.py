@@ -1,6 +1,6 @@
 """A conductor as a chat client of Agent Framework, over the framework's own client of OpenAI's SDK."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, ClassVar, Final, Unpack
@@ -13,17 +13,19 @@ from agent_framework import (
     Content,
     FunctionInvocationConfiguration,
     Message,
+    ResponseStream,
 )
-from agent_framework.openai import OpenAIChatCompletionClient
+from agent_framework.openai import OpenAIChatCompletionClient, OpenAIChatCompletionOptions
 
 from autogen_podium.agent_framework.approvals import decided, decisions_in, requests_of
 from autogen_podium.agent_framework.messages import from_framework, to_framework, write_result, write_usage
-from autogen_podium.agent_framework.wrap import Participant, as_planner, as_worker
+from autogen_podium.agent_framework.wrap import Participant, conductor_of
 from podium.aio.sync import events_of
-from podium.conductor import Conductor
+from podium.conductor import CARD, Conductor
 from podium.errors import QueryError, RunFailed, RunWaiting
 from podium.hosts import ConductorFace, ConductorTransport, HostCall, Partial
-from podium.hosts.faces import ConductorOptions, conductor_of, run_id_in
+from podium.hosts.faces import ConductorOptions
+from podium.hosts.openai import run_options
 from podium.hosts.results import plan_lines, text_answer
 from podium.run import RunOptions
 from podium.types import Event, Message as PodiumMessage, PlanReady, StepEnded
@@ -32,10 +34,12 @@ from podium.workers import Card
 _NAME: Final = "podium"
 _SESSION: Final = "podium_session"
 """The argument with the id of the agent's session, which the layers keep to themselves."""
-_OF_RUN: Final = ("labels", "limits", "policy")
+_OF_REQUEST: Final = OpenAIChatCompletionOptions.__annotations__
 CALLER: Final = ContextVar[str | None]("CALLER", default=None)
 """The session of the agent that calls a conductor as a tool; the tool makes a session for each call."""
 _Update = Callable[[ChatResponseUpdate], None]
+_Call = tuple[HostCall, Mapping[str, str]]
+"""A call, and what was wrong with the decisions in it, by the step."""
 
 
 @ConductorFace.register
@@ -84,15 +88,9 @@ class ConductorChatClient(OpenAIChatCompletionClient[Any]):
         function_invocation_configuration: FunctionInvocationConfiguration | None = None,
         **options: Unpack[ConductorOptions],
     ) -> None:
+        card = Card(name=model, description=CARD.description)
         self.conductor = conductor_of(
-            conductor,
-            planner,
-            workers,
-            options,
-            card=Card(name=model, description="Plans a task and has a team execute it."),
-            as_worker=as_worker,
-            as_planner=as_planner,
-            face=ConductorChatClient,
+            conductor, planner, workers, options, face=ConductorChatClient, card=card
         )
         self.show_steps = show_steps
         self.author: str | None = None
@@ -109,16 +107,19 @@ class ConductorChatClient(OpenAIChatCompletionClient[Any]):
         given = dict(client_kwargs or {})
         if isinstance(session := given.get("session"), AgentSession):
             given[_SESSION] = CALLER.get() or session.session_id
-        return super().get_response(messages, client_kwargs=given, **others)
+        answer: Any = super().get_response(messages, client_kwargs=given, **others)
+        return left(answer) if isinstance(answer, ResponseStream) else answer
 
     def _inner_get_response(
         self, *, messages: Sequence[Message], options: Mapping[str, Any], stream: bool = False, **others: Any
     ) -> Any:
         session = others.pop(_SESSION, None)
-        own = {"run_id", "instructions", *_OF_RUN}
-        kept = {name: value for name, value in options.items() if name not in own}
+        kept = {name: value for name, value in options.items() if value is not None}
+        of_run: Any = run_options(kept, of=type(self).__name__, beside=_OF_REQUEST)
+        instructions = kept.pop("instructions", None)
         ask = partial(super()._inner_get_response, options=kept, stream=stream, **others)
-        call = partial(self._host_call, messages, options, session)
+        name = of_run.pop("run_id", None)
+        call = partial(self._host_call, messages, instructions, of_run, name=name, session=session)
         if not stream:
             return self._whole(call, ask)
         return self._build_response_stream(
@@ -126,32 +127,34 @@ class ConductorChatClient(OpenAIChatCompletionClient[Any]):
         )
 
     async def _host_call(
-        self, messages: Sequence[Message], options: Mapping[str, Any], session: str | None
-    ) -> HostCall:
-        run: Any = {name: options[name] for name in _OF_RUN if options.get(name) is not None}
-        of_run: RunOptions = run
+        self,
+        messages: Sequence[Message],
+        instructions: str | None,
+        of_run: RunOptions,
+        *,
+        name: str | None,
+        session: str | None,
+    ) -> _Call:
         if decisions := decisions_in(messages):
-            decided_id, recorded = await decided(self.conductor, decisions)
-            return HostCall(messages=recorded, options={**of_run, "run_id": decided_id})
-        instructions = options.get("instructions")
+            run_id, recorded, problems = await decided(self.conductor, decisions)
+            return HostCall(messages=recorded, options={**of_run, "run_id": run_id}), problems
         system = (PodiumMessage("system", instructions),) if instructions else ()
         query = (*system, *from_framework(messages, self.author))
         if not query or (self.author is not None and messages[-1].author_name == self.author):
             raise QueryError(f"{self.author or self.model!r} got no message since its last answer")
-        if run_id := options.get("run_id"):
-            session = str(run_id)
-            of_run = {**of_run, "run_id": run_id_in(self.conductor, session, query)}
-        return HostCall(messages=query, options=of_run, session=session)
+        return HostCall(messages=query, options=of_run, session=session, run_name=name), {}
 
-    async def _whole(self, make: Callable[[], Any], ask: Callable[..., Any]) -> ChatResponse[Any]:
-        call: HostCall = await make()
+    async def _whole(
+        self, make: Callable[[], Awaitable[_Call]], ask: Callable[..., Any]
+    ) -> ChatResponse[Any]:
+        call, problems = await make()
         try:
             with call.asked():
                 response: ChatResponse[Any] = await ask(messages=to_framework(call.messages or ()))
         except RunWaiting as error:
             result = error.result
             assert result is not None  # of a run that has ended as waiting
-            requests = Message("assistant", await requests_of(self.conductor, result.run_id))
+            requests = Message("assistant", await requests_of(self.conductor, result.run_id, problems))
             response = ChatResponse(messages=[requests], response_id=result.run_id, model=self.model)
         else:
             assert call.answer is not None
@@ -161,17 +164,19 @@ class ConductorChatClient(OpenAIChatCompletionClient[Any]):
         return response
 
     def _updates(
-        self, make: Callable[[], Any], ask: Callable[..., Any]
+        self, make: Callable[[], Awaitable[_Call]], ask: Callable[..., Any]
     ) -> AsyncGenerator[ChatResponseUpdate, None]:
         async def answering(emit: _Update) -> None:
-            call: HostCall = await make()
+            call, problems = await make()
             if self.show_steps:
                 call.on_event = _Steps(self.conductor, self.author or self.model, emit).hear
-            emit(await self._streamed(call, ask, emit))
+            emit(await self._streamed(call, problems, ask, emit))
 
         return events_of(answering)
 
-    async def _streamed(self, call: HostCall, ask: Callable[..., Any], emit: _Update) -> ChatResponseUpdate:
+    async def _streamed(
+        self, call: HostCall, problems: Mapping[str, str], ask: Callable[..., Any], emit: _Update
+    ) -> ChatResponseUpdate:
         """Emit the updates of a call; return the last update, with the metadata of the run."""
         sent, contents = "", list[Content]()
         more: dict[str, Any] = {}
@@ -186,7 +191,7 @@ class ConductorChatClient(OpenAIChatCompletionClient[Any]):
             more = {"finish_reason": call.answer.host_finish_reason}
         except RunWaiting as error:
             result = error.result
-            contents = await requests_of(self.conductor, result.run_id)
+            contents = await requests_of(self.conductor, result.run_id, problems)
         except RunFailed as error:
             result = error.result
             if result.status != "ok" or not sent or result.answer.startswith(sent):
@@ -204,6 +209,20 @@ class ConductorChatClient(OpenAIChatCompletionClient[Any]):
             raw_representation=result,
             **more,
         )
+
+
+def left(stream: ResponseStream[Any, Any]) -> ResponseStream[Any, Any]:
+    """Return a stream that is closed when nobody holds it; circles of references keep the framework's own.
+
+    It is read in a task, because its hooks must be called in the context in which it was read.
+    """
+
+    async def read(emit: Callable[[Any], None]) -> None:
+        async with stream:
+            async for update in stream:
+                emit(update)
+
+    return ResponseStream(events_of(read), finalizer=lambda _: stream.get_final_response())
 
 
 class _Steps:

@@ -1,6 +1,7 @@
 """Make workers and planners from objects of Agent Framework."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Unpack
 
 from agent_framework import (
@@ -15,7 +16,7 @@ from agent_framework import (
 from autogen_podium.agent_framework.acts import is_wrapped, may_act
 from autogen_podium.agent_framework.workers import AgentWorker, ClientWorker, WorkflowWorker
 from podium.errors import ConfigError
-from podium.hosts import CardMaker, CardOptions, ConductorFace
+from podium.hosts import CardMaker, CardOptions, ConductorFace, faces
 from podium.planners import ChatPlanner, Planner
 from podium.workers import Worker
 
@@ -118,3 +119,7 @@ def as_planner(model: SupportsChatGetResponse[Any] | Worker | Planner, **options
         ConfigError: `model` is none of these.
     """
     return model if isinstance(model, Planner) else ChatPlanner(as_worker(model), **options)
+
+
+conductor_of = partial(faces.conductor_of, as_worker=as_worker, as_planner=as_planner)
+"""Makes the conductor of a class, of objects of the host."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, Unpack
 
 from autogen_agentchat.agents import AssistantAgent
@@ -15,7 +16,7 @@ from autogen_podium.workers.agent import AgentWorker
 from autogen_podium.workers.model import ModelWorker
 from autogen_podium.workers.objects import card_of, may_act
 from podium.errors import ConfigError
-from podium.hosts import CardMaker, CardOptions, ConductorFace, ToolWorker
+from podium.hosts import CardMaker, CardOptions, ConductorFace, ToolWorker, faces
 from podium.planners import ChatPlanner, Planner
 from podium.workers import Card, Worker
 
@@ -109,6 +110,10 @@ def as_planner(model: ChatCompletionClient | Planner | Worker, **options: Any) -
     if isinstance(model, ChatCompletionClient | Worker):
         return ChatPlanner(as_worker(model), **options)
     raise ConfigError(f"{model!r:.80} cannot plan: give a model client, or a podium.Planner")
+
+
+conductor_of = partial(faces.conductor_of, as_worker=as_worker, as_planner=as_planner)
+"""Makes the conductor of a class, of objects of the host."""
 
 
 class AutoGenTool(ToolWorker):

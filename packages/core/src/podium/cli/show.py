@@ -107,7 +107,7 @@ def _show(
     if as_json:
         facts: dict[str, Any] = {"state": row.state, "began": row.began, "ended": row.ended}
         facts |= {"parent": row.parent, "recoveries": row.recoveries, "labels": sorted(started.labels)}
-        facts |= {"recalls": started.recalls, "hash": own[-1].hash}
+        facts |= {"recalls": started.recalls, "user": started.user, "hash": own[-1].hash}
         query = [message.to_wire() for message in started.query]
         screen.result_json({**result_json(result), **facts, "query": query})
         return
@@ -209,6 +209,8 @@ async def _family(journal: Journal, run_id: str) -> list[str]:
 
 def _heading(row: RunRow, started: RunStarted) -> str:
     facts = [f"run {row.run_id}", row.state, local_time(row.began)]
+    if started.user:
+        facts.append(f"user {started.user:.200}")
     if started.labels:
         facts.append(f"labels {', '.join(sorted(started.labels))}")
     if row.recoveries:

@@ -225,6 +225,7 @@ class RunRequest:
     """The labels of the query, and from the start of the run those of its conversation."""
     asker: str = ""
     client: Mapping[str, Any] | None = None
+    user: str = ""
     policy: Policy | None = None
     journal: Journal | None = None
     paid_results: PaidResults | None = None

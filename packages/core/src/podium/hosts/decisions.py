@@ -8,9 +8,11 @@ from podium.conductor import Conductor
 from podium.hosts.results import plan_lines
 from podium.run_state import fold
 from podium.secrets import printable, scrub, scrub_data
-from podium.types import ApprovalAsked
+from podium.types import ApprovalAsked, Message, RunStarted
 from podium.types.steps import step_at, worker_of
 
+ASK: Final = "ask_person"
+"""The name of the calls that ask a question."""
 _YES: Final = frozenset({"y", "yes", "ok", "approve", "approved", "lgtm", "true"})
 _NO: Final = frozenset({"n", "no", "reject", "rejected", "refuse", "refused", "false"})
 _HOW: Final = "Write `yes`, or `no` and the reason."
@@ -49,13 +51,13 @@ def asked_text(asked: ApprovalAsked, workers: Sequence[str], problem: str = "") 
     return printable(scrub("\n".join([*filter(None, [problem]), *lines])))
 
 
-def asked_call(asked: ApprovalAsked, workers: Sequence[str]) -> tuple[str, dict[str, Any]]:
+def asked_call(asked: ApprovalAsked, workers: Sequence[str], problem: str = "") -> tuple[str, dict[str, Any]]:
     """Return what a run waits for as a call of a function of the host: its name, and its arguments."""
     facts: dict[str, Any] = {"asked": asked.asked}
     if asked.step is None:
         name, facts = "approve_plan", {"plan": plan_lines(asked.plan, workers)}
     elif (question := asked.question) is not None:
-        name = "ask_person"
+        name = ASK
         facts |= {"choices": list(question.choices)} if question.choices else {}
         facts |= {} if question.returns is None else {"returns": question.returns}
     elif asked.is_fan_out:
@@ -63,8 +65,23 @@ def asked_call(asked: ApprovalAsked, workers: Sequence[str]) -> tuple[str, dict[
     else:
         name = "approve_action"
         facts["worker"] = worker_of(step_at(asked.plan.steps, asked.name), workers)
-    place = {"run_id": asked.run_id, "step": "" if asked.step is None else asked.name}
+    facts |= {"problem": problem} if problem else {}
+    place = {"run_id": asked.run_id, "step": step_of(asked)}
     return name, {**place, **scrub_data(facts)}
+
+
+def step_of(asked: ApprovalAsked) -> str:
+    """Return the name of the step that waits; empty for the plan."""
+    return "" if asked.step is None else asked.name
+
+
+async def conversation_of(conductor: Conductor, run_id: str) -> tuple[Message, ...]:
+    """Return the conversation that a run in the conductor's journal answers."""
+    assert conductor.journal is not None
+    async with conductor.journal:
+        started = (await conductor.journal.read(run_id))[0].event
+    assert isinstance(started, RunStarted)
+    return (*started.query, *started.tool_messages)
 
 
 async def record_decision(conductor: Conductor, asked: ApprovalAsked, said: str, *, by: str) -> None:

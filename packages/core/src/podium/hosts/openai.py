@@ -17,6 +17,7 @@ from collections.abc import (
     Awaitable,
     Callable,
     Generator,
+    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -30,20 +31,22 @@ from typing import Any, Final
 
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
-from podium.errors import ConfigError, PodiumError, RunWaiting
-from podium.hosts.chat import ChatAnswer, ChatCall
+from podium.errors import ConfigError, PodiumError, RunWaiting, unknown_options
+from podium.hosts.chat import SAMPLING_OPTIONS, ChatAnswer, ChatCall
 from podium.hosts.completions import ChatEnd, ChatRequest, ChatWriter, read_chat
 from podium.hosts.continuation import ContinuationStore
+from podium.hosts.faces import run_id_in
 from podium.hosts.results import Partial, check_partial, result_metadata
 from podium.run import Listener, RunOptions
 from podium.secrets import BUGS
-from podium.types import Message, Part, PlanReady, Result, StepDelta
+from podium.types import Event, Message, Part, Result
 from podium.usage import Usage
 
 BASE_URL: Final = "http://podium.invalid/v1"
 """The URL for clients, which is never resolved."""
 _PATH: Final = "/chat/completions"
 _EVENTS: Final = {"content-type": "text/event-stream"}
+_OF_RUN: Final = ("run_id", "labels", "limits", "policy")
 _HTTPX: Final = 2
 """The last major version of OpenAI's client over httpx; later ones use httpx2."""
 
@@ -61,15 +64,17 @@ class HostCall:
     """Options of the run: `run_id`, `labels`, `policy`, `middleware`, …."""
     session: str | None = None
     """The host's id of the session or thread; see `podium.hosts.RecordedRun`."""
+    run_name: str | None = None
+    """Names the run, in place of the session: with a journal, the same request continues its run."""
     continuation: object = None
     """See `ChatCall`; it has no effect unless the transport `carries` continuations."""
     partial: Partial | None = None
     """Whether an incomplete answer is returned, or raised as `RunFailed`; `None` means as the transport."""
     on_event: Listener | None = None
     """Called with each event as it happens."""
-    on_step: Callable[[StepDelta], None] | None = None
-    """Called with each piece of the other steps, before the stream has it as reasoning (`reasoning_content`);
-    `None` keeps these pieces out of the stream."""
+    shown: Callable[[Event], str] | None = None
+    """Returns what the stream has of an event beside the answer, as reasoning (`reasoning_content`); empty
+    for nothing. `None` shows the answer alone."""
     last_tools: Sequence[str] = ()
     """The names of tools that only the last step may call, such as handoffs."""
     asks: Callable[[str], Awaitable[Sequence[Part]]] | None = None
@@ -87,6 +92,23 @@ class HostCall:
                 yield
         finally:
             _host.reset(token)
+
+
+def run_options(given: dict[str, Any], *, of: str, beside: Iterable[str] = ()) -> dict[str, Any]:
+    """Take what a host's call has for its run out of its options, and return it.
+
+    Args:
+        given: the options; those that are left are for the request.
+        of: the name of the host's class, for error messages.
+        beside: names that the host knows, in addition to the fields of a request.
+
+    Raises:
+        ConfigError: an option is unknown.
+    """
+    others = given.keys() - {*ChatRequest.model_fields, *beside}
+    if told := unknown_options(of, others, [*_OF_RUN, *SAMPLING_OPTIONS]):
+        raise ConfigError(told)
+    return {name: given.pop(name) for name in _OF_RUN if name in given}
 
 
 _host: Final = ContextVar[HostCall | None]("podium_host_call", default=None)
@@ -183,18 +205,21 @@ class ConductorTransport:
         if request.method != "POST" or not request.url.path.endswith(_PATH):
             told = f"a conductor answers POST …{_PATH}, not {request.method} {request.url.path}"
             raise ConfigError(f"{told}: use the client for chat completions")
-        asked = read_chat(raw)
+        asked, options = read_chat(raw), host.options
+        messages = asked.read_messages() if host.messages is None else host.messages
+        if host.run_name:
+            options = {**options, "run_id": run_id_in(self._conductor, host.run_name, messages)}
         call = ChatCall(
             self._conductor,
-            asked.read_messages() if host.messages is None else host.messages,
+            messages,
             tools=replace(asked.read_tools(), last=tuple(host.last_tools)),
             sampling=asked.read_sampling(),
             continuation=host.continuation,
             store=self._store,
             partial=host.partial or self._partial,
-            options=host.options,
+            options=options,
             on_event=host.on_event,
-            session=host.session,
+            session=host.run_name or host.session,
             is_parallel=asked.parallel_tool_calls is not False,
             timeout=request.extensions.get("timeout", {}).get("read"),
         )
@@ -221,7 +246,7 @@ class _Call:
 
     async def frames(self) -> AsyncGenerator[bytes, None]:
         """Run the call, and yield the chunks of the response; the first as soon as the run has begun."""
-        writer, answers, on_step = None, set[tuple[str, int, int]](), self.host.on_step
+        writer, shown = None, self.host.shown
         async with aclosing(self.call.events(stream=True)) as events:
             async for event, text in events:
                 if writer is None:  # the first event is the run's own
@@ -229,13 +254,8 @@ class _Call:
                     yield writer.begin()
                 if text:
                     yield writer.text(text)
-                elif isinstance(event, PlanReady):
-                    answers |= {(event.run_id, event.round, index) for index in event.plan.answers}
-                elif on_step is None or not isinstance(event, StepDelta) or not event.text:
-                    continue
-                elif (event.run_id, event.round, event.step) not in answers:
-                    on_step(event)
-                    yield writer.progress(event.text)
+                elif shown is not None and (told := shown(event)):
+                    yield writer.progress(told)
         try:
             answer, rest = self.call.answer(), self.call.rest()
         except RunWaiting as waiting:

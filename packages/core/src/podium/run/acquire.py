@@ -204,5 +204,6 @@ def started(request: RunRequest, settings: ConductorSettings) -> RunStarted:
         plan="" if plan is None else plan.name,
         args=None if plan is None else plan.args,
         client=request.client,
+        user=request.user,
         **{name: getattr(request, name) for name in _RECORDED},
     )

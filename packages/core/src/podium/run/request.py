@@ -95,6 +95,9 @@ class RunOptions(_Options, total=False):
     client: Mapping[str, Any] | None
     """What a host keeps of its own request, as plain JSON: the record of the run has it, and no other part
     reads it. None by default."""
+    user: str
+    """Who asked, in the words of the host, such as the id of an end user: the record of the run has it. Empty
+    by default."""
     uses_cache: bool
     """Whether the run may reuse answers from the conductor's cache and store answers there; `True` by
     default."""

@@ -103,6 +103,8 @@ class RunStarted(_Event):
     """Its arguments."""
     client: Mapping[str, Any] | None = None
     """What the host keeps of its request, as plain JSON; see `RunOptions`."""
+    user: str = ""
+    """Who asked, in the host's words; empty if it is not known."""
 
     @property
     def question(self) -> str:

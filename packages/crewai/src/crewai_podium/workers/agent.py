@@ -20,7 +20,7 @@ from crewai.utilities.guardrail import GuardrailResult, process_guardrail
 from pydantic import BaseModel, RootModel, ValidationError
 
 from crewai_podium.cards import acts_first
-from crewai_podium.stream import tell_piece
+from crewai_podium.events import tell_piece
 from crewai_podium.usage import UsageMeter
 from crewai_podium.workers.errors import crewai_errors, read_answer
 from podium.errors import WorkerUnavailable

@@ -197,6 +197,20 @@ class NoKeys(Access):
         """Until when nobody looks for a key, on the monotonic clock."""
         self._is_closed = False
 
+    async def __aenter__(self) -> Self:
+        if self._first is not None:  # so that a newer Podium may upgrade its tables while this server runs
+            await self._first.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._first is not None:
+            await self._first.__aexit__(kind, error, traceback)
+
     async def authenticate(self, token: str | None) -> Caller:
         """Return the local caller; a key is ignored, because many clients cannot leave it out.
 

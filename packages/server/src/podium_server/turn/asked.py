@@ -42,6 +42,8 @@ class Asked:
     """Named texts that subtasks may refer to."""
     client: Mapping[str, Any] | None = None
     """What the record of the run keeps of the request; see `RunOptions`."""
+    user: str = ""
+    """The id of the end user, as the client gave it."""
     labels: Collection[str] = ()
     """Labels of the query, in addition to those of the key."""
     only_plans: bool = False

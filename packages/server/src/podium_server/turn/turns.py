@@ -289,7 +289,7 @@ class Turns:
         self, caller: Caller, asked: Asked, model: ServedModel, ask: Ask, admission: Admission
     ) -> RunOptions:
         options = admission.options.copy()
-        options["asker"], options["client"] = caller.caller_id, asked.client
+        options["asker"], options["client"], options["user"] = caller.caller_id, asked.client, asked.user
         options["labels"] = frozenset(options.get("labels", ())) | frozenset(asked.labels)
         options["run_id"], options["is_new_id"] = ask.run_id, not ask.may_exist
         if asked.only_plans:

@@ -30,6 +30,7 @@ class ChatRequest(completions.ChatRequest):
             idempotency_key=idempotency_key,
             is_parallel=self.parallel_tool_calls is not False,
             fingerprint=fingerprint,
+            user=self.safety_identifier or self.user or "",
         )
 
 

@@ -356,6 +356,7 @@ class MessagesRequest(CountRequest):
             idempotency_key=idempotency_key,
             is_parallel=self.tool_choice is None or not self.tool_choice.disable_parallel_tool_use,
             fingerprint=fingerprint,
+            user=str((self.metadata or {}).get("user_id") or ""),
         )
 
     def _effort(self) -> Effort | None:

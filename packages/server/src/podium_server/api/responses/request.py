@@ -128,6 +128,7 @@ class ResponseRequest(Body):
             fingerprint=fingerprint,
             run_id=run_id,
             is_recorded=keeps,
+            user=self.safety_identifier or self.user or "",
             may_exist=may_exist,
         )
 

@@ -115,6 +115,7 @@ class RunDetail(RunSummary):
     cost_by_worker: dict[str, float | None]
     seconds: float
     recalls: str | None = Field(description="The run that this run replays.")
+    user: str = Field(description="The end user, as the client named it in `user`; empty for none.")
     events: int = Field(description="The number of recorded events.")
     hash: str = Field(description="The hash of the last recorded event.")
 
@@ -167,6 +168,7 @@ def _result_facts(result: Result, events: Sequence[Event], started: RunStarted) 
         "cost_by_worker": result.cost_by_worker,
         "seconds": result.seconds,
         "recalls": started.recalls,
+        "user": started.user,
         "events": len(events),
     }
 

@@ -57,6 +57,7 @@ def queued_detail(job: StoredJob) -> RunDetail:
         cost_by_worker={},
         seconds=0.0,
         recalls=None if request is None else request.of,
+        user="",
         events=0,
         hash="",
     )
