@@ -18,7 +18,7 @@ from agent_framework import (
 )
 from autogen.framework_speaking import FrameworkServer
 from contracts.adapter_contract import planner_of
-from contracts.odd_answers import ODD_ANSWERS, OddAnswer, check
+from contracts.odd_answers import ODD_ANSWERS, OddAnswer, check, check_wrong_url
 from contracts.worker_contract import WorkerContract, question
 from servers.chat_server import CUT, STALL, USAGE, Call, Reply, chunk, events, says, whole
 
@@ -105,6 +105,13 @@ class TestWorkflowWorker(WorkerContract):
         """Never answer."""
         async with FrameworkServer(lambda _: Reply((STALL,))) as server:
             yield as_worker(WorkflowBuilder(start_executor=Agent(server.client(), name="one")).build())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_url_of_another_server_is_told(*, stream: bool) -> None:
+    """As with Podium's own client."""
+    async with FrameworkServer(echoes) as clients:
+        await check_wrong_url(lambda url: as_worker(clients.client(base_url=url)), stream=stream)
 
 
 @pytest.mark.parametrize("kind", ["client", "agent", "workflow"])

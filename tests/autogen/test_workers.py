@@ -15,7 +15,7 @@ from autogen_core.tools import FunctionTool
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from contracts.adapter_contract import planner_of, saying
-from contracts.odd_answers import CALLS, FILTERED, LATIN, REFUSED, OddAnswer, check
+from contracts.odd_answers import CALLS, FILTERED, LATIN, REFUSED, OddAnswer, check, check_wrong_url
 from contracts.worker_contract import WorkerContract, question
 from servers.chat_server import CUT, STALL, USAGE, Call, Reply, chunk, events, says, whole
 
@@ -480,6 +480,21 @@ async def test_an_answer_that_is_none_has_its_own_code(odd: OddAnswer, *, stream
         return as_worker(clients[-1])
 
     await check(make, odd, stream=stream)
+    for client in clients:
+        await client.close()
+
+
+@pytest.mark.filterwarnings("ignore:No text content or tool calls", "ignore:Resolved model mismatch")
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_url_of_another_server_is_told(*, stream: bool) -> None:
+    """As with Podium's own client."""
+    clients: list[OpenAIChatCompletionClient] = []
+
+    def make(url: str) -> Worker:
+        clients.append(client_of(url))
+        return as_worker(clients[-1])
+
+    await check_wrong_url(make, stream=stream)
     for client in clients:
         await client.close()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from servers.chat_server import USAGE, Call, ChatServer, Reply, chunk, completion, events, says, whole
 
-from podium import Conductor, Plan, Step
+from podium import Conductor, Plan, Retry, Step
 from podium.planners import FixedPlanner
 from podium.types import Outcome
 from podium.workers import Worker
@@ -57,6 +57,26 @@ CALLS = OddAnswer("calls", _calls_tools, "answer_tool_calls", "called tools that
 TALK = OddAnswer("talk-and-calls", _talks_and_calls_tools, "answer_tool_calls", "nobody offered: look")
 LATIN = OddAnswer("latin-1", _is_latin, "answer_not_utf8", "not UTF-8")
 ODD_ANSWERS = (REFUSED, FILTERED, CALLS, TALK, LATIN)
+OF_OTHER_SERVERS = (
+    whole("<h1>Welcome</h1>", content_type="text/html; charset=utf-8"),
+    whole("OK"),
+    whole({"status": "ok"}),
+    whole(["ok"]),
+)
+"""What servers send that know nothing of OpenAI's API."""
+
+
+async def check_wrong_url(make: Callable[[str], Worker], *, stream: bool) -> None:
+    """Check that a run says what to do if the URL of a model leads to another server; see `check`."""
+    planner = FixedPlanner(Plan((Step(0, "Say it."),)))
+    options: dict[str, Any] = {"on_event": lambda event: None} if stream else {}
+    for reply in OF_OTHER_SERVERS:
+        async with ChatServer(lambda _, reply=reply: reply) as server:
+            conductor = Conductor(planner, [make(server.url)], retry=Retry(attempts=1))
+            result = await conductor.run("What?", **options)
+        assert result.problem is not None
+        assert result.problem.code in ("worker_refused", "worker_broken"), result.problem
+        assert "does the base URL lead to an OpenAI-compatible server" in result.problem.message
 
 
 async def check(make: Callable[[str], Worker], odd: OddAnswer, *, stream: bool) -> Outcome:

@@ -169,7 +169,7 @@ PROVIDER_ERRORS = (
         "openai-unreadable",
         lambda: openai.APIResponseValidationError(response(200), None),
         WorkerBroken,
-        "not a valid status",
+        "the client cannot read the answer (does the base URL lead to",
         None,
         200,
         maybe_paid=True,
@@ -357,7 +357,7 @@ PROVIDER_ERRORS = (
         WorkerRefused,
         "was not called",
     ),
-    ProviderError("no-json", no_json, WorkerBroken, "sent no JSON", maybe_paid=True),
+    ProviderError("no-json", no_json, WorkerBroken, "sent no JSON (does the base URL", maybe_paid=True),
     ProviderError(
         "any-other",
         lambda: ValueError("out of order"),

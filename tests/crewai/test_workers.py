@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
-from contracts.odd_answers import CALLS, FILTERED, LATIN, OddAnswer, check
+from contracts.odd_answers import CALLS, FILTERED, LATIN, OddAnswer, check, check_wrong_url
 from contracts.worker_contract import WorkerContract, question
 from crewai import LLM, Agent, Crew, Task
 from crewai.lite_agent_output import LiteAgentOutput
@@ -430,6 +430,14 @@ async def test_an_answer_that_is_none_has_its_own_code(odd: OddAnswer, *, stream
     """As with Podium's own client; CrewAI's LLMs leave refusals out."""
     with ExitStack() as stack:
         await check(lambda url: as_worker(stack.enter_context(provider_llm(url))), odd, stream=stream)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_url_of_another_server_is_told(*, stream: bool) -> None:
+    """As with Podium's own client."""
+    with ExitStack() as stack:
+        await check_wrong_url(lambda url: as_worker(stack.enter_context(provider_llm(url))), stream=stream)
 
 
 def agent_of_provider(llm: Any) -> Agent:

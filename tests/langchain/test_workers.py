@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypedDict
 
 import pytest
-from contracts.odd_answers import CALLS, ODD_ANSWERS, REFUSED, OddAnswer, check
+from contracts.odd_answers import CALLS, ODD_ANSWERS, REFUSED, OddAnswer, check, check_wrong_url
 from langchain.agents import create_agent
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -510,6 +510,12 @@ async def test_an_answer_that_is_none_has_its_own_code(openai: Make, odd: OddAns
     if stream and odd is REFUSED:
         pytest.skip("langchain-openai leaves refusals out of its streams")
     await check(lambda url: as_worker(openai(url)), odd, stream=stream)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_url_of_another_server_is_told(openai: Make, *, stream: bool) -> None:
+    """As with Podium's own client."""
+    await check_wrong_url(lambda url: as_worker(openai(url)), stream=stream)
 
 
 async def test_a_refusal_in_a_content_block_is_told_as_that(openai: Make) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from contracts.odd_answers import ODD_ANSWERS, OddAnswer, check
+from contracts.odd_answers import ODD_ANSWERS, OddAnswer, check, check_wrong_url
 from contracts.worker_contract import WorkerContract, question
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
 from llama_index.core.base.llms.types import ToolCallBlock
@@ -298,3 +298,9 @@ async def test_arguments_that_were_cut_are_not_completed_by_a_guess(llm: Make) -
 async def test_an_answer_that_is_none_has_its_own_code(llm: Make, odd: OddAnswer, *, stream: bool) -> None:
     """As with Podium's own client."""
     await check(lambda url: as_worker(llm(url)), odd, stream=stream)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_url_of_another_server_is_told(llm: Make, *, stream: bool) -> None:
+    """As with Podium's own client."""
+    await check_wrong_url(lambda url: as_worker(llm(url)), stream=stream)

@@ -110,3 +110,56 @@ def test_decisions_that_do_not_fit(
     result = podium("decide", "refunds", *words)
     assert result.exit_code == 2
     assert told in result.stderr
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the journal of a program, in a folder without a config."""
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.delenv("PODIUM_CONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "program.db"
+
+
+@pytest.mark.parametrize("is_default", [False, True])
+def test_a_run_of_a_program_needs_no_config(podium: Podium, program: Path, *, is_default: bool) -> None:
+    """A person sees the run and decides on it with the journal alone; the program's next call ends it."""
+    place = () if is_default else ("--journal", str(program))
+    journal = SqlJournal() if is_default else SqlJournal(program)
+    refunds = list[str]()
+    conductor = shop(journal, refunds, Policy(approve="later", ask="actions"))
+    assert ran(conductor).status == "waiting"
+    (row,) = json.loads(podium("runs", "--json", *place).stdout)
+    assert (row["run_id"], row["state"]) == ("refunds", "waiting")
+    assert "step 0 and 1 more wait" in podium("show", "refunds", *place).stdout
+    refused = podium("decide", "refunds", "approve", "--step", "0", "--subtask", "x", *place)
+    assert (refused.exit_code, "the program that made the run can change it" in refused.stderr) == (2, True)
+    decided = podium("decide", "refunds", "approve", *place)
+    assert (decided.exit_code, refunds) == (0, [])
+    assert "in the program that made the run with the same call" in decided.stderr
+    result = ran(conductor)
+    assert (result.status, sorted(refunds)) == ("partial", ["Refund 1017.", "Refund 1018."])
+    assert podium("decide", "refunds", "done", "--action", "0", *place).exit_code == 0
+    assert ran(conductor, resumed=True).status == "ok"
+    assert len(refunds) == 2
+    assert not list(program.parent.glob("**/podium.toml"))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("approve", "--journal", "no.db"), "there is no journal no.db"),
+        (("approve", "--journal", "mysql://h/d"), "needs SQLite or PostgreSQL"),
+        (("approve", "--journal", "program.db", "--config", "podium.toml"), "name one of them"),
+        (("approve",), "no run begins with 'refunds' in"),
+    ],
+)
+def test_a_journal_that_is_not_found(
+    podium: Podium, program: Path, words: tuple[str, ...], told: str
+) -> None:
+    """The error names the journal or the option, and nothing is written."""
+    ran(shop(SqlJournal(program), [], Policy(approve="later")))
+    refused = podium("decide", "refunds", *words)
+    assert (refused.exit_code, told in refused.stderr) == (2, True), refused.stderr
+    assert not program.with_name("no.db").exists()

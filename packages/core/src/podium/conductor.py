@@ -18,7 +18,7 @@ from podium.planners.planner import FixedPlanner, Planner
 from podium.planners.rule import DirectPlanner
 from podium.policy import Policy
 from podium.run.acquire import recorded_request
-from podium.run.approval import decide
+from podium.run.approval import Decision, decide
 from podium.run.forecast import Preview, forecast_plan, preview
 from podium.run.nested import run_nested
 from podium.run.request import (
@@ -35,7 +35,7 @@ from podium.run.request import (
 )
 from podium.run.runner import Listener, RunSession
 from podium.run_state.state import fold
-from podium.types.events import ActionDecided, ApprovalGiven, Event
+from podium.types.events import Event
 from podium.types.forecast import Forecast
 from podium.types.messages import Completion
 from podium.types.plan import Plan
@@ -380,39 +380,15 @@ class Conductor(Worker):
         request = recorded_request(request, state.started, settings)
         return await preview(settings, request, state, request.plan or plan)
 
-    async def decide(  # noqa: PLR0913 - one parameter for each fact of a decision
-        self,
-        run_id: str,
-        *,
-        approved: bool | None = None,
-        plan: Plan | None = None,
-        arguments: str | None = None,
-        again: bool = False,
-        action: int | str | None = None,
-        round: int | None = None,  # noqa: A002 - the word of plans and events
-        done: bool | None = None,
-        answer: str | None = None,
-        by: str = "",
-        why: str = "",
-        journal: Journal | None = None,
+    async def decide(
+        self, run_id: str, *, journal: Journal | None = None, **decision: Unpack[Decision]
     ) -> None:
         """Record a decision on a plan, an action or a question that waits; `resume` then continues the run.
 
         Args:
             run_id: the run's id.
-            approved: whether the waiting plan or the waiting actions may run.
-            plan: the changed plan, or `None`.
-            arguments: what the approved action is to do instead, or `None`.
-            again: whether, with `approved=False`, the planner writes another plan, and is shown `why`.
-            action: the step of the action, the fan-out or the question, from 0; inside of maps and blocks
-                its name, such as `2[17]`. `None` means the plan, all that waits, or the only question.
-            round: the round of an action with `done`, from 1; `None` means the only one with an open end.
-            done: whether an action that failed, or whose end is unknown, was carried out. With `False`,
-                `resume` carries it out.
-            answer: the answer to a question (`PersonWorker`) instead; `approved=False` gives none.
-            by: the person or program that decided.
-            why: the reason.
             journal: the journal of the run; `None` means the conductor's journal.
+            decision: see `podium.run.Decision`.
 
         Raises:
             ConfigError: the conductor has no journal, the run does not wait for such a decision, or not
@@ -422,23 +398,7 @@ class Conductor(Worker):
             RunHeld: another process executes the run.
             PlanError: the changed plan is invalid, or the policy does not allow it.
         """
-        journal = journal_of(self._settings, journal)
-        if [approved, done, answer].count(None) != 2 or (done is not None and action is None):
-            raise ConfigError("decide either `approved`, or `done` together with `action`, or `answer`")
-        if arguments is not None and not approved:
-            raise ConfigError("`arguments` change an approved action: give `approved=True`, too")
-        if plan is not None:  # the run checks again that a previous round exists
-            plan = self._written_out(plan)
-            plan.fit(len(self.pool), self.limits.plan_steps, previous=True)
-        facts: dict[str, Any] = {"run_id": run_id, "at": 0.0, "by": by, "why": why}
-        given: ApprovalGiven | ActionDecided
-        if done is not None:
-            given = ActionDecided(**facts, round=round or 0, step=0, done=done)
-        else:
-            facts |= {"approved": approved is not False, "again": again, "plan": plan, "answer": answer}
-            given = ApprovalGiven(**facts, round=0, arguments=arguments)
-        async with self._open():
-            await decide(journal, given, self._settings, None if action is None else str(action))
+        await decide(journal_of(self._settings, journal), run_id, self._settings, **decision)
 
     def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
         """Return `None` inside a run, because the run's ledger counts the calls of the nested run."""

@@ -311,7 +311,7 @@ async def test_a_web_page_is_told_at_once(reply: Reply, *, listens: bool) -> Non
         assert len(server.calls) == 1
     assert result.problem is not None
     assert result.problem.code == "worker_refused"
-    assert "web page: is base_url right (does it end with /v1?)" in result.problem.message
+    assert "web page: does the base URL lead to an OpenAI-compatible server" in result.problem.message
     assert result.usage.total_tokens == 0
 
 

@@ -1,7 +1,7 @@
 """Refusals, calls of tools that nobody offered, and bytes that are not UTF-8, by Podium's own client."""
 
 import pytest
-from contracts.odd_answers import ODD_ANSWERS, REFUSED, OddAnswer, check
+from contracts.odd_answers import ODD_ANSWERS, OF_OTHER_SERVERS, REFUSED, OddAnswer, check, check_wrong_url
 from servers.chat_server import Call, ChatServer, Reply, chunk, completion, events, says, whole
 
 from podium import Conductor
@@ -23,6 +23,22 @@ def _worker(url: str) -> Worker:
 async def test_an_answer_that_is_none_has_its_own_code(odd: OddAnswer, *, stream: bool) -> None:
     """The worker is called once, and the problem says what came."""
     await check(_worker, odd, stream=stream)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_url_of_another_server_is_told(*, stream: bool) -> None:
+    """By a worker."""
+    await check_wrong_url(_worker, stream=stream)
+
+
+async def test_a_planner_whose_url_leads_to_another_server_has_no_plan() -> None:
+    """The error says what to check."""
+    for reply in OF_OTHER_SERVERS:
+        async with ChatServer(lambda _, reply=reply: reply) as server:
+            planner = ChatPlanner(_worker(server.url))
+            conductor = Conductor(planner, [ScriptedWorker("a", "A")], retry=Retry(attempts=1))
+            with pytest.raises(PlannerError, match="does the base URL lead to an OpenAI-compatible server"):
+                await conductor.run("What?")
 
 
 async def test_a_fallback_answers_in_its_place() -> None:

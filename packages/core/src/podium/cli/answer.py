@@ -204,11 +204,10 @@ async def answer_to(screen: Screen, asked: ApprovalAsked) -> str:
     raise QueryError("the input ended before the answer")
 
 
-def answer_command(asked: ApprovalAsked, config: Path | None) -> str:
+def answer_command(asked: ApprovalAsked, config: Path | None, journal: str | None = None) -> str:
     """Return the command that answers the question of a step."""
-    return command(
-        f"decide {quote(short_id(asked.run_id))} --answer TEXT --action {quote(asked.name)}", config
-    )
+    decide = f"decide {quote(short_id(asked.run_id))} --answer TEXT --action {quote(asked.name)}"
+    return command(decide, config, journal)
 
 
 async def verdict_on(screen: Screen, shown: Plan, conductor: Conductor) -> Literal[True] | str | Plan:

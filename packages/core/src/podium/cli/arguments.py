@@ -28,6 +28,7 @@ from podium.errors import ConfigError, JournalError, PodiumError, QueryError, Ru
 from podium.journal import Journal, RunRow, SqlJournal
 from podium.plan_text.edits import Change, edit_plan, read_saved_plan, worker_number
 from podium.plan_text.saved import SavedPlan
+from podium.secrets import scrub
 from podium.types.events import RunStarted
 from podium.types.messages import MAX_QUERY_CHARS, read_query
 from podium.types.plan import Plan
@@ -77,9 +78,11 @@ def moment(text: str) -> float:
         raise typer.BadParameter(told) from error
 
 
-def command(arguments: str, config: Path | None) -> str:
-    """Return a command for the user to type, with the `--config` that this command was given."""
-    return f"podium {arguments}" if config is None else f"podium {arguments} --config {quote(str(config))}"
+def command(arguments: str, config: Path | None, journal: str | None = None) -> str:
+    """Return a command for the user to type, with the `--config` or `--journal` of this command."""
+    given = (("--config", config), ("--journal", journal))
+    options = [f" {name} {quote(scrub(str(value)))}" for name, value in given if value is not None]
+    return f"podium {arguments}{''.join(options)}"
 
 
 def exclude(option: str, others: Mapping[str, object]) -> None:
@@ -110,6 +113,12 @@ ConfigPath = Annotated[
         metavar="FILE",
         help="The config file. Default: $PODIUM_CONFIG, ./podium.toml, or podium/podium.toml in your "
         "config folder.",
+    ),
+]
+JournalPlace = Annotated[
+    str | None,
+    typer.Option(
+        "--journal", metavar="FILE|URL", help="The journal, of SQLite or PostgreSQL. Default: the config's."
     ),
 ]
 Approve = Annotated[
@@ -416,7 +425,7 @@ def check_journal(screen: Screen, journal: SqlJournal) -> None:
     anyio.run(probing)
 
 
-async def find_run(journal: Journal, typed: str) -> RunRow:
+async def find_run(journal: SqlJournal, typed: str) -> RunRow:
     """Return the one run whose id begins with `typed`.
 
     Raises:
@@ -428,7 +437,8 @@ async def find_run(journal: Journal, typed: str) -> RunRow:
         told = ", ".join(row.run_id for row in rows)
         raise RunUnknown(f"more than one run begins with {typed!r} ({told}, …): type more of its id")
     if not rows:
-        raise RunUnknown(f"no run begins with {typed!r}: see `podium runs`")
+        told = f"no run begins with {typed!r} in the journal {journal.url}: see `podium runs`"
+        raise RunUnknown(f"{told}, or name another journal (--journal, or [journal] of podium.toml)")
     return (exact or rows)[0]
 
 

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
@@ -14,13 +14,13 @@ from typing import Annotated
 import typer
 
 from podium import journal as journals
-from podium.cli.arguments import ConfigPath, Since, exclude, find_run, local_time, look, moment
+from podium.cli.arguments import ConfigPath, JournalPlace, Since, exclude, find_run, local_time, look, moment
 from podium.cli.root import command_group
 from podium.cli.screen import NO_ANSWER, Screen, counted, reporting
 from podium.config.load import find_journal, find_shared_cache
 from podium.config.source import why_unreadable, why_unwritable
 from podium.errors import ConfigError, JournalBroken, QueryError
-from podium.journal import Journal, verify_lines
+from podium.journal import RunRow, SqlJournal, verify_lines
 from podium.journal.audit import Anchor, read_anchors, verify_each
 from podium.journal.journal import Break
 from podium.secrets import escaped
@@ -53,6 +53,7 @@ def verify(
         typer.Option(parser=moment, metavar="TIME", help="Verify only runs that began until this time."),
     ] = None,
     config: ConfigPath = None,
+    journal: JournalPlace = None,
 ) -> None:
     """Verify that no record was changed after it was written."""
     with reporting() as screen:
@@ -62,7 +63,9 @@ def verify(
         if run is not None and Path(run).is_file():
             _verify_file(screen, Path(run), anchors)
         else:
-            _verify_journal(screen, config, run, anchors, since, until)
+            record, cache = find_journal(config, journal), find_shared_cache(config, journal)
+            found = partial(verify_each, record, anchors=anchors, cache=cache, since=since, until=until)
+            _verify_journal(screen, record, run, found, until)
 
 
 @audit.command()
@@ -70,20 +73,21 @@ def anchor(
     run: Annotated[str | None, typer.Argument(metavar="RUN", help="A run. Default: all runs.")] = None,
     *,
     config: ConfigPath = None,
+    journal: JournalPlace = None,
 ) -> None:
     """Print the last hash of each run, as JSON lines.
 
     Keep them where nobody can change them, for `podium audit verify --anchor`.
     """
     with reporting() as screen:
-        journal = find_journal(config)
+        record = find_journal(config, journal)
 
         async def write() -> None:
-            run_ids = None if run is None else [await _id_of(journal, run)]
-            async for each in journals.anchors_of(journal, run_ids):
+            run_ids = None if run is None else [await _id_of(record, run)]
+            async for each in journals.anchors_of(record, run_ids):
                 screen.result_record(each.to_line())
 
-        look(journal, write)
+        look(record, write)
 
 
 @audit.command()
@@ -95,41 +99,41 @@ def export(
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="The new file. Default: stdout.")
     ] = None,
     config: ConfigPath = None,
+    journal: JournalPlace = None,
 ) -> None:
     """Export runs as JSON lines, which `podium audit verify` can read."""
     with reporting() as screen:
         if every == bool(run):
             raise ConfigError("name the runs to export, or give --all")
-        journal = find_journal(config)
+        record = find_journal(config, journal)
 
         async def write(put: Callable[[str], object]) -> None:
             async for line in journals.export(
-                journal, [await _id_of(journal, each) for each in run or ()] or None
+                record, [await _id_of(record, each) for each in run or ()] or None
             ):
                 put(line)
 
         if out is None:
-            look(journal, partial(write, screen.result_record))
+            look(record, partial(write, screen.result_record))
             return
         try:
             # Only the user may read it, like the file of the journal.
             with open(out, "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file:
-                look(journal, partial(write, lambda line: file.write(escaped(line) + "\n")))
+                look(record, partial(write, lambda line: file.write(escaped(line) + "\n")))
         except OSError as error:
             raise ConfigError(f"{out} cannot be written: {why_unwritable(error)}") from error
         screen.note(f"podium: wrote {out}")
 
 
-async def _id_of(journal: Journal, typed: str) -> str:
+async def _id_of(journal: SqlJournal, typed: str) -> str:
     return (await find_run(journal, typed)).run_id
 
 
 def _verify_journal(
     screen: Screen,
-    config: Path | None,
+    journal: SqlJournal,
     typed: str | None,
-    anchors: Sequence[Anchor],
-    since: float | None,
+    verified: Callable[[Sequence[str] | None], AsyncIterator[tuple[RunRow | None, Sequence[Break]]]],
     until: float | None,
 ) -> None:
     """Verify a run with the runs nested in it, or all runs of a time; exit with 1 if a record was changed.
@@ -137,14 +141,12 @@ def _verify_journal(
     The runs are verified newest first. From time to time, and if the command is interrupted, it tells the
     time down to which the runs are verified.
     """
-    journal, cache = find_journal(config), find_shared_cache(config)
     runs, changed, reached, told_at = 0, 0, until, monotonic()
 
     async def read() -> None:
         nonlocal runs, changed, reached, told_at
         run_ids = None if typed is None else [await _id_of(journal, typed)]
-        verified = verify_each(journal, run_ids, anchors=anchors, cache=cache, since=since, until=until)
-        async for row, breaks in verified:
+        async for row, breaks in verified(run_ids):
             _tell_breaks(screen, breaks)
             runs, changed = runs + (row is not None), changed + len(breaks)
             reached = reached if row is None else row.began

@@ -1,6 +1,6 @@
 """`podium resume` and `podium decide`: continue a recorded run, or decide on what it waits for."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from getpass import getuser
@@ -19,7 +19,10 @@ from podium.cli.arguments import PlanChange, command, exclude, find_run, look, s
 from podium.cli.screen import Screen, reporting
 from podium.conductor import Conductor
 from podium.config import Variant, find_config, load_config
+from podium.config.load import find_journal
 from podium.errors import ConfigError, RunHeld
+from podium.journal import SqlJournal
+from podium.run import Decision, approval
 from podium.run_state import fold
 from podium.run_state.state import RunState, for_pool
 from podium.types.events import ApprovalAsked, Event, RunEnded
@@ -143,6 +146,7 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
     ],
     why: Annotated[str, typer.Option(metavar="TEXT", help="Reason; a refusal needs one.")] = "",
     config: arguments.ConfigPath = None,
+    journal: arguments.JournalPlace = None,
 ) -> None:
     """Approve or refuse what a run waits for.
 
@@ -163,23 +167,46 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
         if change != PlanChange() and (verdict != "approve" or action is not None):
             told = "only an approved plan can be changed: leave out the options that change the plan"
             raise ConfigError(told)
-        recorded = _find(config, run, Variant())
-        facts: dict[str, Any] = {"answer": answer}
+        record = find_journal(config, journal)
+        run_id, events = look(record, partial(_read, record, run))
+        given = Decision(action=action, by=by, why=why, answer=answer, arguments=changed)
         if verdict in ("approve", "refuse"):
-            plan_now = recorded.changed(change)
-            facts = {"approved": verdict == "approve", "plan": plan_now, "arguments": changed}
+            given["approved"] = verdict == "approve"
         elif verdict is not None:
-            facts = {"done": verdict == "done", "round": round_}
-        decided = partial(recorded.conductor.decide, recorded.run_id, action=action, by=by, why=why, **facts)
-        try:
-            anyio.run(decided)
-        except RunHeld as error:
-            if any(asked.question is not None for asked in recorded.state.waiting):
-                error.add_note("answer where it asks, or end it there with Ctrl-C: the question then waits")
-            raise
-        resume = command(f"resume {quote(short_id(recorded.run_id))}", config)
-        what = f"run {recorded.run_id}" + ("" if action is None else f", step {action}")
-        screen.note(f"podium: recorded {verdict or 'the answer'} for {what}; continue with `{resume}`")
+            given |= {"done": verdict == "done", "round": round_}
+        if change == PlanChange():
+            decided = partial(approval.decide, record, run_id, **given)
+        else:
+            recorded = _to_change(config, journal, run_id)
+            given["plan"] = recorded.changed(change)
+            decided = partial(recorded.conductor.decide, run_id, **given)
+        _record(decided, events)
+        what = f"run {run_id}" + ("" if action is None else f", step {action}")
+        resume = command(f"resume {quote(short_id(run_id))}", config)
+        told = f"continue with `{resume}`, or in the program that made the run with the same call and run id"
+        screen.note(f"podium: recorded {verdict or 'the answer'} for {what}; {told}")
+
+
+def _record(decided: Callable[[], Awaitable[None]], events: Sequence[Event]) -> None:
+    try:
+        anyio.run(decided)
+    except RunHeld as error:
+        if any(asked.question is not None for asked in fold(events).waiting):
+            error.add_note("answer where it asks, or end it there with Ctrl-C: the question then waits")
+        raise
+
+
+def _to_change(config: Path | None, journal: str | None, run_id: str) -> "_Recorded":
+    """Return the run with the conductor of the config, which checks a changed plan."""
+    how = "the program that made the run can change it: `decide(run_id, approved=True, plan=...)`"
+    told = f"a changed plan is checked with the workers and the policy of the config; {how}"
+    if journal is not None:
+        raise ConfigError(f"{told}; else leave out --journal, and name the config with --config")
+    try:
+        return _find(config, run_id, Variant())
+    except ConfigError as error:
+        error.add_note(told)
+        raise
 
 
 async def _decide_at_the_terminal(
@@ -238,10 +265,11 @@ def _find(path: Path | None, typed: str, variant: Variant) -> _Recorded:
     journal = config.journal()
     if journal is None:
         raise ConfigError(f"{config.path} records no runs: remove `off` in [journal]")
-
-    async def read() -> tuple[str, Sequence[Event]]:
-        row = await find_run(journal, typed)
-        return row.run_id, [entry.event for entry in await journal.read(row.run_id)]
-
-    run_id, events = look(journal, read)  # before MCP servers start
+    run_id, events = look(journal, partial(_read, journal, typed))  # before MCP servers start
     return _Recorded(run_id, events, fold(events), config.conductor(variant=variant))
+
+
+async def _read(journal: SqlJournal, typed: str) -> tuple[str, Sequence[Event]]:
+    """Return the id and the events of the run whose id begins with `typed`."""
+    row = await find_run(journal, typed)
+    return row.run_id, [entry.event for entry in await journal.read(row.run_id)]

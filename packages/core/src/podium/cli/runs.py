@@ -11,7 +11,7 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from podium.cli.arguments import AsJson, ConfigPath, Run, Since, age, find_run, look, short_id
+from podium.cli.arguments import AsJson, ConfigPath, JournalPlace, Run, Since, age, find_run, look, short_id
 from podium.cli.drawing import plain_table
 from podium.cli.root import command_group
 from podium.cli.screen import Screen, counted, duration, money, reporting
@@ -30,7 +30,7 @@ runs = command_group("runs")
 
 
 @runs.callback(invoke_without_command=True)
-def list_(
+def list_(  # noqa: PLR0913 - one parameter for each option
     context: typer.Context,
     *,
     limit: Annotated[
@@ -40,6 +40,7 @@ def list_(
     since: Since = None,
     nested: Annotated[bool, typer.Option("--nested", help="List nested runs too.")] = False,
     config: ConfigPath = None,
+    journal: JournalPlace = None,
     as_json: AsJson = False,
 ) -> None:
     """List the recorded runs, or delete some."""
@@ -47,21 +48,21 @@ def list_(
         return
     with reporting() as screen:
         most = _NEWEST if limit is None and since is None else limit
-        _list(screen, find_journal(config), limit=most, since=since, nested=nested, as_json=as_json)
+        _list(screen, find_journal(config, journal), limit=most, since=since, nested=nested, as_json=as_json)
 
 
 @runs.command()
-def delete(run: Run, *, config: ConfigPath = None) -> None:
+def delete(run: Run, *, config: ConfigPath = None, journal: JournalPlace = None) -> None:
     """Delete a run and all runs nested in it."""
     with reporting() as screen:
-        journal = find_journal(config)
+        record = find_journal(config, journal)
 
         async def remove() -> str:
-            run_id = (await find_run(journal, run)).run_id
-            await journal.delete(run_id)
+            run_id = (await find_run(record, run)).run_id
+            await record.delete(run_id)
             return run_id
 
-        screen.note(f"podium: deleted run {look(journal, remove)}")
+        screen.note(f"podium: deleted run {look(record, remove)}")
 
 
 @runs.command()
@@ -80,12 +81,13 @@ def prune(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Delete without a question.")] = False,
     config: ConfigPath = None,
+    journal: JournalPlace = None,
 ) -> None:
     """Delete old runs and old cached answers. At a terminal, the command asks before it deletes."""
     with reporting() as screen:
-        journal, cache = find_journal(config), find_shared_cache(config)
+        record, cache = find_journal(config, journal), find_shared_cache(config, journal)
         if dry_run or (screen.can_ask and not yes):
-            count = look(journal, partial(journal.count_old, older_than))
+            count = look(record, partial(record.count_old, older_than))
             answers = anyio.run(cache.count_old, older_than)
             told = _runs_and_answers(count, answers)
             if dry_run:
@@ -93,7 +95,7 @@ def prune(
                 return
             if count or answers:
                 typer.confirm(f"podium: delete {told}?", abort=True, err=True)
-        count = look(journal, partial(journal.prune, older_than))
+        count = look(record, partial(record.prune, older_than))
         told = _runs_and_answers(count, anyio.run(cache.prune, older_than))
         screen.note(f"podium: deleted {told}")
 
@@ -103,13 +105,14 @@ def cache(
     *,
     clear: Annotated[bool, typer.Option("--clear", help="Delete the answers.")] = False,
     config: ConfigPath = None,
+    journal: JournalPlace = None,
 ) -> None:
     """Count or delete the answers in the shared cache.
 
     The cache is in the database of the journal (`cache = "shared"` in [conductor]).
     """
     with reporting() as screen:
-        kept = find_shared_cache(config)
+        kept = find_shared_cache(config, journal)
         answers = anyio.run(kept.prune if clear else kept.count_old, 0.0)
         screen.note(f"podium: {'deleted ' if clear else ''}{counted(answers, 'cached answer')}")
 

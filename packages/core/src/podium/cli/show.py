@@ -1,10 +1,10 @@
 """`podium show`: show a recorded run, or the differences of two."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -21,14 +21,24 @@ from podium.cli.answer import (
     status_line,
     step_outputs,
 )
-from podium.cli.arguments import AsJson, ConfigPath, Run, exclude, find_run, local_time, look, short_id
+from podium.cli.arguments import (
+    AsJson,
+    ConfigPath,
+    JournalPlace,
+    Run,
+    exclude,
+    find_run,
+    local_time,
+    look,
+    short_id,
+)
 from podium.cli.drawing import draw_run, plain_table
 from podium.cli.live import LiveState
 from podium.cli.screen import Screen, counted, money, reporting
 from podium.config.add_ons import load_part
 from podium.config.load import find_journal
 from podium.errors import ConfigError
-from podium.journal import Entry, Journal, RunRow
+from podium.journal import Entry, RunRow, SqlJournal
 from podium.run.approval import question_lines
 from podium.run_state import fold
 from podium.types.events import ApprovalAsked, RunStarted
@@ -65,6 +75,7 @@ def show(  # noqa: PLR0913 - one parameter for each argument and option
         bool, typer.Option("--no-browser", help="With --open: write the address, and open no browser.")
     ] = False,
     config: ConfigPath = None,
+    journal: JournalPlace = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a recorded run, or how two runs differ.
@@ -78,23 +89,31 @@ def show(  # noqa: PLR0913 - one parameter for each argument and option
             exclude("--step", {"--events": events, "--outputs": outputs, "--json": as_json})
         if no_browser and not in_browser:
             exclude("a run without --open", {"--no-browser": True})
+        record = find_journal(config, journal)
         if in_browser:
             exclude("--open", forms | {"another run": other, "--json": as_json})
-            load_part("open")(screen, config, run, browser=not no_browser)
+            load_part("open")(screen, config, record, run, browser=not no_browser)
         elif other is not None:
             exclude("another run", forms)
-            _show_differences(screen, find_journal(config), run, other, as_json=as_json)
+            _show_differences(screen, record, run, other, as_json=as_json)
         elif step is not None:
-            _show_step(screen, find_journal(config), run, step)
+            _show_step(screen, record, run, step)
         else:
-            _show(screen, config, run, as_json=as_json, events=events, outputs=outputs)
+            answer = partial(answer_command, config=config, journal=journal)
+            _show(screen, record, run, answer, as_json=as_json, events=events, outputs=outputs)
 
 
-def _show(
-    screen: Screen, config: Path | None, typed: str, *, as_json: bool, events: bool, outputs: bool
+def _show(  # noqa: PLR0913 - the options of the command
+    screen: Screen,
+    journal: SqlJournal,
+    typed: str,
+    answer: Callable[[ApprovalAsked], str],
+    *,
+    as_json: bool,
+    events: bool,
+    outputs: bool,
 ) -> None:
     """Show a run: its question, plans, steps, calls, cost and answer, and the questions of its steps."""
-    journal = find_journal(config)
     row, entries, result = look(journal, lambda: _read(journal, typed))
     if events:
         for entry in entries:
@@ -123,7 +142,7 @@ def _show(
     screen.result(f"\n{status_line(result)}")
     for line in filter(None, [charge_line(result), problem_line(result)]):
         screen.result(line)
-    for line in _questions(fold(entry.event for entry in own).waiting, config):
+    for line in _questions(fold(entry.event for entry in own).waiting, answer):
         screen.result(line)
     _show_unknown(screen, result)
     if result.forecast is not None and result.rounds:
@@ -133,12 +152,12 @@ def _show(
         screen.result(compare(result.forecast, outcomes) if is_known else explain_forecast(result.forecast))
 
 
-def _questions(waiting: Sequence[ApprovalAsked], config: Path | None) -> list[str]:
+def _questions(waiting: Sequence[ApprovalAsked], answer: Callable[[ApprovalAsked], str]) -> list[str]:
     """Return the questions that wait, each with the command that answers it."""
     lines = list[str]()
     for asked in waiting:
         if asked.question is not None:
-            lines += ["", *question_lines(asked), f"answer it with `{answer_command(asked, config)}`"]
+            lines += ["", *question_lines(asked), f"answer it with `{answer(asked)}`"]
     return lines
 
 
@@ -151,7 +170,7 @@ def _show_unknown(screen: Screen, result: Result) -> None:
         screen.result(f"and {len(unknown) - _ACTIONS} more: see them with --step STEP")
 
 
-def _show_step(screen: Screen, journal: Journal, typed: str, name: str) -> None:
+def _show_step(screen: Screen, journal: SqlJournal, typed: str, name: str) -> None:
     """Show the output of a step of the latest round that has it, and one line for each execution inside."""
     _, _, result = look(journal, lambda: _read(journal, typed))
     own, inside = None, list[Outcome]()
@@ -191,7 +210,7 @@ def _first_words(screen: Screen, text: str) -> str:
     return line if len(line) <= _WORDS else line[: _WORDS - 1] + "…"
 
 
-async def _read(journal: Journal, typed: str) -> tuple[RunRow, Sequence[Entry], Result]:
+async def _read(journal: SqlJournal, typed: str) -> tuple[RunRow, Sequence[Entry], Result]:
     """Return a run, its entries with those of the runs nested in it, oldest first, and its result."""
     row = await find_run(journal, typed)
     entries = [list(await journal.read(run_id)) for run_id in await _family(journal, row.run_id)]
@@ -199,7 +218,7 @@ async def _read(journal: Journal, typed: str) -> tuple[RunRow, Sequence[Entry], 
     return row, sorted(chain(*entries), key=lambda entry: entry.at), fold(own, nested).result()
 
 
-async def _family(journal: Journal, run_id: str) -> list[str]:
+async def _family(journal: SqlJournal, run_id: str) -> list[str]:
     """Return the ids of a run and of all runs nested in it."""
     found = [run_id]
     for nested in await journal.runs(limit=None, nested=True, parent=run_id):
@@ -222,7 +241,7 @@ def _heading(row: RunRow, started: RunStarted) -> str:
     return "\n".join(filter(None, (", ".join(facts), started.question))) + "\n"
 
 
-def _show_differences(screen: Screen, journal: Journal, first: str, second: str, *, as_json: bool) -> None:
+def _show_differences(screen: Screen, journal: SqlJournal, first: str, second: str, *, as_json: bool) -> None:
     async def read_both() -> tuple[Result, Result]:
         return (await _read(journal, first))[2], (await _read(journal, second))[2]
 

@@ -21,7 +21,7 @@ from podium.config.plans import PlanFile
 from podium.config.sections import OWN_PLANNERS, AddedPlanner, Sections, TeamSection
 from podium.config.source import Findings, KeyPath, Source, lines_of, read_text, why_unreadable
 from podium.errors import ConfigError, PlanInvalid
-from podium.journal import Journal, SqlCache, SqlJournal
+from podium.journal import SqlCache, SqlJournal
 from podium.plan_text.saved import Parameter, SavedPlan
 
 _MOST_BYTES = 2**20
@@ -47,14 +47,20 @@ def find_config(path: str | Path | None = None) -> Path:
     return found
 
 
-def find_journal(path: str | Path | None = None) -> Journal:
+def find_journal(path: str | Path | None = None, place: str | None = None) -> SqlJournal:
     """Return the journal of the config; without a config, the journal in the user's state folder.
 
     Invalid workers and missing keys of the config raise no error here.
 
+    Args:
+        path: the config; see `find_config`.
+        place: the file or the URL of the journal, instead of a config.
+
     Raises:
-        ConfigError: the config is invalid, or turns the journal off.
+        ConfigError: the config is invalid, or turns the journal off; or there is no journal at `place`.
     """
+    if place is not None:
+        return SqlJournal(_location(path, place))
     config = _with_journal(path)
     if config is None:
         return SqlJournal()
@@ -63,12 +69,14 @@ def find_journal(path: str | Path | None = None) -> Journal:
     return journal
 
 
-def find_shared_cache(path: str | Path | None = None) -> SqlCache:
+def find_shared_cache(path: str | Path | None = None, place: str | None = None) -> SqlCache:
     """Return the cache in the database of `find_journal`, even if the journal is off.
 
     Raises:
-        ConfigError: the config is invalid.
+        ConfigError: see `find_journal`.
     """
+    if place is not None:
+        return SqlCache(_location(path, place))
     config = _with_journal(path)
     return SqlCache() if config is None else config.shared_cache()
 
@@ -159,6 +167,19 @@ def _saved_plans(sections: Sections, source: Source) -> Mapping[str, SavedPlan]:
         told = " uses ".join(error.args[1])
         raise ConfigError(source.told(("plans", error.args[1][0]), f"{told}: remove one of these")) from None
     return found
+
+
+def _location(path: str | Path | None, place: str) -> str | Path:
+    """Return the location of a journal that exists: a typing error creates no file."""
+    if path is not None:
+        raise ConfigError("a config is named beside a journal: name one of them")
+    scheme, separator, rest = place.partition("://")
+    if separator and scheme != "sqlite":
+        return place
+    file = Path(rest.removeprefix("/") if separator else place)
+    if not file.is_file():
+        raise ConfigError(f"there is no journal {file}: name the file, or the URL, of another")
+    return file
 
 
 def _with_journal(path: str | Path | None) -> Config | None:

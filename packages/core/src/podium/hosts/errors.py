@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
+from traceback import walk_tb
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -31,7 +32,7 @@ from podium.secrets import Boundary
 from podium.types.messages import storable
 from podium.usage import Usage
 from podium.workers.openai.chat_response import read_usage
-from podium.workers.openai.errors import answer_fault, out_of_files, quoted, status_fault
+from podium.workers.openai.errors import ASK_URL, answer_fault, out_of_files, quoted, status_fault
 
 HostErrorReader = Callable[[BaseException], WorkerError | None]
 """Returns the error for an exception that only this host raises; `None` for any other exception."""
@@ -54,6 +55,13 @@ _CUT: Final = "LengthFinishReasonError"
 _FILTERED: Final = "ContentFilterFinishReasonError"
 """Exceptions that OpenAI's client raises if it cannot parse an answer because it was cut at the token
 limit, or by a content filter."""
+
+_CLIENT: Final = re.compile(r"(^|[._])openai(\b|_chatcompletions$)")
+"""In the names of modules of clients of OpenAI's API."""
+_UNREAD: Final = re.compile(
+    "object has no attribute|object is not (subscriptable|iterable)|indices must be|index out of range"
+)
+"""Texts of Python's errors for a value of another type, or an empty list, such as in an answer."""
 
 _TEXTS: Final[Sequence[tuple[re.Pattern[str], type[WorkerError], str, bool]]] = (
     # messages of OpenAI's and Anthropic's clients, and of CrewAI, which make a client at the first call
@@ -101,7 +109,7 @@ _CLASS_WORDS: Final[Sequence[tuple[tuple[str, ...], type[WorkerError], str, bool
         "was cut off",
         True,
     ),
-    (("JSONDecodeError",), WorkerBroken, "sent no JSON", True),
+    (("JSONDecodeError",), WorkerBroken, f"sent no JSON ({ASK_URL})", True),
     (("Connection",), WorkerUnavailable, "lost the connection", True),
 )  # fmt: skip
 """Words in class names of exceptions, and the error for each set of words.
@@ -186,7 +194,17 @@ def _unparsed(who: str, error: BaseException, said: str) -> WorkerError | None:
         return AnswerCut(told, maybe_paid=True, usage=cut_answer_usage(error))
     if _FILTERED in names:
         return AnswerRefused(f"{who} was stopped by a content filter: {said}", maybe_paid=True)
+    if _is_of_client(error) and _UNREAD.search(str(error)):
+        return WorkerBroken(f"{who} did not send a chat completion ({ASK_URL}): {said}", maybe_paid=True)
     return None
+
+
+def _is_of_client(error: BaseException) -> bool:
+    """Return whether the code of a client of OpenAI's API raised, and not what it calls."""
+    place = None
+    for place, _ in walk_tb(error.__traceback__):  # noqa: B007 - the innermost frame is wanted
+        pass
+    return place is not None and _CLIENT.search(place.f_globals.get("__name__", "")) is not None
 
 
 def cut_answer_usage(error: BaseException) -> Usage | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import anyio
 import anyio.to_thread
@@ -21,6 +21,7 @@ from podium.prompts.output import BadOutput, read_output
 from podium.run.acquire import recorded_request
 from podium.run.forecast import forecast_plan
 from podium.run.request import checked_plan
+from podium.run_state.actions import how_to_continue
 from podium.run_state.state import RunState, fold
 from podium.secrets import BUGS, MARK, Boundary, add_place, scrub
 from podium.types.events import ActionDecided, ApprovalAsked, ApprovalGiven, Event, RunEnded, RunResumed
@@ -38,47 +39,98 @@ UNANSWERED = "unanswered"
 """Problem code: a question got no answer."""
 _MOST_TOLD = 3
 """The number of steps that wait for an approval and are told."""
+_OF_APPROVAL = ("plan", "arguments", "again", "answer")
+"""The parts of a decision that only approvals and answers have."""
 
 
 def how_to_decide(run_id: str, *, asks: bool = False) -> str:
     """Return how a user decides on what a run waits for, or with `asks` answers it, in words."""
     told = f"decide with `podium decide {run_id} approve` (or `refuse`)"
     told = f"answer with `podium decide {run_id} --answer TEXT`" if asks else told
-    told += " or `Conductor.decide`"
-    return f"{told}, then continue with `podium resume {run_id}` or `Conductor.resume`"
+    return f"{told} or `Conductor.decide`, then {how_to_continue(run_id)}"
+
+
+class Decision(TypedDict, total=False):
+    """A person's decision: exactly one of `approved`, `done` (with `action`) and `answer` is given."""
+
+    approved: bool | None
+    """Whether the waiting plan or the waiting actions may run."""
+    plan: Plan | None
+    """The changed plan; by default (`None`) the waiting plan."""
+    arguments: str | None
+    """What the approved action is to do instead; by default (`None`) what it is asked to do."""
+    again: bool
+    """Whether, with `approved=False`, the planner writes another plan, and is shown `why`; by default not."""
+    action: int | str | None
+    """The step of the action, the fan-out or the question, from 0; inside of maps and blocks its name, such
+    as `2[17]`. By default (`None`) the plan, all that waits, or the only question."""
+    round: int | None
+    """The round of an action with `done`, from 1; by default (`None`) the only one with an open end."""
+    done: bool | None
+    """Whether an action that failed, or whose end is unknown, was carried out. With `False`, the resumed run
+    carries it out."""
+    answer: str | None
+    """The answer to a question (`PersonWorker`); `approved=False` gives none."""
+    by: str
+    """The person or program that decided; empty by default."""
+    why: str
+    """The reason; empty by default."""
 
 
 async def decide(
-    journal: Journal, given: ApprovalGiven | ActionDecided, settings: ConductorSettings, step: str | None
+    journal: Journal, run_id: str, settings: ConductorSettings | None = None, **decision: Unpack[Decision]
 ) -> None:
     """Record a decision on the plan or the actions of a waiting run, or on the end of an action.
 
     Args:
         journal: the journal of the run.
-        given: the decision, without its step.
-        settings: the settings of the conductor.
-        step: the name of the step; `None` means the plan, or all actions that wait.
+        run_id: the run's id.
+        settings: the settings of the conductor, which check a changed plan; `None` without a changed plan.
+        decision: the decision.
+
+    Raises:
+        PodiumError: see `Conductor.decide`.
     """
-    log = await journal.claim(given.run_id)
+    given = _given(run_id, **decision)
+    action = decision.get("action")
+    step = None if action is None else str(action)
+    log = await journal.claim(run_id)
     try:
         state = fold(entry.event for entry in log.entries)
         workers = state.workers  # of a nested run, it is another pool
         if isinstance(given, ActionDecided):
             decisions: Sequence[Event] = [_on_end(given, state, step)]
         else:
-            decisions = await _on_waiting(given, state, step)
             if given.plan is not None and state.started is not None:
-                recorded_request(RunRequest(run_id=given.run_id, plan=given.plan), state.started, settings)
-                workers = settings.pool.names
-        at, run_id = decisions[0].at, given.run_id
+                assert settings is not None
+                request = RunRequest(run_id=run_id, plan=given.plan)
+                request = recorded_request(request, state.started, settings)
+                given, workers = replace(given, plan=request.plan), settings.pool.names
+            decisions = await _on_waiting(given, state, step)
+        at = decisions[0].at
         log.append(RunResumed(run_id=run_id, at=at, workers=workers, recovery=log.recovery))
-        for decision in decisions:
-            log.append(decision)
+        for each in decisions:
+            log.append(each)
         if (end := _still_waiting(state, decisions)) is not None:
             log.append(end)
         await log.flush()
     finally:
         await log.aclose()
+
+
+def _given(run_id: str, **decision: Unpack[Decision]) -> ApprovalGiven | ActionDecided:
+    """Return a decision as an event, without its step."""
+    approved, done, answer = decision.get("approved"), decision.get("done"), decision.get("answer")
+    if [approved, done, answer].count(None) != 2 or (done is not None and decision.get("action") is None):
+        raise ConfigError("decide either `approved`, or `done` together with `action`, or `answer`")
+    if decision.get("arguments") is not None and not approved:
+        raise ConfigError("`arguments` change an approved action: give `approved=True`, too")
+    facts: dict[str, Any] = {"run_id": run_id, "at": 0.0}
+    facts |= {name: value for name, value in decision.items() if name in ("by", "why")}
+    if done is not None:
+        return ActionDecided(**facts, round=decision.get("round") or 0, step=0, done=done)
+    facts |= {name: value for name, value in decision.items() if name in _OF_APPROVAL}
+    return ApprovalGiven(**facts, round=0, approved=approved is not False)
 
 
 async def _on_waiting(given: ApprovalGiven, state: RunState, step: str | None) -> Sequence[ApprovalGiven]:

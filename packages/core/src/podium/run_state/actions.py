@@ -351,7 +351,14 @@ def undecided_problem(action: Action, remedy: str) -> Problem:
 def by_command(action: Action) -> str:
     """Return how a person decides on an action in a journal; see `ActionLog.remedy`."""
     which = f"--action {quote(action.name)}" + (f" --round {action.round}" if action.round > 1 else "")
-    return f"see for yourself, then `podium decide {action.run_id} {which} done|not-done`"
+    how = f"`podium decide {action.run_id} {which} done|not-done` or `Conductor.decide`"
+    return f"see for yourself, decide with {how}, then {how_to_continue('RUN')}"
+
+
+def how_to_continue(run_id: str) -> str:
+    """Return how a run is continued after a decision, at a terminal and in a framework."""
+    by_name = "repeat the call if it names the run (by its id, thread or session)"
+    return f"{by_name}, else use `podium resume {run_id}` or `Conductor.resume`"
 
 
 def again_problem(other: Action, asked: str) -> Problem:

@@ -24,6 +24,7 @@ from podium.hosts import worker_errors
 from podium.hosts.errors import cut_answer_usage
 from podium.types.messages import Message, usage_or_estimate
 from podium.usage import Usage
+from podium.workers.openai.errors import ASK_URL
 
 
 class Spent(BaseCallbackHandler):
@@ -109,13 +110,10 @@ def _conducted_usage(message: AIMessage) -> Usage | None:
     return replace(used, estimated=estimated is not None and estimated != Usage())
 
 
-_EMPTY: Final = ("null value for", "No generation")
-"""Texts in errors of ChatOpenAI, and of the base class of chat models, for an empty answer."""
-_NO_JSON: Final = (
-    "Unexpected response type from OpenAI-compatible endpoint",
-    "'str' object has no attribute 'model_dump'",  # before langchain-openai 1.6
-)
-"""Texts in errors of ChatOpenAI for an answer that is not JSON, such as an HTML page."""
+_NO_ANSWER: Final = (
+    "null value for", "No generation", "Unexpected response type from OpenAI-compatible endpoint",
+)  # fmt: skip
+"""Texts in errors of ChatOpenAI, and of the base class of chat models, for an answer that is none."""
 
 
 def langchain_errors(
@@ -146,8 +144,7 @@ def _read(worker: str, spent: Spent | None, error: BaseException) -> WorkerError
     langgraph = sys.modules.get("langgraph.errors")  # code that raises one has imported it
     if langgraph is not None and isinstance(error, langgraph.GraphBubbleUp):
         return interrupted(worker, spent)
-    if any(words in str(error) for words in _EMPTY):
-        return WorkerBroken(f"worker {worker!r} sent no answer: {str(error)[:300]}", maybe_paid=True)
-    if any(words in str(error) for words in _NO_JSON):
-        return WorkerBroken(f"worker {worker!r} sent no JSON: {str(error)[:300]}", maybe_paid=True)
+    if any(words in str(error) for words in _NO_ANSWER):
+        told = f"worker {worker!r} sent no answer ({ASK_URL}): {str(error)[:300]}"
+        return WorkerBroken(told, maybe_paid=True)
     return None

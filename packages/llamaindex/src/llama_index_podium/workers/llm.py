@@ -23,6 +23,7 @@ from podium.secrets import scrubbing
 from podium.types import Completion, Part
 from podium.usage import Usage
 from podium.workers import Card, Request, Worker
+from podium.workers.openai.errors import ASK_URL
 
 _OPENAI: Final = "llama_index.llms.openai.base.OpenAI"
 
@@ -131,7 +132,7 @@ class LLMWorker(Worker):
     def _completion(self, request: Request, reading: "_Reading") -> Completion:
         """Return the answer, by the same rules as for every chat model."""
         if reading.last is None:
-            raise WorkerBroken(f"worker {self.card.name!r} returned nothing", maybe_paid=True)
+            raise WorkerBroken(f"worker {self.card.name!r} sent no answer; {ASK_URL}", maybe_paid=True)
         return read_completion(
             request.messages,
             text="".join(reading.texts),

@@ -16,7 +16,6 @@ from podium.cli.arguments import find_run, look
 from podium.cli.screen import Screen
 from podium.conductor import CARD
 from podium.config import find_config, load_config
-from podium.config.load import find_journal
 from podium.errors import ConfigError
 from podium.journal import SqlJournal
 from podium_server.http import HttpServer, listen, url_of
@@ -31,10 +30,8 @@ _PAGE = """<!doctype html>
 """
 
 
-def open_run(screen: Screen, config: Path | None, run: str, *, browser: bool) -> None:
+def open_run(screen: Screen, config: Path | None, journal: SqlJournal, run: str, *, browser: bool) -> None:
     """Show the run whose id begins with `run`, until Ctrl-C; without `browser`, only write the address."""
-    journal = find_journal(config)
-    assert isinstance(journal, SqlJournal)
     run_id = look(journal, lambda: find_run(journal, run)).run_id
     anyio.run(_serve, screen, Reader(journal, _models(screen, config)), run_id, browser)
 

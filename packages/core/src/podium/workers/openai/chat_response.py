@@ -9,7 +9,7 @@ from podium.errors import AnswerRefused, WorkerBroken, WorkerFailed
 from podium.types.messages import Completion, FinishReason, Message, Part, storable, usage_or_estimate
 from podium.types.outcome import Problem, inner_problem
 from podium.usage import MAX_COUNT, Usage
-from podium.workers.openai.errors import quoted
+from podium.workers.openai.errors import ASK_URL, quoted
 
 _WORDS: Mapping[FinishReason, str] = {
     "stop": "stop stop_sequence end_turn eos eos_token endoftext complete completed",
@@ -206,8 +206,9 @@ class AnswerReader:
     def completion(self, messages: Sequence[Message]) -> Completion:
         """Return the whole answer."""
         if self.finish is None:
+            told = "the answer is incomplete: it has no finish_reason"
             raise WorkerBroken(
-                "the answer is incomplete: it has no finish_reason",
+                told if self._has_begun else f"{told} and no text; {ASK_URL}",
                 maybe_paid=True,
                 usage=self._usage if self._is_counted else None,
                 received=self._received() if self._is_bounding else None,
@@ -245,6 +246,12 @@ class AnswerReader:
         data = {"logprobs": self._kept.get(0, {}).get("logprobs"), "choices": others}
         found: Part = _storable_json({name: value for name, value in data.items() if value})
         return found or None
+
+    @property
+    def _has_begun(self) -> bool:
+        """Whether a part of an answer has arrived."""
+        parts = (self._texts, self._calls, self._other, self._refusal, self._reasoning, self._usage)
+        return any(parts)
 
     def _received(self) -> str | None:
         """Return all that the model wrote; `None` if nothing arrived, because it may have been reasoning."""
@@ -351,7 +358,7 @@ def _broken(told: str) -> WorkerBroken:
 
 
 def _no_completion() -> WorkerBroken:
-    return _broken("the server's choices are not valid for a chat completion")
+    return _broken(f"the server's choices are not valid for a chat completion; {ASK_URL}")
 
 
 def _merge_call(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:

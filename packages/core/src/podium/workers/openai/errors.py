@@ -24,6 +24,8 @@ from podium.types.messages import storable
 MAX_QUOTE = 300
 """Maximum characters of a server's text in an error message."""
 
+ASK_URL = "does the base URL lead to an OpenAI-compatible server (does it end with /v1)?"
+"""What to check if a server answers with something else than a chat completion."""
 _BUSY = (408, 409, 425, 429)
 _STATUSES = range(300, 600)
 _GATEWAYS = (408, 502, 504, 520, 522, 524)
@@ -128,7 +130,7 @@ def _kind_of_status(status: int, words: list[str]) -> type[WorkerError]:
 
 def _remedy(status: int, has_key: bool | None) -> str:  # noqa: FBT001 - also `None`
     if status < HTTPStatus.MULTIPLE_CHOICES:
-        return ", which is not a valid status for an answer"
+        return f", and the client cannot read the answer ({ASK_URL})"
     if status < HTTPStatus.BAD_REQUEST and has_key is not None:
         return " (redirects are not followed: use the final URL as base_url)"
     if has_key is None:

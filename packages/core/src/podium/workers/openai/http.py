@@ -29,7 +29,7 @@ from podium.errors import (
     WorkerUnavailable,
 )
 from podium.secrets import register
-from podium.workers.openai.errors import answer_fault, out_of_files, quoted, status_fault
+from podium.workers.openai.errors import ASK_URL, answer_fault, out_of_files, quoted, status_fault
 from podium.workers.openai.providers import Timeouts
 
 MAX_LINE = 2**20
@@ -276,7 +276,7 @@ class Exchange:
 
     def _broken(self, what: str, said: str, content: bytes | None = None) -> WorkerBroken:
         received = None if content is None else self._received(content)
-        told = f"{self._server}: {what}: {quoted(said)!r}"
+        told = f"{self._server}: {what}: {quoted(said)!r}; {ASK_URL}"
         return WorkerBroken(told, maybe_paid=True, received=received)
 
     def _received(self, content: bytes) -> str | None:
@@ -291,7 +291,7 @@ class Exchange:
 
     def _page_told(self) -> WorkerRefused:
         """Return the error of a web page. No model wrote it, so it is neither charged nor retried."""
-        told = f"{self._url} answered with a web page: is base_url right (does it end with /v1?)"
+        told = f"{self._url} answered with a web page: {ASK_URL}"
         return WorkerRefused(told, status=HTTPStatus.OK)
 
 
