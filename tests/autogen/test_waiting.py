@@ -103,9 +103,9 @@ async def test_a_plan_is_looked_at_before_any_agent_is_asked(make: Make) -> None
     assert (looked, heard.said) == ([2, 2], ["found", "written"])
 
 
-async def client(conductor: Conductor) -> object:
+async def client(conductor: Conductor, run_id: str | None = None) -> object:
     """Ask a model client of AutoGen's."""
-    model = ConductorChatCompletionClient(conductor)
+    model = ConductorChatCompletionClient(conductor, run_id=run_id)
     return (await model.create([UserMessage(content=QUESTION, source="user")])).content
 
 
@@ -167,6 +167,7 @@ SESSIONS = pytest.mark.parametrize(
 async def test_a_model_client_raises_what_waits() -> None:
     """It has no words for a question: its error has the run, which the conductor decides and continues."""
     await check_waiting(client)
+    await check_waiting(lambda conductor: client(conductor, "monday"), is_named=True)
 
 
 def asking(what: Any = "plans", journal: MemoryJournal | None = None) -> tuple[dict[str, Any], Heard]:

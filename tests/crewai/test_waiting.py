@@ -10,11 +10,13 @@ from crewai.core.providers.human_input import SyncHumanInputProvider, reset_prov
 from servers.crew_scene import Scene
 
 from crewai_podium import ConductorLLM, ConductorManager
+from podium.aio import run_sync
 from podium.conductor import Conductor
 from podium.errors import RunFailed, RunWaiting
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy
+from podium.run import decide
 from podium.types import Plan, Step
 from podium.workers import Card, PersonWorker, StepInput
 from podium.workers.simple import FunctionWorker
@@ -107,17 +109,23 @@ def test_an_action_waits_for_a_person(ask: Person, answer: str | None, times: in
         planner=FixedPlanner(Plan((Step(2, "refund order 17"),))),
         workers=[clerk],
         policy=Policy(ask="actions", approve="later"),
+        journal=MemoryJournal(),
+        run_id="refund",
     )
     crew = scene.crew()
     if answer is None:
-        with pytest.raises(RunWaiting):
+        with pytest.raises(RunWaiting, match=r"`Conductor.decide`, then repeat the call") as waiting:
             crew.kickoff()
+        assert not done
+        run_id = waiting.value.result.run_id
+        run_sync(lambda: decide(scene.manager.journal, run_id, approved=True))
+        assert crew.kickoff().raw == "refunded"
     elif answer == "refused":
         with pytest.raises(RunFailed, match="too much"):
             crew.kickoff()
     else:
         assert crew.kickoff().raw == answer
-    assert done == (["refund order 17"] if answer == "refunded" else [])
+    assert done == ([] if answer == "refused" else ["refund order 17"])
     assert len(ask.asked) == times
     assert "May clerk do this? refund order 17" in ask.asked[0]
 

@@ -47,6 +47,11 @@ async def engine(conductor: Conductor) -> str:
     return str(await ConductorQueryEngine(conductor).aquery(QUESTION))
 
 
+async def named_engine(conductor: Conductor) -> str:
+    """Ask a query engine whose runs have names."""
+    return str(await ConductorQueryEngine(conductor, run_id="monday").aquery(QUESTION))
+
+
 async def streaming_engine(conductor: Conductor) -> str:
     """Ask a query engine that streams."""
     response: Any = await ConductorQueryEngine(conductor, streaming=True).aquery(QUESTION)
@@ -58,10 +63,10 @@ async def llm(conductor: Conductor) -> str:
     return str((await ConductorLLM(conductor).achat([ChatMessage(QUESTION)])).message.content)
 
 
-@pytest.mark.parametrize("ask", [engine, streaming_engine, llm])
+@pytest.mark.parametrize("ask", [engine, named_engine, streaming_engine, llm])
 async def test_a_plan_may_wait_and_go_on_later(ask: Ask) -> None:
     """The face cannot wait: its error has the run, which the conductor decides and goes on with."""
-    await check_waiting(ask)
+    await check_waiting(ask, is_named=ask is named_engine)
 
 
 def tool() -> Ask:

@@ -15,6 +15,7 @@ from podium.journal import Journal, MemoryJournal, SqlJournal
 from podium.plan_text import Change, edit_plan
 from podium.planners import ChatPlanner
 from podium.policy import ApprovalRequest, Policy, Rule
+from podium.run import decide
 from podium.types import ApprovalGiven, Event, Plan, PlanReady, Step
 from podium.types.references import Condition
 from podium.types.steps import Block
@@ -260,9 +261,9 @@ async def test_a_run_waits_in_its_journal_and_goes_on_when_approved(desk: Desk) 
 
 
 async def test_a_run_whose_plan_is_refused_out_of_band_ends(desk: Desk) -> None:
-    """Nothing of it was ever started, and who refused it is told."""
+    """By a program that has only the journal; nothing was started, and who refused it is told."""
     await desk.conductor().run("Why?", run_id="r1")
-    await desk.conductor().decide("r1", approved=False, by="an auditor", why="too dear")
+    await decide(desk.journal, "r1", approved=False, by="an auditor", why="too dear")
     result = await desk.conductor().resume("r1")
     assert result.status == "failed"
     assert result.problem is not None
@@ -275,6 +276,8 @@ async def test_a_plan_is_changed_out_of_band(desk: Desk) -> None:
     """What is carried out is the changed plan."""
     await desk.conductor().run("Why?", run_id="r1")
     changed = edit_plan(PLAN, Change(step=1, worker=2, subtask="mail it"))
+    with pytest.raises(ConfigError, match="a changed plan is checked by a conductor"):
+        await decide(desk.journal, "r1", approved=True, plan=changed)
     await desk.conductor().decide("r1", approved=True, plan=changed)
     result = await desk.conductor().resume("r1")
     assert (result.status, result.answer, result.plans) == ("ok", "mailer", (changed,))

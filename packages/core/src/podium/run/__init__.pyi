@@ -1,4 +1,4 @@
-from .approval import Decision as Decision
+from .approval import Decision as Decision, decide as decide
 from .nested import StreamedAnswer as StreamedAnswer
 from .request import ResumeOptions as ResumeOptions, RunOptions as RunOptions
 from .runner import Listener as Listener

@@ -80,18 +80,20 @@ class Decision(TypedDict, total=False):
 async def decide(
     journal: Journal, run_id: str, settings: ConductorSettings | None = None, **decision: Unpack[Decision]
 ) -> None:
-    """Record a decision on the plan or the actions of a waiting run, or on the end of an action.
+    """Record a decision on what a run waits for, as `Conductor.decide` does; the journal is enough for it.
 
     Args:
         journal: the journal of the run.
         run_id: the run's id.
-        settings: the settings of the conductor, which check a changed plan; `None` without a changed plan.
-        decision: the decision.
+        settings: the settings of a conductor, which check a changed plan.
+        decision: see `Decision`.
 
     Raises:
-        PodiumError: see `Conductor.decide`.
+        ConfigError: there is a changed plan without `settings`; or see `Conductor.decide`, for all errors.
     """
     given = _given(run_id, **decision)
+    if settings is None and decision.get("plan") is not None:
+        raise ConfigError("a changed plan is checked by a conductor: use `Conductor.decide`")
     action = decision.get("action")
     step = None if action is None else str(action)
     log = await journal.claim(run_id)
@@ -102,7 +104,7 @@ async def decide(
             decisions: Sequence[Event] = [_on_end(given, state, step)]
         else:
             if given.plan is not None and state.started is not None:
-                assert settings is not None
+                assert settings is not None  # because there is a plan
                 request = RunRequest(run_id=run_id, plan=given.plan)
                 request = recorded_request(request, state.started, settings)
                 given, workers = replace(given, plan=request.plan), settings.pool.names

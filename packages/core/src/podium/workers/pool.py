@@ -187,7 +187,7 @@ class Pool(ResourceGroup):
         if isinstance(workers, Worker):
             raise ConfigError(f"a pool needs a list of workers: write [{type(workers).__name__}(...)]")
         if not workers:
-            raise ConfigError("a pool needs at least one worker")
+            raise ConfigError("a pool needs at least one worker: pass workers=[...]")
         for worker in workers:
             _check_worker(worker)
         self.workers = tuple(workers)
@@ -196,7 +196,8 @@ class Pool(ResourceGroup):
         twice = {name for name in self.names if self.names.count(name) > 1}
         if twice:
             told = ", ".join(repr(name) for name in sorted(twice))
-            raise ConfigError(f"two workers have the name {told}: names must be unique")
+            how = "name one of them otherwise, as in as_worker(x, name=...) or Card(name=...)"
+            raise ConfigError(f"two workers have the name {told}: {how}")
         check_unlike(self.names, "names of two workers")
         check_unlike(sorted({label for card in self.cards for label in card.labels}), "labels of workers")
         shared = () if shares is None else shares.states
