@@ -26,7 +26,7 @@ from agents import (
 from agents.models.openai_provider import OpenAIProvider
 from agents_speaking import ONE_CALL, READ, WRITTEN, ModelServer, speaker
 from contracts.known_prices import MODEL, check_planner, check_prices
-from contracts.odd_answers import ODD_ANSWERS, OddAnswer, check
+from contracts.odd_answers import ODD_ANSWERS, OddAnswer, check, check_wrong_url
 from contracts.worker_contract import WorkerContract, question
 from openai import AsyncOpenAI
 from pydantic import BaseModel
@@ -160,6 +160,20 @@ async def test_odd_answers_have_the_codes_of_all_adapters(odd: OddAnswer, kind: 
     finally:
         for client in servers:
             await client.close()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_url_of_another_server_is_told(*, stream: bool) -> None:
+    """As with Podium's own client."""
+    servers = list[AsyncOpenAI]()
+
+    def make(url: str) -> Worker:
+        servers.append(AsyncOpenAI(base_url=url, api_key="none", max_retries=0))
+        return as_worker(OpenAIChatCompletionsModel("m", servers[-1]), name="one")
+
+    await check_wrong_url(make, stream=stream)
+    for client in servers:
+        await client.close()
 
 
 @pytest.mark.parametrize("stream", [False, True])

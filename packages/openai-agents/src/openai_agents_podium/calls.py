@@ -109,7 +109,7 @@ class CallWatch(RunHooks[Any]):
 
     def _take(self, answer: ChatCompletion | ChatCompletionChunk) -> None:
         """Record the finish reason of an answer or a chunk."""
-        for choice in answer.choices[:1]:
+        for choice in (answer.choices or ())[:1]:  # a server may leave them out
             if choice.finish_reason is not None or isinstance(answer, ChatCompletion):
                 self.finish = choice.finish_reason
 

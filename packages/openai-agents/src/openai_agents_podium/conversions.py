@@ -42,6 +42,7 @@ from podium.types import Constraint, Message, Part, Sampling
 from podium.types.messages import storable
 from podium.usage import Usage
 from podium.workers.openai.chat_response import read_usage as read_counts
+from podium.workers.openai.errors import ASK_URL
 
 _EXTRA: Final = ("seed", "stop")
 """Options without an SDK setting; the SDK's chat completions models pass them on."""
@@ -167,6 +168,7 @@ def read_agents_error(error: BaseException) -> WorkerError | None:
             kind, told = AnswerToolCalls, f"the agent called tools that nobody offered: {unknown[1]}"
         case ModelBehaviorError():
             kind, told = WorkerBroken, f"the answer of a model is broken: {_quote(error.message)}"
+            told += f"; {ASK_URL}" if "no choices" in error.message else ""
         case UserError() if error.__cause__ is None:  # otherwise the runner wraps an exception of a tool
             kind, told = WorkerRefused, f"the SDK cannot run it: {_quote(error.message)}"
         case _:

@@ -24,7 +24,7 @@ from podium.types.messages import storable
 MAX_QUOTE = 300
 """Maximum characters of a server's text in an error message."""
 
-ASK_URL = "does the base URL lead to an OpenAI-compatible server (does it end with /v1)?"
+ASK_URL = "does the base URL lead to an OpenAI-compatible server, and end with /v1?"
 """What to check if a server answers with something else than a chat completion."""
 _BUSY = (408, 409, 425, 429)
 _STATUSES = range(300, 600)
