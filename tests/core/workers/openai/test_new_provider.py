@@ -117,5 +117,5 @@ def test_no_other_module_names_a_provider() -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
     }
     others.remove(Path(providers.__file__).relative_to(ROOT).as_posix())
-    of_presets = {"cli/init.py", "config/sections.py", "workers/command.py"}
-    assert others == of_presets  # and the name of a model
+    of_presets = {"cli/init.py", "config/sections.py", "workers/command.py"}  # and the name of a model
+    assert others == of_presets | {"hosts/openai.py"}  # a package to import
