@@ -61,6 +61,7 @@ def verify(
         if run is not None:
             exclude("a run or a file", {"--since": since, "--until": until})
         if run is not None and Path(run).is_file():
+            exclude("a file", {"--journal": journal})
             _verify_file(screen, Path(run), anchors)
         else:
             record, cache = find_journal(config, journal), find_shared_cache(config, journal)

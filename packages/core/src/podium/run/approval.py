@@ -122,6 +122,9 @@ async def decide(
 
 def _given(run_id: str, **decision: Unpack[Decision]) -> ApprovalGiven | ActionDecided:
     """Return a decision as an event, without its step."""
+    known = Decision.__annotations__
+    if unknown := sorted(decision.keys() - known.keys()):
+        raise TypeError(f"decide does not accept {', '.join(unknown)}: its options are {', '.join(known)}")
     approved, done, answer = decision.get("approved"), decision.get("done"), decision.get("answer")
     if [approved, done, answer].count(None) != 2 or (done is not None and decision.get("action") is None):
         raise ConfigError("decide either `approved`, or `done` together with `action`, or `answer`")
