@@ -78,7 +78,7 @@ def remedies(error: PodiumError) -> Iterator[str]:
     """Yield the lines that follow the message of an error."""
     if error.code in (JournalError.code, JournalVersion.code):  # not the errors about one run
         do = "name another file with" if isinstance(error, JournalVersion) else "check"
-        where = "`path` or `url` in [journal] of podium.toml (or --journal)"
+        where = "`path` in [journal] of podium.toml, or `url`, or --journal"
         yield f"{do} {where}; `podium run --no-journal` records nothing"
     if isinstance(error, PlannerError) and error.code == "planner_unusable":
         yield from _of_unusable(error)
