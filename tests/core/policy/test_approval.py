@@ -276,7 +276,7 @@ async def test_a_plan_is_changed_out_of_band(desk: Desk) -> None:
     """What is carried out is the changed plan."""
     await desk.conductor().run("Why?", run_id="r1")
     changed = edit_plan(PLAN, Change(step=1, worker=2, subtask="mail it"))
-    with pytest.raises(TypeError, match=r"decide does not accept plans: its options are approved, plan"):
+    with pytest.raises(TypeError, match=r"decide does not accept plans \(did you mean plan\?\)"):
         await desk.conductor().decide("r1", approved=True, plans=changed)  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match="a changed plan is checked by a conductor"):
         await decide(desk.journal, "r1", approved=True, plan=changed)

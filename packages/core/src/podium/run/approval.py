@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack
 import anyio
 import anyio.to_thread
 
-from podium.errors import ConfigError, PlanError, PodiumError, QueryError, WorkerFailed
+from podium.errors import ConfigError, PlanError, PodiumError, QueryError, WorkerFailed, unknown_options
 from podium.execution.context import ConductorSettings, RunContext, RunRequest
 from podium.execution.graph import WAITING
 from podium.journal.journal import Journal
@@ -122,9 +122,8 @@ async def decide(
 
 def _given(run_id: str, **decision: Unpack[Decision]) -> ApprovalGiven | ActionDecided:
     """Return a decision as an event, without its step."""
-    known = Decision.__annotations__
-    if unknown := sorted(decision.keys() - known.keys()):
-        raise TypeError(f"decide does not accept {', '.join(unknown)}: its options are {', '.join(known)}")
+    if told := unknown_options("decide", decision, Decision.__annotations__):
+        raise TypeError(told)
     approved, done, answer = decision.get("approved"), decision.get("done"), decision.get("answer")
     if [approved, done, answer].count(None) != 2 or (done is not None and decision.get("action") is None):
         raise ConfigError("decide either `approved`, or `done` together with `action`, or `answer`")
