@@ -44,7 +44,7 @@ def test_openai_files(folder: Path, batch: Batch, upstream: ChatServer) -> None:
     answer = rows["r"]["response"]["body"]["output"][-1]
     assert answer["content"][0]["text"] == "answer to by response"
     refused = rows["failed"]["response"]
-    assert (refused["status_code"], refused["body"]["error"]["code"]) == (502, "worker_refused")
+    assert (refused["status_code"], refused["body"]["error"]["code"]) == (400, "worker_refused")
     assert all(row["id"].startswith("batch_req_") for row in rows.values())
     for name, told in (("streamed", "stream"), ("stored", "previous_response_id"), ("elsewhere", "url")):
         assert rows[name]["response"] is None
@@ -56,7 +56,7 @@ def test_openai_files(folder: Path, batch: Batch, upstream: ChatServer) -> None:
     again = {row["custom_id"]: row for row in read(folder / "out.jsonl")}
     assert len(upstream.calls) == calls
     assert again["c"]["response"]["body"]["choices"] == rows["c"]["response"]["body"]["choices"]
-    assert again["failed"]["response"]["status_code"] == 502
+    assert again["failed"]["response"]["status_code"] == 400
     upstream.reply = fails_on("nothing")
     batch("bad.jsonl", code=1)
     fed = {row["custom_id"]: row for row in read(folder / "bad.results.jsonl")}

@@ -27,12 +27,14 @@ def check(name: str, url: str) -> None:
     stream = litellm.completion(messages=ASKED, stream=True, **known)
     assert "".join(chunk.choices[0].delta.content or "" for chunk in stream) == HELLO
     messages: list[Any] = [{"role": "user", "content": "What is the weather in 'Paris'?"}]
-    calling = litellm.completion(messages=messages, tools=[TOOL], **known).choices[0].message
-    (call,) = calling.tool_calls
-    assert json.loads(call.function.arguments) == {"city": "Paris"}, calling
-    messages += [calling, {"role": "tool", "tool_call_id": call.id, "content": "sun in Paris"}]
-    told = litellm.completion(messages=messages, tools=[TOOL], **known)
-    assert told.choices[0].message.content == "The tools say sun in Paris.", told
+    told = litellm.completion(messages=messages, tools=[TOOL], **known).choices[0].message
+    assert told.tool_calls
+    while told.tool_calls:  # of each step
+        (call,) = told.tool_calls
+        assert json.loads(call.function.arguments) == {"city": "Paris"}, told
+        messages += [told, {"role": "tool", "tool_call_id": call.id, "content": "sun in Paris"}]
+        told = litellm.completion(messages=messages, tools=[TOOL], **known).choices[0].message
+    assert told.content == "The tools say sun in Paris.", told
 
 
 root, model = sys.argv[1:]

@@ -65,9 +65,11 @@ def test_an_agent_writes_a_file(agent: str, model: str, npm_programs: Path, tmp_
 
 
 FILE = "def add(a, b):\n    return a {} b\n"
-TEST = "python3 -c 'import calc; assert calc.add(2, 2) == 4' && echo all passed || echo it failed"
+TEST = "python3 -B -c 'import calc; assert calc.add(2, 2) == 4' && echo all passed || echo it failed"
 WORK = ("-", TEST, "+", TEST)
-"""What the worker of the middle step does, one after the other: it writes the file, and runs its test."""
+"""What the worker of the middle step does, one after the other: it writes the file, and runs its test.
+
+Without bytecode files: both versions of the file have one size, and may be of the same second."""
 PARTS = ("List the files.", "Write calc.py, run its test, and mend it.", "Say how it went.")
 
 
