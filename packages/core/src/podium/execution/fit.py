@@ -6,7 +6,7 @@ that see it. A call is refused only if the limits do not allow it together with 
 later steps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -195,18 +195,17 @@ class Fit:
         self._planned.set()
         if not self._calling():
             return
-        context = self._context
+        context, earlier = self._context, self._earlier
         context.ledger.keep(self.kept)
-        needs = [] if context.cache is not None else self._open()  # cached answers need no calls
-        least, enough = floors_of(needs), floors_of([need.later for need in needs])
-        earlier = self._earlier
+        kept, is_cached = self.kept(), context.cache is not None  # cached answers need no calls
+        least = earlier.amounts if is_cached else kept.amounts
+
+        def enough() -> list[Spend]:
+            later = [] if is_cached else [need.later for need in self._open()]
+            return [*floors_of(later), *earlier.amounts]
+
         try:
-            self._fitting(
-                [*least, *earlier.amounts],
-                [*enough, *earlier.amounts],
-                what="the plan needs at least",
-                steps=self.kept().steps,
-            )
+            self._fitting(least, enough, what="the plan needs at least", steps=kept.steps)
         except LimitExceeded as error:
             if error.limit in ("steps", "calls") or not context.ledger.is_calling:
                 self.refusal = error
@@ -273,7 +272,7 @@ class Fit:
         earlier, what = self._earlier.amounts, TOGETHER if others else "a call may need"
         later = [*floors_of([need.later for need in others]), *earlier]
         floors = [own.least, *(need.floors for need in others), *earlier]
-        now = self._fitting(floors, [own.least, *later], what=what)
+        now = self._fitting(floors, lambda: [own.least, *later], what=what)
         try:
             then = self._context.ledger.spare(own.floor, *later)
         except LimitExceeded:  # the shortest cap
@@ -281,13 +280,13 @@ class Fit:
         return min(now, then, key=lambda left: left.cost or 0.0)
 
     def _fitting(
-        self, least: Sequence[Spend], enough: Sequence[Spend], *, what: str, steps: int = 0
+        self, least: Sequence[Spend], enough: Callable[[], Sequence[Spend]], *, what: str, steps: int = 0
     ) -> Remaining:
         """Return what is left beside the least amounts; the error names what is enough for certain."""
         try:
             return self._context.ledger.spare(*least, steps=steps, what=what)
         except LimitExceeded:
-            self._context.ledger.spare(*enough, steps=steps, what=what)
+            self._context.ledger.spare(*enough(), steps=steps, what=what)
             raise
 
     def floor(self, state: StepNode) -> Spend:

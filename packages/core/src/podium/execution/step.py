@@ -395,22 +395,17 @@ class StepRunner:
         read = replace(shown, texts=()) if worker.takes_texts else shown
         messages = context.messages(step, read, card)
         constraint = self._constraint(number)
-        request = Request(
-            messages=messages,
-            step_input=shown,
-            sampling=Sampling(constraint=constraint),
-            deadline=deadline,
-            stream=asked.stream and step.returns is None,  # an answer that does not fit is not sent
-            caller=caller,
-        )
         tool_messages = context.tool_messages(step, card, state.said, last=self.last)
         may_call = self.offers_tools or tool_messages
-        return replace(
-            request,
+        return Request(
             messages=messages + tool_messages,
-            tool_messages=tool_messages,
+            step_input=shown,
+            sampling=replace(asked.sampling if self.last else Sampling(), constraint=constraint),
+            deadline=deadline,
+            stream=asked.stream and step.returns is None,  # an answer that does not fit is not sent
             tools=context.offered(step, number, last=self.last) if may_call else None,
-            sampling=replace(asked.sampling, constraint=constraint) if self.last else request.sampling,
+            tool_messages=tool_messages,
+            caller=caller,
         )
 
     def _key(self, number: int) -> str | None:

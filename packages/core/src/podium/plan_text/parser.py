@@ -199,7 +199,8 @@ class PlanReader:
             allowed = f"the maximum is {self._roster.max_steps} (Limits.plan_steps or Policy.steps)"
             message = f"the plan has {len(plan.calls)} steps, also in blocks; {allowed}: merge steps"
             raise PlanInvalid("too_many_steps", message)
-        return replace(plan, notes=tuple(dict.fromkeys(self._roster.notes)))
+        notes = tuple(dict.fromkeys(self._roster.notes))
+        return replace(plan, notes=notes) if notes else plan
 
     def _close(self, rest: str) -> Plan:
         self._take(rest)

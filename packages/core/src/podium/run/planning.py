@@ -44,7 +44,7 @@ from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import PlanDelta, PlannerEnded, PlannerStarted
 from podium.types.messages import Sampling, storable
 from podium.types.outcome import Problem, Proposal, Round, for_people
-from podium.types.plan import Plan, PlannedBy
+from podium.types.plan import KEPT, Plan, PlannedBy
 from podium.types.steps import AnyStep, Block, Step, is_unconditional, with_workers
 from podium.workers.worker import pieces_of
 
@@ -383,7 +383,7 @@ class PlanRequester:
             raise AnswerRefused(f"planner {written.planner.name!r}: {did}", maybe_paid=True)
         rest = "" if written.pieces else written.whole.text
         plan = written.planner.read(request, rest, reader).renumbered(order)
-        if plan == Plan(()) and not self.may_keep:
+        if plan == KEPT and not self.may_keep:
             message = "there is no previous answer to keep: write at least one step"
             raise PlanInvalid("nothing_to_keep", message)
         context = self.context

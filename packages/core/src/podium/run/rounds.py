@@ -37,7 +37,7 @@ from podium.run_state.paid import PaidResults
 from podium.secrets import BUGS
 from podium.types.events import ApprovalGiven, PlannerEnded, PlanReady, RoundStarted
 from podium.types.outcome import Action, Outcome, Problem, Proposal, Round
-from podium.types.plan import Plan, PlannedBy
+from podium.types.plan import KEPT, Plan, PlannedBy
 from podium.types.result import RunStatus, answer_of, answer_outcome, conclusion, missing, steps_of, told
 from podium.workers.worker import Worker
 
@@ -244,12 +244,12 @@ class Rounds:
                 except BUGS as bug:
                     execution.stop(bug)
                 if begun.paid is None and self._is_repeated(plan):
-                    why, plan = f"{why}; the plan repeats an earlier plan, so the answer is kept", Plan(())
+                    why, plan = f"{why}; the plan repeats an earlier plan, so the answer is kept", KEPT
                 if plan is not None:
                     self._announce(number, plan, proposals, why)
                     plan = await self._carry_out(number, plan, execution, begun)
                 else:
-                    execution.complete(Plan(()))
+                    execution.complete(KEPT)
         finally:
             self.answer_sent = number if execution.answer_sent else self.answer_sent
             self._labels[number], self._are_whole = execution.labels, execution.are_whole
@@ -375,7 +375,7 @@ class Rounds:
 
     async def _following(self, current: Round) -> _Next | None:
         """Return the next round; `None` if this round is the last."""
-        if self._stopped or self.calls.made or current.plan == Plan(()):
+        if self._stopped or self.calls.made or current.plan == KEPT:
             return None
         if (following := self._after_failure(current)) is not None:
             return following

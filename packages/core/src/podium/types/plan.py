@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any, Self
+from typing import Any, Final, Self
 from unicodedata import category, is_normalized, name as unicode_name, normalize
 
 from podium.errors import ConfigError, PlanInvalid, PlanInvalidCode, QueryError
@@ -261,7 +261,8 @@ class Plan:
 
     def renumbered(self, workers: Sequence[int]) -> Self:
         """Return the plan with worker `i` replaced by `workers[i]`."""
-        return replace(self, steps=with_workers(self.steps, workers))
+        steps = with_workers(self.steps, workers)
+        return self if steps == self.steps else replace(self, steps=steps)
 
     def to_json(self, workers: Sequence[str] | None = None) -> dict[str, Any]:
         """Return the plan as plain JSON data, with the version of its schema.
@@ -388,3 +389,7 @@ def _label(text: str) -> str:
     for mark in '#%"<>`':
         plain = plain.replace(mark, f"#{ord(mark)};")
     return plain
+
+
+KEPT: Final = Plan(())
+"""The plan that keeps the previous answer."""

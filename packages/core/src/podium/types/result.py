@@ -21,7 +21,7 @@ from podium.types.outcome import (
     total_cost,
     usage_note,
 )
-from podium.types.plan import Plan, PlannedBy
+from podium.types.plan import KEPT, Plan, PlannedBy
 from podium.types.steps import depends_on
 from podium.usage import Usage
 
@@ -67,8 +67,7 @@ class Result:
     @property
     def planner(self) -> PlannedBy | None:
         """The planner of the latest plan that was run; `None` if no plan was run."""
-        kept = Plan(())
-        planned = [r.planner for r in self.rounds if r.plan not in (None, kept)]
+        planned = [r.planner for r in self.rounds if r.plan not in (None, KEPT)]
         return planned[-1] if planned else None
 
     @property

@@ -88,10 +88,11 @@ class Step:
     def _check_references(self) -> None:
         if wrong := malformed_reference(self.subtask):
             raise PlanInvalid("bad_reference", bad_reference("a step", wrong))
-        for number in self.references:
+        references = self.references
+        for number in references:
             if number not in self.access:
                 raise PlanInvalid("bad_reference", bad_reference("a step", str(number)))
-        if self.references and self.enough is not None and self.each is None:
+        if references and self.enough is not None and self.each is None:
             told = "a step whose subtask refers to outputs waits for all steps on its access list"
             raise PlanInvalid("bad_enough", f"{told}: leave out enough")
 
@@ -418,7 +419,8 @@ def with_workers(steps: Iterable[AnyStep], new: Sequence[int]) -> tuple[AnyStep,
         if isinstance(step, Block):
             found.append(replace(step, steps=with_workers(step.steps, new)))
         else:
-            found.append(replace(step, worker=new[step.worker]))
+            number = new[step.worker]
+            found.append(step if number == step.worker else replace(step, worker=number))
     return tuple(found)
 
 

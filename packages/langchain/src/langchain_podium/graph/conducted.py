@@ -271,9 +271,9 @@ class _Call:
                 middleware=pass_graph_exits(child_runs(), waits=self._checkpoints.exist),
                 host=host,
             )
-            if messages.is_heard:
-                return await messages.listen(begun, tell)
-            return await begun(on_event=tell)
+            if quiet is None:  # nobody reads a stream
+                return await begun(on_event=tell)
+            return await messages.listen(begun, tell)
 
 
 def _not_stored(left: GraphExit, actions: Sequence[Action]) -> ConfigError:

@@ -127,11 +127,6 @@ class MessageStream:
     _plans: int = 0
     """Number of planner texts that have ended."""
 
-    @property
-    def is_heard(self) -> bool:
-        """Whether any handler streams."""
-        return bool(_of_kind(get_async_callback_manager_for_config(self.config).handlers, self.kind))
-
     async def listen(self, run: Callable[..., Awaitable[Result]], tell: Listener | None) -> Result:
         """Execute a run, and send its texts as they are written; `tell` gets each event before."""
         results = list[Result]()

@@ -5,7 +5,7 @@ The module defines the view for readers (`podium`), and the form of outcomes. It
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from hashlib import sha256
 from typing import Any, Final
 
@@ -41,7 +41,7 @@ def of_plan(run_id: str, number: int, plan: Plan, conductor: Conductor, *, statu
 
     `number` is the number of the round, from 1; `status` is `planned`, `waiting`, or the one of the result.
     """
-    data = _scrubbed(replace(plan, query=(), planner=None).to_json())  # the question is in the state
+    data = _scrubbed(_plain(plan))
     facts = {"run_id": run_id, "status": status, "round": number, "plan": data}
     return {**facts, "workers": list(conductor.pool.names), "hash": _hash(data)}
 
@@ -55,8 +55,7 @@ def plan_of(view: Data, conductor: Conductor) -> Plan:
 
 def drawn(view: Data, conductor: Conductor) -> Data:
     """Return a view with a drawing of its plan."""
-    plan = plan_of(view, conductor)
-    return {**view, "mermaid": plan.to_mermaid(conductor.pool.names, conductor.actions_of(plan))}
+    return {**view, "mermaid": _drawing(plan_of(view, conductor), conductor)}
 
 
 def is_edited(view: Data) -> bool:
@@ -68,12 +67,17 @@ def of_result(result: Result, conductor: Conductor) -> Data:
     """Return the view of a run that has ended or waits."""
     plan = result.plans[-1] if result.plans else Plan(())
     view = of_plan(result.run_id, len(result.rounds), plan, conductor, status=result.status)
-    view = drawn(view, conductor) if plan.steps else view
-    problem = result.problem
+    if plan.steps:  # the drawing cuts texts, so that the plan must have no secret before
+        shown = plan if view["plan"] == _plain(plan) else plan_of(view, conductor)
+        view["mermaid"] = _drawing(shown, conductor)
+    problem, planner = result.problem, result.planner
     view["problem"] = None if problem is None else {"code": problem.code, "message": problem.message}
-    view["planner"] = None if result.planner is None else _scrubbed(asdict(result.planner))
-    view["actions"] = [_scrubbed(asdict(action)) for action in result.actions]
-    view["outcomes"] = [write_outcome(outcome) for outcome in result.outcomes]
+    told = {
+        "planner": None if planner is None else asdict(planner),
+        "actions": [asdict(action) for action in result.actions],
+        "outcomes": [_plain_outcome(outcome) for outcome in result.outcomes],
+    }
+    view |= _scrubbed(told)
     usage = result.usage
     counts = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
     view["usage"] = {**counts, "estimated": usage.estimated}
@@ -87,12 +91,26 @@ def of_result(result: Result, conductor: Conductor) -> Data:
 
 def write_outcome(outcome: Outcome) -> Data:
     """Return a step's outcome as plain JSON data, without secrets and default values."""
-    return _scrubbed(_OUTCOME.dump_python(outcome, mode="json", exclude_defaults=True))
+    return _scrubbed(_plain_outcome(outcome))
 
 
 def read_outcome(data: Data) -> Outcome:
     """Return the outcome that `write_outcome` wrote; raise `ValidationError` for invalid data."""
     return _OUTCOME.validate_python(data)
+
+
+def _plain(plan: Plan) -> Data:
+    """Return a plan as JSON data, without the question, which is in the state."""
+    return {key: value for key, value in plan.to_json().items() if key not in ("query", "planner")}
+
+
+def _plain_outcome(outcome: Outcome) -> Data:
+    data: Data = _OUTCOME.dump_python(outcome, mode="json", exclude_defaults=True)
+    return data
+
+
+def _drawing(plan: Plan, conductor: Conductor) -> str:
+    return plan.to_mermaid(conductor.pool.names, conductor.actions_of(plan))
 
 
 def _hash(data: object) -> str:
