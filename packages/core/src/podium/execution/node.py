@@ -209,6 +209,12 @@ class StepNode:
         self.least = self.step.least
         self.workers = [self.step.worker] if isinstance(self.step, Step) else []
 
+    def forget(self) -> None:
+        """Let go of the steps that refer to it: memory that is in no cycle is free at once."""
+        for others in (self.dependents, self.waiters, self.followers, self.frame.nodes):
+            others.clear()
+        self.expansion = self.batch = None
+
     @property
     def name(self) -> str:
         """Its name for people: the path, or the number of a step of the plan."""

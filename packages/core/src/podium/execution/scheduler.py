@@ -109,6 +109,11 @@ class RoundScheduler:
             self._steps.close(self.waits, stopped=kind is not None or self.broke is not None)
             self._fit.end()
 
+    def forget(self) -> None:
+        """Let go of the steps after the round."""
+        for state in self._graph.all:
+            state.forget()
+
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
         """The outcomes of steps, then of items and turns, both in the plan's order; then superseded ones."""

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
@@ -77,8 +77,12 @@ class Roster(NamedTuple):
     """What was ignored."""
     is_inner: bool = False
     """Whether another plan may be around the steps."""
-    line_at: Callable[[int], int] = lambda _: 0
-    """Returns the line of a position in the text, from 1; 0 without a text."""
+    text: Sequence[str] = ()
+    """The pieces of the text so far; empty without a text."""
+
+    def line_at(self, position: int) -> int:
+        """Return the line of a position in the text, from 1; 0 without a text."""
+        return "".join(self.text).count("\n", 0, position) + 1 if self.text else 0
 
     @classmethod
     def strict(cls, workers: Sequence[str]) -> "Roster":

@@ -146,10 +146,10 @@ class PlanReader:
         size = workers if isinstance(workers, int) else len(names)
         self.previous = previous
         """Whether there is a previous round, which access lists may name."""
-        self._roster = Roster(size, names, max_steps, previous, refused, strict, [], line_at=self._line_at)
+        self._whole: list[str] = []
+        self._roster = Roster(size, names, max_steps, previous, refused, strict, [], text=self._whole)
         self._literals = LiteralReader()
         self._arrived: list[str] = []
-        self._whole: list[str] = []
         self._size = 0
         self._brace = False
         self._waiting = 0
@@ -231,9 +231,6 @@ class PlanReader:
         if plan is None:
             raise failure
         return plan
-
-    def _line_at(self, position: int) -> int:
-        return "".join(self._whole).count("\n", 0, position) + 1
 
     def _refuse_other_form(self, *, is_free: bool) -> None:
         """Raise `PlanSyntaxError` for a step in a form that is not read beside the plan.

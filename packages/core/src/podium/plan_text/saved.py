@@ -217,6 +217,8 @@ def written_out(plan: Plan, plans: Mapping[str, SavedPlan], workers: Sequence[st
         PlanInvalid: a saved plan is unknown or nested too deeply, its arguments are wrong, or the pool lacks
             its worker.
     """
+    if not any(isinstance(step, Block) for step in plan.steps):
+        return plan
 
     def inner(steps: Iterable[AnyStep], level: int) -> tuple[AnyStep, ...]:
         return tuple(one(step, level) if isinstance(step, Block) else step for step in steps)
@@ -233,8 +235,6 @@ def written_out(plan: Plan, plans: Mapping[str, SavedPlan], workers: Sequence[st
             raise PlanInvalid(error.code, told) from None
         return replace(block, steps=steps, parameters=own.parameters, args=own.args)
 
-    if not any(isinstance(step, Block) for step in plan.steps):
-        return plan
     match plan.steps:
         case (Block(plan=str(name), steps=(), each=None, when=None, access=()) as only,) if (
             name and not references_in(shown(only.args))

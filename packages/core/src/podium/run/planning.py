@@ -59,15 +59,16 @@ class EarlyStart:
         self._started = 0
         self._stopped = bool(context.policy.approvers_of("plans")) or context.policy.needs_whole_plan
 
-    def add(self, step: AnyStep) -> None:
-        """Add the next step; a step that the policy forbids stops the early start."""
-        self._stopped = self._stopped or isinstance(step, Block) or not is_unconditional(step)
-        if self._stopped:
+    def add(self, steps: Sequence[AnyStep]) -> None:
+        """Add the next steps; a step that the policy forbids stops the early start."""
+        context, known = self._context, len(self._read)  # of the first round: there is no previous round
+        for step in steps:
+            self._stopped = self._stopped or isinstance(step, Block) or not is_unconditional(step)
+            self._read += () if self._stopped else (step,)
+        if len(self._read) == known:
             return
-        context = self._context  # of the first round, so there is no previous round
-        self._read = (*self._read, step)
         try:
-            check_names([step], context.request.context)
+            check_names(self._read[known:], context.request.context)
             plan = Plan(self._read)
             plan.check_types(context.settings.pool.forms)
             plan = context.policy.check(plan, context.settings.pool.cards, context.labels)
@@ -343,10 +344,9 @@ class PlanRequester:
 
         async with aclosing(foreign_batches(call, f"planner {written.planner.name!r}")) as batches:
             async for batch in batches:
-                for piece in batch:
-                    for step in self._take(written, piece, reader):
-                        if self.early is not None:
-                            self.early.add(*with_workers([step], order))
+                steps = [step for piece in batch for step in self._take(written, piece, reader)]
+                if self.early is not None:
+                    self.early.add(with_workers(steps, order))
 
     def _take(self, written: PlannerCall, piece: object, reader: PlanReader) -> Sequence[AnyStep]:
         """Take a piece of the text, or the whole text; return the steps that the piece completes."""

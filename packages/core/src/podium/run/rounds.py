@@ -262,6 +262,7 @@ class Rounds:
             self.done.append(ended(proposals=tuple(proposals), outcomes=execution.outcomes))
             remember(self.context.settings.pool, self.done[-1], self.context.settings.pool.names)
         self._stop(execution)
+        execution.forget()
         if refused is not None:
             if self.answer is None:
                 raise refused

@@ -90,6 +90,7 @@ class RunSession:
         with self._within_call():
             result = await self._run()
             self._tell_call(result)
+        self._context = None  # it refers to the session: a run leaves no cycles
         self._raise_unplanned(result)
         self._raise_for_listener(result)
         return result

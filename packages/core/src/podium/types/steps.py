@@ -419,8 +419,7 @@ def with_workers(steps: Iterable[AnyStep], new: Sequence[int]) -> tuple[AnyStep,
         if isinstance(step, Block):
             found.append(replace(step, steps=with_workers(step.steps, new)))
         else:
-            number = new[step.worker]
-            found.append(step if number == step.worker else replace(step, worker=number))
+            found.append(step if new[step.worker] == step.worker else replace(step, worker=new[step.worker]))
     return tuple(found)
 
 

@@ -194,12 +194,14 @@ class PlanHost:
         self.leave()
         if self._graph is not None:
             await self._graph.end(follows=False)
+            self._graph = None
 
     async def cancel(self) -> None:
         """Cancel all nodes after the run has raised."""
         self.leave()
         if self._graph is not None:
             await self._graph.cancel()
+            self._graph = None
 
     async def _graph_of(self, number: int, plan: Plan, *, approves: bool = False) -> ShownPlan:
         place = number, self._hash(plan)

@@ -129,7 +129,7 @@ class ShownPlan:
             await cancelled(self._run_task)
 
     async def _run(self) -> None:
-        SHOWN.set(self)
+        token = SHOWN.set(self)
         graph, passes = compiled(self._shape, approves=self._approves), 0
         try:
             for count in itertools.count():
@@ -159,6 +159,8 @@ class ShownPlan:
         except BaseException:  # cancellations, too: the run waits for no node
             self._host.leave()
             raise
+        finally:
+            SHOWN.reset(token)
 
     def _inside(self, count: int) -> RunnableConfig:
         """Return the configuration of the graph: each plan has a namespace, and each further pass, too."""

@@ -41,7 +41,11 @@ def of_plan(run_id: str, number: int, plan: Plan, conductor: Conductor, *, statu
 
     `number` is the number of the round, from 1; `status` is `planned`, `waiting`, or the one of the result.
     """
-    data = _scrubbed(_plain(plan))
+    return _of_json(run_id, number, _plain(plan), conductor, status)
+
+
+def _of_json(run_id: str, number: int, plan: Data, conductor: Conductor, status: str) -> Data:
+    data = _scrubbed(plan)
     facts = {"run_id": run_id, "status": status, "round": number, "plan": data}
     return {**facts, "workers": list(conductor.pool.names), "hash": _hash(data)}
 
@@ -66,9 +70,10 @@ def is_edited(view: Data) -> bool:
 def of_result(result: Result, conductor: Conductor) -> Data:
     """Return the view of a run that has ended or waits."""
     plan = result.plans[-1] if result.plans else Plan(())
-    view = of_plan(result.run_id, len(result.rounds), plan, conductor, status=result.status)
-    if plan.steps:  # the drawing cuts texts, so that the plan must have no secret before
-        shown = plan if view["plan"] == _plain(plan) else plan_of(view, conductor)
+    plain = _plain(plan)
+    view = _of_json(result.run_id, len(result.rounds), plain, conductor, result.status)
+    if plan.steps:  # the drawing cuts texts, so that secrets must be gone before
+        shown = plan if view["plan"] == plain else plan_of(view, conductor)
         view["mermaid"] = _drawing(shown, conductor)
     problem, planner = result.problem, result.planner
     view["problem"] = None if problem is None else {"code": problem.code, "message": problem.message}
