@@ -3,10 +3,12 @@
 import json
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from itertools import count
 from typing import Any, NamedTuple
 
 import anyio
 import pytest
+from core.cycles import left_by
 from graphs.conducted import LATER, Calls, around, decided
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
@@ -356,3 +358,20 @@ async def test_a_step_that_fails_runs_again_alone(executor: Executor, calls: Cal
     state = await graph.ainvoke(None, CONFIG)
     assert state["messages"][-1].text == 'sum(["read a","read b"])'
     assert sorted(calls.names) == ["list", "read", "read", "read", "sum"]
+
+
+@EXECUTORS
+@pytest.mark.parametrize("saver", [None, InMemorySaver()], ids=["no checkpointer", "checkpointer"])
+async def test_a_node_leaves_no_cycles(executor: Executor, saver: InMemorySaver | None, calls: Calls) -> None:
+    """The garbage collector, which blocks the event loop, has no work with the runs that have ended."""
+    case = CASES["map"]
+    lister = calls.worker("list", lambda _: '{"names": ["a", "b"]}')
+    pool = [lister, calls.worker("read"), calls.worker("sum")]
+    conductor = Conductor(FixedPlanner(plan_of(case.steps)), pool)
+    graph, threads = around(conductor, executor=executor, checkpointer=saver), count()
+
+    async def run() -> None:
+        state = await graph.ainvoke(ASKED, {"configurable": {"thread_id": str(next(threads))}})
+        assert state["messages"][-1].text.startswith("sum(")
+
+    assert await left_by(run) == []

@@ -213,7 +213,7 @@ class StepNode:
         """Let go of the steps that refer to it: memory that is in no cycle is free at once."""
         for others in (self.dependents, self.waiters, self.followers, self.frame.nodes):
             others.clear()
-        self.expansion = self.batch = None
+        self.parent = self.expansion = self.batch = None
 
     @property
     def name(self) -> str:

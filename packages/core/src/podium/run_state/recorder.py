@@ -83,6 +83,7 @@ class RunRecorder:
                     await asyncio.wait([task])
             await self._log.aclose()
             self._tell_until()
+            self._listen = self._log.on_lost = None  # both refer to the run, which leaves no cycles
 
     def note_lengths(self, overlong: Overlong, cards: Sequence[Card]) -> None:
         """Add the recorded answers that were longer than their limit to `overlong`."""

@@ -139,6 +139,8 @@ async def _recorded(conductor: Conductor, checkpoints: Checkpoints) -> AsyncGene
         with anyio.move_on_after(_KEEP_SECONDS, shield=True):
             await keep()
         raise
+    finally:
+        journal.keep = None  # it refers to the journal
 
 
 class _Call:
