@@ -187,12 +187,17 @@ def test_an_interrupt(folder: Path, on_ray: OnRay, upstream: ChatServer, cluster
     check_results(folder, upstream, kills=1)
 
 
-def test_what_cannot_work(folder: Path, on_ray: OnRay) -> None:
-    """No cluster, and a file that only one machine of the cluster has, are errors with a remedy."""
+def test_what_cannot_work(folder: Path, on_ray: OnRay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No cluster, no token, or a file that only one machine has: each is an error with a remedy."""
     write(folder / "in.jsonl", MANY[:1])
     for address in ("127.0.0.1:1", "ray://127.0.0.1:1"):
         code, told = on_ray(*WORDS, address=address)
         assert (code, "no Ray cluster answers" in told, "ray start --head" in told) == (2, True, True), told
+    with monkeypatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN_PATH", str(folder / "none"))
+        code, told = on_ray(*WORDS)
+        assert (code, "cannot be used" in told, "a bug" in told) == (2, True, False), told
     two = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     try:
         two.add_node(num_cpus=4, node_ip_address="127.0.0.2")

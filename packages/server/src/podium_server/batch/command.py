@@ -123,7 +123,7 @@ def _run(screen: Screen, asked: Asked, path: Path | None, *, only_check: bool) -
         if lines.repeated:
             note(f"podium: warning: {lines.repeated_told}")
         progress = Progress(lines.count, budget, note)
-        on_ray = None if asked.ray is None else _on_ray(asked, config, lines, note)
+        on_ray = None if asked.ray is None else _on_ray(asked, config, note)
         runner = Runner(
             lines=on_ray or LineRunner(catalogue, journal, asked.max_cost),
             journal=journal,
@@ -144,10 +144,10 @@ def _run(screen: Screen, asked: Asked, path: Path | None, *, only_check: bool) -
     _exit(screen, progress)
 
 
-def _on_ray(asked: Asked, config: Config, lines: Input, note: Callable[[str], None]) -> RunsLines:
+def _on_ray(asked: Asked, config: Config, note: Callable[[str], None]) -> RunsLines:
     from podium_server.batch.on_ray import OnRay  # noqa: PLC0415 - an extra
 
-    return OnRay(asked, config.path, lines.form, note)
+    return OnRay(asked, config.path, note)
 
 
 async def _execute(runner: Runner, lines: Input, asked: Asked, screen: Screen) -> None:

@@ -146,7 +146,7 @@ class Input:
         return {"query": text.strip("\r\n")} if self._path.suffix == ".txt" else read_object(text)
 
     def _line(self, number: int, given: dict[str, Any], seen: dict[bytes, int]) -> Line:
-        read = read_request(given, self.form)
+        read = _read_request(given, self.form)
         model = self._model_of(read.model)
         read.check(model)
         facts = {"model": model.name, **read.content()}
@@ -170,7 +170,7 @@ class Input:
             raise ModelUnknown(told) from None
 
 
-def read_request(given: Mapping[str, Any], form: Form) -> OpenAILine | Question:
+def _read_request(given: Mapping[str, Any], form: Form) -> OpenAILine | Question:
     """Return the request of a line."""
     kind = OpenAILine if form == "openai" else Question
     fields = [name for name in kind.model_fields if name != "failure"]

@@ -1,22 +1,29 @@
-"""Runs lines of a batch on a Ray cluster."""
+"""Runs lines of a batch on a Ray cluster: the command sends them to actors, each in its own process."""
 
+import asyncio
 import os
 import socket
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, fields
 from functools import partial
-from math import ceil
+from hashlib import sha256
+from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
 import anyio
 
+from podium.config import load_config
 from podium.errors import ConfigError, JournalError, PodiumError, RunHeld, install_hint
+from podium.journal import SqlJournal
+from podium_server import __version__
 from podium_server.background_tasks import beside
 from podium_server.batch.asked import Asked
-from podium_server.batch.input import Form, Line
+from podium_server.batch.input import Line
 from podium_server.batch.output import Record
-from podium_server.batch.setup import Setup, setup_of
+from podium_server.batch.runner import LineRunner
+from podium_server.models import Catalogue, make_catalogue
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else a local cluster sends statistics of its use
 try:
@@ -25,23 +32,21 @@ try:
 except ImportError as missing:
     raise ConfigError(f"--ray needs Ray, which is not installed: {install_hint('server[ray]')}") from missing
 
-from podium_server.batch.ray_actor import Broken, LineActor, SentLine
-
-_NAMESPACE = "podium-batch"
 _LINES = 32
 """Lines that an actor runs at the same time."""
-_CPUS = 0.1
-"""CPUs that an actor reserves: it waits for models most of the time."""
-_REPEATS = 10
-"""How often a line is sent again after the process of its actor died. The journal continues its run."""
-_START_SECONDS = 20.0
-"""After this time without an actor, the user is told what the cluster needs."""
-_CLOSE_SECONDS = 20.0
-_EARLIER_SECONDS = 60.0
-"""How long to wait for the actors of an earlier command, which Ray ends when the command is gone."""
-_LOOK_SECONDS = 0.2
-_CONNECT_SECONDS = 5.0
+_CPUS = 0.1  # an actor waits for models most of the time
+_OPTIONS = {
+    "num_cpus": _CPUS,
+    "max_concurrency": 2 * _LINES,
+    "max_restarts": -1,
+    "max_task_retries": 10,  # of a line, after the process of its actor died; the journal continues its run
+    "scheduling_strategy": "SPREAD",
+}
+_START_SECONDS = 20.0  # after this time without an actor, the user is told what the cluster needs
+_EARLIER_LOOKS = 300
+"""How often to look, each 0.2 s, whether Ray has ended the actors of an earlier command that is gone."""
 _REMEDY = "start one with `ray start --head`, or write `--ray local`"
+_SECURED = "if it asks for a token, set RAY_AUTH_MODE=token"
 
 
 class RayFailed(PodiumError):
@@ -50,18 +55,95 @@ class RayFailed(PodiumError):
     code = "ray"
 
 
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What all processes of a batch must have in common, and the machine of the command."""
+
+    config: Path
+    machine: str
+    run_cost: float | None
+    same: Sequence[tuple[str, str, str]]
+    """What each machine must have, from `same_as`."""
+
+    def load(self, machine: str) -> tuple[Catalogue, SqlJournal]:
+        """Return the models and the journal, in a process of a machine."""
+        for (what, here, remedy), (_, there, _) in zip(same_as(self.config), self.same, strict=True):
+            if here != there:
+                told = f"the machine {machine} has the {what} {here}, and the command has {there}"
+                raise ConfigError(f"{told}: {remedy}")
+        config = load_config(self.config)
+        journal = config.journal()
+        assert journal is not None  # the command has one
+        if machine != self.machine and not str(journal.url).startswith("postgres"):
+            told = f"an SQLite journal is a file of {self.machine}, and the cluster also has {machine}"
+            raise ConfigError(f"{told}: set `url` in [journal] to a PostgreSQL database")
+        return make_catalogue(config, journal), journal
+
+
+def same_as(config: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield what each machine must have: its name, its value, and the remedy."""
+    yield "podium-server", __version__, "install the same version"  # first: another may not read the config
+    journal = load_config(config).journal()
+    yield f"{config} of hash", sha256(config.read_bytes()).hexdigest(), "give each machine the same file"
+    url = "none" if journal is None else str(journal.url)  # without the password
+    yield "journal", url, "set the same variables and paths on each machine"
+
+
+class LineActor:
+    """Runs lines. Ray calls its methods in one event loop, and makes it again after its process died."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._opened: asyncio.Future[tuple[LineRunner, Catalogue]] = asyncio.Future()
+        self._stop = asyncio.Event()
+        self._running = set[Any]()
+        self._live = asyncio.create_task(self._keep_open(setup))
+
+    async def open(self) -> None:
+        """Wait until the journal and the models are open; raise what is wrong with this machine."""
+        await asyncio.shield(self._opened)
+
+    async def run(self, sent: Mapping[str, Any], *, is_recorded: bool) -> Record:
+        """Run a line. A line that arrives after `close` is not run."""
+        if self._stop.is_set():
+            raise JournalError("the batch ends")
+        self._running.add(task := asyncio.current_task())
+        try:
+            runner, catalogue = await asyncio.shield(self._opened)
+            line = Line(**{**sent, "model": catalogue.find(sent["model"])})
+            return await runner.run(line, is_recorded=is_recorded)
+        finally:
+            self._running.discard(task)
+
+    async def close(self) -> None:
+        """Cancel the running lines, whose runs are released in the journal, and close the connections."""
+        self._stop.set()
+        for task in self._running:
+            task.cancel()
+        await asyncio.wait({self._live, *self._running})
+
+    async def _keep_open(self, setup: Setup) -> None:
+        """Keep the connections open until the actor is closed. One task opens and closes them, for anyio."""
+        try:
+            catalogue, journal = setup.load(ray.util.get_node_ip_address())
+            runner = LineRunner(catalogue, journal, setup.run_cost)
+            async with runner.opened():
+                self._opened.set_result((runner, catalogue))
+                await self._stop.wait()
+        except Exception as error:
+            if self._opened.done():
+                raise
+            self._opened.set_exception(error)
+
+
 class OnRay:
     """Runs lines in the actors of a Ray cluster. The budget and the files stay in this process."""
 
-    def __init__(self, asked: Asked, config: Path, form: Form, note: Callable[[str], None]) -> None:
+    def __init__(self, asked: Asked, config: Path, note: Callable[[str], None]) -> None:
         self._asked = asked
         self._config = config
-        self._form: Form = form
         self._note = note
         self._ready: list[Any] = []
-        """The actors that have started."""
-        self._count = ceil(asked.concurrency / _LINES)
-        self._free, self._slots = anyio.create_memory_object_stream[Any](self._count * _LINES)
+        self._free, self._slots = anyio.create_memory_object_stream[Any](inf)
         """The free places of the actors that have started, or the errors of those that cannot start."""
 
     @asynccontextmanager
@@ -69,14 +151,18 @@ class OnRay:
         """Connect to the cluster, and keep the actors in the block."""
         with _connected(self._asked.ray or "auto"), self._free, self._slots:
             await self._wait_for_earlier()
-            machine = ray.util.get_node_ip_address()
-            setup = setup_of(self._config, machine, self._asked.name, self._asked.max_cost)
-            actors = [_start(setup, number) for number in range(self._count)]
+            machine, config = ray.util.get_node_ip_address(), self._config.absolute()
+            setup = Setup(config, machine, self._asked.max_cost, tuple(same_as(config)))
+            kind = ray.remote(**_OPTIONS)(LineActor)
+            count = ceil(self._asked.concurrency / _LINES)
+            actors = [kind.options(name=f"{self._asked.name}:{each}").remote(setup) for each in range(count)]
             try:
                 async with beside(self._tell, *(partial(self._open, actor) for actor in actors)):
                     yield
             finally:
-                await _close(self._ready)
+                with anyio.move_on_after(20.0, shield=True), suppress(RayError):  # killed next
+                    for closed in [actor.close.remote() for actor in self._ready]:
+                        await closed
                 for actor in actors:
                     ray.kill(actor)
 
@@ -86,10 +172,11 @@ class OnRay:
         try:
             if isinstance(slot, PodiumError):
                 raise slot
-            record = await _answer(slot.run.remote(SentLine.of(line, self._form, is_recorded=is_recorded)))
+            sent = {each.name: getattr(line, each.name) for each in fields(line)}
+            sent["model"] = line.model.name  # an actor has models of its own
+            record: Record = await _answer(slot.run.remote(sent, is_recorded=is_recorded))
         finally:
             self._free.send_nowait(slot)
-        assert isinstance(record, Record)
         return record
 
     async def _open(self, actor: Any) -> None:
@@ -111,25 +198,25 @@ class OnRay:
 
     async def _wait_for_earlier(self) -> None:
         """Wait until Ray has ended the actors of an earlier command that was killed."""
-        end, prefix = anyio.current_time() + _EARLIER_SECONDS, f"{self._asked.name}:"
-        while any(name.startswith(prefix) for name in ray.util.list_named_actors()):
-            if anyio.current_time() >= end:
-                told = f"another command runs the batch {self._asked.name} on this Ray cluster"
-                raise RunHeld(f"{told}: wait for its end, or choose another --name")
-            await anyio.sleep(_LOOK_SECONDS)
+        prefix = f"{self._asked.name}:"
+        for _ in range(_EARLIER_LOOKS):
+            if not any(name.startswith(prefix) for name in ray.util.list_named_actors()):
+                return
+            await anyio.sleep(0.2)
+        raise RunHeld("another command runs this batch on this cluster: wait, or choose another --name")
 
 
 @contextmanager
 def _connected(address: str) -> Iterator[None]:
     """Connect to a cluster; `local` starts one on this machine, which ends with the block."""
-    options = {"include_dashboard": False} if address == "local" else {}
     _check_address(address)
+    options = {"include_dashboard": False} if address == "local" else {}
     try:
-        ray.init(address, namespace=_NAMESPACE, log_to_driver=False, logging_level="ERROR", **options)
-    except (OSError, RuntimeError, ValueError, SystemExit) as error:  # Ray exits if no cluster answers
-        # the message of an exit is its number
-        why = "it does not answer" if isinstance(error, SystemExit) else str(error)
-        raise ConfigError(f"the Ray cluster {address!r} cannot be used: {why}: {_REMEDY}") from error
+        ray.init(address, namespace="podium-batch", log_to_driver=False, logging_level="ERROR", **options)
+    except (Exception, SystemExit) as error:  # Ray has no common class, and exits if no cluster answers
+        why = "it does not answer" if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
+        told = f"the Ray cluster {address!r} cannot be used: {why}"
+        raise ConfigError(f"{told}: {_REMEDY}; {_SECURED}") from error
     try:
         yield
     finally:
@@ -142,51 +229,20 @@ def _check_address(address: str) -> None:
     if not colon or not port.isdecimal():
         return  # `auto`, `local`, or what Ray itself refuses
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+        socket.create_connection((host.strip("[]"), int(port)), 5.0).close()
     except (OSError, OverflowError) as error:
         raise ConfigError(f"no Ray cluster answers at {address!r}: {_REMEDY}") from error
-
-
-def _start(setup: Setup, number: int) -> Any:
-    """Start an actor, which waits until the cluster has a place for it."""
-    return (
-        ray.remote(LineActor)
-        .options(
-            name=f"{setup.name}:{number}",
-            num_cpus=_CPUS,
-            max_concurrency=2 * _LINES,
-            max_restarts=-1,
-            max_task_retries=_REPEATS,
-            scheduling_strategy="SPREAD",
-        )
-        .remote(setup)
-    )
-
-
-async def _close(actors: Sequence[Any]) -> None:
-    """Make actors release the runs that they execute."""
-    with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
-        async with anyio.create_task_group() as tasks:
-            for actor in actors:
-                tasks.start_soon(_close_one, actor)
-
-
-async def _close_one(actor: Any) -> None:
-    with suppress(RayError):  # it is killed next
-        await actor.close.remote()
 
 
 async def _answer(reference: Any) -> Any:
     """Return the answer of an actor."""
     try:
-        answer = await reference
-    except RayTaskError:  # a bug of a worker or planner
-        raise
+        return await reference
+    except RayTaskError as error:
+        if isinstance(error.cause, PodiumError):
+            raise error.cause from None
+        raise  # a bug of a worker or planner
     except RayError as error:
         told = f"an actor of the Ray cluster failed: {type(error).__name__}: {error}"
-        remedy = "run the same command again: it continues the batch"
-        needs = "each machine needs podium-server[ray] and the same Python"
-        raise RayFailed(f"{told}: {remedy}; {needs}") from error
-    if isinstance(answer, Broken):
-        raise (ConfigError if answer.is_config else JournalError)(answer.told)
-    return answer
+        remedy = "the same command continues; each machine needs podium-server[ray] and the same Python"
+        raise RayFailed(f"{told}: {remedy}") from error

@@ -1,22 +1,25 @@
-"""What `podium batch --ray` checks on each machine; `make test-ray` runs batches on a cluster."""
+"""What `podium batch --ray` checks on each machine."""
 
 import re
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from server.batch.conftest import Batch, write
 
 from podium.errors import ConfigError
-from podium_server.batch.setup import Setup, setup_of
+from podium_server.batch.on_ray import Setup, same_as
 
 HERE = "192.0.2.1"
+
+
+def setup_of(config: Path) -> Setup:
+    """Return the setup of a command."""
+    return Setup(config, HERE, None, tuple(same_as(config)))
 
 
 @pytest.fixture
 def setup(folder: Path) -> Setup:
     """The setup of a command on a machine."""
-    return setup_of(folder / "podium.toml", HERE, "sums", None)
+    return setup_of(folder / "podium.toml")
 
 
 def refusal(setup: Setup, machine: str = HERE) -> str:
@@ -42,7 +45,7 @@ def test_a_postgresql_journal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     file = folder / "podium.toml"
     file.write_text(file.read_text().replace('path = "runs.db"', 'url_env = "URL"'))
     monkeypatch.setenv("URL", "postgresql://podium@db/podium")
-    setup = setup_of(file, HERE, "sums", None)
+    setup = setup_of(file)
     setup.load("192.0.2.2")
     monkeypatch.setenv("URL", "postgresql://podium@elsewhere/podium")
     assert "set the same variables" in refusal(setup, "192.0.2.2")
@@ -55,14 +58,13 @@ def test_another_config(setup: Setup, folder: Path) -> None:
     assert "give each machine the same file" in refusal(setup)
 
 
+def test_no_config(setup: Setup, folder: Path) -> None:
+    """The error has its path."""
+    (folder / "podium.toml").unlink()
+    assert str(folder / "podium.toml") in refusal(setup)
+
+
 def test_another_version(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is refused."""
-    monkeypatch.setattr("podium_server.batch.setup.__version__", "9.9.9")
+    monkeypatch.setattr("podium_server.batch.on_ray.__version__", "9.9.9")
     assert "install the same version" in refusal(setup)
-
-
-@pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")
-def test_without_ray(folder: Path, batch: Batch) -> None:
-    """The error says how to install it; nothing is run."""
-    write(folder / "in.jsonl", [{"query": "question"}])
-    assert "packages/server[ray]" in batch("in.jsonl", "--ray", "local", code=2).stderr
