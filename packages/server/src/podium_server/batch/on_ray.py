@@ -42,7 +42,6 @@ _OPTIONS = {
     "max_task_retries": 10,  # of a line, after the process of its actor died; the journal continues its run
     "scheduling_strategy": "SPREAD",
 }
-_START_SECONDS = 20.0  # after this time without an actor, the user is told what the cluster needs
 _EARLIER_LOOKS = 300
 """How often to look, each 0.2 s, whether Ray has ended the actors of an earlier command that is gone."""
 _REMEDY = "start one with `ray start --head`, or write `--ray local`"
@@ -117,9 +116,7 @@ class LineActor:
     async def close(self) -> None:
         """Cancel the running lines, whose runs are released in the journal, and close the connections."""
         self._stop.set()
-        for task in self._running:
-            task.cancel()
-        await asyncio.wait({self._live, *self._running})
+        await asyncio.wait({self._live})
 
     async def _keep_open(self, setup: Setup) -> None:
         """Keep the connections open until the actor is closed. One task opens and closes them, for anyio."""
@@ -129,6 +126,10 @@ class LineActor:
             async with runner.opened():
                 self._opened.set_result((runner, catalogue))
                 await self._stop.wait()
+                for task in self._running:
+                    task.cancel()
+                if self._running:
+                    await asyncio.wait(set(self._running))
         except Exception as error:
             if self._opened.done():
                 raise
@@ -160,9 +161,10 @@ class OnRay:
                 async with beside(self._tell, *(partial(self._open, actor) for actor in actors)):
                     yield
             finally:
-                with anyio.move_on_after(20.0, shield=True), suppress(RayError):  # killed next
+                with anyio.move_on_after(20.0, shield=True):
                     for closed in [actor.close.remote() for actor in self._ready]:
-                        await closed
+                        with suppress(RayError):  # it is killed next
+                            await closed
                 for actor in actors:
                     ray.kill(actor)
 
@@ -191,8 +193,8 @@ class OnRay:
             self._free.send_nowait(slot)
 
     async def _tell(self) -> None:
-        """Tell the user if no actor has started."""
-        await anyio.sleep(_START_SECONDS)
+        """Tell the user what an actor needs, if none has started after 20 s."""
+        await anyio.sleep(20.0)
         if not self._ready:
             self._note(f"podium: the actors wait for a place in the Ray cluster: each needs {_CPUS} CPUs")
 
