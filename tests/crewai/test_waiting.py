@@ -1,6 +1,9 @@
 """Runs that wait for a person: of CrewAI's LLM, and of a manager, which asks as CrewAI does."""
 
+import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -128,6 +131,17 @@ def test_an_action_waits_for_a_person(ask: Person, answer: str | None, times: in
     assert done == ([] if answer == "refused" else ["refund order 17"])
     assert len(ask.asked) == times
     assert "May clerk do this? refund order 17" in ask.asked[0]
+
+
+def test_a_process_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is asked at an input such as `/dev/null`, at which CrewAI itself would wait for ever."""
+    clerk = FunctionWorker(lambda _: "refunded", card=Card(name="clerk"), acts=True)
+    plan, policy = Plan((Step(2, "refund order 17"),)), Policy(ask="actions", approve="later")
+    scene = Scene(planner=FixedPlanner(plan), workers=[clerk], policy=policy, journal=MemoryJournal())
+    with Path(os.devnull).open() as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
+        with pytest.raises(RunWaiting):
+            scene.crew().kickoff()
 
 
 @pytest.mark.parametrize("ask", [("green", "blue")], indirect=True)

@@ -1,6 +1,9 @@
 """Asks the person at a crew with CrewAI's provider of human input: the terminal, or the user's own."""
 
+import os
+import sys
 from collections.abc import Awaitable, Callable
+from stat import S_ISCHR, S_ISREG
 from time import time
 from typing import Any, Final
 
@@ -8,7 +11,7 @@ import anyio
 from crewai import Crew
 from crewai.agents.agent_builder.base_agent import BaseAgent
 from crewai.agents.parser import AgentFinish
-from crewai.core.providers.human_input import get_provider
+from crewai.core.providers.human_input import SyncHumanInputProvider, get_provider
 
 from crewai_podium.events import show
 from podium.conductor import Conductor
@@ -86,17 +89,30 @@ async def _ask(told: str, asked: ApprovalAsked, crew: Crew, agent: BaseAgent) ->
     """Return what the person writes; empty without a terminal, `None` at the deadline of the question."""
     told += f"\n{_LEAVE}"
     show("An approval" if asked.question is None else "A question", told)
+    provider = get_provider()
+    if type(provider) is SyncHumanInputProvider and _is_file(sys.stdin):
+        return ""  # CrewAI would wait for ever, because asyncio waits for no file
     until = None if asked.question is None else asked.question.until
     asking: Any = _Asking(crew, agent, None)
     with anyio.move_on_after(None if until is None else until - time()):
         try:
-            await get_provider().handle_feedback_async(_finish(told), asking)
+            await provider.handle_feedback_async(_finish(told), asking)
         except _Said as said:
             return str(said).strip()
         except EOFError:
             pass
         return ""
     return None
+
+
+def _is_file(stdin: Any) -> bool:
+    """Return whether the input is a file, or a device such as `/dev/null`, but no terminal."""
+    try:
+        number = stdin.fileno()
+    except (AttributeError, OSError, ValueError):
+        return False
+    mode = os.fstat(number).st_mode
+    return S_ISREG(mode) or (S_ISCHR(mode) and not os.isatty(number))
 
 
 def _finish(text: str) -> AgentFinish:

@@ -166,7 +166,7 @@ class ConductorManager(BaseAgent):
     @classmethod
     def _check_options(cls, values: Any) -> Any:
         if isinstance(values, Mapping):
-            own = cls.__annotations__.keys() - set(_SET_BY_CREW)
+            own = {name for name in cls.__annotations__ if name[0] != "_"} - set(_SET_BY_CREW)
             if told := unknown_options("ConductorManager", values, sorted({*own, *_AGENT_OPTIONS})):
                 raise TypeError(told)
         return values
