@@ -355,3 +355,5 @@ async def test_a_client_plans() -> None:
         planner = as_planner(server.client(), constrain=True, spelling="json")
         result = await Conductor(planner, [as_worker(server.client())]).run("?")
     assert (result.status, result.answer) == ("ok", "done")
+    with pytest.raises(ConfigError, match="plans by itself: give a model with constrain"):
+        as_planner(planner, constrain=True)

@@ -463,7 +463,10 @@ async def test_who_plans() -> None:
             as_planner(ScriptedWorker("w", "x"), spelling="json"),
         ]
         assert all(isinstance(planner, ChatPlanner) for planner in planners)
-        assert as_planner(fixed := FixedPlanner("x")) is fixed
+        fixed = FixedPlanner("x")
+        assert as_planner(fixed) is fixed
+        with pytest.raises(ConfigError, match="plans by itself: give a model with spelling"):
+            as_planner(fixed, spelling="json")
         nobody: Any = team
         with pytest.raises(ConfigError, match="cannot plan"):
             as_planner(nobody)

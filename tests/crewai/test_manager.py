@@ -590,7 +590,7 @@ def test_a_crew_whose_agents_share_an_llm_is_billed_once() -> None:
             "its own",
         ),
         ({"planner": 7}, "7 cannot plan"),
-        ({"planner": FixedPlanner("x"), "workflows": True}, "plans by itself: give an LLM with workflows"),
+        ({"planner": FixedPlanner("x"), "workflows": True}, "plans by itself: give a model with workflows"),
         ({"planner": FixedPlanner("x"), "run_id": "order"}, "run_id='order' names runs in a journal"),
     ],
 )

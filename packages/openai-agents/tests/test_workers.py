@@ -429,6 +429,8 @@ async def test_what_cannot_be_a_worker_is_refused() -> None:
         as_worker(WebSearchTool())  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="decorate a function"):
         as_planner("nobody")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="plans by itself: give a model with spelling"):
+        as_planner(FixedPlanner("x"), spelling="json")
     late = speaker("one", echo)
     worker = as_worker(late)
     late.handoffs.append(other)

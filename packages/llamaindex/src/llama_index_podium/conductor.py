@@ -18,7 +18,7 @@ from podium.errors import ConfigError, unknown_options
 from podium.hosts import ChatAnswer, ChatCall, faces, result_metadata
 from podium.hosts.faces import ConductorOptions
 from podium.hosts.results import plan_metadata
-from podium.planners import ChatPlanner, Planner
+from podium.planners import Planner
 from podium.run import Listener, RunOptions
 from podium.secrets import scrub_data
 from podium.types import AnswerDelta, Event, Message, Outcome, Plan, PlannedBy, PlanReady, Result, StepEnded
@@ -36,15 +36,9 @@ def as_planner(model: LLM | Planner | Worker, **options: Any) -> Planner:
     Raises:
         ConfigError: `model` is none of these, or is a planner with options.
     """
-    if isinstance(model, Planner):
-        if options:
-            raise ConfigError(
-                f"planner {model.name!r} plans by itself: give an LLM with {', '.join(options)}"
-            )
-        return model
-    if not isinstance(model, LLM | Worker):
+    if not isinstance(model, LLM | Worker | Planner):
         raise ConfigError(f"{model!r:.80} is neither an LLM nor a planner: give one of them")
-    return ChatPlanner(as_worker(model), **options)
+    return faces.planner_of(model, as_worker, options)
 
 
 class FaceOptions(ConductorOptions, total=False):

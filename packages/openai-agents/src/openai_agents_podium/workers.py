@@ -21,7 +21,7 @@ from openai_agents_podium.calls import ModelWorker
 from podium.errors import ConfigError
 from podium.hosts import CardMaker, CardOptions, ConductorFace, faces
 from podium.hosts.workers import base_url_of, hints_act, said_acts
-from podium.planners import ChatPlanner, Planner
+from podium.planners import Planner
 from podium.workers import Card, Worker
 
 Participant = Agent[Any] | FunctionTool | Model | Worker
@@ -97,9 +97,9 @@ def as_planner(model: Model | Planner | Worker, **options: Any) -> Planner:
         options: options of `podium.ChatPlanner`, such as `workflows`.
 
     Raises:
-        ConfigError: `model` is none of these.
+        ConfigError: `model` is none of these, or is a planner with options.
     """
-    return model if isinstance(model, Planner) else ChatPlanner(as_worker(model), **options)
+    return faces.planner_of(model, as_worker, options)
 
 
 conductor_of = partial(faces.conductor_of, as_worker=as_worker, as_planner=as_planner)

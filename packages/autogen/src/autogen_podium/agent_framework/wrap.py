@@ -17,7 +17,7 @@ from autogen_podium.agent_framework.acts import is_wrapped, may_act
 from autogen_podium.agent_framework.workers import AgentWorker, ClientWorker, WorkflowWorker
 from podium.errors import ConfigError
 from podium.hosts import CardMaker, CardOptions, ConductorFace, faces
-from podium.planners import ChatPlanner, Planner
+from podium.planners import Planner
 from podium.workers import Worker
 
 Participant = SupportsAgentRun | SupportsChatGetResponse[Any] | Workflow | Worker
@@ -116,9 +116,9 @@ def as_planner(model: SupportsChatGetResponse[Any] | Worker | Planner, **options
         options: options of `podium.ChatPlanner`, such as `workflows`.
 
     Raises:
-        ConfigError: `model` is none of these.
+        ConfigError: `model` is none of these, or is a planner with options.
     """
-    return model if isinstance(model, Planner) else ChatPlanner(as_worker(model), **options)
+    return faces.planner_of(model, as_worker, options)
 
 
 conductor_of = partial(faces.conductor_of, as_worker=as_worker, as_planner=as_planner)

@@ -17,7 +17,7 @@ from autogen_podium.workers.model import ModelWorker
 from autogen_podium.workers.objects import card_of, may_act
 from podium.errors import ConfigError
 from podium.hosts import CardMaker, CardOptions, ConductorFace, ToolWorker, faces
-from podium.planners import ChatPlanner, Planner
+from podium.planners import Planner
 from podium.workers import Card, Worker
 
 Participant = ChatAgent | Team | BaseTool[Any, Any] | ChatCompletionClient | Worker
@@ -103,13 +103,11 @@ def as_planner(model: ChatCompletionClient | Planner | Worker, **options: Any) -
         options: options of `podium.ChatPlanner`, such as `workflows`.
 
     Raises:
-        ConfigError: `model` is none of these.
+        ConfigError: `model` is none of these, or is a planner with options.
     """
-    if isinstance(model, Planner):
-        return model
-    if isinstance(model, ChatCompletionClient | Worker):
-        return ChatPlanner(as_worker(model), **options)
-    raise ConfigError(f"{model!r:.80} cannot plan: give a model client, or a podium.Planner")
+    if not isinstance(model, ChatCompletionClient | Worker | Planner):
+        raise ConfigError(f"{model!r:.80} cannot plan: give a model client, or a podium.Planner")
+    return faces.planner_of(model, as_worker, options)
 
 
 conductor_of = partial(faces.conductor_of, as_worker=as_worker, as_planner=as_planner)

@@ -13,7 +13,7 @@ from podium.execution import Accept, OnFailure, Retry
 from podium.hosts.continuation import place_of, session_run_id
 from podium.journal import Cache, Journal, MemoryJournal
 from podium.plan_text.saved import SavedPlan
-from podium.planners import Planner
+from podium.planners import ChatPlanner, Planner
 from podium.policy import Policy
 from podium.run import RunOptions
 from podium.types import Message
@@ -97,6 +97,19 @@ def conductor_of(  # noqa: PLR0913 - the differences between hosts
         except ConfigError as error:
             raise ConfigError(f"{which}: {error}") from error
     return Conductor(workers=pool, **{"card": card, **given, **planners})
+
+
+def planner_of(model: Any, as_worker: Callable[[Any], Worker], options: Mapping[str, Any]) -> Planner:
+    """Return a planner that asks a model, or the given planner of Podium.
+
+    Raises:
+        ConfigError: a planner of Podium is given options of `ChatPlanner`.
+    """
+    if not isinstance(model, Planner):
+        return ChatPlanner(as_worker(model), **options)
+    if options:
+        raise ConfigError(f"planner {model.name!r} plans by itself: give a model with {', '.join(options)}")
+    return model
 
 
 def _checked(conductor: object, face: str, *, has_parts: bool) -> Conductor:

@@ -16,8 +16,8 @@ from crewai_podium.workers.crew import CrewWorker
 from crewai_podium.workers.errors import read_error
 from crewai_podium.workers.llm import LLMWorker
 from podium.errors import ConfigError
-from podium.hosts import CardMaker, CardOptions, ToolWorker, text_of
-from podium.planners import ChatPlanner, Planner
+from podium.hosts import CardMaker, CardOptions, ToolWorker, faces, text_of
+from podium.planners import Planner
 from podium.workers import Card, StepInput, Worker
 
 
@@ -102,13 +102,7 @@ def as_planner(model: BaseLLM | str | Worker | Planner, **options: Any) -> Plann
     Raises:
         ConfigError: `model` is none of these, or is a planner with options.
     """
-    if isinstance(model, Planner):
-        if options:
-            raise ConfigError(
-                f"planner {model.name!r} plans by itself: give an LLM with {', '.join(options)}"
-            )
-        return model
     asked = create_llm(model) if isinstance(model, str) else model
-    if isinstance(asked, BaseLLM | Worker):
-        return ChatPlanner(as_worker(asked), **options)
-    raise ConfigError(f"{model!r:.80} cannot plan: give an LLM, its name, or a podium.Planner")
+    if not isinstance(asked, BaseLLM | Worker | Planner):
+        raise ConfigError(f"{model!r:.80} cannot plan: give an LLM, its name, or a podium.Planner")
+    return faces.planner_of(asked, as_worker, options)
