@@ -107,3 +107,15 @@ def test_allowed_tools(serve: Callable[..., Served], upstream: ChatServer) -> No
     named.append({"type": "function", "function": {"name": "d"}})
     with pytest.raises(openai.BadRequestError, match="the tools are a, b, c"):
         client.chat.completions.create(model="raw", messages=ASKED, tools=tools, tool_choice=choice)
+
+
+def test_an_unknown_effort_of_a_model_with_efforts(
+    serve: Callable[..., Served], upstream: ChatServer
+) -> None:
+    """It is refused, also beside a field for the provider."""
+    client = serve(models=f'{RAW}efforts.high.worker = "deep"\n').client()
+    with pytest.raises(openai.BadRequestError, match="'huge' is unknown: write none, minimal"):
+        client.chat.completions.create(
+            model="raw", messages=ASKED, extra_body={"top_k": 3, "reasoning_effort": "huge"}
+        )
+    assert not upstream.calls

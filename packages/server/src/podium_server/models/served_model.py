@@ -11,7 +11,7 @@ from typing import Any, get_args
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.config import Config, load_config
-from podium.errors import WorkerActs
+from podium.errors import ConfigError, WorkerActs
 from podium.workers import Card
 from podium_server.errors import ServerError
 from podium_server.settings import Effort, EffortSection, Show
@@ -93,9 +93,14 @@ class ServedModel:
         """Return the effort of the model for a requested effort; `None` if the request changes nothing.
 
         It is the nearest effort of the model that is not higher, or else the lowest effort of the model.
+
+        Raises:
+            ConfigError: the effort is unknown; a model without efforts accepts any.
         """
         if asked is None or not self.efforts:
             return None
+        if asked not in EFFORTS:
+            raise ConfigError(f"reasoning_effort {asked!r:.80} is unknown: write {', '.join(EFFORTS)}")
         known = [effort for effort in EFFORTS if effort in self.efforts]
         at = EFFORTS.index(asked)
         return max((each for each in known if EFFORTS.index(each) <= at), key=EFFORTS.index, default=known[0])

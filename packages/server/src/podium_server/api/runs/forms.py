@@ -115,7 +115,9 @@ class RunDetail(RunSummary):
     cost_by_worker: dict[str, float | None]
     seconds: float
     recalls: str | None = Field(description="The run that this run replays.")
-    user: str = Field(description="The end user, as the client named it in `user`; empty for none.")
+    user: str = Field(
+        description="The end user, as the client named it; empty for none, and in the queue."
+    )
     events: int = Field(description="The number of recorded events.")
     hash: str = Field(description="The hash of the last recorded event.")
 
