@@ -115,9 +115,7 @@ class RunDetail(RunSummary):
     cost_by_worker: dict[str, float | None]
     seconds: float
     recalls: str | None = Field(description="The run that this run replays.")
-    user: str = Field(
-        description="The end user, as the client named it; empty for none, and in the queue."
-    )
+    user: str = Field(description="The end user, as the client named it; empty for none, and in the queue.")
     events: int = Field(description="The number of recorded events.")
     hash: str = Field(description="The hash of the last recorded event.")
 
