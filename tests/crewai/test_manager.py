@@ -611,11 +611,18 @@ def test_the_options_of_a_conductor_are_a_managers() -> None:
     assert "measure-it" in scene.sent[0]
 
 
-def test_a_card_is_for_a_role_there_is() -> None:
-    """Else it would have no effect."""
-    scene = Scene(cards={"Painter": Card(name="Painter")})
-    with pytest.raises(ConfigError, match="'Painter', a role"):
+@pytest.mark.parametrize(
+    "options", [{"cards": {"Painter": Card(name="Painter")}}, {"acts": {"Painter": True}}]
+)
+def test_a_role_names_one_agent(options: dict[str, Any]) -> None:
+    """Else a card or a value of `acts` would have no effect, or be for another agent, too."""
+    scene = Scene(**options)
+    with pytest.raises(ConfigError, match="'Painter', which no agent has"):
         scene.crew().kickoff()
+    scene = Scene(**options)
+    painters = [Agent(role="Painter", goal="Paint.", backstory="b", llm=scene.llm) for _ in range(2)]
+    with pytest.raises(ConfigError, match="'Painter', which 2 agents have"):
+        scene.crew_of(scene.manager, painters, [scene.task()]).kickoff()
 
 
 def roles(workers: Iterable[Any]) -> list[str]:
@@ -651,6 +658,9 @@ def test_an_agent_outside_the_crew_is_an_error() -> None:
     other = Agent(role="Poet", goal="Write.", backstory="b", llm=scene.llm)
     with pytest.raises(ConfigError, match="'Poet', which the crew does not have"):
         scene.crew(scene.task(agent=other)).kickoff()
+    poets = [Agent(role="Poet", goal="Write.", backstory="b", llm=scene.llm) for _ in range(2)]
+    with pytest.raises(ConfigError, match="'Poet', which 2 agents of the crew have"):
+        scene.crew_of(scene.manager, poets, [scene.task(agent=other)]).kickoff()
 
 
 @pytest.mark.parametrize(

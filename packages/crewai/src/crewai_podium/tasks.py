@@ -53,11 +53,8 @@ def agents_of(
     they are added to the tools of all agents.
     """
     named, own = agent_and_tools(tools)
+    _check_roles(crew, cards, acts)
     found = [_card(agent, cards) for agent in crew.agents]
-    unknown = {*cards, *acts} - {role for agent in crew.agents for role in _roles(agent)}
-    if unknown:
-        told = "a card" if unknown & cards.keys() else "a value of `acts`"
-        raise ConfigError(f"there is {told} for {min(unknown)!r}, a role that no agent of the crew has")
     names = unique_names([card.name for card in found])
     workers = list[Worker]()
     for agent, derived, name in zip(crew.agents, found, names, strict=True):
@@ -71,15 +68,31 @@ def agents_of(
     return workers
 
 
+def _check_roles(crew: Crew, cards: Mapping[str, Card], acts: Mapping[str, bool]) -> None:
+    """Check that each card and each value of `acts` is for one agent of the crew."""
+    for option, given in (("cards", cards), ("acts", acts)):
+        for role in given:
+            if (count := len(_alike(crew, role))) != 1:
+                has = "no agent has" if not count else f"{count} agents have"
+                raise ConfigError(f"{option} names the role {role!r}, which {has} in the crew: {_ONE_ROLE}")
+
+
+_ONE_ROLE = "give each agent a role of its own"
+
+
 def number_of(crew: Crew, named: BaseAgent) -> int:
-    """Return the number of a task's agent in a crew, or else of the first agent with the same role."""
+    """Return the number of a task's agent in a crew, or else of the only agent with the same role."""
     same = [at for at, agent in enumerate(crew.agents) if agent is named]
-    alike = [at for at, agent in enumerate(crew.agents) if named.role in _roles(agent)]
-    if not same and not alike:
-        raise ConfigError(
-            f"a task names the agent {named.role!r}, which the crew does not have: add it to Crew(agents=...)"
-        )
-    return (same or alike)[0]
+    alike = same or _alike(crew, named.role)
+    if len(alike) != 1:
+        has = "the crew does not have: add it to Crew(agents=...)"
+        told = f"{len(alike)} agents of the crew have: {_ONE_ROLE}" if alike else has
+        raise ConfigError(f"a task names the agent {named.role!r}, which {told}")
+    return alike[0]
+
+
+def _alike(crew: Crew, role: str) -> list[int]:
+    return [at for at, agent in enumerate(crew.agents) if role in _roles(agent)]
 
 
 def check_task(crew: Crew) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -197,21 +198,26 @@ _UNFINISHED: Final = ("failed", "partial")
 _UNDECIDED: Final = ("waiting", "stopped")
 """States of a run whose plan waits or was decided on, or that was interrupted."""
 _ANSWERED: Final = ("ok", "partial")
+_NAME: Final = re.compile(r"[\w.@+-]{1,64}")
 _MOST: Final = 256
 """Maximum runs of a place in which tool calls are searched."""
 _BEGUN: Final = ("done", "unknown")
 """Ends of an action that may have changed something."""
 
 
-def session_run_id(session: str, run_id: str = "") -> str:
-    """Return the id for a run in a session or thread of the host, by which `undecided_run` finds it."""
-    return _prefix(session) + (_hash(run_id) if run_id else uuid4().hex[:16])
+def session_run_id(place: str, run_id: str = "") -> str:
+    """Return the id for a run of a place, by which `undecided_run` finds it."""
+    return place + (_hash(run_id) if run_id else uuid4().hex[:16])
 
 
 def place_of(conductor: Conductor, session: str | None, query: Sequence[Message]) -> str:
-    """Return the place of a run, for `session_run_id`: its session, or else its question."""
+    """Return the beginning of the ids of the runs of a session or thread, or of a question without one.
+
+    It begins with the session, as far as this is a plain name: so commands find the run by that name.
+    """
     asked = f"question {_spelled(query[-1:])}" if session is None else session
-    return f"{conductor.card.name}/{asked}"
+    name = f"{session}:" if session is not None and _NAME.fullmatch(session) else ""
+    return name + _hash(f"{conductor.card.name}/{asked}")
 
 
 async def recorded_continuation(
@@ -221,7 +227,7 @@ async def recorded_continuation(
     latest = next((message.tool_calls for message in reversed(tool_messages) if message.tool_calls), ())
     ids = [call.get("id") for call in latest]
     async with journal:
-        for row in await journal.runs(prefix=_prefix(place), limit=_MOST):
+        for row in await journal.runs(prefix=place, limit=_MOST):
             if row.state not in _ANSWERED:
                 continue
             events = [entry.event for entry in await journal.read(row.run_id)]
@@ -234,15 +240,15 @@ async def recorded_continuation(
 
 async def undecided_run(
     journal: Journal,
-    session: str,
+    place: str,
     query: Sequence[Message],
     context: Mapping[str, str] | None = None,
     tool_messages: Sequence[Message] = (),
     states: Collection[str] = _UNDECIDED,
 ) -> RunStarted | None:
-    """Return the start of a session's run with the same question that waits, or has begun an action."""
+    """Return the start of a place's run with the same question that waits, or has begun an action."""
     async with journal:
-        for row in await journal.runs(prefix=_prefix(session), limit=None):
+        for row in await journal.runs(prefix=place, limit=None):
             if row.state not in states:
                 continue
             events = [entry.event for entry in await journal.read(row.run_id)]
@@ -258,10 +264,6 @@ async def undecided_run(
             if any(action.end in _BEGUN for action in actions):
                 return started
     return None
-
-
-def _prefix(session: str) -> str:
-    return _hash(f"session {session}")
 
 
 def _hash(text: str) -> str:

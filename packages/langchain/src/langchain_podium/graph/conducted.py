@@ -34,7 +34,7 @@ from langchain_podium.workers import as_worker
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, PodiumError, RunUnknown
-from podium.hosts.continuation import session_run_id, undecided_run
+from podium.hosts.continuation import place_of, session_run_id, undecided_run
 from podium.journal import Journal, MemoryJournal, export
 from podium.policy import Policy
 from podium.run_state import fold
@@ -202,7 +202,7 @@ class _Call:
         journal, thread = self._conductor.journal, thread_of(self._config)
         if not self._conductor.waits or journal is None or thread is None:
             return run_id
-        place = f"{self._conductor.card.name}/{thread}"
+        place = place_of(self._conductor, thread, ())
         found = await undecided_run(journal, place, self._query, self._texts)
         return session_run_id(place, run_id) if found is None else found.run_id
 
