@@ -18,7 +18,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: benchmark-workflows demo serve test test-long test-apart test-openai-agents test-inspect test-train test-trainers test-trainers-long test-clients test-open-webui test-ray train-tiny nightly properties soak mutation lowest wheels evidence docs lint types fmt check browser balancer $(PYTHONS:%=test-%)
+.PHONY: benchmark-workflows demo serve test test-long test-apart test-openai-agents test-inspect test-train test-trainers test-trainers-long test-clients test-open-webui test-ray train-tiny nightly properties soak mutation lowest wheels evidence docs lint types fmt check browser balancer sandbox $(PYTHONS:%=test-%)
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor
@@ -122,6 +122,10 @@ browser:
 # The load balancer of compose.yaml, and the reader of compose files, for tests that are skipped without them.
 balancer:
 	command -v caddy docker-compose || { apt-get update -qq && apt-get install -y -qq --no-install-recommends caddy docker-compose; } || echo "install caddy and docker-compose as root: tests of the deployment are skipped"
+
+# The sandbox of the grader of code, for tests that are skipped without it.
+sandbox:
+	command -v bwrap || { apt-get update -qq && apt-get install -y -qq --no-install-recommends bubblewrap; } || echo "install bubblewrap as root: the tests of the grader of code are skipped"
 
 # Open WebUI has an environment of its own, of 3 GB, because it pins its requirements.
 OPEN_WEBUI := .venv-open-webui

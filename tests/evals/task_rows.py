@@ -99,21 +99,6 @@ LIVECODEBENCH = [
         "metadata": '{"func_name": "twice"}',
     },
 ]
-BIGCODEBENCH = [
-    {
-        "task_id": "BigCodeBench/0",
-        "complete_prompt": "def task_func(x):\n",
-        "instruct_prompt": "Doubles a number.\nYou should write self-contained code starting with:\n"
-        "```\ndef task_func(x):\n```",
-        "canonical_solution": "    return 2 * x",
-        "code_prompt": "def task_func(x):\n",
-        "test": "import unittest\nclass TestCases(unittest.TestCase):\n"
-        "    def test_case_1(self):\n        self.assertEqual(task_func(2), 4)\n",
-        "entry_point": "task_func",
-        "doc_struct": "{}",
-        "libs": "[]",
-    }
-]
 ROWS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "aime25": AIME25,
     "math500": MATH500,
@@ -121,15 +106,11 @@ ROWS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "mmlu": MMLU,
     "rlpr": RLPR,
     "livecodebench": LIVECODEBENCH,
-    "bigcodebench": BIGCODEBENCH,
-    "bigcodebench-hard": BIGCODEBENCH,
 }
 RIGHT = {
     "aime25": r"Easy: \boxed{000}",
     "math500": r"It is $\boxed{\dfrac{3}{4}}$.",
     "rlpr": r"\boxed{5.2\text{ m/s}}",
     "livecodebench": "```python\nprint(2 * int(input()))\n```",
-    "bigcodebench": "```python\ndef task_func(x):\n    return x + x\n```",
-    "bigcodebench-hard": "```python\ndef task_func(x):\n    return x + x\n```",
 }
 """A right answer to the first question."""

@@ -97,15 +97,6 @@ def _livecodebench(row: Row) -> Mapping[str, Any]:
     }
 
 
-def _bigcodebench(row: Row) -> Mapping[str, Any]:
-    return {
-        "id": row["task_id"],
-        "kind": "bigcodebench",
-        "question": f"{row['instruct_prompt'].strip()}\n\nWrite all of the code in one Python block.",
-        "tests": {"type": "unittest", "code": row["test"]},
-    }
-
-
 def _slug(name: str) -> str:
     return "-".join(name.lower().split()) or "other"
 
@@ -136,10 +127,6 @@ _LIVECODEBENCH = HubFiles(
     dataset="livecodebench/code_generation_lite",
     revision="0fe84c3912ea0c4d4a78037083943e8f0c4dd505",
     paths=("test6.jsonl",),
-)
-_BIGCODEBENCH = (
-    "Zhuo et al. 2024, BigCodeBench: Benchmarking Code Generation with Diverse Function Calls and Complex "
-    "Instructions, arXiv:2406.15877"
 )
 
 _ALL = (
@@ -196,16 +183,6 @@ _ALL = (
         ),
         grader="code",
         question=_livecodebench,
-    ),
-    *(
-        Task(
-            name=name,
-            source=HubSplit(dataset=f"bigcode/{name}", split="v0.1.4"),
-            provenance=_hub(f"bigcode/{name}", _BIGCODEBENCH, "Apache-2.0"),
-            grader="code",
-            question=_bigcodebench,
-        )
-        for name in ("bigcodebench", "bigcodebench-hard")
     ),
 )
 TASKS: Mapping[str, Task] = {task.name: task for task in _ALL}

@@ -9,6 +9,5 @@ from .grader import (
 )
 from .sandbox import (
     CodeLimits as CodeLimits,
-    Ended as Ended,
     Sandbox as Sandbox,
 )

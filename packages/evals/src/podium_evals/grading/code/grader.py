@@ -1,10 +1,10 @@
 """Grades a program: 1 if it passes all tests of its question, else 0."""
 
 import json
+import socket
 from collections.abc import Mapping
 from functools import partial
 from importlib.resources import files
-from secrets import token_hex
 from typing import Any
 
 from podium.errors import ConfigError
@@ -24,9 +24,12 @@ def code_grader(python: str, limits: CodeLimits | None = None) -> Grader:
     - `{"type": "call", "function": "name", "cases": […]}`: the function, or the method of `Solution`, is
       called with the JSON values on the lines of the input, and its result is compared with the expected
       output.
-    - `{"type": "unittest", "code": "…"}`: the tests in the code's class `TestCases` are run.
+    - `{"type": "code", "code": "…"}`: the code is executed: its `assert` statements, its classes of
+      `unittest`, and, with `"function": "name"`, its function `check`, which is given this function. It runs
+      in another process than the program, whose functions get and return copies of plain values.
 
-    Cases may also be packed like LiveCodeBench's; then they are under `packed`.
+    Cases may also be packed like LiveCodeBench's; then they are under `packed`. Expected outputs and tests
+    are never in the program's sandbox.
 
     Args:
         python: the interpreter that runs programs: a path, or a name on the PATH.
@@ -42,10 +45,10 @@ def code_grader(python: str, limits: CodeLimits | None = None) -> Grader:
 def _score(sandbox: Sandbox, row: Mapping[str, Any], program: str) -> float:
     tests = row.get("tests")
     kind = tests.get("type") if isinstance(tests, Mapping) else None
-    if not isinstance(tests, Mapping) or kind not in ("stdin", "call", "unittest"):
+    if not isinstance(tests, Mapping) or kind not in ("stdin", "call", "code"):
         raise ConfigError(f"the question {str(row.get('question'))[:80]!r} has no `tests` to grade code by")
-    if kind == "unittest":
-        return float(bool(program) and _passes_unittest(sandbox, tests, program))
+    if kind == "code":
+        return float(bool(program) and _passes_code(sandbox, tests, program))
     cases = cases_of(tests)
     if not cases:
         raise ConfigError(f"the question {str(row.get('question'))[:80]!r} has no test cases")
@@ -56,8 +59,9 @@ def _score(sandbox: Sandbox, row: Mapping[str, Any], program: str) -> float:
 
 
 def _passes_stdin(sandbox: Sandbox, _tests: Mapping[str, Any], program: str, case: Case) -> bool:
-    ended = sandbox.run(_job(program, {"type": "stdin"}), "harness.py", stdin=case.input)
-    return ended.code == 0 and same_output(case.output, ended.output)
+    with sandbox.started(_files(program, {"type": "stdin"}), stdin=case.input) as running:
+        code, output = running.ended(sandbox.limits.seconds)
+    return code == 0 and same_output(case.output, output)
 
 
 def _passes_call(sandbox: Sandbox, tests: Mapping[str, Any], program: str, case: Case) -> bool:
@@ -67,27 +71,33 @@ def _passes_call(sandbox: Sandbox, tests: Mapping[str, Any], program: str, case:
     except ValueError as error:
         raise ConfigError(f"a test case is not JSON: {error}") from error
     job = {"type": "call", "function": tests["function"], "arguments": arguments}
-    found = _result(sandbox, program, job)
-    return found is not None and "result" in found and bool(found["result"] == expected)
-
-
-def _passes_unittest(sandbox: Sandbox, tests: Mapping[str, Any], program: str) -> bool:
-    token = token_hex(16)  # a program that writes the result itself does not know this secret
-    found = _result(sandbox, program, {"type": "unittest", "code": tests["code"], "token": token})
-    return found is not None and found.get("token") == token and bool(found["run"] and found["passed"])
-
-
-def _result(sandbox: Sandbox, program: str, job: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    ended = sandbox.run(_job(program, job), "harness.py", wanted=("result.json",))
-    if ended.code != 0 or "result.json" not in ended.files:
-        return None
+    with sandbox.started(_files(program, job), result=True) as running:
+        code, output = running.ended(sandbox.limits.seconds)
     try:
-        found = json.loads(ended.files["result.json"])
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
+        return code == 0 and bool(json.loads(output) == expected)
+    except (ValueError, RecursionError):  # the program wrote it
+        return False
 
 
-def _job(program: str, job: Mapping[str, Any]) -> dict[str, str]:
-    harness = files("podium_evals.grading.code").joinpath("harness.py").read_text("utf-8")
-    return {"harness.py": harness, "program.py": program, "job.json": json.dumps(job)}
+def _passes_code(sandbox: Sandbox, tests: Mapping[str, Any], program: str) -> bool:
+    job = {
+        "main.py": _source("tests_harness"),
+        "tests.py": str(tests["code"]),
+        "values.py": _source("values"),
+    }
+    job["job.json"] = json.dumps({"function": tests.get("function")})
+    served = _files(program, {"type": "serve"}) | {"values.py": job["values.py"]}
+    one, other = socket.socketpair()
+    with one, other, sandbox.started(served, channels=[one.fileno()]):
+        one.close()  # then the tests see the end of the program
+        with sandbox.started(job, channels=[other.fileno()], result=True) as running:
+            code, output = running.ended(sandbox.limits.seconds)
+    return code == 0 and output == '{"passed": true}'
+
+
+def _files(program: str, job: Mapping[str, Any]) -> dict[str, str]:
+    return {"main.py": _source("harness"), "program.py": program, "job.json": json.dumps(job)}
+
+
+def _source(name: str) -> str:
+    return files("podium_evals.grading.code").joinpath(f"{name}.py").read_text("utf-8")

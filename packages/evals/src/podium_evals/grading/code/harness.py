@@ -1,13 +1,11 @@
 """Runs a program inside the sandbox, with the user's interpreter. It imports only the standard library.
 
-The folder has `program.py` and `job.json`. The job has one of three types. `stdin`: the program is run.
-`call`: a function of the program is called, and the result is written. `unittest`: the tests are run, and
-their success is written.
+`job.json` says what to do. `stdin`: run the program. `call`: call a function of the program, and write its
+result. `serve`: call functions of the program for its tests, which run in another sandbox.
 """
-# ruff: noqa: S102, PTH107, PTH123 - this module must run programs, and it starts faster without pathlib
+# ruff: noqa: S102, PTH123 - this module must run programs, and it starts faster without pathlib
 
 import json
-import os
 import sys
 import types
 from typing import Any
@@ -34,47 +32,49 @@ from builtins import *
 """The imports that contest sites put before a program."""
 
 
-def run(job: dict[str, Any], source: str) -> dict[str, Any] | None:
-    """Run the program as a contest does."""
+def load(name: str) -> dict[str, Any]:
+    """Run the program as a contest does, and return its names."""
     sys.setrecursionlimit(50_000)
-    is_main = job["type"] == "stdin"
-    module = types.ModuleType("__main__" if is_main else "solution")
-    sys.modules[module.__name__] = module
+    module = types.ModuleType(name)
+    sys.modules[name] = module
     exec(PRELUDE, module.__dict__)
-    exec(compile(source, "program.py", "exec"), module.__dict__)
-    if is_main:
-        return None
-    names = module.__dict__
-    solution = names["Solution"]() if "Solution" in names else module
-    return {"result": getattr(solution, job["function"])(*job["arguments"])}
+    with open("/code/program.py", encoding="utf-8", errors="surrogateescape") as file:
+        exec(compile(file.read(), "program.py", "exec"), module.__dict__)
+    return module.__dict__
 
 
-def run_tests(job: dict[str, Any], source: str) -> dict[str, Any]:
-    """Run the program and its tests in one module, as BigCodeBench does."""
-    import unittest  # noqa: PLC0415 - most jobs have no unit tests
+def serve(names: dict[str, Any], channel: int) -> None:
+    """Tell the functions of the program, and call them; values go as JSON, one line each."""
+    from values import read, write  # type: ignore[import-not-found]  # noqa: PLC0415 - only here for this job
 
-    module = types.ModuleType("__test__")
-    module.__dict__.update(__file__="__test__.py", sys=sys, os=os, environ=os.environ)
-    sys.modules["__test__"] = module
-    exec(compile(source + "\n" + job["code"], "__test__.py", "exec"), module.__dict__)
-    suite = unittest.TestLoader().loadTestsFromTestCase(module.TestCases)
-    found = unittest.TestResult()
-    suite.run(found)
-    return {"run": found.testsRun, "passed": found.wasSuccessful(), "token": job["token"]}
+    own = [name for name, value in names.items() if isinstance(value, types.FunctionType)]
+    with open(channel, "wb", buffering=0) as line, open(channel, "rb", closefd=False) as asking:
+        line.write(json.dumps(own).encode() + b"\n")
+        for asked in asking:
+            name, args, kwargs = json.loads(asked)
+            try:
+                told = [True, write(names[name](*read(args), **read(kwargs)))]
+            except Exception as error:  # noqa: BLE001 - the tests may expect it
+                told = [False, type(error).__name__, str(error)]
+            line.write(json.dumps(told).encode() + b"\n")
 
 
 def main() -> None:
-    """Read the job file, remove it, and run the job."""
-    with open("job.json", encoding="utf-8") as file:
+    """Do the job."""
+    sys.path.insert(0, "/code")
+    with open("/code/job.json", encoding="utf-8") as file:
         job = json.load(file)
-    with open("program.py", encoding="utf-8") as file:
-        source = file.read()
-    os.remove("job.json")
-    write, dump = open, json.dump  # a program may replace these functions
-    told = (run_tests if job["type"] == "unittest" else run)(job, source)
-    if told is not None:
-        with write("result.json", "w", encoding="utf-8") as file:
-            dump(told, file)
+    if job["type"] == "stdin":
+        load("__main__")
+        return
+    names = load("solution")
+    if job["type"] == "serve":
+        serve(names, int(sys.argv[1]))
+        return
+    target = types.SimpleNamespace(**names) if "Solution" not in names else names["Solution"]()
+    result = getattr(target, job["function"])(*job["arguments"])
+    with open(int(sys.argv[1]), "w", encoding="utf-8") as file:
+        json.dump(result, file)
 
 
 main()
