@@ -11,13 +11,14 @@ import anyio
 import typer
 
 from podium.budget import Limits
-from podium.cli.arguments import AsJson, ConfigPath
+from podium.cli.arguments import AsJson, ConfigPath, find_plan
 from podium.cli.root import command_group
 from podium.cli.screen import Screen, counted, reporting
 from podium.config import Config, find_config, load_config
 from podium.config.load import find_journal
 from podium.config.source import why_unwritable
 from podium.errors import ConfigError
+from podium.types import Plan
 from podium.workers import Worker
 from podium_evals.grading import GRADERS, choose_graders
 from podium_evals.plans.commands import record_plans
@@ -31,7 +32,18 @@ from podium_evals.recorded import (
     reasoning_gym_origin,
     write_recordings,
 )
-from podium_evals.recording import GrowingFile, QuestionRow, Recorder, Summary, read_questions, record_runs
+from podium_evals.recording import (
+    Cassette,
+    GrowingFile,
+    QuestionRow,
+    Recorder,
+    Summary,
+    plan_table,
+    read_questions,
+    record_runs,
+    run_plans,
+    told_row,
+)
 from podium_evals.recording.forecast_text import Forecaster
 from podium_evals.recording.limit_text import in_options
 
@@ -161,6 +173,60 @@ def runs(  # noqa: PLR0913 - one parameter for each argument and option
             f"podium: recorded {found.recorded} answers in {out}; {found.already} were recorded before"
         )
         _tell_counts(screen, "left out", found.left_out)
+
+
+@record.command()
+def run(  # noqa: PLR0913 - one parameter for each argument and option
+    questions: Annotated[Path, typer.Argument(metavar="QUESTIONS", help="JSON lines with `question`.")],
+    *,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The cassette; answers are appended.")],
+    plan: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--plan",
+            metavar="NAME|FILE",
+            help="A plan of [plans], or of a file; may be repeated. Default: the planner's.",
+        ),
+    ] = None,
+    replay: Annotated[bool, typer.Option("--replay", help="Call no worker: read the cassette.")] = False,
+    at_once: Annotated[int, typer.Option(min=1, help="Maximum runs at the same time.")] = 8,
+    grader: GraderName = None,
+    run_code: RunCode = None,
+    config: ConfigPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the conductor of the config on questions, record each call of its runs, and score the answers.
+
+    What is recorded is not asked again. The limits of the config hold for each run. With several plans, the
+    gain of each over the first is shown, with joint 95 % intervals over questions.
+    """
+    with reporting() as screen:
+        rows = read_questions(questions)
+        scoring = choose_graders(rows, grader, run_code)
+        conductor = load_config(find_config(config)).conductor(journaled=False)
+        given: dict[str, Plan | None] = {name: find_plan(conductor, name, ()) for name in plan or ()}
+        plans = given or {"planner": None}
+        with Cassette(out, mode="replay" if replay else "record") as cassette:
+            try:
+                found = anyio.run(
+                    partial(run_plans, conductor, plans, rows, cassette, grader=scoring, at_once=at_once)
+                )
+            except KeyboardInterrupt as interrupt:
+                interrupt.add_note(
+                    f"the answers so far are in {out}; repeat the command to ask for the others"
+                )
+                raise
+        screen.note(
+            f"podium: {out}: {counted(cassette.recorded, 'call')} recorded, {cassette.replayed} replayed"
+        )
+        table = plan_table(found)
+        if as_json:
+            screen.result_json({"recorded": cassette.recorded, "replayed": cassette.replayed, "plans": table})
+        else:
+            for row in table:
+                screen.result(told_row(row))
+        if any(each.failed for each in found.values()):
+            raise typer.Exit(PARTIAL)
 
 
 @record.command()

@@ -15,7 +15,6 @@ The other classes are in `podium.errors`.
 """
 
 from podium.errors import ConfigError, PodiumError, WorkerRefused
-from podium.usage import Usage
 
 
 class ArmUnfit(PodiumError):
@@ -49,12 +48,9 @@ class RouterInvalid(PodiumError):
 
 
 class Unrecorded(WorkerRefused):
-    """A recorded worker has no recorded answer to a call.
+    """A recorded worker or a cassette has no answer to a call.
 
     No answer is guessed: the step fails with this code, without a retry and without a fallback.
     """
 
     code = "unrecorded"
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, usage=Usage(), cost=0.0)

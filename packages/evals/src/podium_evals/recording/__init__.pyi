@@ -1,3 +1,6 @@
+from .cassette import (
+    Cassette as Cassette,
+)
 from .forecast import (
     Forecast as Forecast,
 )
@@ -15,4 +18,10 @@ from .recorder import (
 from .runs import (
     JournalSummary as JournalSummary,
     record_runs as record_runs,
+)
+from .step_runs import (
+    PlanScores as PlanScores,
+    plan_table as plan_table,
+    run_plans as run_plans,
+    told_row as told_row,
 )

@@ -1,10 +1,13 @@
 """Appends lines to a file for one process at a time. The file stays valid if the process is killed.
 
 When an append returns, its lines are on the disk (fsync). If the process was killed while it wrote a line,
-this line is removed before the next append.
+this line is removed before the next append. A file whose name ends in `.gz` is gzipped: each append is a
+member of its own.
 """
 
+import gzip
 import os
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from stat import S_ISREG
@@ -14,13 +17,19 @@ from typing import BinaryIO, Self
 import anyio
 import anyio.to_thread
 
-from podium.config.source import why_unwritable
+from podium.config.source import why_unreadable, why_unwritable
 from podium_evals.errors import RecordingInvalid
 
 try:
     import fcntl
 except ImportError:  # Windows has no such locks: there, two processes can append to the same file
     fcntl = None  # type: ignore[assignment]
+
+
+_AT_ONCE = 65_536
+"""Bytes that are unpacked at once."""
+_GZIP = b"\x1f\x8b"
+"""The beginning of a gzipped file."""
 
 
 class AppendedLines:
@@ -69,6 +78,7 @@ class AppendedLines:
             RecordingInvalid: the file cannot be written.
         """
         data = "".join(lines).encode()
+        data = gzip.compress(data) if data and _is_gzipped(self.path) else data
         try:
             if self._whole is not None:
                 self._file.truncate(self._whole)
@@ -100,10 +110,51 @@ class AppendedLines:
             raise RecordingInvalid(f"{self.path} cannot be written: it is not a regular file")
         self._lock_file()
         self._file.seek(0)
-        content = self._file.read()
-        if not content.startswith(self._begins[: len(content)]):
-            told = self._begins.decode()
-            raise RecordingInvalid(f"{self.path} is not a {self._what}: it does not begin with {told}")
-        whole = content[: content.rfind(b"\n") + 1]
-        self._whole = len(whole)
-        self.lines = whole.splitlines()
+        self.lines, self._whole = _whole_lines(self.path, self._file.read(), self._begins, self._what)
+
+
+def read_lines(path: Path, *, begins: str, what: str) -> Sequence[bytes]:
+    """Return the complete lines of a file, which are written as `AppendedLines` does.
+
+    Raises:
+        RecordingInvalid: the file cannot be read, is empty, or has another beginning.
+    """
+    try:
+        lines, _ = _whole_lines(path, path.read_bytes(), begins.encode(), what)
+    except OSError as error:
+        raise RecordingInvalid(f"{path} cannot be read: {why_unreadable(error)}") from error
+    if not lines:
+        raise RecordingInvalid(f"{path} is not a {what}: it is empty")
+    return lines
+
+
+def _whole_lines(path: Path, data: bytes, begins: bytes, what: str) -> tuple[Sequence[bytes], int]:
+    """Return the complete lines of a file, and the number of bytes that they take."""
+    whole, cut, size = _unpacked(data) if _is_gzipped(path) else (data, b"", len(data))
+    begun = whole + cut
+    if not begun.startswith(begins[: len(begun)]) or (data and not begun and data[:2] != _GZIP):
+        raise RecordingInvalid(f"{path} is not a {what}: it does not begin with {begins.decode()}")
+    lines = whole[: whole.rfind(b"\n") + 1]
+    return lines.splitlines(), size - (0 if _is_gzipped(path) else len(whole) - len(lines))
+
+
+def _is_gzipped(path: Path) -> bool:
+    return path.suffix == ".gz"
+
+
+def _unpacked(data: bytes) -> tuple[bytes, bytes, int]:
+    """Return the content of the complete members and of a cut one, and the bytes of the former."""
+    content, end, view = list[bytes](), 0, memoryview(data)
+    while end < len(data):
+        member, at, found = zlib.decompressobj(wbits=31), end, list[bytes]()
+        try:
+            while at < len(data) and not member.eof:
+                found.append(member.decompress(view[at : at + _AT_ONCE]))
+                at += _AT_ONCE
+        except zlib.error:
+            break
+        if not member.eof:
+            return b"".join(content), b"".join(found), end
+        content += found
+        end = min(at, len(data)) - len(member.unused_data)
+    return b"".join(content), b"", end

@@ -64,6 +64,7 @@ class GrowingFile:
         if not self._file.lines:
             self._file.write([header_line(self._provenance)])
             return
+        self._file.write([])  # a cut last line is removed before the file is read
         recorded = read_recordings(self.path)  # refuses a file that is not a recording
         self._prices = {each.worker: each.price for each in recorded.prices}
         for line in self._file.lines:
