@@ -19,9 +19,8 @@ from podium.errors import ConfigError, JournalError, PodiumError, RunHeld, insta
 from podium.journal import SqlJournal
 from podium_server import __version__
 from podium_server.background_tasks import beside
-from podium_server.batch.asked import Asked
 from podium_server.batch.input import Line
-from podium_server.batch.output import Record
+from podium_server.batch.results import Record
 from podium_server.batch.runner import LineRunner
 from podium_server.models import Catalogue, make_catalogue
 
@@ -139,9 +138,20 @@ class LineActor:
 class OnRay:
     """Runs lines in the actors of a Ray cluster. The budget and the files stay in this process."""
 
-    def __init__(self, asked: Asked, config: Path, note: Callable[[str], None]) -> None:
-        self._asked = asked
+    def __init__(
+        self,
+        address: str,
+        name: str,
+        config: Path,
+        run_cost: float | None,
+        concurrency: int,
+        note: Callable[[str], None],
+    ) -> None:
+        self._address = address
+        self._name = name
         self._config = config
+        self._run_cost = run_cost
+        self._actors = ceil(concurrency / _LINES)
         self._note = note
         self._ready: list[Any] = []
         self._free, self._slots = anyio.create_memory_object_stream[Any](inf)
@@ -150,13 +160,12 @@ class OnRay:
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None, None]:
         """Connect to the cluster, and keep the actors in the block."""
-        with _connected(self._asked.ray or "auto"), self._free, self._slots:
+        with _connected(self._address), self._free, self._slots:
             await self._wait_for_earlier()
             machine, config = ray.util.get_node_ip_address(), self._config.absolute()
-            setup = Setup(config, machine, self._asked.max_cost, tuple(same_as(config)))
+            setup = Setup(config, machine, self._run_cost, tuple(same_as(config)))
             kind = ray.remote(**_OPTIONS)(LineActor)
-            count = ceil(self._asked.concurrency / _LINES)
-            actors = [kind.options(name=f"{self._asked.name}:{each}").remote(setup) for each in range(count)]
+            actors = [kind.options(name=f"{self._name}:{each}").remote(setup) for each in range(self._actors)]
             try:
                 async with beside(self._tell, *(partial(self._open, actor) for actor in actors)):
                     yield
@@ -200,7 +209,7 @@ class OnRay:
 
     async def _wait_for_earlier(self) -> None:
         """Wait until Ray has ended the actors of an earlier command that was killed."""
-        prefix = f"{self._asked.name}:"
+        prefix = f"{self._name}:"
         for _ in range(_EARLIER_LOOKS):
             if not any(name.startswith(prefix) for name in ray.util.list_named_actors()):
                 return

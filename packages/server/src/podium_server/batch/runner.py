@@ -1,7 +1,8 @@
-"""Runs the lines of a batch, several at the same time, and shows its progress."""
+"""Runs the lines of a batch, several at the same time, within its budget, and shows its progress."""
 
+import re
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from time import monotonic
@@ -13,19 +14,137 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress as Bar, TextCo
 
 from podium.cli.screen import Screen, counted, duration, money
 from podium.errors import JournalError, PodiumError, RunDead, RunExists, RunHeld, RunLost
-from podium.journal import SqlJournal
+from podium.journal import RunRow, SqlJournal
 from podium.run import RunOptions
 from podium.run_state import fold
 from podium.types import Result
 from podium_server.background_tasks import beside
 from podium_server.batch.input import BadLine, Line
-from podium_server.batch.kept import Budget, Kept, charge_earlier
-from podium_server.batch.output import Files, Record, answered, failed, invalid, not_started
+from podium_server.batch.results import Files, Kept, Record, answered, failed, invalid, not_started
 from podium_server.keys import Admission, Ask, BudgetSpent, Caller, NoKeys
 from podium_server.keys.access import FreeAdmission
 from podium_server.keys.recorded import excess_of, recorded_run
 from podium_server.models import Catalogue
 from podium_server.turn import Recorded, Turns
+
+_ROUNDING = 1e-9
+
+
+class Budget:
+    """Reserves the cost limit of each run before it begins, and waits while running runs reserve too much."""
+
+    def __init__(self, most: float | None) -> None:
+        self.most = most
+        self.spent = 0.0
+        """The cost of all runs of the batch so far, in USD."""
+        self.unknown = 0
+        """The number of runs of unknown cost."""
+        self._reserved = 0.0
+        self._earlier: dict[str, float] = {}
+        """What runs that are continued had cost before, by their ids."""
+        self._changed = anyio.Event()
+
+    @property
+    def left(self) -> float | None:
+        """What is left, in USD; `None` without a budget."""
+        return None if self.most is None else max(self.most - self.spent, 0.0)
+
+    def charge(self, cost: float | None) -> None:
+        """Count the cost of a run that has ended; `None` if it is unknown."""
+        if cost is None:
+            self.unknown += 1
+        else:
+            self.spent += cost
+
+    def charge_so_far(self, run_id: str, cost: float) -> None:
+        """Count what a run has cost that an earlier command began, and that this command may continue."""
+        self._earlier[run_id] = cost
+        self.spent += cost
+
+    async def reserve(self, run_id: str, limit: float) -> None:
+        """Reserve the cost limit of a run, which includes what the run has cost before."""
+        before = self._earlier.get(run_id, 0.0)
+        if self.most is not None:
+            while self.spent - before + self._reserved + limit > self.most + _ROUNDING:
+                if not self._reserved:
+                    left = f"${self.left:.6g} of the budget is left"
+                    told = f"the run may cost ${limit:g}, and {left}: raise --budget, and repeat the command"
+                    raise BudgetSpent(told, 0.0)
+                await self._changed.wait()
+        self._earlier.pop(run_id, None)
+        self.spent -= before
+        self._reserved += limit
+
+    def settle(self, limit: float, cost: float | None) -> None:
+        """Replace the reservation of a run by its cost."""
+        self._reserved -= limit
+        if self._reserved < _ROUNDING:
+            self._reserved = 0.0
+        self.charge(limit or None if cost is None else cost)
+        self._changed.set()
+        self._changed = anyio.Event()
+
+
+_LOOK_SECONDS = 0.5
+
+
+async def charge_earlier(
+    journal: SqlJournal, kept: Kept, budget: Budget, note: Callable[[str], None]
+) -> Collection[str]:
+    """Charge the recorded runs whose lines have no result; return those whose results are used."""
+    done, found = set(kept.runs.values()), set[str]()
+    for row in await _stopped(journal, kept.name, note):
+        if row.run_id in done:
+            continue
+        if _is_done(row, kept):
+            found.add(row.run_id)
+            budget.charge(await _so_far(journal, row.run_id))
+        elif (cost := await _so_far(journal, row.run_id)) is not None:
+            budget.charge_so_far(row.run_id, cost)
+    return found
+
+
+async def done_runs(journal: SqlJournal, kept: Kept) -> Collection[str]:
+    """Return the recorded runs of the batch that are not run again."""
+    return {row.run_id for row in await _recorded(journal, kept.name) if _is_done(row, kept)}
+
+
+def _is_done(row: RunRow, kept: Kept) -> bool:
+    return row.state == "ok" or (row.state in ("partial", "failed") and not kept.retries)
+
+
+async def _recorded(journal: SqlJournal, name: str, ids: Collection[str] | None = None) -> Sequence[RunRow]:
+    """Return the recorded runs of the batch; with `ids`, only these."""
+    is_ours = re.compile(rf"{re.escape(name)}-[0-9a-f]+")
+    rows = await journal.runs(prefix=f"{name}-", limit=None, ids=ids)
+    return [row for row in rows if is_ours.fullmatch(row.run_id)]
+
+
+async def _stopped(journal: SqlJournal, name: str, note: Callable[[str], None]) -> Sequence[RunRow]:
+    """Return the runs of the batch, when no process executes them: only then their costs are known.
+
+    A process that was killed on another machine holds its runs until its lease ends.
+    """
+    rows, end = await _recorded(journal, name), anyio.current_time() + 2 * journal.lease
+    held = [row.run_id for row in rows if row.state == "running"]
+    if not held:
+        return rows
+    note(f"podium: waiting for {counted(len(held), 'run')} that another process holds")
+    while held:
+        if anyio.current_time() >= end:
+            told = "another process executes runs of this batch"
+            raise RunHeld(f"{told}: wait for the end of its command, or choose another --name")
+        await anyio.sleep(_LOOK_SECONDS)
+        held = [row.run_id for row in await _recorded(journal, name, held) if row.state == "running"]
+    return await _recorded(journal, name)
+
+
+async def _so_far(journal: SqlJournal, run_id: str) -> float | None:
+    """Return what a run has cost so far; a call without a recorded end costs what such calls usually do."""
+    events = [entry.event for entry in await journal.read(run_id)]
+    result = fold(events, await journal.nested(run_id)).result()
+    return None if result.cost is None else result.cost - await excess_of(journal, result)
+
 
 _BAR_SECONDS = 0.25
 LINE_SECONDS = 10.0

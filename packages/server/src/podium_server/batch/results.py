@@ -1,26 +1,81 @@
-"""The records of lines, and the files with their answers."""
+"""The results of a batch: the records of its lines, the files with them, and what earlier commands left."""
 
 import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from sys import intern
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from podium.errors import ConfigError, JournalError, PlannerError, PodiumError
 from podium.secrets import scrub
 from podium.types import Problem, Result
 from podium.usage import Usage
-from podium_server.batch.input import BadLine, Form, Line
-from podium_server.batch.line_json import json_text
-from podium_server.batch.question import Answer
+from podium_server.batch.input import Answer, BadLine, Form, Line, json_text
 from podium_server.errors import fault_of
+from podium_server.http import BadRequest
 
-if TYPE_CHECKING:
-    from podium_server.batch.kept import Kept
+
+@dataclass(slots=True)
+class Kept:
+    """The lines of the results of earlier commands that stay."""
+
+    name: str
+    """The name of the batch."""
+    retries: bool
+    """Whether failed lines are run again."""
+    runs: dict[str, str] = field(default_factory=dict)
+    """The id of the run of each line, by the id of the line."""
+    cost: float = 0.0
+    unknown: int = 0
+    """The number of runs of unknown cost."""
+    _statuses: dict[str, str] = field(default_factory=dict)
+    """The status of each line, by its id."""
+
+    def read(self, results: Path) -> None:
+        """Remember the lines of a file of results, and change nothing."""
+        try:
+            for row in rows(results):
+                self.keeps(row)
+        except FileNotFoundError:
+            pass  # no command has run yet
+        except OSError as error:
+            raise ConfigError(f"{results} cannot be read: {error.strerror}") from error
+
+    def keeps(self, row: Mapping[str, Any]) -> bool:
+        """Return whether a line of the results stays, and remember it."""
+        state = row.get("podium", row)
+        status, run_id = state.get("status"), state.get("run_id")
+        if status is None or (run_id is not None and run_id.rpartition("-")[0] != self.name):
+            told = f"the results have lines of another batch than {self.name!r}"
+            raise ConfigError(f"{told}: choose another --out, or the same --name")
+        if status in PENDING or (self.retries and status != "ok"):
+            return False
+        ident = row.get("custom_id", row["id"])
+        self.runs[ident], self._statuses[ident] = run_id, intern(status)
+        if state["cost"] is None:
+            self.unknown += 1
+        else:
+            self.cost += state["cost"]
+        return True
+
+    def status_of(self, line: Line | BadLine) -> str | None:
+        """Return the status of a line that is finished; `None` if it is not."""
+        if isinstance(line, BadLine) or self.runs.get(line.id) != line.run_id:
+            return None
+        return self._statuses[line.id]
+
+    def checked(self, line: Line | BadLine) -> Line | BadLine:
+        """Return an unfinished line; a bad line, if the results have its id with another question."""
+        if isinstance(line, BadLine) or line.id not in self.runs:
+            return line
+        told = f"the results have the id {line.id!r:.80} with another question: choose another id or --out"
+        return BadLine(number=line.number, id=line.id, given=line.given, error=BadRequest(told))
+
 
 PENDING = ("invalid", "not_started", "waiting")
 """The states of lines that the next command looks at again."""
@@ -206,7 +261,7 @@ def _lock(descriptor: int, path: Path) -> None:
 class Files:
     """The results and the failures of a batch."""
 
-    def __init__(self, results: Path, failures: Path | None, kept: "Kept", form: Form) -> None:
+    def __init__(self, results: Path, failures: Path | None, kept: Kept, form: Form) -> None:
         self._form = form
         with ExitStack() as stack:
             self._results = stack.enter_context(LinesFile(results, kept.keeps))
