@@ -2,8 +2,7 @@
 
 from podium.journal import SqlJournal
 from podium_server.api.endpoint import Service
-from podium_server.api.responses.job import ResponseWork
-from podium_server.api.responses.stored import KIND as RESPONSE, Responses
+from podium_server.api.responses.stored import KIND as RESPONSE, Responses, ResponseWork
 from podium_server.api.runs.actions import RunActions
 from podium_server.api.runs.deadlines import Deadlines
 from podium_server.api.runs.forecast import ForecastApi

@@ -13,9 +13,7 @@ from podium.errors import RunUnknown
 from podium.hosts.completions import Body, sse
 from podium_server.api.bodies import fingerprint_of, read_body, read_query
 from podium_server.api.endpoint import told_fault
-from podium_server.api.responses.items import Item, messages_of, read_items
-from podium_server.api.responses.job import begin
-from podium_server.api.responses.request import ResponseRequest
+from podium_server.api.responses.request import Item, ResponseRequest, messages_of, read_items
 from podium_server.api.responses.stored import (
     Client,
     ItemUnknown,
@@ -23,6 +21,7 @@ from podium_server.api.responses.stored import (
     Responses,
     ResponseUnknown,
     Stored,
+    begin,
 )
 from podium_server.api.responses.writer import Event, ResponseWriter, error_event, list_form
 from podium_server.http import BadRequest, Exchange, Stopping

@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from podium.types import Action, Part
 from podium.usage import Usage
-from podium_server.api.responses.items import LEFT_OUT, OfferedTool, custom_input
-from podium_server.api.responses.request import ResponseRequest
+from podium_server.api.responses.request import LEFT_OUT, OfferedTool, ResponseRequest, custom_input
 from podium_server.errors import Fault, actions_form
 from podium_server.turn import Answered, Piece, TextPiece, Turn
 
