@@ -13,8 +13,7 @@ from podium.cli.arguments import find_run
 from podium.errors import RunUnknown
 from podium.journal import SqlCache, SqlJournal
 from podium.types import Completion, Result, RunEnded, RunStarted
-from podium_server.api.runs.index import RunIndex
-from podium_server.api.runs.run_query import Wanted
+from podium_server.api.runs.query import RunIndex, Wanted
 from podium_server.jobs.leases import Lease
 from podium_server.jobs.line import Line
 from podium_server.jobs.table import JobTable, new_job

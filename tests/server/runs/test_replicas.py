@@ -25,7 +25,7 @@ from server.runs.test_background import ended, post, start
 from servers.chat_server import STALL, Call, ChatServer, Reply
 from servers.podium_server import serving
 
-from podium_server.api.runs.index import RunIndex
+from podium_server.api.runs.query import RunIndex
 from podium_server.jobs.table import JobTable
 
 LISTENING = "SELECT {} FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"

@@ -10,8 +10,7 @@ from core.journal.happenings import ended, started, stopped
 from podium.errors import RunUnknown
 from podium.journal import SqlJournal
 from podium_server.api.runs import index as run_index
-from podium_server.api.runs.index import RunIndex
-from podium_server.api.runs.run_query import Wanted
+from podium_server.api.runs.query import RunIndex, Wanted
 from podium_server.jobs.table import JobTable
 from podium_server.keys import KeyStore
 

@@ -24,8 +24,8 @@ from podium_server.api.openapi.document import PATH as OPENAPI_PATH, OpenApi, op
 from podium_server.api.own_key import PATH as OWN_KEY_PATH, OwnKeyApi
 from podium_server.api.recorded import Recorded
 from podium_server.api.responses.route import PATH as RESPONSES_PATH, ResponsesApi
+from podium_server.api.runs.costs import PATH as SUMS_PATH
 from podium_server.api.runs.route import PATH as RUNS_PATH
-from podium_server.api.runs.sums import PATH as SUMS_PATH
 from podium_server.api.session import SessionApi
 from podium_server.errors import ANTHROPIC_ERRORS, OPENAI_ERRORS, ErrorForm, Fault
 from podium_server.health import Health

@@ -4,13 +4,11 @@ from podium.journal import SqlJournal
 from podium_server.api.endpoint import Service
 from podium_server.api.responses.stored import KIND as RESPONSE, Responses, ResponseWork
 from podium_server.api.runs.actions import RunActions
-from podium_server.api.runs.deadlines import Deadlines
-from podium_server.api.runs.forecast import ForecastApi
-from podium_server.api.runs.index import RunIndex
-from podium_server.api.runs.job import RunWork
-from podium_server.api.runs.queued import KIND as RUN
+from podium_server.api.runs.costs import ForecastApi, SumsApi
+from podium_server.api.runs.forms import KIND as RUN
+from podium_server.api.runs.job import Deadlines, RunWork
+from podium_server.api.runs.query import RunIndex
 from podium_server.api.runs.route import RunsApi
-from podium_server.api.runs.sums import SumsApi
 from podium_server.jobs.jobs import Jobs
 from podium_server.jobs.table import JobTable
 from podium_server.keys import Access
@@ -59,4 +57,4 @@ class Recorded:
         self.sums = SumsApi(table, has_keys=has_keys)
         self.forecast = ForecastApi(self.runs, index, journal)
         self.actions = RunActions(self.runs, self.jobs, turns, access, journal)
-        self.deadlines = Deadlines(journal, table, self.actions)
+        self.deadlines = Deadlines(journal, table, self.actions.continue_late)

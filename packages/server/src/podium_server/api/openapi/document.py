@@ -16,7 +16,7 @@ from podium_server.api.keys import ChangedKey, KeyChanges, KeyDetail, KeyList, N
 from podium_server.api.messages.request import CountRequest, MessagesRequest
 from podium_server.api.own_key import OwnKey
 from podium_server.api.responses.request import ResponseRequest
-from podium_server.api.runs.forecast import ForecastAnswer
+from podium_server.api.runs.costs import PATH as SUMS_PATH, ForecastAnswer, Sums, SumsQuery
 from podium_server.api.runs.forms import RunDetail, RunList
 from podium_server.api.runs.prompts import PromptList
 from podium_server.api.runs.requests import (
@@ -32,7 +32,6 @@ from podium_server.api.runs.requests import (
     PromptsQuery,
     ReplayedRun,
 )
-from podium_server.api.runs.sums import PATH as SUMS_PATH, Sums, SumsQuery
 from podium_server.api.session import Login, SessionState
 from podium_server.http import Exchange
 from podium_server.keys import Caller

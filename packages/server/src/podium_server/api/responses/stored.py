@@ -23,9 +23,9 @@ from podium.types import Event as RunEvent, Problem, RunEnded, RunStarted, RunSt
 from podium_server.api.endpoint import logged_fault
 from podium_server.api.responses.request import Item, ResponseRequest, messages_of
 from podium_server.api.responses.writer import ENDED, Event, Response, ResponseWriter, id_of
-from podium_server.api.runs.deadlines import deadline_of
-from podium_server.api.runs.index import RunIndex
-from podium_server.api.runs.queued import CANCELLED
+from podium_server.api.runs.forms import CANCELLED
+from podium_server.api.runs.job import deadline_of
+from podium_server.api.runs.query import RunIndex
 from podium_server.errors import Fault, fault_of, without_urls
 from podium_server.http import BadRequest, Stopping
 from podium_server.jobs.jobs import Job, Jobs, Postponed

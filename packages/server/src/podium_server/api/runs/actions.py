@@ -14,10 +14,8 @@ from podium.run_state import fold
 from podium.types import Event, Plan, RunStarted
 from podium.types.messages import read_conversation
 from podium_server.api.bodies import fingerprint_of, read_body, read_messages
-from podium_server.api.runs.forms import workers_of
+from podium_server.api.runs.forms import KIND, workers_of
 from podium_server.api.runs.job import asked_of
-from podium_server.api.runs.queued import KIND
-from podium_server.api.runs.refusals import NestedRun, NotCancellable, NotWaiting
 from podium_server.api.runs.requests import (
     ActionEnd,
     Approval,
@@ -25,7 +23,10 @@ from podium_server.api.runs.requests import (
     Decision,
     EditedPlan,
     JobRequest,
+    NestedRun,
     NewRun,
+    NotCancellable,
+    NotWaiting,
     PlanBody,
     ReplayedRun,
     plan_of,

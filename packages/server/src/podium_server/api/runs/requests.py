@@ -1,6 +1,6 @@
-"""The parameters and bodies of requests of the runs API."""
+"""The parameters and bodies of requests of the runs API, and its refusals."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -11,9 +11,42 @@ from podium.errors import PlanInvalid
 from podium.hosts.completions import Body
 from podium.run_state.state import for_pool
 from podium.types import Plan
-from podium_server.api.runs.forms import State
+from podium_server.errors import ServerError
 from podium_server.settings import Effort, check_limits
 
+
+class NotWaiting(ServerError):
+    """The run does not wait for an approval."""
+
+    code = "not_waiting"
+
+
+class NotCancellable(ServerError):
+    """No server process executes the run, so it cannot be cancelled over HTTP."""
+
+    code = "not_cancellable"
+
+
+class NestedRun(ServerError):
+    """The run is nested in another run, so it cannot be changed by itself."""
+
+    code = "nested_run"
+    status = 400
+
+
+class NotBegun(ServerError):
+    """The run failed, or was cancelled, before it began.
+
+    Args:
+        error: the `code` and the `message` of the failure.
+    """
+
+    def __init__(self, error: Mapping[str, str]) -> None:
+        super().__init__(error["message"])
+        self.code = error["code"]
+
+
+State = Literal["queued", "running", "stopped", "dead", "waiting", "ok", "partial", "failed", "damaged"]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Time = Annotated[float, Field(ge=0, lt=1e12)]
 
