@@ -18,7 +18,7 @@ from starlette.routing import Route
 from typer.testing import Result
 
 from podium_server import create_app, demo_config, serve_in_thread
-from podium_server.api.openapi.document import OPERATIONS, openapi_path
+from podium_server.api.openapi import OPERATIONS, openapi_path
 
 SOAK = int(os.environ.get("SOAK", "1"))
 ROOT = Path(__file__).parents[3]

@@ -13,20 +13,18 @@ from starlette.routing import Route
 
 from podium.config import Config
 from podium.journal import SqlJournal
-from podium_server.api.chat.route import PATH as CHAT_PATH, ChatApi
+from podium_server.api.chat import PATH as CHAT_PATH, ChatApi
 from podium_server.api.endpoint import Endpoint, Handler, Service
-from podium_server.api.keys import PATH as KEYS_PATH, KeysApi
+from podium_server.api.keys import PATH as KEYS_PATH, KeysApi, OwnKeyApi, SessionApi
 from podium_server.api.messages.route import COUNT_PATH, PATH as MESSAGES_PATH, MessagesApi
 from podium_server.api.metrics import MetricsApi
 from podium_server.api.models import ModelsApi
 from podium_server.api.on_demand import OnDemand
-from podium_server.api.openapi.document import PATH as OPENAPI_PATH, OpenApi, openapi_document
-from podium_server.api.own_key import PATH as OWN_KEY_PATH, OwnKeyApi
+from podium_server.api.openapi import PATH as OPENAPI_PATH, OpenApi, openapi_document
 from podium_server.api.recorded import Recorded
 from podium_server.api.responses.route import PATH as RESPONSES_PATH, ResponsesApi
 from podium_server.api.runs.costs import PATH as SUMS_PATH
 from podium_server.api.runs.route import PATH as RUNS_PATH
-from podium_server.api.session import SessionApi
 from podium_server.errors import ANTHROPIC_ERRORS, OPENAI_ERRORS, ErrorForm, Fault
 from podium_server.health import Health
 from podium_server.jobs.table import JobTable
@@ -187,7 +185,7 @@ class App:
             self._route("DELETE", "/session", session.end, is_open=True),
             self._route("GET", "/metrics", MetricsApi(self._service.metrics, table).show),
             self._route("GET", OPENAPI_PATH, OpenApi(self.openapi).show),
-            self._route("GET", OWN_KEY_PATH, OwnKeyApi(self._access).show),
+            self._route("GET", f"{KEYS_PATH}/self", OwnKeyApi(self._access).show),
             *self._of_keys(),
             self._route("GET", "/v1/models", models.list),
             self._route("GET", "/v1/models/{model:path}", models.show),

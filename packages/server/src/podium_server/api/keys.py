@@ -1,7 +1,8 @@
-"""`/v1/keys`: an admin creates, lists, changes, rotates and revokes keys, and reads the log of changes."""
+"""The keys of a server: an admin manages them, a caller reads its own, and a browser logs in with one."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from email.utils import formatdate
 from time import time
 from typing import Any, Literal
 
@@ -12,8 +13,21 @@ from podium.config import Config
 from podium.errors import ConfigError
 from podium.hosts.completions import Body
 from podium_server.api.bodies import read_body
+from podium_server.api.endpoint import COOKIE, check_origin, session_of
 from podium_server.http import BadRequest, Exchange
-from podium_server.keys import BILLION, Access, Caller, Key, KeyRules, KeyStore, check_policy
+from podium_server.keys import (
+    BILLION,
+    Access,
+    Caller,
+    Key,
+    KeyInvalid,
+    KeyRules,
+    KeyStore,
+    Period,
+    Role,
+    Session,
+    check_policy,
+)
 from podium_server.keys.account import day_of
 from podium_server.keys.changes import Change
 from podium_server.keys.key_store import Day
@@ -198,3 +212,141 @@ def _day(day: Day) -> KeyDay:
 
 def _change(change: Change) -> KeyChange:
     return KeyChange(**asdict(change))
+
+
+class Budget(BaseModel):
+    """A budget of a key, in USD."""
+
+    period: Literal["day", "month"]
+    most: float
+    spent: float
+    reserved: float = Field(description="The reservations of running requests.")
+    ends: float = Field(description="When the next day or month begins, in seconds of Unix time.")
+
+
+class OwnKey(BaseModel):
+    """The key of a request."""
+
+    object: Literal["key"] = "key"
+    id: str
+    name: str
+    role: Role
+    models: list[str] | None = Field(description="The models that the key may call; null for all.")
+    expires: float | None = Field(description="In seconds of Unix time; null if it has no end.")
+    budgets: list[Budget] = Field(description="Empty if the key has no budget of a day or month.")
+
+
+class OwnKeyApi:
+    """Shows callers their keys."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    async def show(self, exchange: Exchange, caller: Caller) -> None:
+        """Show the key of the request or of the session."""
+        key = caller.key
+        if key is None:
+            raise BadRequest("the server has no API keys", status=404, code="no_keys")
+        rules = key.rules
+        shown = OwnKey(
+            id=key.key_id,
+            name=key.name,
+            role=rules.role,
+            models=None if rules.models is None else list(rules.models),
+            expires=key.expires,
+            budgets=[_budget(period) for period in await self._access.budgets(caller)],
+        )
+        await exchange.json(shown.model_dump(), headers={"cache-control": "no-store"})
+
+
+def _budget(period: Period) -> Budget:
+    return Budget(
+        period=period.name,
+        most=period.most / BILLION,
+        spent=period.spent / BILLION,
+        reserved=period.reserved / BILLION,
+        ends=period.end,
+    )
+
+
+class Login(Body):
+    """The body of `POST /session`."""
+
+    key: str
+
+
+class SessionState(BaseModel):
+    """Whether a browser may use the server, and with which key."""
+
+    state: Literal["open", "login", "begun"] = Field(
+        description="`open`: the server has no keys. `login`: there is no session. `begun`: there is one."
+    )
+    reads_only: bool = Field(default=False, description="Whether the server shows runs and changes nothing.")
+    key: str | None = Field(default=None, description="The name of the key, as the rest only of a session.")
+    key_id: str | None = None
+    role: Role | None = None
+    csrf: str | None = Field(default=None, description="The CSRF token of the session.")
+    expires: float | None = Field(default=None, description="The end of the session, in Unix time.")
+
+
+class SessionApi:
+    """The sessions of browsers."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    async def begin(self, exchange: Exchange, _: Caller) -> None:
+        """Begin a session with the key in the body."""
+        check_origin(exchange)
+        sessions = self._access.sessions
+        if sessions is None:
+            raise BadRequest("the server has no API keys, so it needs no session", code="no_keys")
+        caller = await self._access.authenticate(read_body(await exchange.body(), Login).key)
+        assert caller.key is not None
+        session = await sessions.begin(caller.key)
+        end = formatdate(session.until, usegmt=True)
+        cookie = f"{COOKIE}={session.token}; {_attributes(exchange)}; Expires={end}"
+        told = _told(session).model_dump()
+        await exchange.json(told, headers={"set-cookie": cookie, "cache-control": "no-store"})
+
+    async def show(self, exchange: Exchange, _: Caller) -> None:
+        """Show the session with its CSRF token, or that there is none."""
+        if self._access.sessions is None:
+            state = SessionState(state="open")
+        else:
+            try:
+                state = _told(await self._session(exchange))
+            except KeyInvalid:
+                state = SessionState(state="login")
+        await exchange.json(state.model_dump(), headers={"cache-control": "no-store"})
+
+    async def end(self, exchange: Exchange, _: Caller) -> None:
+        """End the session."""
+        session, sessions = await self._session(exchange), self._access.sessions
+        assert sessions is not None
+        await sessions.end(session.token)
+        await exchange.json({}, headers={"set-cookie": f"{COOKIE}=; {_attributes(exchange)}; Max-Age=0"})
+
+    async def _session(self, exchange: Exchange) -> Session:
+        session = await session_of(exchange, self._access)
+        if session is None:
+            raise KeyInvalid("there is no session: log in with POST /session")
+        return session
+
+
+def _attributes(exchange: Exchange) -> str:
+    secure = "; Secure" if exchange.scheme == "https" else ""
+    return f"Path=/; HttpOnly; SameSite=Strict{secure}"
+
+
+def _told(session: Session) -> SessionState:
+    key = session.caller.key
+    assert key is not None
+    return SessionState(
+        state="begun",
+        key=key.name,
+        key_id=key.key_id,
+        role=key.rules.role,
+        csrf=session.csrf_token,
+        expires=session.until,
+    )

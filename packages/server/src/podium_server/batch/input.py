@@ -20,8 +20,7 @@ from podium.hosts.completions import Body
 from podium.types import Message, Plan, Problem, Result, RunEnded
 from podium.types.messages import read_conversation
 from podium_server.api.bodies import read_body
-from podium_server.api.chat.request import ChatRequest
-from podium_server.api.chat.response import whole_response
+from podium_server.api.chat import ChatRequest, whole_response
 from podium_server.api.responses.request import ResponseRequest, messages_of, read_items
 from podium_server.api.responses.writer import Response, ResponseWriter
 from podium_server.api.runs.requests import Name, PlanBody

@@ -10,10 +10,10 @@ from starlette.routing import Route
 
 from podium.journal import SqlJournal
 from podium_server.api.endpoint import Endpoint, Handler, Service
+from podium_server.api.keys import SessionState
 from podium_server.api.runs.costs import PATH as SUMS_PATH, SumsApi
 from podium_server.api.runs.query import RunIndex
 from podium_server.api.runs.route import PATH as RUNS_PATH, RunsApi
-from podium_server.api.session import SessionState
 from podium_server.http import Exchange
 from podium_server.jobs.table import JobTable
 from podium_server.keys import Caller, KeyInvalid, NoKeys

@@ -10,11 +10,20 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from podium_server.api.chat.request import ChatRequest
+from podium_server.api.chat import ChatRequest
 from podium_server.api.endpoint import Endpoint
-from podium_server.api.keys import ChangedKey, KeyChanges, KeyDetail, KeyList, NewKey, Rotation
+from podium_server.api.keys import (
+    ChangedKey,
+    KeyChanges,
+    KeyDetail,
+    KeyList,
+    Login,
+    NewKey,
+    OwnKey,
+    Rotation,
+    SessionState,
+)
 from podium_server.api.messages.request import CountRequest, MessagesRequest
-from podium_server.api.own_key import OwnKey
 from podium_server.api.responses.request import ResponseRequest
 from podium_server.api.runs.costs import PATH as SUMS_PATH, ForecastAnswer, Sums, SumsQuery
 from podium_server.api.runs.forms import RunDetail, RunList
@@ -32,7 +41,6 @@ from podium_server.api.runs.requests import (
     PromptsQuery,
     ReplayedRun,
 )
-from podium_server.api.session import Login, SessionState
 from podium_server.http import Exchange
 from podium_server.keys import Caller
 

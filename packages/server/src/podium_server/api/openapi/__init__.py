@@ -1,1 +1,0 @@
-"""The OpenAPI document of the server, made from its routes and the models of their bodies."""
