@@ -23,7 +23,7 @@ from podium_server.keys.bills import Bill
 from podium_server.keys.housekeeping import Housekeeping
 from podium_server.keys.ledger import Ledger
 from podium_server.keys.turns import Amounts
-from podium_server.turn.idempotency import NamedRun
+from podium_server.turn.earlier import NamedRun
 
 Query = Callable[[], Awaitable[object]]
 

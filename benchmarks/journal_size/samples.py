@@ -13,7 +13,7 @@ from podium.execution import Retry
 from podium.journal import Record, RunRow, SqlJournal
 from podium.journal.journal import link
 from podium.planners import FixedPlanner
-from podium_server.turn.idempotency import NamedRun
+from podium_server.turn.earlier import NamedRun
 
 KEYS = 100
 DAYS = 30

@@ -11,7 +11,6 @@ from podium.hosts.completions import ChatEnd, ChatWriter, sse
 from podium.types import Sampling
 from podium_server.api.bodies import fingerprint_of, read_body, read_messages
 from podium_server.api.endpoint import told_fault
-from podium_server.api.streams import frames
 from podium_server.http import BadRequest, Exchange
 from podium_server.keys import Caller
 from podium_server.models import ModelActs, ModelUnknown
@@ -138,7 +137,7 @@ class ChatApi:
                 exchange.run_id = turn.run_id
                 if asked.stream:
                     chunks = Chunks(turn, includes_usage=request.includes_usage)
-                    await exchange.stream(frames(turn, chunks), lambda: turn.headers, _error_frame)
+                    await exchange.stream(turn.frames(chunks), lambda: turn.headers, _error_frame)
                 else:
                     progress = await turn.run()
                     await exchange.json(whole_response(turn, progress), headers=turn.headers)

@@ -1,12 +1,10 @@
-from .answered import Answered as Answered, checked_answer as checked_answer
-from .asked import Asked as Asked
-from .idempotency import KeyReused as KeyReused, Recorded as Recorded
-from .live_pieces import LivePieces as LivePieces, Written as Written
-from .pieces import Piece as Piece, ProgressPiece as ProgressPiece, TextPiece as TextPiece
-from .run_turn import RunTurn as RunTurn
-from .running import Running as Running
-from .tool_results import check_tool_results as check_tool_results
-from .turn import Turn as Turn
-from .turns import Turns as Turns
-from .usage import answer_usage as answer_usage
-from .watched_calls import watched_calls as watched_calls
+from .asked import Answered as Answered, Asked as Asked, checked_answer as checked_answer
+from .earlier import KeyReused as KeyReused, Recorded as Recorded
+from .running import (
+    LivePieces as LivePieces,
+    Running as Running,
+    Written as Written,
+    watched_calls as watched_calls,
+)
+from .turn import Piece as Piece, ProgressPiece as ProgressPiece, TextPiece as TextPiece, Turn as Turn
+from .turns import RunTurn as RunTurn, Turns as Turns, check_tool_results as check_tool_results

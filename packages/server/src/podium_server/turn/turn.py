@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from time import time
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from podium.errors import PlannerError, PodiumError, RunFailed, WorkerRefused
 from podium.hosts import ChatAnswer, ChatCall
@@ -20,12 +20,42 @@ from podium_server.keys.recorded import recorded_actions
 from podium_server.models import ServedModel
 from podium_server.record import Record
 from podium_server.settings import Effort
-from podium_server.turn.answered import Answered, checked_answer
-from podium_server.turn.asked import Asked
-from podium_server.turn.idempotency import Recorded
-from podium_server.turn.live_pieces import LivePieces
-from podium_server.turn.pieces import Piece, ProgressPiece, TextPiece
-from podium_server.turn.running import Interrupt
+from podium_server.turn.asked import Answered, Asked, checked_answer
+from podium_server.turn.earlier import Recorded
+from podium_server.turn.running import Interrupt, LivePieces
+
+
+@dataclass(frozen=True, slots=True)
+class TextPiece:
+    """A piece of the text of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressPiece:
+    """A piece of text about the progress of the run, which APIs send as reasoning."""
+
+    text: str
+
+
+Piece = TextPiece | ProgressPiece
+
+
+class StreamForm(Protocol):
+    """Writes the stream of an answer, as server-sent events. The first call also writes its beginning."""
+
+    def text(self, text: str) -> bytes:
+        """Return the events for a piece of the answer."""
+        ...
+
+    def progress(self, text: str) -> bytes:
+        """Return the events for a piece of text about the progress; empty if the client does not read it."""
+        ...
+
+    def end(self) -> bytes:
+        """Return the events after the text."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +172,15 @@ class Turn:
         async with aclosing(self.pieces()) as pieces:
             told = [piece.text async for piece in pieces if isinstance(piece, ProgressPiece)]
         return "".join(told)
+
+    async def frames(self, form: StreamForm) -> AsyncGenerator[bytes, None]:
+        """Run the request, and yield the stream of its answer; see `pieces`."""
+        async with aclosing(self.pieces()) as pieces:
+            async for piece in pieces:
+                write = form.text if isinstance(piece, TextPiece) else form.progress
+                if data := write(piece.text):
+                    yield data
+        yield form.end()
 
     async def pieces(self) -> AsyncGenerator[Piece, None]:
         """Run the request, and yield the pieces of its answer and of its progress.

@@ -2,30 +2,64 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 from uuid import uuid4
 
-from podium.errors import ConfigError
+from podium.conductor import Conductor
+from podium.errors import ConfigError, QueryError
 from podium.hosts import ChatAnswer, ChatCall
 from podium.journal import MemoryJournal, SqlJournal
 from podium.policy import Policy
 from podium.run import RunOptions
-from podium.types import Part, Sampling
+from podium.types import Message, Part, Result, Sampling
 from podium.types.messages import estimate_usage, read_conversation
 from podium_server.keys import Access, Admission, Ask, Caller
 from podium_server.models import Catalogue, ModelUnknown, ServedModel
 from podium_server.record import Record, current_record
-from podium_server.turn.answered import form_of
-from podium_server.turn.asked import Asked
-from podium_server.turn.continuations import Continuations
-from podium_server.turn.idempotency import NamedRun, Recorded, SameRequests
-from podium_server.turn.live_pieces import LivePieces
-from podium_server.turn.run_turn import RunTurn
-from podium_server.turn.running import OpenRun, Running
-from podium_server.turn.tool_results import check_tool_results
+from podium_server.turn.asked import Asked, check_schema
+from podium_server.turn.earlier import Continuations, NamedRun, Recorded, SameRequests
+from podium_server.turn.running import LivePieces, OpenRun, Running
 from podium_server.turn.turn import Facts, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class RunTurn:
+    """An admitted run."""
+
+    conductor: Conductor
+    options: RunOptions
+    """The options that the run must have."""
+    admission: Admission
+    live: LivePieces
+    """Gets the events of the run."""
+
+    def settle(self, result: Result) -> None:
+        """Charge the run after its end."""
+        self.admission.settle(result)
+
+
+def check_tool_results(messages: Sequence[Message]) -> None:
+    """Check the tool results of a conversation.
+
+    Raises:
+        QueryError: a result names no call, or a call that is not in an earlier message.
+    """
+    called = set[str]()
+    for number, message in enumerate(messages):
+        called.update(str(call.get("id")) for call in message.tool_calls)
+        if message.role != "tool":
+            continue
+        if message.tool_call_id is None:
+            raise QueryError(
+                f"message {number} is a tool result without tool_call_id: add the id of its call"
+            )
+        if message.tool_call_id not in called:
+            told = f"message {number} is the result of the tool call {message.tool_call_id!r:.100}"
+            raise QueryError(
+                f"{told}, which is in no earlier message: send the message with this call before it"
+            )
 
 
 class Turns:
@@ -117,7 +151,7 @@ class Turns:
         model = self.catalogue.find(asked.model)
         caller.check_model(model.name)
         record = current_record().of_model(model.name, asked.run_id)
-        form_of(asked)  # before anything is spent
+        check_schema(asked)  # before anything is spent
         check_tool_results(asked.messages)
         named = self._named_run(caller, asked)
         async with nullcontext() if named is None else named.held(self._named):

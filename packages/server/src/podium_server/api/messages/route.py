@@ -10,7 +10,6 @@ from podium.usage import Usage
 from podium_server.api.bodies import fingerprint_of, read_body
 from podium_server.api.endpoint import told_fault
 from podium_server.api.messages.request import CountRequest, MessagesRequest, count_tokens
-from podium_server.api.streams import frames
 from podium_server.http import Exchange
 from podium_server.keys import Caller
 from podium_server.turn import Turn, Turns
@@ -171,7 +170,7 @@ class MessagesApi:
                 exchange.run_id = turn.run_id
                 if asked.stream:
                     events = Events(turn, shows_progress=shows)
-                    written = frames(turn, events)
+                    written = turn.frames(events)
                     await exchange.stream(written, lambda: _headers(turn), _error_event, events.ping)
                 else:
                     progress = await turn.run()
