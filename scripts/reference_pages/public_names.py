@@ -8,8 +8,6 @@ INTERNAL = {
     "podium.cli",
     "podium.cli.drawing",
     "podium_server.http",
-    "podium_server.metrics",
-    "podium_server.models",
     "podium_server.turn",
 }
 """Folders with internal names."""

@@ -1,5 +1,5 @@
 from .app import App as App, create_app as create_app
-from .in_thread import serve_in_thread as serve_in_thread
+from .commands.serve import serve_in_thread as serve_in_thread
 from .models import demo_config as demo_config
 
 __version__: str

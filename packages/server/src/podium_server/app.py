@@ -17,16 +17,20 @@ from podium_server.api.chat import PATH as CHAT_PATH, ChatApi
 from podium_server.api.endpoint import Endpoint, Handler, Service
 from podium_server.api.keys import PATH as KEYS_PATH, KeysApi, OwnKeyApi, SessionApi
 from podium_server.api.messages.route import COUNT_PATH, PATH as MESSAGES_PATH, MessagesApi
-from podium_server.api.metrics import MetricsApi
 from podium_server.api.models import ModelsApi
 from podium_server.api.on_demand import OnDemand
 from podium_server.api.openapi import PATH as OPENAPI_PATH, OpenApi, openapi_document
-from podium_server.api.recorded import Recorded
 from podium_server.api.responses.route import PATH as RESPONSES_PATH, ResponsesApi
-from podium_server.api.runs.costs import PATH as SUMS_PATH
-from podium_server.api.runs.route import PATH as RUNS_PATH
+from podium_server.api.responses.stored import KIND as RESPONSE, Responses, ResponseWork
+from podium_server.api.runs.actions import RunActions
+from podium_server.api.runs.costs import PATH as SUMS_PATH, ForecastApi, SumsApi
+from podium_server.api.runs.forms import KIND as RUN
+from podium_server.api.runs.job import Deadlines, RunWork
+from podium_server.api.runs.query import RunIndex
+from podium_server.api.runs.route import PATH as RUNS_PATH, RunsApi
 from podium_server.errors import ANTHROPIC_ERRORS, OPENAI_ERRORS, ErrorForm, Fault
-from podium_server.health import Health
+from podium_server.health import Health, MetricsApi
+from podium_server.jobs.jobs import Jobs
 from podium_server.jobs.table import JobTable
 from podium_server.keys import Access, KeyStore, NoKeys
 from podium_server.models import Catalogue, make_catalogue
@@ -34,7 +38,53 @@ from podium_server.record import Record
 from podium_server.retention import Retention
 from podium_server.settings import ServerSection
 from podium_server.turn import Turns
-from podium_server.viewer.route import PATH as VIEWER_PATH, Viewer
+from podium_server.viewer.viewer import PATH as VIEWER_PATH, Viewer
+
+
+class Recorded:
+    """The parts that need a journal.
+
+    Args:
+        journal: records the runs.
+        table: has the runs in the background.
+        turns: admits the runs.
+        access: knows the callers.
+        service: has the settings, and how far the stop of the server is.
+        has_keys: whether runs belong to API keys.
+    """
+
+    def __init__(
+        self,
+        journal: SqlJournal,
+        table: JobTable,
+        turns: Turns,
+        access: Access,
+        service: Service,
+        *,
+        has_keys: bool,
+    ) -> None:
+        index = RunIndex(journal, table, has_keys=has_keys)
+        self.responses = responses = Responses(journal, index, table)
+        self.jobs = Jobs(
+            table,
+            {
+                RUN: lambda job: RunWork(job, index=index, turns=turns, access=access),
+                RESPONSE: lambda job: ResponseWork(
+                    job, responses=responses, index=index, journal=journal, turns=turns, access=access
+                ),
+            },
+            most=service.settings.background_runs,
+            queued=service.settings.queued_runs,
+            on_cancels=turns.running.cancel,
+        )
+        self.jobs.on_end = service.metrics.job_ended
+        service.metrics.show_jobs(lambda: float(self.jobs.count))
+        self.runs = RunsApi(index, table, access, service.stopping, turns.live, turns.catalogue)
+        self.sums = SumsApi(table, has_keys=has_keys)
+        self.forecast = ForecastApi(self.runs, index, journal)
+        self.actions = RunActions(self.runs, self.jobs, turns, access, journal)
+        self.deadlines = Deadlines(journal, table, self.actions.continue_late)
+
 
 if TYPE_CHECKING:
     from podium_server.api.a2a import A2aApi

@@ -1,8 +1,9 @@
-"""`GET /healthz` and `GET /readyz`, which need no API key."""
+"""`GET /healthz` and `GET /readyz`, which need no API key, and `GET /metrics`."""
 
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from math import nan
 from time import monotonic
 
 import anyio
@@ -11,7 +12,9 @@ from podium.errors import JournalError
 from podium.journal import SqlJournal
 from podium.secrets import scrub
 from podium_server.http import Exchange, ServerStopping, Stopping
+from podium_server.jobs.table import JobTable
 from podium_server.keys import Access, Caller
+from podium_server.record import CONTENT_TYPE, Metrics
 
 LOGGER = logging.getLogger("podium")
 KNOWN_SECONDS = 1.0
@@ -85,3 +88,33 @@ async def _fault_of(name: str, check: Check) -> Fault | None:
         LOGGER.warning("the server is not ready: %s", told)
         return Fault(JournalError.code, told)
     return None
+
+
+_QUEUE_SECONDS = 2.0
+"""How long the database may take to count the queue."""
+_MOST_QUEUED = 100_000
+"""Maximum number of waiting runs that are counted."""
+
+
+class MetricsApi:
+    """The metrics, for keys with the role `see`."""
+
+    def __init__(self, metrics: Metrics, table: JobTable | None) -> None:
+        self._metrics = metrics
+        self._table = table
+
+    async def show(self, exchange: Exchange, caller: Caller) -> None:
+        """Show all metrics."""
+        caller.check_role("see")
+        queued = None if self._table is None else await _queued(self._table)
+        await exchange.whole(self._metrics.text(queued), CONTENT_TYPE)
+
+
+async def _queued(table: JobTable) -> float:
+    """Return the number of runs in the queue; not a number if the database does not answer."""
+    with anyio.move_on_after(_QUEUE_SECONDS):
+        try:
+            return await table.queued(_MOST_QUEUED)
+        except JournalError:  # `GET /readyz` tells it
+            pass
+    return nan

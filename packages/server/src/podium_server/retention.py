@@ -8,7 +8,7 @@ from time import time
 from podium.journal import SqlCache, SqlJournal
 from podium_server.background_tasks import beside, repeat
 from podium_server.keys import Access
-from podium_server.log import log_server
+from podium_server.record import log_server
 
 _DAY = 86400.0
 _PERIOD_SECONDS = 60.0

@@ -9,9 +9,9 @@ from pydantic import ConfigDict
 from podium.hosts import completions
 from podium.hosts.completions import ChatEnd, ChatWriter, sse
 from podium.types import Sampling
-from podium_server.api.bodies import fingerprint_of, read_body, read_messages
 from podium_server.api.endpoint import told_fault
 from podium_server.http import BadRequest, Exchange
+from podium_server.http.exchange import fingerprint_of, read_body, read_messages
 from podium_server.keys import Caller
 from podium_server.models import ModelActs, ModelUnknown
 from podium_server.settings import Effort

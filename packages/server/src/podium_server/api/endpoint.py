@@ -23,9 +23,15 @@ from podium.secrets import scrub
 from podium_server.errors import OPENAI_ERRORS, ErrorForm, Fault, fault_of
 from podium_server.http import BadRequest, ClientGone, Exchange, InFlight, Stopping, is_loopback
 from podium_server.keys import Access, Caller, CsrfMissing, Session
-from podium_server.log import log_request
-from podium_server.metrics import Metrics
-from podium_server.record import CLIENT_GONE, STOPPED, Record, begin_record, current_record
+from podium_server.record import (
+    CLIENT_GONE,
+    STOPPED,
+    Metrics,
+    Record,
+    begin_record,
+    current_record,
+    log_request,
+)
 from podium_server.settings import ServerSection
 
 COOKIE = "podium_session"

@@ -12,9 +12,9 @@ from pydantic import BaseModel, Field
 from podium.config import Config
 from podium.errors import ConfigError
 from podium.hosts.completions import Body
-from podium_server.api.bodies import read_body
 from podium_server.api.endpoint import COOKIE, check_origin, session_of
 from podium_server.http import BadRequest, Exchange
+from podium_server.http.exchange import read_body
 from podium_server.keys import (
     BILLION,
     Access,

@@ -19,12 +19,12 @@ from podium.hosts.chat import whole_answers
 from podium.hosts.completions import Body
 from podium.types import Message, Plan, Problem, Result, RunEnded
 from podium.types.messages import read_conversation
-from podium_server.api.bodies import read_body
 from podium_server.api.chat import ChatRequest, whole_response
 from podium_server.api.responses.request import ResponseRequest, messages_of, read_items
 from podium_server.api.responses.writer import Response, ResponseWriter
 from podium_server.api.runs.requests import Name, PlanBody
 from podium_server.http import BadRequest
+from podium_server.http.exchange import read_body
 from podium_server.keys import Caller
 from podium_server.models import Catalogue, ModelUnknown, ServedModel
 from podium_server.turn import Asked, Recorded, Turn, Turns

@@ -1,16 +1,224 @@
-"""Listens on an address, and serves an ASGI application until a signal stops the process."""
+"""Listens on an address, serves an ASGI application with limits, and stops in order."""
 
 import socket
-from collections.abc import Awaitable, Callable
+from asyncio import BaseTransport, TimerHandle, Transport
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from ipaddress import ip_address
 from types import FrameType
+from typing import ClassVar, cast
 
+import anyio
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from podium.errors import ConfigError
-from podium_server.http.protocol import bounded_protocol
+from podium_server.errors import NO_RETRY, ServerError
 from podium_server.settings import ServerSection
+
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+ABORT = "podium.abort"
+"""The extension of the ASGI scope with a function that drops the connection."""
+
+
+class HeadersTooLarge(Exception):
+    """The headers of a request are too large."""
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol with limits on the headers."""
+
+    bounds: ClassVar[ServerSection]
+    _late: TimerHandle | None = None
+    """Closes the connection if the headers of the next request do not arrive in time."""
+    _received = 0
+    """Bytes of the headers so far, and of data that arrived with them."""
+    _has_head = False
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        """Wait for the first request."""
+        super().connection_made(cast("Transport", transport))
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse the data; refuse headers that are too large."""
+        self._received += len(data)
+        super().data_received(data)
+        if not self._has_head and self._received > self.bounds.header_bytes:
+            self._refuse()
+
+    def on_message_begin(self) -> None:
+        """Wait for the headers of a request."""
+        super().on_message_begin()
+        self.scope["extensions"] = {ABORT: {"abort": self.transport.abort}}
+        self._has_head = False
+        self._await_head()
+
+    def on_headers_complete(self) -> None:
+        """Start the request."""
+        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if size > self.bounds.header_bytes:
+            raise HeadersTooLarge  # the parser stops, and uvicorn calls `send_400_response`
+        self._stop_waiting()
+        self._has_head, self._received = True, 0
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Expect the next request."""
+        super().on_message_complete()
+        self._received = 0
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse an invalid request."""
+        size = sum(len(name) + len(value) for name, value in self.headers or ())
+        if not self._has_head and size > self.bounds.header_bytes:
+            self._refuse()
+        else:
+            super().send_400_response(msg)
+
+    def _refuse(self) -> None:
+        self.transport.write(_TOO_LARGE)
+        self.transport.close()
+
+    def _await_head(self) -> None:
+        self._stop_waiting()
+        self._late = self.loop.call_later(self.bounds.read_seconds, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+
+def bounded_protocol(bounds: ServerSection) -> type[HttpToolsProtocol]:
+    """Return the protocol class with the limits of a server."""
+    return type("BoundedProtocol", (BoundedProtocol,), {"bounds": bounds})
+
+
+class ServerStopping(ServerError):
+    """The server stops, so that it cannot answer the request.
+
+    Args:
+        message: the message.
+        repeats: whether the client should repeat the request: nothing was paid, or the same request continues
+            the recorded run.
+        run_id: the run that was stopped; `None` if there is none.
+    """
+
+    code = "server_stopping"
+    status = 503
+
+    def __init__(self, message: str, *, repeats: bool = True, run_id: str | None = None) -> None:
+        super().__init__(message)
+        self.repeats = repeats
+        self.run_id = run_id
+        self.knows_actions = run_id is None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Send the client to another server, if it should repeat the request."""
+        retry = {"retry-after": "1", "x-should-retry": "true"} if self.repeats else NO_RETRY
+        return {**retry, "connection": "close"}
+
+
+class Stopping:
+    """How far the stop of a server is."""
+
+    def __init__(self) -> None:
+        self.is_draining = False
+        """Whether the server begins no more requests."""
+        self._is_over = False
+        self._waiting: dict[object, Callable[[], object]] = {}
+
+    def refuse(self) -> None:
+        """Raise `ServerStopping` if the server begins no more requests."""
+        if self.is_draining:
+            raise ServerStopping("the server is stopping: repeat the request")
+
+    def end(self) -> None:
+        """End the time for running requests."""
+        self._is_over = True
+        for wake in list(self._waiting.values()):
+            wake()
+
+    @contextmanager
+    def waking(self, wake: Callable[[], object]) -> Iterator[None]:
+        """Call `wake` when the time for running requests is over: at the end of this time, or at once."""
+        if self._is_over:
+            wake()
+        waiting = object()
+        self._waiting[waiting] = wake
+        try:
+            yield
+        finally:
+            del self._waiting[waiting]
+
+    def check(self) -> None:
+        """Raise `ServerStopping` if the time for running requests is over."""
+        if self._is_over:
+            raise ServerStopping("the server is stopping: repeat the request")
+
+
+class ServerBusy(ServerError):
+    """The server has too many requests at this time."""
+
+    code = "server_busy"
+    status = 503
+    headers: Mapping[str, str] = {"retry-after": "1"}
+
+
+class InFlight:
+    """The requests that run at the same time.
+
+    Args:
+        most: maximum number of requests.
+        stopping: how far the stop of the server is.
+    """
+
+    def __init__(self, most: int, stopping: Stopping) -> None:
+        self._most = most
+        self._stopping = stopping
+        self._scopes: set[anyio.CancelScope] = set()
+
+    @property
+    def count(self) -> int:
+        """The number of running requests."""
+        return len(self._scopes)
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count a request in the block.
+
+        Raises:
+            ServerBusy: too many requests are running.
+            ServerStopping: the server is stopping, or has cut the request.
+        """
+        self._stopping.refuse()
+        if self.count >= self._most:
+            raise ServerBusy(f"the server is busy: {self._most} requests are running")
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            try:
+                yield
+            finally:
+                self._scopes.discard(scope)
+        if scope.cancelled_caught:
+            told = "the server has stopped before the request ended, which may have taken effect"
+            raise ServerStopping(told, repeats=False)
+
+    def cut(self) -> None:
+        """Cancel the requests that are still running."""
+        for scope in self._scopes:
+            scope.cancel()
+
 
 Stop = Callable[[Callable[[], bool]], Awaitable[None]]
 _IDLE_SECONDS = 75

@@ -7,10 +7,10 @@ from podium.hosts.completions import sse
 from podium.hosts.results import run_failed, tool_arguments
 from podium.types import Part
 from podium.usage import Usage
-from podium_server.api.bodies import fingerprint_of, read_body
 from podium_server.api.endpoint import told_fault
 from podium_server.api.messages.request import CountRequest, MessagesRequest, count_tokens
 from podium_server.http import Exchange
+from podium_server.http.exchange import fingerprint_of, read_body
 from podium_server.keys import Caller
 from podium_server.turn import Turn, Turns
 

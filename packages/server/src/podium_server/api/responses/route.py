@@ -11,7 +11,6 @@ from pydantic import Field
 
 from podium.errors import RunUnknown
 from podium.hosts.completions import Body, sse
-from podium_server.api.bodies import fingerprint_of, read_body, read_query
 from podium_server.api.endpoint import told_fault
 from podium_server.api.responses.request import Item, ResponseRequest, messages_of, read_items
 from podium_server.api.responses.stored import (
@@ -25,6 +24,7 @@ from podium_server.api.responses.stored import (
 )
 from podium_server.api.responses.writer import Event, ResponseWriter, error_event, list_form
 from podium_server.http import BadRequest, Exchange, Stopping
+from podium_server.http.exchange import fingerprint_of, read_body, read_query
 from podium_server.jobs.jobs import Jobs
 from podium_server.keys import Caller
 from podium_server.turn import Asked, Turn, Turns

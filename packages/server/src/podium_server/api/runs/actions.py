@@ -13,7 +13,6 @@ from podium.journal import RunRow, SqlJournal
 from podium.run_state import fold
 from podium.types import Event, Plan, RunStarted
 from podium.types.messages import read_conversation
-from podium_server.api.bodies import fingerprint_of, read_body, read_messages
 from podium_server.api.runs.forms import KIND, workers_of
 from podium_server.api.runs.job import asked_of
 from podium_server.api.runs.requests import (
@@ -34,6 +33,7 @@ from podium_server.api.runs.requests import (
 from podium_server.api.runs.route import PATH, RunsApi
 from podium_server.errors import public_data
 from podium_server.http import Exchange
+from podium_server.http.exchange import fingerprint_of, read_body, read_messages
 from podium_server.jobs.jobs import Jobs
 from podium_server.jobs.table import FAILED, new_job
 from podium_server.keys import Access, Caller, Role

@@ -16,12 +16,12 @@ from podium.run_state import fold
 from podium.run_state.state import for_pool
 from podium.types import Message, Plan
 from podium.types.events import SCHEMA
-from podium_server.api.bodies import read_body, read_query
 from podium_server.api.runs.query import RunIndex
 from podium_server.api.runs.requests import Name, PlanToForecast, Time, plan_of
 from podium_server.api.runs.route import RunsApi, key_of
 from podium_server.errors import public_data
 from podium_server.http import BadRequest, Exchange
+from podium_server.http.exchange import read_body, read_query
 from podium_server.jobs.table import JobTable
 from podium_server.keys import Caller
 

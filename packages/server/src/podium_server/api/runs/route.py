@@ -11,7 +11,6 @@ from podium.hosts.completions import sse
 from podium.journal import Entry, RunRow
 from podium.types import Event, PlanDelta, RunStarted
 from podium.types.steps import task_of
-from podium_server.api.bodies import read_query
 from podium_server.api.endpoint import told_fault
 from podium_server.api.runs.forms import (
     KIND,
@@ -27,6 +26,7 @@ from podium_server.api.runs.query import RunIndex, Wanted
 from podium_server.api.runs.requests import EventsQuery, ListQuery, NotBegun, PromptsQuery
 from podium_server.errors import Fault, public_data
 from podium_server.http import BadRequest, Exchange, Stopping
+from podium_server.http.exchange import read_query
 from podium_server.jobs.table import JobTable, StoredJob
 from podium_server.keys import Access, Caller, Role
 from podium_server.models import Catalogue, ModelUnknown, ServedModel

@@ -1,9 +1,15 @@
-"""The viewer over a journal, for one person: it shows the recorded runs, and changes nothing."""
+"""The viewer: serves its files, and runs over a journal for one person, who changes nothing.
+
+The files are public: they have no data. The page reads the runs API with the session of its user.
+"""
 
 import hmac
 import secrets
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
 
 from starlette.applications import Starlette
 from starlette.routing import Route
@@ -14,13 +20,69 @@ from podium_server.api.keys import SessionState
 from podium_server.api.runs.costs import PATH as SUMS_PATH, SumsApi
 from podium_server.api.runs.query import RunIndex
 from podium_server.api.runs.route import PATH as RUNS_PATH, RunsApi
-from podium_server.http import Exchange
+from podium_server.http import BadRequest, Exchange
 from podium_server.jobs.table import JobTable
 from podium_server.keys import Caller, KeyInvalid, NoKeys
 from podium_server.models import Catalogue
 from podium_server.settings import ServerSection
 from podium_server.turn import LivePieces
-from podium_server.viewer.route import PATH as VIEWER_PATH, Viewer
+
+PATH = "/viewer"
+_TYPES = {
+    "css": "text/css; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+    "txt": "text/plain; charset=utf-8",
+}
+_HEADERS = {
+    "cache-control": "no-cache",
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+        "base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
+
+class Viewer:
+    """`GET /` and `GET /viewer/{file}`."""
+
+    async def index(self, exchange: Exchange, _: Caller) -> None:
+        """Send the page of the viewer."""
+        await self._send(exchange, "index.html")
+
+    async def file(self, exchange: Exchange, _: Caller) -> None:
+        """Send a file of the viewer.
+
+        Raises:
+            BadRequest: there is no such file.
+        """
+        await self._send(exchange, str(exchange.path_params["file"]))
+
+    async def _send(self, exchange: Exchange, name: str) -> None:
+        found = static_files().get(name)
+        if found is None:
+            raise BadRequest(f"the viewer has no file {name!r:.100}", status=404, code="unknown_url")
+        tag = f'"{sha256(found).hexdigest()[:24]}"'
+        headers = {**_HEADERS, "etag": tag}
+        is_known = tag in (exchange.header("if-none-match") or "")
+        kind = _TYPES[name.rpartition(".")[2]]
+        await exchange.whole(
+            b"" if is_known else found, kind, status=304 if is_known else 200, headers=headers
+        )
+
+
+@cache
+def static_files() -> dict[str, bytes]:
+    """Return the files of the viewer by their paths; no other file of the machine can be asked for."""
+    root = files("podium_server") / "viewer" / "static"
+    found = {each.name: each.read_bytes() for each in root.iterdir() if each.is_file()}
+    vendor = root / "vendor"
+    return found | {f"vendor/{each.name}": each.read_bytes() for each in vendor.iterdir() if each.is_file()}
+
 
 _TOKEN_BYTES = 32
 
@@ -91,7 +153,7 @@ class Reader:
         return Starlette(
             routes=[
                 self._route("/", viewer.index, is_open=True),
-                self._route(f"{VIEWER_PATH}/{{file:path}}", viewer.file, is_open=True),
+                self._route(f"{PATH}/{{file:path}}", viewer.file, is_open=True),
                 self._route("/session", _session),
                 self._route(RUNS_PATH, runs.list),
                 self._route(run, runs.show),

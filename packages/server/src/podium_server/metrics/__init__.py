@@ -1,5 +1,0 @@
-"""Metrics of the server in Prometheus' format."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

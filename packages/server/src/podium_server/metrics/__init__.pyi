@@ -1,1 +1,0 @@
-from .metrics import CONTENT_TYPE as CONTENT_TYPE, Metrics as Metrics
