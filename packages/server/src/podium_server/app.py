@@ -42,16 +42,7 @@ from podium_server.viewer.viewer import PATH as VIEWER_PATH, Viewer
 
 
 class Recorded:
-    """The parts that need a journal.
-
-    Args:
-        journal: records the runs.
-        table: has the runs in the background.
-        turns: admits the runs.
-        access: knows the callers.
-        service: has the settings, and how far the stop of the server is.
-        has_keys: whether runs belong to API keys.
-    """
+    """The parts that need a journal."""
 
     def __init__(
         self,

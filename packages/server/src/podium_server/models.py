@@ -101,9 +101,6 @@ class ServedModel:
         """Return the effort of the model for a requested effort; `None` if the request changes nothing.
 
         It is the nearest effort of the model that is not higher, or else the lowest effort of the model.
-
-        Raises:
-            ConfigError: the effort is unknown; a model without efforts accepts any.
         """
         if asked is None or not self.efforts:
             return None
@@ -116,12 +113,7 @@ class ServedModel:
         )
 
     def limits(self, effort: Effort | None, given: Limits | None) -> Limits | None:
-        """Return the limits of a run; `None` for those of the conductor.
-
-        Args:
-            effort: an effort of the model; `None` changes nothing.
-            given: replace the limits of the conductor; `None` means that no limits are given.
-        """
+        """Return the limits of a run; `None` for those of the conductor."""
         changes = None if effort is None else self.efforts[effort]
         if changes is None:
             return given
@@ -191,11 +183,7 @@ _SHOWN_ONLY = {"aliases", "description", "show", "codex_instructions"}
 
 
 class Catalogue:
-    """The models of a server.
-
-    Args:
-        models: the models.
-    """
+    """The models of a server."""
 
     def __init__(self, models: Sequence[ServedModel]) -> None:
         self._models = {model.name: model for model in models}
@@ -205,11 +193,7 @@ class Catalogue:
         return iter(self._models.values())
 
     def find(self, name: str) -> ServedModel:
-        """Return the model with this name, with this id including its version, or with a fitting alias.
-
-        Raises:
-            ModelUnknown: there is none.
-        """
+        """Return the model with this name, with this id including its version, or with a fitting alias."""
         found = self._models.get(name) or self._versioned.get(name) or self._with_alias(name)
         if found is None:
             raise ModelUnknown(f"the model {name!r:.200} does not exist, or your API key may not call it")
@@ -232,13 +216,6 @@ def make_catalogue(config: Config, journal: Journal | None) -> Catalogue:
     """Return the models of `[models]`; without this table, the conductor of the file, `mini` and `ultra`.
 
     Each saved plan is a model, too: `plan/NAME`, whose questions are the arguments.
-
-    Args:
-        config: the config.
-        journal: records the runs; `None` records nothing.
-
-    Raises:
-        ConfigError: a model names a worker that does not exist, or see `Config.conductor`.
     """
     maker = _Maker(config, journal)
     models = [maker.make(name, section) for name, section in model_sections(config).items()]

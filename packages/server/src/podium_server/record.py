@@ -184,11 +184,7 @@ _SPENT = ["key_id", _MODEL, "worker"]
 
 
 class Metrics:
-    """The metrics of one server. No label has a value from a request, so their number is limited.
-
-    Args:
-        in_flight: returns the number of running requests.
-    """
+    """The metrics of one server. No label has a value from a request, so their number is limited."""
 
     def __init__(self, in_flight: Callable[[], float]) -> None:
         self._registry = CollectorRegistry()
@@ -234,11 +230,7 @@ class Metrics:
         )
 
     def show_jobs(self, running: Callable[[], float]) -> None:
-        """Add the metrics of runs in the background.
-
-        Args:
-            running: returns the number of runs that this process executes.
-        """
+        """Add the metrics of runs in the background."""
         gauge = Gauge(
             "podium_background_runs_in_flight",
             "Runs in the background that this process executes.",
@@ -252,21 +244,11 @@ class Metrics:
         )
 
     def job_ended(self, state: str, code: str) -> None:
-        """Count a run in the background.
-
-        Args:
-            state: its state, as `GET /v1/runs` has it.
-            code: the code of its problem; empty if it has none.
-        """
+        """Count a run in the background."""
         self._jobs.labels(state, code).inc()
 
     def ended(self, record: Record, status: int) -> None:
-        """Count a request.
-
-        Args:
-            record: what is known about it.
-            status: the status of its response; 499 if the client disconnected before the response.
-        """
+        """Count a request."""
         self._requests.labels(record.route, record.model, str(status), record.code).inc()
         self._seconds.labels(record.route, record.model).observe(record.seconds)
         for bill in () if record.result is None else record.result.bills:
@@ -279,11 +261,7 @@ class Metrics:
             self._first.labels(record.route, record.model).observe(record.first_token)
 
     def text(self, queued: float | None = None) -> bytes:
-        """Return all metrics in Prometheus' format.
-
-        Args:
-            queued: the number of runs that wait in the queue; `None` if there is no queue.
-        """
+        """Return all metrics in Prometheus' format."""
         if queued is not None:
             self._queued.set(queued)
         return generate_latest(self._registry)

@@ -118,10 +118,7 @@ class ChatApi:
         self._turns = turns
 
     async def create(self, exchange: Exchange, caller: Caller) -> None:
-        """Answer a request of chat completions.
-
-        `Turns.admitted` and `Turn.pieces` describe the exceptions.
-        """
+        """Answer a request of chat completions."""
         raw = await exchange.body()
         request = self._read(raw)
         asked = request.asked(exchange.idempotency_key(), fingerprint_of(PATH, raw))

@@ -107,13 +107,7 @@ class KeyChanges(BaseModel):
 
 
 class KeysApi:
-    """Manages keys for callers with the role `admin`.
-
-    Args:
-        access: has the keys.
-        catalogue: the models that keys may name.
-        config: has the workers and labels that keys may name.
-    """
+    """Manages keys for callers with the role `admin`."""
 
     def __init__(self, access: Access, catalogue: Catalogue, config: Config) -> None:
         self._access = access
@@ -167,12 +161,7 @@ class KeysApi:
         await _send(exchange, KeyChanges(data=[_change(each) for each in changes]))
 
     def _store(self, caller: Caller) -> KeyStore:
-        """Return the keys, for an admin.
-
-        Raises:
-            BadRequest: the server has no keys.
-            RoleMissing: the caller is not an admin.
-        """
+        """Return the keys, for an admin."""
         if (store := self._access.store) is None:
             told = "the server has no API keys: create the first with `podium keys create --role admin`"
             raise BadRequest(told, status=404, code="no_keys")

@@ -55,14 +55,7 @@ class ClientGone(Exception):
 
 
 class Exchange:
-    """One HTTP request and its response.
-
-    Args:
-        scope: see ASGI, as the next two arguments.
-        receive: receives messages from the client.
-        send: sends messages to the client.
-        bounds: the limits.
-    """
+    """One HTTP request and its response."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, bounds: ServerSection) -> None:
         self._scope = scope
@@ -94,25 +87,13 @@ class Exchange:
         return self._headers.get(name)
 
     def single_header(self, name: str, code: str | None = None) -> str | None:
-        """Return a header by its name in lower case; `None` if there is none.
-
-        Args:
-            name: the name.
-            code: the code of the error; `None` for `invalid_request`.
-
-        Raises:
-            BadRequest: the request has it more than once, so that a proxy may have read another value.
-        """
+        """Return a header by its name in lower case; `None` if there is none."""
         if sum(each.decode("latin-1") == name for each, _ in self._scope["headers"]) > 1:
             raise BadRequest(f"the request has more than one header {name!r}: send it once", code=code)
         return self.header(name)
 
     def idempotency_key(self) -> str | None:
-        """Return the header `Idempotency-Key`; `None` if there is none.
-
-        Raises:
-            BadRequest: it is empty or too long, or the request has it more than once.
-        """
+        """Return the header `Idempotency-Key`; `None` if there is none."""
         code = "invalid_idempotency_key"
         key = self.single_header("idempotency-key", code)
         if key is not None and not 0 < len(key.strip()) <= _MOST_KEY_CHARS:
@@ -120,12 +101,7 @@ class Exchange:
         return key
 
     async def body(self) -> bytes:
-        """Return the body of the request.
-
-        Raises:
-            BadRequest: the body is not JSON, is too large, or does not arrive in time.
-            ClientGone: the client disconnected.
-        """
+        """Return the body of the request."""
         most = self._bounds.body_bytes
         kind = (self.header("content-type") or "").partition(";")[0].strip().lower()
         if kind != "application/json":  # other types can be sent by any web page in a browser of this machine
@@ -153,16 +129,7 @@ class Exchange:
     async def while_connected(
         self, work: Callable[[], Awaitable[None]], on_gone: Callable[[], None] = lambda: None
     ) -> None:
-        """Do the work on a request whose body was read; cancel it when the client disconnects.
-
-        Args:
-            work: the work.
-            on_gone: called when the client disconnects, before the cancellation.
-
-        Raises:
-            ClientGone: the client disconnected.
-            Exception: whatever `work` raises.
-        """
+        """Do the work on a request whose body was read; cancel it when the client disconnects."""
         failure: Exception | None = None
         is_done = False
 
@@ -194,18 +161,7 @@ class Exchange:
         headers: Mapping[str, str] | None = None,
         on_gone: Callable[[], None] = lambda: None,
     ) -> None:
-        """Let another application answer the request; see `while_connected`.
-
-        Args:
-            app: the application.
-            body: the body of the request, which was read.
-            facts: added to the ASGI scope.
-            headers: added to the response, in lower case.
-            on_gone: called when the client disconnects.
-
-        Raises:
-            ClientGone: the client disconnected, or does not read the response.
-        """
+        """Let another application answer the request; see `while_connected`."""
         messages = [{"type": "http.request", "body": body, "more_body": False}]
         added = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in (headers or {}).items()]
 
@@ -229,22 +185,14 @@ class Exchange:
     async def json(
         self, value: object, *, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> None:
-        """Send a response with JSON.
-
-        Raises:
-            ClientGone: the client does not read the response.
-        """
+        """Send a response with JSON."""
         body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         await self.whole(body, "application/json", status=status, headers=headers)
 
     async def whole(
         self, body: bytes, content_type: str, *, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> None:
-        """Send a response in one piece.
-
-        Raises:
-            ClientGone: the client does not read the response.
-        """
+        """Send a response in one piece."""
         of_body = {"content-type": content_type, "content-length": str(len(body))}
         await self._begin(status, of_body | dict(headers or {}))
         await self._sent({"type": "http.response.body", "body": body})
@@ -260,16 +208,6 @@ class Exchange:
 
         The response begins with the first event or comment, or at the end without any. An exception before
         its beginning is raised; a later one becomes the last event.
-
-        Args:
-            frames: the events, as bytes.
-            headers: returns the headers of the response when it begins.
-            on_error: returns the last event for an exception.
-            keep_alive: returns the comment, or an event in its place.
-
-        Raises:
-            ClientGone: the client does not read the response.
-            Exception: whatever `frames` raises before the response begins.
         """
         writer, reader = anyio.create_memory_object_stream[bytes](16)
         failure: Exception | None = None

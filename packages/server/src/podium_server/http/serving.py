@@ -104,14 +104,7 @@ def bounded_protocol(bounds: ServerSection) -> type[HttpToolsProtocol]:
 
 
 class ServerStopping(ServerError):
-    """The server stops, so that it cannot answer the request.
-
-    Args:
-        message: the message.
-        repeats: whether the client should repeat the request: nothing was paid, or the same request continues
-            the recorded run.
-        run_id: the run that was stopped; `None` if there is none.
-    """
+    """The server stops, so that it cannot answer the request."""
 
     code = "server_stopping"
     status = 503
@@ -176,12 +169,7 @@ class ServerBusy(ServerError):
 
 
 class InFlight:
-    """The requests that run at the same time.
-
-    Args:
-        most: maximum number of requests.
-        stopping: how far the stop of the server is.
-    """
+    """The requests that run at the same time."""
 
     def __init__(self, most: int, stopping: Stopping) -> None:
         self._most = most
@@ -195,12 +183,7 @@ class InFlight:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Count a request in the block.
-
-        Raises:
-            ServerBusy: too many requests are running.
-            ServerStopping: the server is stopping, or has cut the request.
-        """
+        """Count a request in the block."""
         self._stopping.refuse()
         if self.count >= self._most:
             raise ServerBusy(f"the server is busy: {self._most} requests are running")
@@ -234,11 +217,7 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket.
-
-    Raises:
-        ConfigError: the address cannot be used.
-    """
+    """Return a listening socket."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=1024)
@@ -257,11 +236,6 @@ class HttpServer(uvicorn.Server):
     """A server that stops in order on SIGTERM and SIGINT.
 
     It answers until `stop` has returned. A second SIGINT shortens the stop.
-
-    Args:
-        app: the application.
-        bounds: the limits.
-        stop: refuses new requests and ends the running ones; its argument says whether to hurry.
     """
 
     def __init__(self, app: ASGIApp, bounds: ServerSection, stop: Stop) -> None:

@@ -55,13 +55,7 @@ class SameRequests:
 
 
 class NamedRun:
-    """The run of an idempotency key.
-
-    Args:
-        caller_id: the API key, within which idempotency keys are unique.
-        key: the idempotency key.
-        fingerprint: hash of the request.
-    """
+    """The run of an idempotency key."""
 
     def __init__(self, caller_id: str, key: str, fingerprint: str) -> None:
         self.prefix = f"idem-{_hash(caller_id, key)}-"
@@ -70,14 +64,7 @@ class NamedRun:
 
     @asynccontextmanager
     async def held(self, running: dict[str, SameRequests]) -> AsyncGenerator[None, None]:
-        """Hold the idempotency key in the block. Repetitions in this process wait for each other.
-
-        Args:
-            running: the running requests of this process, by idempotency key.
-
-        Raises:
-            KeyReused: another request with this key is running.
-        """
+        """Hold the idempotency key in the block. Repetitions in this process wait for each other."""
         same = running.setdefault(self.prefix, SameRequests(self.run_id))
         if same.run_id != self.run_id:
             raise _reused()
@@ -91,35 +78,19 @@ class NamedRun:
                 del running[self.prefix]
 
     async def row(self, journal: Journal) -> RunRow | None:
-        """Return the run; `None` if it never began.
-
-        Raises:
-            KeyReused: the key was used with another request.
-        """
+        """Return the run; `None` if it never began."""
         rows = await journal.runs(prefix=self.prefix, limit=2)
         self.is_known([row.run_id for row in rows])
         return rows[0] if rows else None
 
     def is_known(self, run_ids: Collection[str]) -> bool:
-        """Return whether the run is one of the runs with this key.
-
-        Raises:
-            KeyReused: another run has this key.
-        """
+        """Return whether the run is one of the runs with this key."""
         if any(run_id != self.run_id for run_id in run_ids):
             raise _reused()
         return bool(run_ids)
 
     async def recorded(self, journal: SqlJournal, seconds: float) -> Recorded | None:
-        """Return the recorded run; `None` if it has no answer, so that it must be run or resumed.
-
-        Args:
-            journal: the journal.
-            seconds: how long to wait while another process executes the run.
-
-        Raises:
-            KeyReused: the key was used with another request.
-        """
+        """Return the recorded run; `None` if it has no answer, so that it must be run or resumed."""
         async with journal.following(self.run_id) as follower:
             with anyio.move_on_after(seconds):
                 while (row := await self.row(journal)) is not None and row.state == "running":
@@ -172,11 +143,7 @@ _SAME = (
 
 
 class Continuations:
-    """The continuations of all callers and models; one caller never continues the run of another.
-
-    Args:
-        journal: has the recorded runs; `None` if no run is recorded.
-    """
+    """The continuations of all callers and models; one caller never continues the run of another."""
 
     def __init__(self, journal: SqlJournal | None) -> None:
         self._journal = journal
@@ -185,16 +152,7 @@ class Continuations:
         self._kept = ContinuationStore(2 * _MOST_IN_MEMORY)
 
     async def find(self, asker: Sequence[str], messages: Sequence[Message]) -> Mapping[str, Any] | None:
-        """Return the continuation for a conversation that continues tool calls; `None` if there is none.
-
-        Args:
-            asker: the ids of the caller and the model.
-            messages: the conversation.
-
-        Raises:
-            QueryError: the conversation is invalid.
-            JournalError: the journal cannot be read.
-        """
+        """Return the continuation for a conversation that continues tool calls; `None` if there is none."""
         names = continuation_names(_read(messages), asker=asker)
         kept = self._kept.find(names)
         if kept is not None or not names or self.tables is None or self._journal is None:
@@ -223,15 +181,7 @@ class Continuations:
         run_id: str,
         unrecorded: Mapping[str, Any] | None,
     ) -> None:
-        """Keep the continuation of an answer. Without it, the next turn is planned again.
-
-        Args:
-            asker: see `find`.
-            messages: the conversation before the answer.
-            calls: the tool calls that the client gets.
-            run_id: the run of the answer.
-            unrecorded: the continuation of a run that is not recorded; otherwise `None`.
-        """
+        """Keep the continuation of an answer. Without it, the next turn is planned again."""
         names = continuation_names(_read(messages), calls, asker=asker)
         if unrecorded is not None:
             self._kept.keep(names, unrecorded)

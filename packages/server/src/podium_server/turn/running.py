@@ -46,11 +46,7 @@ class Interrupt:
         self._scope.cancel()
 
     async def guarded(self, items: AsyncIterator[Item]) -> AsyncGenerator[Item, None]:
-        """Yield the items until the run is ended from outside.
-
-        Raises:
-            PodiumError: the exception of `set`.
-        """
+        """Yield the items until the run is ended from outside."""
         while True:
             item = None
             with self._scope:
@@ -122,11 +118,6 @@ class PlanDraft:
     """The steps of a plan text that are complete. Only rows are complete before the end of the text.
 
     The numbers of workers are those that the planner was shown, and not always those of the run.
-
-    Args:
-        workers: the names of the workers.
-        most: maximum number of steps.
-        previous: whether access lists may name the previous round.
     """
 
     def __init__(self, workers: Sequence[str], most: int, *, previous: bool) -> None:
@@ -231,12 +222,7 @@ class LivePieces:
 
     @contextmanager
     def of(self, run_id: str, wake: Callable[[], object]) -> Iterator[MemoryObjectReceiveStream[Written]]:
-        """Yield a stream with what is being written in a run, and then each further piece.
-
-        Args:
-            run_id: the run.
-            wake: called after each further piece.
-        """
+        """Yield a stream with what is being written in a run, and then each further piece."""
         run = self._runs.get(run_id, _Run())
         texts = list(run.texts.values())
         writer, reader = anyio.create_memory_object_stream[Written](_MOST + len(texts))
@@ -316,11 +302,6 @@ def watched_calls(live: LivePieces, run_id: str, inner: CallMiddleware | None = 
 
     Other calls are made without streaming, and so are calls of conductors: the pieces of a nested run do not
     fit its answer if a retry writes another text.
-
-    Args:
-        live: knows the viewers.
-        run_id: the run.
-        inner: another middleware for the call; `None` calls the worker directly.
     """
     whole = whole_answers(inner)
 

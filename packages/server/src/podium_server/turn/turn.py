@@ -100,11 +100,7 @@ _REFUSALS = (400, 413, 415, 422)
 
 
 class Turn:
-    """One admitted request. `pieces` runs it; afterwards `answer` is set.
-
-    Args:
-        facts: what is known about the turn.
-    """
+    """One admitted request. `pieces` runs it; afterwards `answer` is set."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -168,7 +164,7 @@ class Turn:
         return self.answered.problem
 
     async def run(self) -> str:
-        """Run the request, and return the text about its progress. `pieces` describes the exceptions."""
+        """Run the request, and return the text about its progress."""
         async with aclosing(self.pieces()) as pieces:
             told = [piece.text async for piece in pieces if isinstance(piece, ProgressPiece)]
         return "".join(told)
@@ -186,14 +182,6 @@ class Turn:
         """Run the request, and yield the pieces of its answer and of its progress.
 
         Leaving the iteration cancels the run.
-
-        Raises:
-            RunFailed: the run has no answer.
-            RunWaiting: the plan of the run waits for a decision.
-            BudgetSpent: the run needs more than what is left of the budget of the key.
-            RunCancelled: the run was cancelled over the runs API.
-            ServerStopping: the server stops before the end of the run.
-            PodiumError: see `podium.conductor.Conductor.run`.
         """
         try:
             async with aclosing(self._pieces()) as pieces:

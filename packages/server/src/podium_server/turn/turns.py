@@ -41,11 +41,7 @@ class RunTurn:
 
 
 def check_tool_results(messages: Sequence[Message]) -> None:
-    """Check the tool results of a conversation.
-
-    Raises:
-        QueryError: a result names no call, or a call that is not in an earlier message.
-    """
+    """Check the tool results of a conversation."""
     called = set[str]()
     for number, message in enumerate(messages):
         called.update(str(call.get("id")) for call in message.tool_calls)
@@ -63,14 +59,7 @@ def check_tool_results(messages: Sequence[Message]) -> None:
 
 
 class Turns:
-    """Admits requests and makes their turns.
-
-    Args:
-        catalogue: the models.
-        access: admits requests.
-        journal: records the runs; `None` records nothing.
-        jobs: returns the ids of runs in the background that begin with a text; `None` without a journal.
-    """
+    """Admits requests and makes their turns."""
 
     def __init__(
         self,
@@ -104,9 +93,6 @@ class Turns:
         """Yield the id of the run of a request, and whether an earlier request has begun it.
 
         Repetitions wait until the block of the first request has ended.
-
-        Raises:
-            KeyReused: the idempotency key was used with another request.
         """
         if idempotency_key is None or self._journal is None:
             yield uuid4().hex, False
@@ -117,11 +103,7 @@ class Turns:
             yield named.run_id, await named.row(self._journal) is not None or is_job
 
     def find(self, caller: Caller, name: str | None) -> ServedModel:
-        """Return the model with this name; with `None`, the first that the caller may call.
-
-        Raises:
-            ModelUnknown: there is no such model, or the caller may not call it.
-        """
+        """Return the model with this name; with `None`, the first that the caller may call."""
         models = self.catalogue if name is None else (self.catalogue.find(name),)
         for model in models:
             if caller.may_call(model.name):
@@ -133,21 +115,7 @@ class Turns:
     async def admitted(
         self, caller: Caller, asked: Asked, recorded: Recorded | None = None
     ) -> AsyncGenerator[Turn, None]:
-        """Admit a request, and yield its turn.
-
-        Args:
-            caller: who makes the request.
-            asked: the request.
-            recorded: the recorded run of the request, which the turn returns without another call. `None`
-                for a new run, or a run that is continued.
-
-        Raises:
-            ModelUnknown: there is no such model.
-            KeyRefused: the API key does not allow the request.
-            KeyReused: the idempotency key was used with another request.
-            QueryError: the conversation is invalid.
-            ConfigError: an option of the request is not supported.
-        """
+        """Admit a request, and yield its turn."""
         model = self.catalogue.find(asked.model)
         caller.check_model(model.name)
         record = current_record().of_model(model.name, asked.run_id)
@@ -179,18 +147,7 @@ class Turns:
     async def admitted_run(
         self, caller: Caller, asked: Asked, *, is_new: bool = False
     ) -> AsyncGenerator[RunTurn, None]:
-        """Admit a run with the id of `asked`, which the caller executes with the options of the turn.
-
-        Args:
-            caller: who pays for the run.
-            asked: the request.
-            is_new: whether the run has not begun, and reuses no results.
-
-        Raises:
-            ModelUnknown: there is no such model.
-            KeyRefused: the API key does not allow the run.
-            ConfigError: the runs of this caller or model are not recorded.
-        """
+        """Admit a run with the id of `asked`, which the caller executes with the options of the turn."""
         model = self.catalogue.find(asked.model)
         caller.check_model(model.name)
         record = current_record().of_model(model.name, asked.run_id)
@@ -235,11 +192,7 @@ class Turns:
         return await named.recorded(self._journal, model.conductor.limits.seconds)
 
     async def _is_job(self, named: NamedRun) -> bool:
-        """Return whether a run in the background, which may not have begun, is the run of an idempotency key.
-
-        Raises:
-            KeyReused: another run in the background has the key.
-        """
+        """Return whether an idempotency key names a run in the background, which may not have begun."""
         return named.is_known(() if self._jobs is None else await self._jobs(named.prefix))
 
     async def _turn(
@@ -308,11 +261,7 @@ class Turns:
         return self._journal is not None and caller.keeps_texts and asked.is_recorded
 
     def _named_run(self, caller: Caller, asked: Asked) -> NamedRun | None:
-        """Return the run of the idempotency key; `None` without a key.
-
-        Raises:
-            ConfigError: the runs of this caller or model are not recorded.
-        """
+        """Return the run of the idempotency key; `None` without a key."""
         if asked.idempotency_key is None:
             return None
         if not self._records(caller, asked):

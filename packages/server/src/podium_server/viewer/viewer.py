@@ -55,11 +55,7 @@ class Viewer:
         await self._send(exchange, "index.html")
 
     async def file(self, exchange: Exchange, _: Caller) -> None:
-        """Send a file of the viewer.
-
-        Raises:
-            BadRequest: there is no such file.
-        """
+        """Send a file of the viewer."""
         await self._send(exchange, str(exchange.path_params["file"]))
 
     async def _send(self, exchange: Exchange, name: str) -> None:
@@ -88,21 +84,13 @@ _TOKEN_BYTES = 32
 
 
 class TokenAccess(NoKeys):
-    """Needs a token, because other users of the machine can reach its loopback addresses, too.
-
-    Args:
-        token: the token.
-    """
+    """Needs a token, because other users of the machine can reach its loopback addresses, too."""
 
     def __init__(self, token: str) -> None:
         self._token = token
 
     async def authenticate(self, token: str | None) -> Caller:
-        """Return the local caller.
-
-        Raises:
-            KeyInvalid: the token is missing or wrong.
-        """
+        """Return the local caller."""
         if not hmac.compare_digest((token or "").encode(), self._token.encode()):
             raise KeyInvalid(
                 "the token of the address is missing: use the address that `podium show --open` wrote"
@@ -111,12 +99,7 @@ class TokenAccess(NoKeys):
 
 
 class Reader:
-    """A server of the viewer that shows recorded runs to the holder of its token.
-
-    Args:
-        journal: the recorded runs.
-        catalogue: the models, with which prompts are made.
-    """
+    """A server of the viewer that shows recorded runs to the holder of its token."""
 
     def __init__(self, journal: SqlJournal, catalogue: Catalogue) -> None:
         self.settings = ServerSection()

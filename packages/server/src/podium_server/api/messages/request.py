@@ -337,12 +337,7 @@ class MessagesRequest(CountRequest):
         return thinking is not None and thinking.type != "disabled" and thinking.display != "omitted"
 
     def asked(self, idempotency_key: str | None, fingerprint: str) -> Asked:
-        """Return the request in the words of Podium.
-
-        Raises:
-            BadRequest: a message or a tool is invalid, or the conversation is not sent.
-            ConfigError: the tool choice is invalid.
-        """
+        """Return the request in the words of Podium."""
         if self.thread is not None and self.thread.type == "continue":
             told = "this server holds no conversations: send all messages"
             raise BadRequest(told, status=404, code="thread_not_found", param="thread")

@@ -156,10 +156,7 @@ class MessagesApi:
         self._turns = turns
 
     async def create(self, exchange: Exchange, caller: Caller) -> None:
-        """Answer a request with a message.
-
-        `Turns.admitted` and `Turn.pieces` describe the exceptions.
-        """
+        """Answer a request with a message."""
         raw = await exchange.body()
         request = read_body(raw, MessagesRequest)
         asked = request.asked(exchange.idempotency_key(), fingerprint_of(PATH, raw))

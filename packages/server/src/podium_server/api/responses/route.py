@@ -47,10 +47,7 @@ class ResponsesApi:
         self._jobs = jobs
 
     async def create(self, exchange: Exchange, caller: Caller) -> None:
-        """Answer a request with a response.
-
-        `Turns.admitted` and `Turn.pieces` describe the exceptions.
-        """
+        """Answer a request with a response."""
         raw = await exchange.body()
         request = read_body(raw, ResponseRequest)
         key, fingerprint = exchange.idempotency_key(), fingerprint_of(PATH, raw)

@@ -43,15 +43,7 @@ _CANCEL_SECONDS = 10.0
 
 
 class RunActions:
-    """The `POST` and `DELETE` requests of the runs API.
-
-    Args:
-        runs: finds and shows runs.
-        jobs: executes runs in the background.
-        turns: has the models.
-        access: knows which caller began a run.
-        journal: records the runs.
-    """
+    """The `POST` and `DELETE` requests of the runs API."""
 
     def __init__(
         self,
@@ -68,13 +60,7 @@ class RunActions:
         self._journal = journal
 
     async def create(self, exchange: Exchange, caller: Caller) -> None:
-        """Start a run in the background.
-
-        Raises:
-            BadRequest: the body is invalid.
-            KeyReused: the idempotency key was used with another request.
-            PodiumError: see `Jobs.begin`.
-        """
+        """Start a run in the background."""
         raw = await exchange.body()
         body = read_body(raw, NewRun)
         model = self._turns.find(caller, body.model)
@@ -105,31 +91,17 @@ class RunActions:
                     raise
 
     async def approve(self, exchange: Exchange, caller: Caller) -> None:
-        """Approve what waits, and continue the run when nothing waits any more.
-
-        `edit` describes the exceptions.
-        """
+        """Approve what waits, and continue the run when nothing waits any more."""
         body = read_body(await exchange.body(), Approval)
         await self._decide(exchange, caller, body, approved=True)
 
     async def refuse(self, exchange: Exchange, caller: Caller) -> None:
-        """Refuse what waits, and continue the run when nothing waits any more.
-
-        `edit` describes the exceptions.
-        """
+        """Refuse what waits, and continue the run when nothing waits any more."""
         body = read_body(await exchange.body(), Decision)
         await self._decide(exchange, caller, body, approved=False)
 
     async def edit(self, exchange: Exchange, caller: Caller) -> None:
-        """Replace the plan that waits by another plan, approve it, and continue the run.
-
-        Raises:
-            RunUnknown: there is no such run, or the caller may not see it.
-            RoleMissing: the caller may not approve plans of others.
-            NotWaiting: the run does not wait for an approval.
-            PlanError: the plan is invalid, or the policy does not allow it.
-            PodiumError: see `Jobs.begin`; the decision is then recorded, and the run can be resumed.
-        """
+        """Replace the plan that waits by another plan, approve it, and continue the run."""
         body = read_body(await exchange.body(), EditedPlan)
         await self._decide(exchange, caller, body, approved=True)
 
@@ -137,14 +109,6 @@ class RunActions:
         """Say whether an action was carried out, and continue the run, or the run in which it is nested.
 
         Or answer the question of a step (`answer`).
-
-        Raises:
-            RunUnknown: as above.
-            RoleMissing: as above.
-            RunHeld: a process executes the run.
-            NotWaiting: the step has no action whose end a person can decide, and asks no question.
-            QueryError: the answer does not fit the question.
-            PodiumError: see `Jobs.begin`; the decision is then recorded, and the run can be resumed.
         """
         body = read_body(await exchange.body(), ActionEnd)
         found = await self._runs.find(exchange, caller, "approve")
@@ -171,10 +135,6 @@ class RunActions:
         """Continue a run whose time to answer a question is over; the caller that began it pays.
 
         It does nothing for a run that waits no more, or that belongs to no caller of the server.
-
-        Raises:
-            ModelUnknown: the server has no model with the name of the run's conductor.
-            PodiumError: see `Jobs.begin`.
         """
         row, owner = await self._row(run_id), await self._access.owner(run_id)
         if row.state != "waiting" or owner is None:
@@ -185,13 +145,7 @@ class RunActions:
                 await self._continue(row, owner, self._request("resume", events, None), events)
 
     async def cancel(self, exchange: Exchange, caller: Caller) -> None:
-        """Cancel a run in the background or of an open request; a run that has ended stays as it is.
-
-        Raises:
-            RunUnknown: as above.
-            RoleMissing: the caller may not cancel runs of others.
-            NotCancellable: no server process executes the run.
-        """
+        """Cancel a run in the background or of an open request; a run that has ended stays as it is."""
         row = await self._find(exchange, caller, "admin")
         if not await self._jobs.cancel(row.run_id, _CANCEL_SECONDS) and row.state == "running":
             await self._cancel_request(row.run_id)
@@ -220,14 +174,7 @@ class RunActions:
         return row
 
     async def resume(self, exchange: Exchange, caller: Caller) -> None:
-        """Continue a run in the background, as `podium resume` does.
-
-        Raises:
-            RunUnknown: as above.
-            RoleMissing: the caller may not resume runs of others.
-            RunHeld: a process executes the run.
-            PodiumError: see `Jobs.begin`.
-        """
+        """Continue a run in the background, as `podium resume` does."""
         body = read_body(await exchange.body(), ChangedRun)
         row = await self._find(exchange, caller, "admin")
         _check_ended(row)
@@ -238,13 +185,7 @@ class RunActions:
         await self._accepted(exchange, row.run_id)
 
     async def replay(self, exchange: Exchange, caller: Caller) -> None:
-        """Repeat a run as a new run of the caller, as `podium resume --replay` does, or from a step on.
-
-        Raises:
-            RunUnknown: as above.
-            QueryError: the run has no such step.
-            PodiumError: see `Jobs.begin`.
-        """
+        """Repeat a run as a new run of the caller, as `podium resume --replay` does, or from a step on."""
         body = read_body(await exchange.body(), ReplayedRun)
         row = await self._find(exchange, caller, "see")
         events = await self._events(row)
@@ -256,13 +197,7 @@ class RunActions:
         await self._accepted(exchange, run_id)
 
     async def delete(self, exchange: Exchange, caller: Caller) -> None:
-        """Delete a run and the runs nested in it.
-
-        Raises:
-            RunUnknown: as above.
-            RoleMissing: the caller may not delete runs of others.
-            RunHeld: a process executes the run.
-        """
+        """Delete a run and the runs nested in it."""
         row = await self._find(exchange, caller, "admin")
         if await self._jobs.table.is_open(row.run_id):
             raise RunHeld(f"run {row.run_id} is in the background: cancel it first")
@@ -310,11 +245,7 @@ class RunActions:
         return request, self._turns.catalogue.find(request.model).conductor
 
     def _request(self, kind: Any, events: Sequence[Event], plan: PlanBody | None) -> JobRequest:
-        """Return the request for a recorded run.
-
-        Raises:
-            ModelUnknown: the server has no model with the name of the run's conductor.
-        """
+        """Return the request for a recorded run."""
         started = events[0]
         assert isinstance(started, RunStarted)
         model = self._turns.catalogue.find(started.conductor)

@@ -78,12 +78,7 @@ class Sums(BaseModel):
 
 
 class SumsApi:
-    """`GET /v1/sums`.
-
-    Args:
-        table: reads the database of the journal.
-        has_keys: whether runs belong to API keys.
-    """
+    """`GET /v1/sums`."""
 
     def __init__(self, table: JobTable, *, has_keys: bool) -> None:
         self._table = table
@@ -92,12 +87,7 @@ class SumsApi:
         """Many runs take seconds: then other requests to the database do not wait for a thread."""
 
     async def show(self, exchange: Exchange, caller: Caller) -> None:
-        """Sum the runs of the caller; with the role `see`, all runs.
-
-        Raises:
-            BadRequest: a parameter is invalid, or the time is longer than 366 days.
-            RoleMissing: the caller asks for the runs of another key.
-        """
+        """Sum the runs of the caller; with the role `see`, all runs."""
         query = read_query(exchange.query, SumsQuery)
         until = time() if query.until is None else query.until
         since = max(until - _DAYS * _DAY, 0.0) if query.since is None else query.since
@@ -240,13 +230,7 @@ class ForecastAnswer(BaseModel):
 
 
 class ForecastApi:
-    """`POST /v1/runs/{run_id}/forecast`. It calls no worker.
-
-    Args:
-        runs: finds runs.
-        index: reads them.
-        journal: has their records.
-    """
+    """`POST /v1/runs/{run_id}/forecast`. It calls no worker."""
 
     def __init__(self, runs: RunsApi, index: RunIndex, journal: SqlJournal) -> None:
         self._runs = runs
@@ -254,13 +238,7 @@ class ForecastApi:
         self._journal = journal
 
     async def show(self, exchange: Exchange, caller: Caller) -> None:
-        """Forecast a plan of a run, by default the plan of its last round.
-
-        Raises:
-            RunUnknown: there is no such run, or the caller may not see it.
-            ModelUnknown: the server has no model with the name of the run's conductor.
-            PlanError: the run has no plan yet, or the given plan is invalid or not allowed.
-        """
+        """Forecast a plan of a run, by default the plan of its last round."""
         body = read_body(await exchange.body(), PlanToForecast)
         row = await self._runs.find(exchange, caller)
         events = [entry.event for entry in await self._index.read(row.run_id)]

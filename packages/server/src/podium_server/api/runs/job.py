@@ -29,18 +29,7 @@ from podium_server.turn import Asked, RunTurn, Turns, watched_calls
 
 
 async def execute(turn: RunTurn, request: JobRequest, events: Sequence[Event], on_event: Listener) -> Result:
-    """Execute a run.
-
-    Args:
-        turn: the admitted run.
-        request: what to do.
-        events: the recorded events of the run that is resumed or replayed; empty for a new run.
-        on_event: called with each event of the run.
-
-    Raises:
-        BadRequest: a limit is higher than the limit of the model or of the API key.
-        PodiumError: see `Conductor.run`, `Conductor.resume` and `podium.replay.replay`.
-    """
+    """Execute a run."""
     with turn.live.publishing(str(turn.options["run_id"])) as publish:
 
         def tell(event: Event) -> None:
@@ -82,11 +71,7 @@ async def _executed(turn: RunTurn, request: JobRequest, events: Sequence[Event],
 def _limits(
     conductor: Conductor, options: RunOptions, given: Mapping[str, int | float], events: Sequence[Event]
 ) -> Limits | None:
-    """Return the limits of a run; `None` for those of the conductor, or those that the run has recorded.
-
-    Raises:
-        BadRequest: a given limit is higher than the limit of the model or of the API key.
-    """
+    """Return the limits of a run; `None` for those of the conductor, or those that the run has recorded."""
     own = options.get("limits")
     if own is None and not given:
         return None
@@ -112,13 +97,7 @@ _MOST_READ = 100
 
 
 class Deadlines:
-    """Continues runs at the deadlines of their questions.
-
-    Args:
-        journal: records the runs.
-        table: lists the runs that wait.
-        continue_late: continues a run whose time to answer a question is over.
-    """
+    """Continues runs at the deadlines of their questions."""
 
     def __init__(
         self, journal: SqlJournal, table: JobTable, continue_late: Callable[[str], Awaitable[None]]
@@ -187,14 +166,7 @@ def asked_of(request: JobRequest, run_id: str) -> Asked:
 
 
 class RunWork:
-    """The work of one run.
-
-    Args:
-        job: the job.
-        index: reads the runs.
-        turns: admits the run.
-        access: finds the caller.
-    """
+    """The work of one run."""
 
     def __init__(self, job: Job, *, index: RunIndex, turns: Turns, access: Access) -> None:
         self._job = job

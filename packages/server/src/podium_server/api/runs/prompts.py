@@ -75,12 +75,7 @@ class _Round:
 
 
 def prompts_of(events: Sequence[Event], model: ServedModel | None) -> list[StepPrompt]:
-    """Return the prompts of the steps that have started, in the order of the plan.
-
-    Args:
-        events: the recorded events of the run.
-        model: the model of the run; `None` if the server does not have it.
-    """
+    """Return the prompts of the steps that have started, in the order of the plan."""
     rounds: dict[int, _Round] = {}
     for event in events:
         match event:
@@ -111,13 +106,7 @@ def prompts_of(events: Sequence[Event], model: ServedModel | None) -> list[StepP
 
 
 class _Writer:
-    """Makes the prompts of one run.
-
-    Args:
-        started: the first event of the run.
-        model: the model of the run; `None` if the server does not have it.
-        exchange: the calls of the client's tools, and their results.
-    """
+    """Makes the prompts of one run."""
 
     def __init__(self, started: RunStarted, model: ServedModel | None, exchange: Exchange) -> None:
         self._started = started

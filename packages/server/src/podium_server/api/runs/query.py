@@ -66,12 +66,7 @@ class Wanted:
 
 
 class RunQuery:
-    """Builds the statements of one list.
-
-    Args:
-        wanted: which runs.
-        has_keys: whether runs belong to API keys.
-    """
+    """Builds the statements of one list."""
 
     def __init__(self, wanted: Wanted, *, has_keys: bool) -> None:
         self._wanted = wanted
@@ -99,13 +94,7 @@ class RunQuery:
         return query, values
 
     def heads(self, after: Place | None, last: Place | None, limit: int) -> Statement:
-        """Return the query for the next runs that may fit, with their first records and keys.
-
-        Args:
-            after: the place before the first run; `None` for the beginning.
-            last: the place of the last run to look at; `None` for the end.
-            limit: maximum number of runs.
-        """
+        """Return the query for the next runs that may fit, with their first records and keys."""
         which, values = self._which(after)
         if last is not None:
             which.append(f"({self._began}, run.run_id) >= (?, ?)")
@@ -211,13 +200,7 @@ class Page:
 
 
 class RunIndex:
-    """The recorded runs.
-
-    Args:
-        journal: records the runs.
-        table: reads the database of the journal.
-        has_keys: whether runs belong to API keys.
-    """
+    """The recorded runs."""
 
     def __init__(self, journal: SqlJournal, table: JobTable, *, has_keys: bool) -> None:
         self._journal = journal
@@ -225,16 +208,7 @@ class RunIndex:
         self._has_keys = has_keys
 
     async def page(self, wanted: Wanted, *, limit: int, after: str | None) -> Page:
-        """Return a page of runs, the newest first.
-
-        Args:
-            wanted: which runs.
-            limit: maximum number of runs.
-            after: the last run of the page before; `None` for the first page.
-
-        Raises:
-            RunUnknown: there is no run `after`.
-        """
+        """Return a page of runs, the newest first."""
         query = RunQuery(wanted, has_keys=self._has_keys)
         place = None if after is None else await self._place(query, after)
         found: list[RunSummary] = []
@@ -270,26 +244,14 @@ class RunIndex:
         return run.model_copy(update={"cost": result.cost})
 
     async def row(self, run_id: str) -> RunRow:
-        """Return a run, which may be nested.
-
-        Raises:
-            RunUnknown: there is no such run.
-        """
+        """Return a run, which may be nested."""
         rows = await self._rows([run_id])
         if not rows:
             raise RunUnknown(f"run {run_id:.200} does not exist")
         return rows[0]
 
     async def read(self, run_id: str, first: int = 0) -> Sequence[Entry]:
-        """Return the events of a run.
-
-        Args:
-            run_id: the run.
-            first: the number of the first event.
-
-        Raises:
-            JournalBroken: an event cannot be read.
-        """
+        """Return the events of a run."""
         values = (run_id, first)
         rows = await self._table.transaction(lambda each: each.fetch(_RECORDS, *values), reads=True)
         return [Record(**dict(row)).entry() for row in rows]
@@ -326,11 +288,7 @@ class RunIndex:
         return sorted(heads.values(), key=lambda head: (head.began, head.run_id), reverse=True)[:limit]
 
     async def _place(self, query: RunQuery, run_id: str) -> Place:
-        """Return the place of a run in the list.
-
-        Raises:
-            RunUnknown: the list has no such run.
-        """
+        """Return the place of a run in the list."""
         rows = await self._fetch(query.place(run_id))
         if rows and rows[0]["began"] is not None:
             return rows[0]["began"], run_id

@@ -35,11 +35,7 @@ class NestedRun(ServerError):
 
 
 class NotBegun(ServerError):
-    """The run failed, or was cancelled, before it began.
-
-    Args:
-        error: the `code` and the `message` of the failure.
-    """
+    """The run failed, or was cancelled, before it began."""
 
     def __init__(self, error: Mapping[str, str]) -> None:
         super().__init__(error["message"])
@@ -129,14 +125,7 @@ class PlanBody(Body):
     args: Annotated[dict[str, Any] | None, Field(description="Its arguments.")] = None
 
     def plan(self, workers: Sequence[str]) -> Plan:
-        """Return the plan.
-
-        Args:
-            workers: the names of the workers, by their numbers.
-
-        Raises:
-            PlanInvalid: the plan breaks a rule, or names an unknown worker.
-        """
+        """Return the plan."""
         rows = [step.model_dump(exclude_none=True, by_alias=True) for step in self.steps]
         for index, row in enumerate(rows):
             _put_numbers(row, workers, index)
@@ -283,17 +272,7 @@ class JobRequest(Body):
 def plan_of(
     body: PlanBody | None, conductor: Conductor, recorded: Sequence[str] | None = None
 ) -> dict[str, Any] | None:
-    """Return a plan with the worker numbers of a conductor, as plain JSON.
-
-    Args:
-        body: the plan.
-        conductor: the conductor.
-        recorded: the workers to which the numbers of the plan refer; `None` for those of the conductor.
-
-    Raises:
-        PlanInvalid: the plan breaks a rule, or names an unknown worker.
-        ConfigError: the conductor lacks a worker of the plan.
-    """
+    """Return a plan with the worker numbers of a conductor, as plain JSON."""
     if body is None:
         return None
     names = conductor.pool.names

@@ -34,15 +34,7 @@ from podium_server.turn import LivePieces, Written
 
 
 class EventStream:
-    """The events of a run.
-
-    Args:
-        index: reads the runs.
-        table: has the runs in the background, which a process is about to begin or to continue.
-        run_id: the run.
-        stopping: ends the stream when the server stops.
-        live: has pieces of texts, which are sent between the recorded events; `None` sends none.
-    """
+    """The events of a run."""
 
     def __init__(
         self,
@@ -59,13 +51,7 @@ class EventStream:
         self._live = live
 
     async def frames(self, after: int) -> AsyncGenerator[bytes, None]:
-        """Yield the events after the number `after`, until no process executes the run.
-
-        Raises:
-            RunUnknown: the run was deleted.
-            NotBegun: the run failed before it began.
-            ServerStopping: the server stops before the run has ended.
-        """
+        """Yield the events after the number `after`, until no process executes the run."""
         async with AsyncExitStack() as stack:
             follower = await stack.enter_async_context(self._table.following(self._run_id))
             stack.enter_context(self._stopping.waking(follower.wake))
@@ -135,16 +121,7 @@ PATH = "/v1/runs"
 
 
 class RunsApi:
-    """`GET /v1/runs`, `GET /v1/runs/{run_id}`, and the events and prompts of a run.
-
-    Args:
-        index: finds the runs.
-        table: has the runs in the background.
-        access: knows which caller began a run.
-        stopping: ends the streams of events when the server stops.
-        live: has the pieces of the texts of running runs.
-        catalogue: the models, with which prompts are made.
-    """
+    """`GET /v1/runs`, `GET /v1/runs/{run_id}`, and the events and prompts of a run."""
 
     def __init__(
         self,
@@ -163,13 +140,7 @@ class RunsApi:
         self.catalogue = catalogue
 
     async def list(self, exchange: Exchange, caller: Caller) -> None:
-        """List the runs of the caller; with the role `see`, all runs.
-
-        Raises:
-            BadRequest: a parameter is invalid.
-            RoleMissing: the caller asks for the runs of another key.
-            RunUnknown: there is no run with the id `after`.
-        """
+        """List the runs of the caller; with the role `see`, all runs."""
         query = read_query(exchange.query, ListQuery)
         wanted = Wanted(
             key_id=key_of(caller, query.key),
@@ -185,22 +156,13 @@ class RunsApi:
         await exchange.json(public_data(listed.model_dump(mode="json")))
 
     async def show(self, exchange: Exchange, caller: Caller) -> None:
-        """Show a run.
-
-        Raises:
-            RunUnknown: there is no such run, or the caller may not see it.
-        """
+        """Show a run."""
         row = await self.find(exchange, caller)
         shown = await self.detail_of(row.run_id)
         await exchange.json(public_data(shown.model_dump(mode="json")))
 
     async def events(self, exchange: Exchange, caller: Caller) -> None:
-        """Stream the events of a run until no process executes it.
-
-        Raises:
-            RunUnknown: as above.
-            BadRequest: a parameter, or the header `Last-Event-ID`, is invalid.
-        """
+        """Stream the events of a run until no process executes it."""
         query = read_query(exchange.query, EventsQuery)
         row = await self.find(exchange, caller)
         after = _last_event(exchange, query.after)
@@ -220,12 +182,7 @@ class RunsApi:
         await exchange.while_connected(answer)
 
     async def prompts(self, exchange: Exchange, caller: Caller) -> None:
-        """Show the prompts of the steps of a run that have started.
-
-        Raises:
-            RunUnknown: as above.
-            BadRequest: a parameter is invalid.
-        """
+        """Show the prompts of the steps of a run that have started."""
         query = read_query(exchange.query, PromptsQuery)
         row = await self.find(exchange, caller)
         events = [entry.event for entry in await self._index.read(row.run_id)]
@@ -243,17 +200,7 @@ class RunsApi:
             return None
 
     async def find(self, exchange: Exchange, caller: Caller, role: Role = "see") -> RunRow:
-        """Return the run of the URL.
-
-        Args:
-            exchange: the request.
-            caller: who makes it.
-            role: the role that the caller needs if the run belongs to another caller.
-
-        Raises:
-            RunUnknown: there is no such run, or the caller may not see it.
-            RoleMissing: the caller may see the run, and lacks the role.
-        """
+        """Return the run of the URL."""
         run_id = str(exchange.path_params["run_id"])
         try:
             row = await self._index.row(run_id)
@@ -276,11 +223,7 @@ class RunsApi:
         return await self._index.root(row)
 
     async def detail_of(self, run_id: str) -> RunDetail:
-        """Return the whole run.
-
-        Raises:
-            RunUnknown: there is no such run.
-        """
+        """Return the whole run."""
         try:
             row, nested = await self._index.row(run_id), await self._index.nested(run_id)
         except RunUnknown:
@@ -296,12 +239,7 @@ class RunsApi:
 
 
 def key_of(caller: Caller, asked: str | None) -> str | None:
-    """Return the API key whose runs are asked for; `None` for those of all keys.
-
-    Raises:
-        BadRequest: the server has no keys.
-        RoleMissing: the caller asks for the runs of another key.
-    """
+    """Return the API key whose runs are asked for; `None` for those of all keys."""
     if asked is not None and caller.key is None:
         raise BadRequest("the server has no API keys: leave out key", param="key")
     if asked is not None and asked != caller.caller_id:
