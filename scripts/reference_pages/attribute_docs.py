@@ -12,7 +12,7 @@ def attribute_docs(kind: type) -> dict[str, str]:
     """Return the docstrings of fields by name, including the fields of base classes."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
-        if base.__module__.partition(".")[0] == "podium":
+        if base.__module__.partition(".")[0] in ("podium", "podium_server"):
             found |= _own_docs(base)
     return found
 

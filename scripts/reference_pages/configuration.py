@@ -1,11 +1,16 @@
-"""Writes the page of `podium.toml`: each table with its keys, from the models that check the file."""
+"""Writes the page of `podium.toml`: each table with its keys, from the models that check the file.
+
+The entry points in the group `podium.config` are the tables of other packages.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from importlib.metadata import entry_points
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from pydantic import RootModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -38,8 +43,10 @@ class Table:
 
 def tables() -> Iterator[Table]:
     """Yield the tables of the file in the order of `Sections`, each followed by its nested tables."""
-    for name, info in Sections.model_fields.items():
-        for path, kind in _nested(name, info.rebuild_annotation()):
+    kinds = {name: info.rebuild_annotation() for name, info in Sections.model_fields.items()}
+    kinds |= {each.name: each.load() for each in sorted(entry_points(group="podium.config"))}
+    for name, field_kind in kinds.items():
+        for path, kind in _nested(name, field_kind):
             yield from _with_inner(path, kind)
 
 
@@ -67,6 +74,8 @@ def _nested(path: str, kind: Any) -> Iterator[tuple[str, type]]:
     elif origin in (Union, UnionType):
         for each in args:
             yield from _nested(path, each)
+    elif isinstance(kind, type) and issubclass(kind, RootModel):
+        yield from _nested(path, kind.model_fields["root"].rebuild_annotation())
     elif keys_of(kind):
         yield path, kind
 

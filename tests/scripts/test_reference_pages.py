@@ -47,9 +47,11 @@ def test_every_command_and_option_is_on_the_page() -> None:
 
 
 def test_every_table_and_key_has_a_meaning() -> None:
-    """All tables of the file are there."""
+    """All tables of the file are there, also those of the server."""
     found = list(tables())
-    assert {table.name.strip("[").split(".")[0] for table in found} == set(Sections.model_fields) - {"plans"}
+    names = {*Sections.model_fields, "server", "models"} - {"plans"}
+    assert {table.name.strip("[").split(".")[0] for table in found} == names
+    assert {"models.NAME", "models.NAME.efforts.NAME"} <= {table.name for table in found}
     assert "## `[plans]`\n\nThe files of saved plans" in configuration_page()
     without = [f"{table.name}.{key.name}" for table in found for key in table.keys if not key.meaning]
     assert without == []

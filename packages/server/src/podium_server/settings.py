@@ -29,9 +29,9 @@ class ServerSection(Section):
     port: int = Field(default=8000, ge=0, lt=2**16)
     """Port on which the server listens; 0 for any free port."""
     body_bytes: Count = 32 * 2**20
-    """Maximum size of a request."""
+    """Maximum size of a request, in bytes."""
     header_bytes: Count = 32 * 2**10
-    """Maximum size of the headers of a request."""
+    """Maximum size of the headers of a request, in bytes."""
     requests: Count = 512
     """Maximum number of requests at the same time; further requests get the status 503."""
     background_runs: Count = 64
