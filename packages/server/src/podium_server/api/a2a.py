@@ -219,9 +219,13 @@ class _Agent(AgentExecutor):
                         await send()
             if waiting or sent_at is None:
                 await send()
-            problem = turn.problem
+            problem = turn.answered.problem
             told = "" if problem is None else f"The answer is incomplete ({problem.code}: {problem.message})."
-            facts = {**turn.summary, "model": turn.model.versioned_id, "usage": usage_form(turn.usage)}
+            facts = {
+                **turn.answered.summary,
+                "model": turn.model.versioned_id,
+                "usage": usage_form(turn.answered.usage),
+            }
             await _set(updater, TaskState.TASK_STATE_COMPLETED, told, facts)
 
     async def _conversation(self, context: RequestContext) -> list[Message]:

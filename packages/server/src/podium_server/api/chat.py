@@ -72,20 +72,7 @@ _PASSED = (
 
 def whole_response(turn: Turn, progress: str) -> dict[str, Any]:
     """Return the body of a response after the run has ended."""
-    return _writer(turn).whole(turn.answer.text, _end(turn), progress)
-
-
-class Chunks:
-    """The chunks of a streamed response, as server-sent events."""
-
-    def __init__(self, turn: Turn, *, includes_usage: bool) -> None:
-        self._turn = turn
-        self._writer = _writer(turn, includes_usage=includes_usage)
-        self.text, self.progress = self._writer.text, self._writer.progress
-
-    def end(self) -> bytes:
-        """Return the chunks after the text."""
-        return self._writer.end(_end(self._turn))
+    return _writer(turn).whole(turn.answered.answer.text, _end(turn), progress)
 
 
 def _writer(turn: Turn, *, includes_usage: bool = False) -> ChatWriter:
@@ -98,13 +85,14 @@ def _writer(turn: Turn, *, includes_usage: bool = False) -> ChatWriter:
 
 
 def _end(turn: Turn) -> ChatEnd:
+    answered = turn.answered
     return ChatEnd(
-        tool_calls=turn.tool_calls,
-        finish_reason=turn.finish_reason,
-        usage=turn.usage,
-        podium=turn.summary,
-        logprobs=turn.answered.extra.get("logprobs"),
-        choices=turn.answered.extra.get("choices", ()),
+        tool_calls=answered.tool_calls,
+        finish_reason=answered.finish_reason,
+        usage=answered.usage,
+        podium=answered.summary,
+        logprobs=answered.extra.get("logprobs"),
+        choices=answered.extra.get("choices", ()),
     )
 
 
@@ -133,8 +121,9 @@ class ChatApi:
             async with self._turns.admitted(caller, asked) as turn:
                 exchange.run_id = turn.run_id
                 if asked.stream:
-                    chunks = Chunks(turn, includes_usage=request.includes_usage)
-                    await exchange.stream(turn.frames(chunks), lambda: turn.headers, _error_frame)
+                    writer = _writer(turn, includes_usage=request.includes_usage)
+                    frames = turn.frames(writer.text, writer.progress, lambda: writer.end(_end(turn)))
+                    await exchange.stream(frames, lambda: turn.headers, _error_frame)
                 else:
                     progress = await turn.run()
                     await exchange.json(whole_response(turn, progress), headers=turn.headers)

@@ -111,11 +111,11 @@ class _Models(Desk):
                         number += 1
                         await call.context.report_progress(number, None, piece.text.strip())
             facts = {
-                "answer": turn.answer.result.answer,
+                "answer": turn.answered.answer.result.answer,
                 "model": turn.model.versioned_id,
-                "usage": usage_form(turn.usage),
+                "usage": usage_form(turn.answered.usage),
             }
-            return tool_answer(turn.summary | facts)
+            return tool_answer(turn.answered.summary | facts)
 
     def failure(self, error: Exception) -> CallToolResult:
         fault = told_fault(error)

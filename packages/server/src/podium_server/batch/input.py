@@ -214,9 +214,12 @@ class OpenAILine(Body):
                 body: Mapping[str, Any] = whole_response(turn, await turn.run())
             else:
                 body = await _response(request, turn)
-            summary = turn.summary
+            summary = turn.answered.summary
             return Answer(
-                result=turn.answer.result, status=summary["status"], problem=turn.problem, body=body
+                result=turn.answered.answer.result,
+                status=summary["status"],
+                problem=turn.answered.problem,
+                body=body,
             )
 
     def _request(self, model: str) -> ChatRequest | ResponseRequest:

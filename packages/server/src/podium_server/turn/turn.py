@@ -4,15 +4,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from time import time
-from typing import Any, Literal, Protocol
 
 from podium.errors import PlannerError, PodiumError, RunFailed, WorkerRefused
 from podium.hosts import ChatAnswer, ChatCall
 from podium.hosts.progress import Progress
 from podium.hosts.results import answered
 from podium.journal import Journal
-from podium.types import Part, Problem, Result, RunEnded, RunResumed, RunStarted
-from podium.usage import Usage
+from podium.types import Part, Result, RunEnded, RunResumed, RunStarted
 from podium_server.errors import RunCancelled, ServerError, without_urls
 from podium_server.http import ServerStopping
 from podium_server.keys import Admission
@@ -40,22 +38,6 @@ class ProgressPiece:
 
 
 Piece = TextPiece | ProgressPiece
-
-
-class StreamForm(Protocol):
-    """Writes the stream of an answer, as server-sent events. The first call also writes its beginning."""
-
-    def text(self, text: str) -> bytes:
-        """Return the events for a piece of the answer."""
-        ...
-
-    def progress(self, text: str) -> bytes:
-        """Return the events for a piece of text about the progress; empty if the client does not read it."""
-        ...
-
-    def end(self) -> bytes:
-        """Return the events after the text."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +105,8 @@ class Turn:
         if self._is_replayed:
             headers["idempotent-replayed"] = "true"
         if self._answered is not None:
-            headers["x-podium-status"] = str(self.summary["status"])
-            headers["x-podium-usage"] = "estimated" if self.usage.estimated else "measured"
+            headers["x-podium-status"] = str(self.answered.summary["status"])
+            headers["x-podium-usage"] = "estimated" if self.answered.usage.estimated else "measured"
         return {**headers, **self._facts.admission.headers}
 
     @property
@@ -133,50 +115,21 @@ class Turn:
         assert self._answered is not None
         return self._answered
 
-    @property
-    def answer(self) -> ChatAnswer:
-        """The answer, after `pieces` has ended."""
-        return self.answered.answer
-
-    @property
-    def tool_calls(self) -> Sequence[Part]:
-        """See `Answered`, as the next properties."""
-        return self.answered.tool_calls
-
-    @property
-    def finish_reason(self) -> Literal["stop", "length", "tool_calls"]:
-        """Why the answer ended."""
-        return self.answered.finish_reason
-
-    @property
-    def usage(self) -> Usage:
-        """The tokens of the run."""
-        return self.answered.usage
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The id and the status of the run, as plain JSON."""
-        return self.answered.summary
-
-    @property
-    def problem(self) -> Problem | None:
-        """Why the answer is incomplete; `None` for a good answer."""
-        return self.answered.problem
-
     async def run(self) -> str:
         """Run the request, and return the text about its progress."""
         async with aclosing(self.pieces()) as pieces:
             told = [piece.text async for piece in pieces if isinstance(piece, ProgressPiece)]
         return "".join(told)
 
-    async def frames(self, form: StreamForm) -> AsyncGenerator[bytes, None]:
-        """Run the request, and yield the stream of its answer; see `pieces`."""
+    async def frames(
+        self, text: Callable[[str], bytes], progress: Callable[[str], bytes], end: Callable[[], bytes]
+    ) -> AsyncGenerator[bytes, None]:
+        """Run the request, and yield its pieces as the functions write them; empty frames are left out."""
         async with aclosing(self.pieces()) as pieces:
             async for piece in pieces:
-                write = form.text if isinstance(piece, TextPiece) else form.progress
-                if data := write(piece.text):
+                if data := (text if isinstance(piece, TextPiece) else progress)(piece.text):
                     yield data
-        yield form.end()
+        yield end()
 
     async def pieces(self) -> AsyncGenerator[Piece, None]:
         """Run the request, and yield the pieces of its answer and of its progress.
@@ -208,8 +161,8 @@ class Turn:
             await self._check(ChatAnswer(answered(result), spent_before=result.usage))
             if told := "".join(map(progress.text, recorded.events)):
                 yield ProgressPiece(told)
-            if self.answer.text:
-                yield TextPiece(self.answer.text)
+            if self.answered.answer.text:
+                yield TextPiece(self.answered.answer.text)
             return
         is_executed = False
         with self._facts.live.publishing(self.run_id) as publish:
@@ -228,7 +181,7 @@ class Turn:
                         yield self._text(text)
         self._is_replayed = not is_executed  # it waited for another replica
         await self._check(call.answer())
-        if rest := call.rest() + self.answer.lack:
+        if rest := call.rest() + self.answered.answer.lack:
             yield TextPiece(rest)
 
     def _ended(self, result: Result) -> None:
@@ -245,5 +198,5 @@ class Turn:
         """Set the answer, check its form, and keep the continuation of its tool calls."""
         acts = self.model.conductor.acts
         self._answered = await checked_answer(self._facts.asked, self.run_id, answer, acts=acts)
-        if self.tool_calls:
-            await self._facts.keep(self.run_id, self.tool_calls, self.answer)
+        if self.answered.tool_calls:
+            await self._facts.keep(self.run_id, self.answered.tool_calls, self.answered.answer)

@@ -12,7 +12,7 @@ from podium_server.api.messages.request import CountRequest, MessagesRequest, co
 from podium_server.http import Exchange
 from podium_server.http.exchange import fingerprint_of, read_body
 from podium_server.keys import Caller
-from podium_server.turn import Turn, Turns
+from podium_server.turn import Answered, Turn, Turns
 
 _TEXT = {"type": "text", "citations": []}  # some clients refuse null
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
@@ -20,14 +20,14 @@ _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool
 
 def whole_message(turn: Turn, thinking: str) -> dict[str, Any]:
     """Return the body of a response after the run has ended."""
-    content: list[dict[str, Any]] = []
+    answered, content = turn.answered, list[dict[str, Any]]()
     if thinking:
         content.append({"type": "thinking", "thinking": thinking, "signature": turn.run_id})
-    if turn.answer.text or not turn.tool_calls:
-        content.append({**_TEXT, "text": turn.answer.text})
-    content += [{**_tool_use(call), "input": _input(turn, call)} for call in turn.tool_calls]
-    end = {"stop_reason": _STOP_REASONS[turn.finish_reason], "usage": usage_form(turn.usage)}
-    return {**_head(turn), "content": content, **end, "podium": turn.summary}
+    if answered.answer.text or not answered.tool_calls:
+        content.append({**_TEXT, "text": answered.answer.text})
+    content += [{**_tool_use(call), "input": _input(answered, call)} for call in answered.tool_calls]
+    end = {"stop_reason": _STOP_REASONS[answered.finish_reason], "usage": usage_form(answered.usage)}
+    return {**_head(turn), "content": content, **end, "podium": answered.summary}
 
 
 class Events:
@@ -59,16 +59,16 @@ class Events:
 
     def end(self) -> bytes:
         """Return the events after the text: tool calls, the stop reason, and the usage."""
-        turn = self._turn
+        answered = self._turn.answered
         data = self._begin() + self._end_block()
-        for call in turn.tool_calls:
-            arguments = json.dumps(_input(turn, call), ensure_ascii=False)
+        for call in answered.tool_calls:
+            arguments = json.dumps(_input(answered, call), ensure_ascii=False)
             data += self._begin_block({**_tool_use(call), "input": {}})
             data += self._delta({"type": "input_json_delta", "partial_json": arguments})
             data += self._end_block()
-        delta = {"stop_reason": _STOP_REASONS[turn.finish_reason], "stop_sequence": None}
-        end = {"type": "message_delta", "delta": delta, "usage": usage_form(turn.usage)}
-        return data + event({**end, "podium": turn.summary}) + event({"type": "message_stop"})
+        delta = {"stop_reason": _STOP_REASONS[answered.finish_reason], "stop_sequence": None}
+        end = {"type": "message_delta", "delta": delta, "usage": usage_form(answered.usage)}
+        return data + event({**end, "podium": answered.summary}) + event({"type": "message_stop"})
 
     def _begin(self) -> bytes:
         """Return the first event; nothing if it was sent."""
@@ -137,11 +137,11 @@ def _tool_use(call: Part) -> dict[str, Any]:
     return {"type": "tool_use", **named, "caller": {"type": "direct"}}
 
 
-def _input(turn: Turn, call: Part) -> dict[str, Any]:
+def _input(answered: Answered, call: Part) -> dict[str, Any]:
     arguments = tool_arguments(call)
     if arguments is None:
         told = f"the arguments of the call of the tool {call['function']['name']!r:.60} are not a JSON object"
-        raise run_failed(told, turn.answer.result)
+        raise run_failed(told, answered.answer.result)
     return arguments
 
 
@@ -167,7 +167,7 @@ class MessagesApi:
                 exchange.run_id = turn.run_id
                 if asked.stream:
                     events = Events(turn, shows_progress=shows)
-                    written = turn.frames(events)
+                    written = turn.frames(events.text, events.progress, events.end)
                     await exchange.stream(written, lambda: _headers(turn), _error_event, events.ping)
                 else:
                     progress = await turn.run()

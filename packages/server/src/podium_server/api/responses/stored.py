@@ -354,7 +354,7 @@ class ResponseWork:
                 job.is_admitted = True
                 job.begin(turn.headers)
                 await turn.run()
-                job.result = turn.answer.result
+                job.result = turn.answered.answer.result
         except RunWaiting as error:
             await self._decided()
             raise Postponed from error
