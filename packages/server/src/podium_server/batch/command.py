@@ -316,7 +316,7 @@ def _run(screen: Screen, asked: Asked, path: Path | None, *, only_check: bool) -
         _check(screen, lines, kept, journal, asked.max_cost)
         return
     budget = Budget(asked.budget)
-    with Files(asked.out, asked.failures, kept, lines.form) as files:
+    with Files.opened(asked.out, asked.failures, kept, lines.form) as files:
         budget.spent, budget.unknown = kept.cost, kept.unknown
         note = _nothing if asked.quiet else screen.note
         if lines.repeated:

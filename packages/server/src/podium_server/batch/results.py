@@ -4,12 +4,11 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from sys import intern
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from podium.errors import ConfigError, JournalError, PlannerError, PodiumError
 from podium.secrets import scrub
@@ -175,53 +174,46 @@ def not_started(line: Line, why: str) -> Record:
     )
 
 
-class LinesFile:
-    """A file with a JSON object in each line, to which one command at a time appends.
+@contextmanager
+def _appending(
+    path: Path, keeps: Callable[[Mapping[str, Any]], bool]
+) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Yield a function that appends a line to a file, which no other command writes in the block.
 
-    Opening removes an incomplete last line, and the lines that `keeps` rejects.
+    An incomplete last line, and the lines that `keeps` rejects, are removed before.
     """
-
-    def __init__(self, path: Path, keeps: Callable[[Mapping[str, Any]], bool]) -> None:
-        self._path = path
+    with ExitStack() as stack:
         try:
-            with ExitStack() as stack:
-                lock = stack.enter_context(path.with_name(f"{path.name}.lock").open("ab"))
-                _lock(lock.fileno(), path)
-                self._clean(keeps)
-                self._file = stack.enter_context(path.open("ab", buffering=0))
-                self._open = stack.pop_all()
+            lock = stack.enter_context(path.with_name(f"{path.name}.lock").open("ab"))
+            _lock(lock.fileno(), path)
+            _clean(path, keeps)
+            file = stack.enter_context(path.open("ab", buffering=0))
         except OSError as error:
             raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
 
-    def append(self, row: Mapping[str, Any]) -> None:
-        """Append a line."""
-        left = memoryview(f"{json_text(row)}\n".encode())
-        while left:
-            left = left[self._file.write(left) :]
+        def append(row: Mapping[str, Any]) -> None:
+            left = memoryview(f"{json_text(row)}\n".encode())
+            while left:
+                left = left[file.write(left) :]
 
-    def __enter__(self) -> Self:
-        return self
+        yield append
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._open.close()
 
-    def _clean(self, keeps: Callable[[Mapping[str, Any]], bool]) -> None:
-        """Write the lines that stay into another file, which then replaces this one."""
-        if not self._path.exists():
-            return
-        new = self._path.with_name(f"{self._path.name}.new")
-        try:
-            with new.open("wb") as file:
-                for raw, row in _rows(self._path):
-                    if keeps(row):
-                        file.write(raw)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self._path)
-        finally:
-            new.unlink(missing_ok=True)
+def _clean(path: Path, keeps: Callable[[Mapping[str, Any]], bool]) -> None:
+    """Write the lines that stay into another file, which then replaces this one."""
+    if not path.exists():
+        return
+    new = path.with_name(f"{path.name}.new")
+    try:
+        with new.open("wb") as file:
+            for raw, row in _rows(path):
+                if keeps(row):
+                    file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def rows(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -258,39 +250,35 @@ def _lock(descriptor: int, path: Path) -> None:
         ) from error
 
 
+@dataclass(frozen=True, slots=True)
 class Files:
     """The results and the failures of a batch."""
 
-    def __init__(self, results: Path, failures: Path | None, kept: Kept, form: Form) -> None:
-        self._form = form
+    form: Form
+    results: Callable[[Mapping[str, Any]], None]
+    failures: Callable[[Mapping[str, Any]], None] | None
+
+    @classmethod
+    @contextmanager
+    def opened(cls, results: Path, failures: Path | None, kept: Kept, form: Form) -> "Iterator[Files]":
+        """Yield the files, and keep them from other commands in the block."""
         with ExitStack() as stack:
-            self._results = stack.enter_context(LinesFile(results, kept.keeps))
+            append = stack.enter_context(_appending(results, kept.keeps))
             ids = set(kept.runs.values())
 
             def keeps(row: Mapping[str, Any]) -> bool:
                 failure = row.get("failure")
                 return isinstance(failure, Mapping) and failure.get("run_id") in ids
 
-            self._failures = None
-            if failures is not None:
-                self._failures = stack.enter_context(LinesFile(failures, keeps))
-            self._open = stack.pop_all()
+            of_failures = None if failures is None else stack.enter_context(_appending(failures, keeps))
+            yield cls(form, append, of_failures)
 
     def write(self, line: Line | BadLine, record: Record) -> None:
         """Append how a line ended. A failure is written first, so each failure of the results has one."""
-        row = record.to_json(self._form)
-        if self._failures is not None and record.status != "ok":
+        if self.failures is not None and record.status != "ok":
             state = {"line": record.line, "run_id": record.run_id, "status": record.status}
             problem = record.problem
             told = {} if problem is None else {"code": problem.code, "message": scrub(problem.message)}
             given = line.given if isinstance(line.given, Mapping) else {"text": line.given}
-            self._failures.append({**given, "failure": {**state, **told}})
-        self._results.append(json.loads(scrub(json.dumps(row))))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._open.close()
+            self.failures({**given, "failure": {**state, **told}})
+        self.results(json.loads(scrub(json.dumps(record.to_json(self.form)))))

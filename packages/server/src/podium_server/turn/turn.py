@@ -62,23 +62,15 @@ class Facts:
     """Keeps the continuation of an answer with tool calls."""
 
 
+_REFUSALS = (400, 413, 415, 422)
+"""The statuses of a request that is invalid; for others, such as a wrong key, the client can do nothing."""
+
+
 class ProviderRefused(ServerError):
     """The provider of a worker that answers as itself has refused the request."""
 
     code = WorkerRefused.code
     status = 400
-
-
-def _refusal(error: PodiumError) -> str:
-    """Return what the provider said about the request; empty if it has not refused the request."""
-    result = error.result if isinstance(error, RunFailed) else None
-    problems = [] if result is None else [outcome.problem for outcome in result.outcomes]
-    told = [each.message for each in problems if each is not None and each.status in _REFUSALS]
-    return without_urls(told[0]) if told else ""
-
-
-_REFUSALS = (400, 413, 415, 422)
-"""The statuses of a request that is invalid; for others, such as a wrong key, the client can do nothing."""
 
 
 class Turn:
@@ -200,3 +192,11 @@ class Turn:
         self._answered = await checked_answer(self._facts.asked, self.run_id, answer, acts=acts)
         if self.answered.tool_calls:
             await self._facts.keep(self.run_id, self.answered.tool_calls, self.answered.answer)
+
+
+def _refusal(error: PodiumError) -> str:
+    """Return what the provider said about the request; empty if it has not refused the request."""
+    result = error.result if isinstance(error, RunFailed) else None
+    problems = [] if result is None else [outcome.problem for outcome in result.outcomes]
+    told = [each.message for each in problems if each is not None and each.status in _REFUSALS]
+    return without_urls(told[0]) if told else ""
