@@ -9,7 +9,7 @@ from core.journal.happenings import ended, started, stopped
 
 from podium.errors import RunUnknown
 from podium.journal import SqlJournal
-from podium_server.api.runs import index as run_index
+from podium_server.api.runs import query as run_query
 from podium_server.api.runs.query import RunIndex, Wanted
 from podium_server.jobs.table import JobTable
 from podium_server.keys import KeyStore
@@ -60,8 +60,8 @@ WANTED = [
 @pytest.mark.long
 async def test_pages_of_filtered_lists(journal: SqlJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     """For each filter, with and without a key, the pages together are what the filter describes."""
-    monkeypatch.setattr(run_index, "_LOOKED_AT", 5)
-    monkeypatch.setattr(run_index, "_SECONDS", 0.0)
+    monkeypatch.setattr(run_query, "_LOOKED_AT", 5)
+    monkeypatch.setattr(run_query, "_SECONDS", 0.0)
     store, table = KeyStore(journal.url), JobTable(journal)
     async with journal, store, table:
         await record(journal, store)
