@@ -172,11 +172,6 @@ class Fault:
             told["podium"] = {"actions": actions_form(self.actions)}
         return told
 
-    @property
-    def anthropic_status(self) -> int:
-        """The status in Anthropic's API."""
-        return _OVERLOADED if self.status == 503 else self.status
-
 
 @dataclass(frozen=True, slots=True)
 class ErrorForm:
@@ -189,7 +184,9 @@ class ErrorForm:
 
 
 OPENAI_ERRORS = ErrorForm(Fault.to_openai, lambda fault: fault.status)
-ANTHROPIC_ERRORS = ErrorForm(Fault.to_anthropic, lambda fault: fault.anthropic_status, "request-id")
+ANTHROPIC_ERRORS = ErrorForm(
+    Fault.to_anthropic, lambda fault: _OVERLOADED if fault.status == 503 else fault.status, "request-id"
+)
 
 
 def fault_of(error: Exception) -> Fault:

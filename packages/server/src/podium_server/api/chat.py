@@ -123,7 +123,9 @@ class ChatApi:
                 if asked.stream:
                     writer = _writer(turn, includes_usage=request.includes_usage)
                     frames = turn.frames(writer.text, writer.progress, lambda: writer.end(_end(turn)))
-                    await exchange.stream(frames, lambda: turn.headers, _error_frame)
+                    await exchange.stream(
+                        frames, lambda: turn.headers, lambda error: sse(told_fault(error).to_openai())
+                    )
                 else:
                     progress = await turn.run()
                     await exchange.json(whole_response(turn, progress), headers=turn.headers)
@@ -146,7 +148,3 @@ class ChatApi:
             if not passes:
                 raise refusal from None
             return request
-
-
-def _error_frame(error: Exception) -> bytes:
-    return sse(told_fault(error).to_openai())

@@ -29,7 +29,6 @@ from podium_server.keys import (
     check_policy,
 )
 from podium_server.keys.account import day_of
-from podium_server.keys.changes import Change
 from podium_server.keys.key_store import Day
 from podium_server.models import Catalogue
 
@@ -158,7 +157,7 @@ class KeysApi:
     async def changes(self, exchange: Exchange, caller: Caller) -> None:
         """Show who changed which key when."""
         changes = await self._store(caller).changes()
-        await _send(exchange, KeyChanges(data=[_change(each) for each in changes]))
+        await _send(exchange, KeyChanges(data=[KeyChange(**asdict(each)) for each in changes]))
 
     def _store(self, caller: Caller) -> KeyStore:
         """Return the keys, for an admin."""
@@ -191,16 +190,8 @@ async def _send(exchange: Exchange, shown: BaseModel, status: int = 200) -> None
 
 def _detail(key: Key, days: Sequence[Day] | None = None, token: str | None = None) -> KeyDetail:
     facts: dict[str, Any] = asdict(key)
-    shown = None if days is None else [_day(day) for day in days]
+    shown = None if days is None else [KeyDay(**asdict(day) | {"cost": day.cost / BILLION}) for day in days]
     return KeyDetail(id=facts.pop("key_id"), **facts, days=shown, key=token)
-
-
-def _day(day: Day) -> KeyDay:
-    return KeyDay(**asdict(day) | {"cost": day.cost / BILLION})
-
-
-def _change(change: Change) -> KeyChange:
-    return KeyChange(**asdict(change))
 
 
 class Budget(BaseModel):

@@ -61,7 +61,9 @@ class ModelsApi:
             return
         data = [_openai_form(model) for model in models]
         listed: dict[str, Any] = {"object": "list", "data": data}
-        if _is_codex(exchange):
+        if "client_version" in parse_qs(
+            exchange.query, keep_blank_values=True
+        ):  # Codex, which reads `models`
             listed["models"] = [
                 codex_form(model, model.codex_instructions, number)
                 for number, model in enumerate(models)
@@ -81,11 +83,6 @@ class ModelsApi:
 def _is_anthropic(exchange: Exchange) -> bool:
     """Return whether the client uses Anthropic's API."""
     return exchange.header("anthropic-version") is not None
-
-
-def _is_codex(exchange: Exchange) -> bool:
-    """Return whether the client is Codex, which sends its version and reads the key `models`."""
-    return "client_version" in parse_qs(exchange.query, keep_blank_values=True)
 
 
 def _anthropic_form(model: ServedModel) -> dict[str, Any]:

@@ -98,11 +98,6 @@ class BoundedProtocol(HttpToolsProtocol):
             self._late = None
 
 
-def bounded_protocol(bounds: ServerSection) -> type[HttpToolsProtocol]:
-    """Return the protocol class with the limits of a server."""
-    return type("BoundedProtocol", (BoundedProtocol,), {"bounds": bounds})
-
-
 class ServerStopping(ServerError):
     """The server stops, so that it cannot answer the request."""
 
@@ -242,7 +237,7 @@ class HttpServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=bounded_protocol(bounds),
+                http=type("BoundedProtocol", (BoundedProtocol,), {"bounds": bounds}),
                 ws="none",
                 lifespan="off",
                 log_level="critical",  # the application reports its own failures

@@ -168,7 +168,12 @@ class MessagesApi:
                 if asked.stream:
                     events = Events(turn, shows_progress=shows)
                     written = turn.frames(events.text, events.progress, events.end)
-                    await exchange.stream(written, lambda: _headers(turn), _error_event, events.ping)
+                    await exchange.stream(
+                        written,
+                        lambda: _headers(turn),
+                        lambda error: event(told_fault(error).to_anthropic()),
+                        events.ping,
+                    )
                 else:
                     progress = await turn.run()
                     message = whole_message(turn, progress if shows else "")
@@ -185,7 +190,3 @@ class MessagesApi:
 
 def _headers(turn: Turn) -> dict[str, str]:
     return {**turn.headers, "request-id": turn.run_id}
-
-
-def _error_event(error: Exception) -> bytes:
-    return event(told_fault(error).to_anthropic())

@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from functools import partial
 from time import time
 from typing import Literal
 
@@ -62,8 +61,11 @@ class ResponsesApi:
                 exchange.run_id = turn.run_id
                 writer = ResponseWriter(client.response(run_id, keeps=asked.is_recorded))
                 if request.stream:
-                    written = self._frames(turn, writer)
-                    await exchange.stream(written, lambda: turn.headers, partial(_error_frame, writer))
+                    await exchange.stream(
+                        self._frames(turn, writer),
+                        lambda: turn.headers,
+                        lambda error: _sent([writer.error(told_fault(error))]) + _END,
+                    )
                 else:
                     await writer.write(turn)
                     await exchange.json(writer.response.to_json(), headers=turn.headers)
@@ -230,10 +232,6 @@ class ItemsQuery(Body, extra="ignore"):
     order: Literal["desc", "asc"] = "desc"
     after: str | None = None
     limit: int = Field(20, ge=1, le=100)
-
-
-def _error_frame(writer: ResponseWriter, error: Exception) -> bytes:
-    return _sent([writer.error(told_fault(error))]) + _END
 
 
 def _sent(events: Iterable[Event]) -> bytes:

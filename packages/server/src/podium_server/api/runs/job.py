@@ -27,19 +27,86 @@ from podium_server.jobs.table import JobTable
 from podium_server.keys import Access
 from podium_server.turn import Asked, RunTurn, Turns, watched_calls
 
-
-async def execute(turn: RunTurn, request: JobRequest, events: Sequence[Event], on_event: Listener) -> Result:
-    """Execute a run."""
-    with turn.live.publishing(str(turn.options["run_id"])) as publish:
-
-        def tell(event: Event) -> None:
-            publish(event)
-            on_event(event)
-
-        return await _executed(turn, request, events, tell)
+_OPEN = ("running", "stopped")
 
 
-async def _executed(turn: RunTurn, request: JobRequest, events: Sequence[Event], tell: Listener) -> Result:
+def asked_of(request: JobRequest, run_id: str) -> Asked:
+    """Return the request of a job in the words of Podium."""
+    return Asked(
+        model=request.model,
+        messages=[Message.from_wire(message) for message in request.query],
+        run_id=run_id,
+        effort=request.effort,
+        plan=None if request.plan is None else Plan.from_json(request.plan),
+        context=request.context,
+        labels=request.labels,
+        only_plans=request.only_plans,
+    )
+
+
+class RunWork:
+    """The work of one run."""
+
+    def __init__(self, job: Job, *, index: RunIndex, turns: Turns, access: Access) -> None:
+        self._job = job
+        self._index = index
+        self._turns = turns
+        self._access = access
+
+    async def run(self) -> None:
+        """Execute the run, or continue it."""
+        request = JobRequest.model_validate(self._job.stored.request)
+        if not self._job.is_new and await self._has_ended(request):
+            return
+        run_id = self._job.job_id
+        caller = await self._access.caller(self._job.stored.caller_id)
+        recorded = run_id if request.kind == "resume" else request.of
+        entries = () if recorded is None else await self._index.read(recorded)
+        is_new = request.kind == "begin" and not await self._has_begun()
+        async with self._turns.admitted_run(caller, asked_of(request, run_id), is_new=is_new) as turn:
+            self._job.is_admitted = True
+            with turn.live.publishing(run_id) as publish:
+
+                def tell(event: Event) -> None:
+                    publish(event)
+                    if event.run_id == run_id:
+                        self._job.begin()
+
+                result = await _execute(turn, request, [entry.event for entry in entries], tell)
+            self._job.result = result
+            turn.settle(result)
+
+    async def end(self, failure: Exception | None) -> Mapping[str, str] | None:
+        """Return the end of a run that did not begin; the journal has the end of any other run."""
+        fault = None if failure is None else logged_fault(failure)
+        try:
+            await self._index.row(self._job.job_id)
+        except RunUnknown:
+            return CANCELLED if fault is None else {"code": fault.code, "message": fault.message}
+        return None
+
+    async def drop(self) -> None:
+        """Do nothing: the run has not begun."""
+
+    async def _has_begun(self) -> bool:
+        try:
+            await self._index.row(self._job.job_id)
+        except RunUnknown:
+            return False
+        return True
+
+    async def _has_ended(self, request: JobRequest) -> bool:
+        """Return whether the run has ended since the job was stored."""
+        try:
+            row = await self._index.row(self._job.job_id)
+        except RunUnknown:
+            return False
+        if row.state == "dead":
+            return True
+        return row.state not in _OPEN and len(await self._index.read(row.run_id)) > request.events
+
+
+async def _execute(turn: RunTurn, request: JobRequest, events: Sequence[Event], tell: Listener) -> Result:
     conductor, options = turn.conductor, turn.options.copy()
     run_id = str(options["run_id"])
     options["middleware"] = watched_calls(turn.live, run_id, options.get("middleware"))
@@ -146,80 +213,3 @@ async def deadline_of(journal: SqlJournal, run_id: str) -> float:
         return inf
     untils = [each.question.until for each in asked if each.question is not None]
     return min([until for until in untils if until is not None], default=inf)
-
-
-_OPEN = ("running", "stopped")
-
-
-def asked_of(request: JobRequest, run_id: str) -> Asked:
-    """Return the request of a job in the words of Podium."""
-    return Asked(
-        model=request.model,
-        messages=[Message.from_wire(message) for message in request.query],
-        run_id=run_id,
-        effort=request.effort,
-        plan=None if request.plan is None else Plan.from_json(request.plan),
-        context=request.context,
-        labels=request.labels,
-        only_plans=request.only_plans,
-    )
-
-
-class RunWork:
-    """The work of one run."""
-
-    def __init__(self, job: Job, *, index: RunIndex, turns: Turns, access: Access) -> None:
-        self._job = job
-        self._index = index
-        self._turns = turns
-        self._access = access
-
-    async def run(self) -> None:
-        """Execute the run, or continue it."""
-        request = JobRequest.model_validate(self._job.stored.request)
-        if not self._job.is_new and await self._has_ended(request):
-            return
-        run_id = self._job.job_id
-        caller = await self._access.caller(self._job.stored.caller_id)
-        recorded = run_id if request.kind == "resume" else request.of
-        entries = () if recorded is None else await self._index.read(recorded)
-        is_new = request.kind == "begin" and not await self._has_begun()
-        async with self._turns.admitted_run(caller, asked_of(request, run_id), is_new=is_new) as turn:
-            self._job.is_admitted = True
-            self._job.result = result = await execute(
-                turn, request, [entry.event for entry in entries], self._on_event
-            )
-            turn.settle(result)
-
-    async def end(self, failure: Exception | None) -> Mapping[str, str] | None:
-        """Return the end of a run that did not begin; the journal has the end of any other run."""
-        fault = None if failure is None else logged_fault(failure)
-        try:
-            await self._index.row(self._job.job_id)
-        except RunUnknown:
-            return CANCELLED if fault is None else {"code": fault.code, "message": fault.message}
-        return None
-
-    async def drop(self) -> None:
-        """Do nothing: the run has not begun."""
-
-    def _on_event(self, event: Event) -> None:
-        if event.run_id == self._job.job_id:
-            self._job.begin()
-
-    async def _has_begun(self) -> bool:
-        try:
-            await self._index.row(self._job.job_id)
-        except RunUnknown:
-            return False
-        return True
-
-    async def _has_ended(self, request: JobRequest) -> bool:
-        """Return whether the run has ended since the job was stored."""
-        try:
-            row = await self._index.row(self._job.job_id)
-        except RunUnknown:
-            return False
-        if row.state == "dead":
-            return True
-        return row.state not in _OPEN and len(await self._index.read(row.run_id)) > request.events

@@ -243,10 +243,6 @@ class ActionEnd(Body):
         return self
 
 
-class NoBody(Body):
-    """The body of a request without parameters."""
-
-
 class JobRequest(Body):
     """What to do with a run in the background."""
 

@@ -8,7 +8,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from podium.errors import RunUnknown
 from podium.hosts.completions import sse
-from podium.journal import Entry, RunRow
+from podium.journal import RunRow
 from podium.types import Event, PlanDelta, RunStarted
 from podium.types.steps import task_of
 from podium_server.api.endpoint import told_fault
@@ -24,7 +24,7 @@ from podium_server.api.runs.forms import (
 from podium_server.api.runs.prompts import PromptList, prompts_of
 from podium_server.api.runs.query import RunIndex, Wanted
 from podium_server.api.runs.requests import EventsQuery, ListQuery, NotBegun, PromptsQuery
-from podium_server.errors import Fault, public_data
+from podium_server.errors import public_data
 from podium_server.http import BadRequest, Exchange, Stopping
 from podium_server.http.exchange import read_query
 from podium_server.jobs.table import JobTable, StoredJob
@@ -61,7 +61,7 @@ class EventStream:
             seen, is_told = after + 1, False
             while True:
                 job = await self._job()  # before the events, so that the last events are read
-                is_open = job is not None or await self._is_running()
+                is_open = job is not None or (await self._index.row(self._run_id)).state == "running"
                 entries = await self._index.read(self._run_id, seen)
                 if pieces is not None and job is not None and not (seen or entries or is_told):
                     yield _frame(queued_event(job), event="run_queued")
@@ -69,7 +69,8 @@ class EventStream:
                 for frame in _waiting(pieces):  # they were written before these events
                     yield frame
                 for entry in entries:
-                    yield _of_entry(entry)
+                    data = {"number": entry.number, "recorded": entry.at, **entry.event.to_json()}
+                    yield _frame(data, event=entry.event.type, number=entry.number)
                 seen += len(entries)
                 if not is_open:
                     break
@@ -86,14 +87,6 @@ class EventStream:
             raise NotBegun(job.error)
         return job
 
-    async def _is_running(self) -> bool:
-        return (await self._index.row(self._run_id)).state == "running"
-
-
-def _of_entry(entry: Entry) -> bytes:
-    data = {"number": entry.number, "recorded": entry.at, **entry.event.to_json()}
-    return _frame(data, event=entry.event.type, number=entry.number)
-
 
 def _waiting(pieces: MemoryObjectReceiveStream[Written] | None) -> Iterator[bytes]:
     """Yield the frames of the pieces that wait."""
@@ -106,11 +99,6 @@ def _of_piece(written: Written) -> bytes:
     if isinstance(written.piece, PlanDelta):
         data["steps"] = [{"subtask": task_of(step), "access": list(step.access)} for step in written.steps]
     return _frame(data, event=written.piece.type)
-
-
-def error_frame(fault: Fault) -> bytes:
-    """Return the last event of a stream that failed."""
-    return _frame(fault.to_openai(), event="error")
 
 
 def _frame(data: Mapping[str, Any], *, event: str | None = None, number: int | None = None) -> bytes:
@@ -176,7 +164,7 @@ class RunsApi:
             await exchange.stream(
                 stream.frames(after),
                 lambda: {"x-podium-run-id": row.run_id},
-                lambda error: error_frame(told_fault(error)),
+                lambda error: _frame(told_fault(error).to_openai(), event="error"),
             )
 
         await exchange.while_connected(answer)
