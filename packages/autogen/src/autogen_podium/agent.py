@@ -39,7 +39,7 @@ from podium.errors import QueryError
 from podium.hosts import ConductorFace, Partial, RecordedRun
 from podium.hosts.decisions import asked_text, conversation_of, record_decision, waiting_of
 from podium.hosts.faces import ConductorOptions, run_id_in
-from podium.hosts.maps import Maps
+from podium.hosts.progress import Maps
 from podium.hosts.results import answered, check_partial, lack_after, plan_lines, text_answer
 from podium.planners import Planner
 from podium.run import RunOptions

@@ -31,8 +31,8 @@ from podium.conductor import CARD, Conductor
 from podium.errors import ConfigError
 from podium.hosts import ConductorFace, ConductorTransport, HostCall, Partial, result_metadata
 from podium.hosts.faces import ConductorOptions
-from podium.hosts.maps import Maps
 from podium.hosts.openai import run_options
+from podium.hosts.progress import Maps
 from podium.hosts.results import plan_lines
 from podium.planners import Planner
 from podium.types import Event, PlanReady, Result, StepDelta, StepEnded

@@ -19,8 +19,7 @@ from podium.planners.planner import Planner
 from podium.policy import Policy
 from podium.prompts.prompt import for_card, step_input, worker_messages
 from podium.run_state.actions import ActionLog, by_command
-from podium.run_state.exchange import Exchange
-from podium.run_state.paid import PaidResults
+from podium.run_state.paid import Exchange, PaidResults
 from podium.types.events import ApprovalAsked, ApprovalGiven, Event, StepEnded
 from podium.types.messages import Message, Part, Sampling, Tools
 from podium.types.outcome import Action, Outcome

@@ -17,7 +17,7 @@ from podium.aio.sync import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError, PodiumError, QueryError, RunWaiting
 from podium.hosts import result_metadata
-from podium.hosts.maps import Maps
+from podium.hosts.progress import Maps
 from podium.hosts.results import plan_lines
 from podium.mcp.tools import Desk, ToolCall, ToolContext, new_server, tool_answer, tool_failure
 from podium.run.approval import how_to_decide, question_lines

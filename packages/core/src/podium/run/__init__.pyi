@@ -1,4 +1,3 @@
 from .approval import Decision as Decision, decide as decide
-from .nested import StreamedAnswer as StreamedAnswer
 from .request import ResumeOptions as ResumeOptions, RunOptions as RunOptions
-from .runner import Listener as Listener
+from .runner import Listener as Listener, StreamedAnswer as StreamedAnswer

@@ -24,8 +24,7 @@ from podium.policy import Policy
 from podium.policy.rules import answer_key
 from podium.prompts.output import BadOutput, output_in
 from podium.prompts.prompt import check_names
-from podium.run_state.exchange import divided
-from podium.run_state.paid import PaidResults
+from podium.run_state.paid import PaidResults, divided
 from podium.secrets import scrub
 from podium.types.messages import (
     INSTRUCTING,

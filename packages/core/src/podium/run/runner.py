@@ -10,7 +10,15 @@ import anyio
 
 from podium.budget.ledger import Ledger
 from podium.budget.limits import Spend
-from podium.errors import ConfigError, JournalError, LimitExceeded, ListenerFailed, PlannerError, PodiumError
+from podium.errors import (
+    ConfigError,
+    JournalError,
+    LimitExceeded,
+    ListenerFailed,
+    PlannerError,
+    PodiumError,
+    RunFailed,
+)
 from podium.execution.context import ConductorSettings, RunContext, RunRequest, WorkerRun, outer_run
 from podium.execution.fit import is_metered
 from podium.execution.node import STOPPED
@@ -23,8 +31,7 @@ from podium.run.planning import CODES, PlanRequester, planned_by
 from podium.run.request import policy_of, with_labels_of_conversation
 from podium.run.rounds import Rounds
 from podium.run_state.actions import ActionLog
-from podium.run_state.exchange import Exchange
-from podium.run_state.paid import PaidResults
+from podium.run_state.paid import Exchange, PaidResults
 from podium.run_state.recorder import RunRecorder
 from podium.secrets import BUGS, add_place, scrub_error
 from podium.telemetry.observers import observed, start_log, start_trace
@@ -394,3 +401,47 @@ def _problem_of(error: BaseException) -> Problem:
     if isinstance(error, Exception):
         return Problem("crashed", f"{type(error).__name__} was raised")
     return STOPPED
+
+
+class StreamedAnswer:
+    """The text of an answer that is streamed in pieces.
+
+    A retried step writes its text again, from the beginning. If the new text begins with the text that was
+    already streamed, the rest of it is streamed. If the new text differs, nothing more is streamed.
+    """
+
+    def __init__(self) -> None:
+        self.text = ""
+        """The text that was streamed."""
+        self._again: str | None = None
+        """The text of the current attempt, while it repeats text that was already streamed; otherwise `None`.
+        """
+        self._attempt: tuple[int | None, int | None, int | None] | None = None
+
+    def add(self, event: AnswerDelta) -> str:
+        """Return the text to stream for an event; empty if there is none."""
+        attempt = (event.round, event.step, event.attempt)
+        if self._attempt not in (None, attempt):
+            self._again = ""
+        self._attempt = attempt
+        if self._again is None:
+            self.text += event.text
+            return event.text
+        self._again += event.text
+        if not self._again.startswith(self.text):
+            return ""
+        new, self.text, self._again = self._again[len(self.text) :], self._again, None
+        return new
+
+    def rest(self, result: Result) -> str:
+        """Return the text of the answer that was not streamed yet.
+
+        Raises:
+            RunFailed: the answer differs from the streamed text.
+        """
+        if not result.answer.startswith(self.text):
+            told = "the answer differs from the streamed text: see the error's result"
+            error = RunFailed(f"run {result.run_id}: {told}")
+            error.result, error.actions = result, result.actions
+            raise error
+        return result.answer[len(self.text) :]

@@ -23,7 +23,7 @@ from langgraph.pregel._messages import StreamMessagesHandler
 
 from podium.aio.sync import events_of
 from podium.errors import WorkerFailed
-from podium.hosts.maps import Maps
+from podium.hosts.progress import Maps
 from podium.hosts.results import lack_after
 from podium.types import (
     AnswerDelta,

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from podium.cli.screen import counted
 from podium.errors import QueryError
-from podium.hosts.body_errors import complaints_of
+from podium.hosts.completions import complaints_of
 from podium.types import Message
 from podium_server.errors import ServerError
 from podium_server.http.serving import ABORT

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from podium.errors import PodiumError
 from podium.prompts.prompt import gap_of, shown_step, step_input, worker_messages
-from podium.run_state.exchange import Exchange
+from podium.run_state.paid import Exchange
 from podium.types import (
     ApprovalGiven,
     Block,
