@@ -26,36 +26,6 @@ from podium_server.http import is_loopback, listen, url_of
 from podium_server.keys import Key, KeyAccess, KeyStore, check_policy
 from podium_server.models import ServedModel
 
-
-def find_keys(config: Config) -> KeyAccess | None:
-    """Return the keys in the database of the config's journal; `None` if there are none.
-
-    A revoked or expired key counts too: the server never opens because its last key has ended.
-    """
-    journal = config.journal()
-    if journal is None:
-        return None
-    store = KeyStore.beside(journal)
-    if not anyio.run(store.keys):
-        return None
-    return KeyAccess(store, journal=journal)
-
-
-def valid_keys(config: Config) -> Sequence[Key]:
-    """Return the keys that are neither revoked nor expired; empty without a journal."""
-    journal = config.journal()
-    keys = () if journal is None else anyio.run(KeyStore.beside(journal).keys)
-    now = time()
-    return [key for key in keys if key.revoked is None and (key.expires is None or key.expires > now)]
-
-
-def check_host(host: str, access: KeyAccess | None) -> None:
-    """Raise `ConfigError` if other machines could use a server without keys."""
-    if access is None and not is_loopback(host):
-        told = f"{host} can be reached from other machines, and the server has no API keys"
-        raise ConfigError(f"{told}: create one with `podium keys create NAME`, or listen on 127.0.0.1")
-
-
 _ENDPOINT_SECONDS = 10.0
 """Timeout for an answer of an endpoint."""
 _KEY_REFUSED = (401, 403)
@@ -74,7 +44,7 @@ def check(config: Config, host: str, port: int) -> Sequence[Finding]:
     found: list[Finding] = []
     keys: Sequence[Key] = ()
     try:
-        access, keys = find_keys(config), valid_keys(config)
+        access, keys = find_keys(config)
     except ConfigError as error:  # the models may have the same finding, which is told once
         found += [Finding(line, "error") for line in str(error).splitlines()]
     except JournalError as error:
@@ -96,6 +66,28 @@ def check(config: Config, host: str, port: int) -> Sequence[Finding]:
         found += _of_policies(config, keys)
         found += anyio.run(_of_connections, app)
     return [*dict.fromkeys(found), _of_address(host, port)]
+
+
+def find_keys(config: Config) -> tuple[KeyAccess | None, Sequence[Key]]:
+    """Return the access with the keys in the database of the config's journal, and the keys that are valid.
+
+    The access is `None` if there are no keys. A revoked or expired key counts too: the server never opens
+    because its last key has ended.
+    """
+    journal = config.journal()
+    if journal is None:
+        return None, ()
+    store = KeyStore.beside(journal)
+    keys, now = anyio.run(store.keys), time()
+    valid = [key for key in keys if key.revoked is None and (key.expires is None or key.expires > now)]
+    return KeyAccess(store, journal=journal) if keys else None, valid
+
+
+def check_host(host: str, access: KeyAccess | None) -> None:
+    """Raise `ConfigError` if other machines could use a server without keys."""
+    if access is None and not is_loopback(host):
+        told = f"{host} can be reached from other machines, and the server has no API keys"
+        raise ConfigError(f"{told}: create one with `podium keys create NAME`, or listen on 127.0.0.1")
 
 
 def _of_model(model: ServedModel) -> list[Finding]:
