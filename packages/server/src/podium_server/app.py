@@ -17,7 +17,6 @@ from podium_server.api.chat import PATH as CHAT_PATH, ChatApi
 from podium_server.api.endpoint import Endpoint, Handler, Service
 from podium_server.api.keys import PATH as KEYS_PATH, KeysApi, OwnKeyApi, SessionApi
 from podium_server.api.messages.route import COUNT_PATH, PATH as MESSAGES_PATH, MessagesApi
-from podium_server.api.models import ModelsApi
 from podium_server.api.on_demand import OnDemand
 from podium_server.api.openapi import PATH as OPENAPI_PATH, OpenApi, openapi_document
 from podium_server.api.responses.route import PATH as RESPONSES_PATH, ResponsesApi
@@ -33,7 +32,7 @@ from podium_server.health import Health, MetricsApi
 from podium_server.jobs.jobs import Jobs
 from podium_server.jobs.table import JobTable
 from podium_server.keys import Access, KeyStore, NoKeys
-from podium_server.models import Catalogue, make_catalogue
+from podium_server.models import Catalogue, ModelsApi, make_catalogue
 from podium_server.record import Record
 from podium_server.retention import Retention
 from podium_server.settings import ServerSection

@@ -18,10 +18,9 @@ from podium.types.messages import estimate_usage, read_conversation
 from podium_server.keys import Access, Admission, Ask, Caller
 from podium_server.models import Catalogue, ModelUnknown, ServedModel
 from podium_server.record import Record, current_record
-from podium_server.turn.asked import Asked, check_schema
 from podium_server.turn.earlier import Continuations, NamedRun, Recorded, SameRequests
 from podium_server.turn.running import LivePieces, OpenRun, Running
-from podium_server.turn.turn import Facts, Turn
+from podium_server.turn.turn import Asked, Facts, Turn, check_schema
 
 
 @dataclass(frozen=True, slots=True)
