@@ -111,10 +111,8 @@ class ServedModel:
         if asked not in _EFFORTS:
             raise ConfigError(f"reasoning_effort {asked!r:.80} is unknown: write {', '.join(_EFFORTS)}")
         known = [effort for effort in _EFFORTS if effort in self.efforts]
-        at = _EFFORTS.index(asked)
-        return max(
-            (each for each in known if _EFFORTS.index(each) <= at), key=_EFFORTS.index, default=known[0]
-        )
+        lower = [each for each in known if _EFFORTS.index(each) <= _EFFORTS.index(asked)]
+        return lower[-1] if lower else known[0]
 
     def limits(self, effort: Effort | None, given: Limits | None) -> Limits | None:
         """Return the limits of a run; `None` for those of the conductor."""
