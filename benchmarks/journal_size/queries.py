@@ -14,7 +14,6 @@ from podium.errors import RunUnknown
 from podium.journal import SqlCache, SqlJournal
 from podium.types import Completion, Result, RunEnded, RunStarted
 from podium_server.api.runs.query import RunIndex, Wanted
-from podium_server.jobs.leases import Lease
 from podium_server.jobs.line import Line
 from podium_server.jobs.table import JobTable, new_job
 from podium_server.keys import Key, KeyStore
@@ -39,7 +38,7 @@ class Opened:
     ledger: Ledger
     housekeeping: Housekeeping
     index: RunIndex
-    lease: Lease
+    line: Line
     runs: int
     some_keys: list[Key] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
@@ -53,8 +52,8 @@ class Opened:
 @asynccontextmanager
 async def opened(url: str, runs: int) -> AsyncIterator[Opened]:
     """Open a filled database."""
-    journal, keys = SqlJournal(url), KeyStore(url)
-    jobs = JobTable(journal)
+    journal = SqlJournal(url)
+    keys, jobs = KeyStore(journal), JobTable(journal)
     ledger = Ledger(keys)
     made = Opened(
         journal=journal,
@@ -64,16 +63,15 @@ async def opened(url: str, runs: int) -> AsyncIterator[Opened]:
         ledger=ledger,
         housekeeping=Housekeeping(keys, ledger, journal),
         index=RunIndex(journal, jobs, has_keys=True),
-        lease=Lease(jobs, Line()),
+        line=Line(),
         runs=runs,
     )
     async with AsyncExitStack() as stack:
         for each in (journal, made.cache, jobs, ledger):
             await stack.enter_async_context(each)
-        await made.lease.begin()
         made.some_keys = sorted(await keys.keys(), key=lambda key: int(key.name.split()[1]))
         yield made
-        await made.lease.end()
+        await jobs.release_all(ledger.lease.holder)
 
 
 def queries(at: Opened) -> Mapping[str, Query]:
@@ -102,12 +100,12 @@ def queries(at: Opened) -> Mapping[str, Query]:
         at.ledger.settle(Bill(turn_id=bid.turn_id, key=key, run=Amounts(500, 10, 10)))
 
     async def job() -> None:
-        made = new_job(uuid4().hex, "run", "key", {})
+        made, lease = new_job(uuid4().hex, "run", "key", {}), at.ledger.lease
         await at.jobs.add(made, "")
-        await at.lease.look(1)
-        await at.jobs.release(made.job_id, at.lease.holder)
-        await at.lease.look(1)
-        await at.jobs.remove(made.job_id, at.lease.holder)
+        await at.line.look(lease, 1)
+        await at.jobs.release(made.job_id, lease.holder)
+        await at.line.look(lease, 1)
+        await at.jobs.remove(made.job_id, lease.holder)
 
     async def put() -> None:
         await at.cache.put(uuid4().hex, Completion("yes"))

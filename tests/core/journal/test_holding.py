@@ -12,9 +12,10 @@ import pytest
 from core.journal.happenings import ended, started, step_ended, stopped
 
 from podium.errors import JournalError, RunDead, RunHeld, RunLost
-from podium.journal import Log, SqlJournal
+from podium.journal import Log, Schema, SqlJournal, SqlTables
 from podium.journal.journal import verify
-from podium.journal.sql.commits import Batch, FencedStore, SqlLog
+from podium.journal.sql.commits import Batch, SqlLog
+from podium.journal.sql.lease import Lease
 
 pytestmark = pytest.mark.anyio
 
@@ -56,38 +57,34 @@ class Stalling(SqlJournal):
     """Commits nothing while it is stalled, as a process that was stopped."""
 
     def __init__(self, place: Place) -> None:
-        super().__init__(place, lease=LEASE)
+        super().__init__(place)
         self.goes = anyio.Event()
         self.goes.set()
 
-    async def _commit(self, store: FencedStore, batch: Batch) -> Collection[SqlLog]:
+    async def _commit(self, lease: Lease, batch: Batch) -> Collection[SqlLog]:
         await self.goes.wait()
-        return await super()._commit(store, batch)
+        return await super()._commit(lease, batch)
 
 
 class Unacknowledged(SqlJournal):
     """Commits every batch, hears nothing of it, and tries again."""
 
-    async def _commit(self, store: FencedStore, batch: Batch) -> Collection[SqlLog]:
-        await super()._commit(store, batch)
-        return await super()._commit(store, batch)
+    async def _commit(self, lease: Lease, batch: Batch) -> Collection[SqlLog]:
+        await super()._commit(lease, batch)
+        return await super()._commit(lease, batch)
 
 
-async def claimed(journal: SqlJournal, run_id: str) -> Log:
-    """Claim a run as soon as nobody holds it."""
-    with anyio.fail_after(10):
-        while True:
-            try:
-                return await journal.claim(run_id)
-            except RunHeld:
-                await anyio.sleep(0.02)
+async def expire(place: Place) -> None:
+    """End all leases, as time does."""
+    tables = SqlTables(Schema("none", [[]]), place)
+    await tables.transaction(lambda each: each.execute("UPDATE podium_leases SET until = 1.0"))
 
 
 async def test_a_stalled_holder_writes_nothing_once_its_run_is_taken(place: Place) -> None:
     """It is told so; other runs of the same batch are written; nothing of the new holder is touched."""
     lost: list[str] = []
     stalled = Stalling(place)
-    async with stalled, SqlJournal(place, lease=LEASE) as other:
+    async with stalled, SqlJournal(place) as other:
         taken, kept = (
             await stalled.begin(started("taken"), minted=False),
             await stalled.begin(started("kept"), minted=False),
@@ -96,7 +93,8 @@ async def test_a_stalled_holder_writes_nothing_once_its_run_is_taken(place: Plac
         stalled.goes = anyio.Event()
         taken.append(step_ended("taken", 0, "of the stalled"))
         kept.append(step_ended("kept", 0))
-        log = await claimed(other, "taken")
+        await expire(place)
+        log = await other.claim("taken")
         assert log.recovery == 1
         log.append(step_ended("taken", 0, "of the new"))
         await log.flush()
@@ -132,8 +130,9 @@ async def test_a_stalled_holder_does_not_end_a_run_that_was_taken(place: Place) 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_close_lost, logs[1])
             await anyio.wait_all_tasks_blocked()
-            new = [await claimed(other, "run0"), await claimed(other, "run1")]
-            await (await claimed(other, "run2")).aclose()
+            await expire(place)
+            new = [await other.claim("run0"), await other.claim("run1")]
+            await (await other.claim("run2")).aclose()
             await other.delete("run2")
             logs[2].append(step_ended("run2", 0))
             stalled.goes.set()
@@ -161,11 +160,49 @@ async def test_a_holder_that_was_not_replaced_goes_on(place: Place) -> None:
         log = await stalled.begin(started("mine"), minted=False)
         stalled.goes = anyio.Event()
         log.append(step_ended("mine", 0))
-        await anyio.sleep(2 * LEASE)
+        await expire(place)
         stalled.goes.set()
         log.append(ended("mine"))
         await log.aclose()
         assert len(await stalled.records("mine")) == 3
+
+
+async def test_runs_are_given_up_together(place: Place) -> None:
+    """When another process has ended the lease; what was queued is recorded, and new runs are held again."""
+    lost: list[str] = []
+    async with SqlJournal(place) as late, SqlJournal(place) as other, other.leased() as lease:
+        logs = [await late.begin(started(f"run{number}"), minted=False) for number in range(3)]
+        for log in logs:
+            log.on_lost = lambda log=log: lost.append(log.run_id)
+        await logs[2].aclose()
+        holders = "SELECT holder FROM podium_runs WHERE holder IS NOT NULL"
+
+        async def end() -> list[str]:
+            return await lease.transaction(lambda each: lease.ended(each, holders))
+
+        assert await end() == []
+        await expire(place)
+        assert await end() == [logs[0].holder]
+        logs[0].append(step_ended("run0", 0))
+        await late.check(5.0)
+        with anyio.fail_after(10):
+            while len(lost) < 2:  # noqa: ASYNC110 - as a run, which has its own event
+                await anyio.sleep(0.01)
+        for log in logs[:2]:
+            with pytest.raises(RunLost, match=f"{log.run_id} was given up"):
+                await log.aclose()
+        assert sorted(lost) == ["run0", "run1"]
+        new = await late.begin(started("new"), minted=False)
+        assert await end() == []
+        with pytest.raises(RunHeld):
+            await other.claim("new")
+        await new.aclose()
+        with anyio.fail_after(10):
+            while {row.state for row in await other.runs()} != {"stopped"}:  # noqa: ASYNC110 - of the writer
+                await anyio.sleep(0.02)
+        claimed = await other.claim("run0")
+        assert [entry.event for entry in claimed.entries] == [started("run0"), step_ended("run0", 0)]
+        await claimed.aclose()
 
 
 async def test_a_lease_is_renewed_while_nothing_happens(place: Place) -> None:

@@ -17,7 +17,8 @@ from podium import Conductor, ScriptedWorker
 from podium.errors import JournalError, RunUnknown
 from podium.journal import Schema, SqlJournal, SqlTables, verify_runs
 from podium.journal.sql import postgres, sqlite
-from podium.journal.sql.commits import Batch, FencedStore, SqlLog
+from podium.journal.sql.commits import Batch, SqlLog
+from podium.journal.sql.lease import Lease
 from podium.workers import Card
 from podium.workers.simple import FunctionWorker
 
@@ -30,10 +31,10 @@ CHAIN = plan_of((0, "first", ()), (1, "second", (0,)))
 class Faulty(SqlJournal):
     """Has a fault of its own in the code that writes a run called `bad`."""
 
-    async def _commit(self, store: FencedStore, batch: Batch) -> Collection[SqlLog]:
+    async def _commit(self, lease: Lease, batch: Batch) -> Collection[SqlLog]:
         if any(log.run_id == "bad" for log in batch.parts):
             raise ZeroDivisionError("a fault")
-        return await super()._commit(store, batch)
+        return await super()._commit(lease, batch)
 
 
 async def test_a_fault_fails_the_runs_of_its_batch_alone(tmp_path: Path) -> None:
@@ -193,8 +194,8 @@ async def test_other_processes_can_claim_a_run_that_was_given_up(tmp_path: Path)
 class Deaf(SqlJournal):
     """Hears of no commit that ends a run, and takes it as failed."""
 
-    async def _commit(self, store: FencedStore, batch: Batch) -> Collection[SqlLog]:
-        lost = await super()._commit(store, batch)
+    async def _commit(self, lease: Lease, batch: Batch) -> Collection[SqlLog]:
+        lost = await super()._commit(lease, batch)
         if any(log.row is None or log.row.holder is None for log in batch.parts):
             raise JournalError("the connection was lost after the commit")
         return lost

@@ -13,7 +13,8 @@ from core.actors import boss, plan_of, tags
 from podium import Conductor, Limits, Retry, ScriptedWorker
 from podium.errors import JournalError, RunExists, WorkerUnavailable
 from podium.journal import SqlJournal
-from podium.journal.sql.commits import Batch, FencedStore, SqlLog
+from podium.journal.sql.commits import Batch, SqlLog
+from podium.journal.sql.lease import Lease
 from podium.planners import ChatPlanner, FixedPlanner, PlanRequest, PlanText
 from podium.types import Event, StepDelta, StepEnded
 from podium.workers import Card, StepInput
@@ -33,10 +34,10 @@ class Gated(SqlJournal):
         self.gate.set()
         self.commits = 0
 
-    async def _commit(self, store: FencedStore, batch: Batch) -> Collection[SqlLog]:
+    async def _commit(self, lease: Lease, batch: Batch) -> Collection[SqlLog]:
         await self.gate.wait()
         self.commits += bool(batch.parts)
-        return await super()._commit(store, batch)
+        return await super()._commit(lease, batch)
 
 
 async def _soon() -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -45,6 +46,14 @@ class Replica:
             time.sleep(0.05)
         raise AssertionError(self._log.read_text())
 
+    async def suspend(self, seconds: float) -> None:
+        """Stop the process for some time."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            await anyio.sleep(seconds)
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """End the process with SIGKILL."""
         self._process.kill()
@@ -52,7 +61,7 @@ class Replica:
 
 
 class Fleet:
-    """Replicas that share a `podium.toml`, of which some are killed.
+    """Replicas that share a `podium.toml`, of which some are lost.
 
     Args:
         folder: the folder of `podium.toml`.
@@ -87,6 +96,15 @@ class Fleet:
         self._replicas.pop(url).kill()
         replica = self._start()
         self._replicas[await anyio.to_thread.run_sync(replica.url)] = replica
+
+    async def suspend(self, seconds: float) -> None:
+        """Stop a replica for some time, during which new requests are made at the others."""
+        url = self.url()
+        replica = self._replicas.pop(url)
+        try:
+            await replica.suspend(seconds)
+        finally:
+            self._replicas[url] = replica
 
     def _start(self) -> Replica:
         self._started += 1

@@ -8,11 +8,11 @@ import anyio
 import pytest
 
 from podium.errors import JournalError, PodiumError, RunUnknown
-from podium.journal import SqlJournal
+from podium.journal import Schema, SqlJournal, SqlTables, Transaction
+from podium.journal.sql.lease import Lease
 from podium_server.jobs.jobs import Job, Jobs
-from podium_server.jobs.leases import Lease, Look
-from podium_server.jobs.line import Line
-from podium_server.jobs.table import JobTable, StoredJob, new_job
+from podium_server.jobs.line import Line, Look
+from podium_server.jobs.table import SCHEMA, JobTable, StoredJob, new_job
 
 pytestmark = pytest.mark.anyio
 
@@ -34,28 +34,62 @@ async def filled(
         assert await table.add(new_job(f"{kind}-{each}", kind, caller, {}), holder)
 
 
-async def looked(lease: Lease, most: int) -> Look:
-    """Look for jobs with a lease that is not lost."""
-    found = await lease.look(most)
-    assert found is not None
-    return found
+class Process:
+    """The look of one process."""
+
+    def __init__(self, table: JobTable, lease: Lease) -> None:
+        self.table = table
+        self.lease = lease
+        self.line = Line()
+        self.holder = lease.holder
+        self.losses = 0
+
+    async def look(self, most: int, cancelled: str | None = None) -> Look:
+        """Look for jobs."""
+        return await self.line.look(self.lease, most, cancelled)
+
+    def lose(self) -> None:
+        """Count that the lease was lost."""
+        self.losses += 1
+
+
+@asynccontextmanager
+async def process(url: str) -> AsyncGenerator[Process, None]:
+    """Yield a process with its own lease."""
+    journal = SqlJournal(url)
+    async with JobTable(journal) as table, journal.leased() as lease:
+        made = Process(table, lease)
+        lease.on_lost.append(made.lose)
+        yield made
+
+
+@pytest.fixture
+async def one(url: str) -> AsyncGenerator[Process, None]:
+    """Yield a process."""
+    async with process(url) as made:
+        yield made
+
+
+async def expire(one: Process) -> None:
+    """End the lease of a process, as time does."""
+    end = "UPDATE podium_leases SET until = 1.0 WHERE holder = ?"
+    await one.table.transaction(lambda each: each.execute(end, one.holder))
 
 
 @pytest.mark.long
 async def test_processes_share_the_queue(url: str) -> None:
     """Each job is taken once, the oldest first, and no more than asked for."""
-    async with JobTable(SqlJournal(url)) as table:
-        await filled(table, 40)
-        leases = [Lease(table, Line()) for _ in range(4)]
+    async with AsyncExitStack() as stack:
+        processes = [await stack.enter_async_context(process(url)) for _ in range(4)]
+        await filled(processes[0].table, 40)
         found: list[Look] = []
 
-        async def take(lease: Lease) -> None:
-            await lease.begin()
-            found.extend([await looked(lease, 3) for _ in range(3)])
+        async def take(one: Process) -> None:
+            found.extend([await one.look(3) for _ in range(3)])
 
         async with anyio.create_task_group() as tasks:
-            for lease in leases:
-                tasks.start_soon(take, lease)
+            for each in processes:
+                tasks.start_soon(take, each)
         taken = [job.job_id for look in found for job in look.taken]
         assert len(taken) == len(set(taken)) == 36
         assert {len(look.taken) for look in found} == {3}
@@ -63,100 +97,92 @@ async def test_processes_share_the_queue(url: str) -> None:
 
 
 async def test_lost_jobs_go_first(url: str) -> None:
-    """Also if many older jobs are held or queued; held jobs are not read."""
-    async with JobTable(SqlJournal(url)) as table:
-        living, next_one = Lease(table, Line()), Lease(table, Line())
-        lost = Lease(table, Line(), seconds=0.0)
-        for lease in (living, lost, next_one):
-            await lease.begin()
+    """Also if many older jobs are held, queued or failed; the process that had them is told."""
+    async with process(url) as living, process(url) as lost, process(url) as next_one:
+        table = living.table
         await filled(table, 20, living.holder, "held")
         await filled(table, 20)
         await filled(table, 2, lost.holder, "lost")
-        await anyio.sleep(0.01)
-        assert [job.kind for job in (await looked(next_one, 3)).taken] == ["lost", "lost", "new"]
-        assert await lost.look(1) is None
-        assert len((await looked(living, 0)).held) == 20
+        await filled(table, 1, "of a process without a lease", "left")
+        await filled(table, 1, living.holder, "failed")
+        await table.fail("failed-0", living.holder, {"code": "failed", "message": "Why?"})
+        await expire(lost)
+        taken = (await next_one.look(4)).taken
+        assert [job.kind for job in taken] == ["lost", "lost", "left", "new"]
+        found = await lost.look(0)
+        assert (lost.losses, found.held) == (1, {})
+        await lost.look(0)
+        assert (lost.losses, living.losses, next_one.losses) == (1, 0, 0)
+        assert len((await living.look(0)).held) == 20
 
 
-async def test_callers_take_turns(url: str) -> None:
+async def test_a_late_lease_that_nobody_ended(url: str) -> None:
+    """A process that renews its lease in time keeps all."""
+    async with process(url) as late, process(url) as other:
+        await filled(late.table, 2, late.holder)
+        await expire(late)
+        assert len((await late.look(0)).held) == 2
+        assert not (await other.look(2)).taken
+        assert late.losses == 0
+
+
+async def test_callers_take_turns(one: Process) -> None:
     """However many jobs a caller has in the queue, and however few are taken at once."""
-    async with JobTable(SqlJournal(url)) as table:
-        lease = Lease(table, Line())
-        await lease.begin()
-        await filled(table, 30, kind="a", caller="anna")
-        await filled(table, 4, kind="b", caller="bert")
-        await filled(table, 1, kind="c", caller="cleo")
-        first = [job.job_id for job in (await looked(lease, 8)).taken]
-        assert sorted(first) == ["a-0", "a-1", "a-2", "a-3", "b-0", "b-1", "b-2", "c-0"]
-        each = [(await looked(lease, 1)).taken[0].job_id for _ in range(3)]
-        assert sorted(each[:2]) == ["a-4", "b-3"]
-        assert each[2] in ("a-4", "a-5")
-        assert len((await looked(lease, 50)).taken) == 24
+    await filled(one.table, 30, kind="a", caller="anna")
+    await filled(one.table, 4, kind="b", caller="bert")
+    await filled(one.table, 1, kind="c", caller="cleo")
+    first = [job.job_id for job in (await one.look(8)).taken]
+    assert sorted(first) == ["a-0", "a-1", "a-2", "a-3", "b-0", "b-1", "b-2", "c-0"]
+    each = [(await one.look(1)).taken[0].job_id for _ in range(3)]
+    assert sorted(each[:2]) == ["a-4", "b-3"]
+    assert each[2] in ("a-4", "a-5")
+    assert len((await one.look(50)).taken) == 24
 
 
-async def test_a_caller_that_was_refused(url: str) -> None:
+async def test_a_caller_that_was_refused(one: Process) -> None:
     """None of its jobs is taken for some time, then one, two, four and so on; others are taken."""
-    async with JobTable(SqlJournal(url)) as table:
-        line = Line()
-        lease = Lease(table, line)
-        await lease.begin()
-        await filled(table, 30, kind="a", caller="anna")
-        await filled(table, 2, kind="b", caller="bert")
-        line.put_off("anna", 60.0)
-        assert [job.kind for job in (await looked(lease, 8)).taken] == ["b", "b"]
-        assert not (await looked(lease, 8)).taken
-        line.ended("anna")
-        taken = [(await looked(lease, 8)).taken for _ in range(5)]
-        assert [len(jobs) for jobs in taken] == [1, 2, 4, 8, 8]
-        assert {job.job_id for job in taken[1]} == {"a-1", "a-2"}
+    await filled(one.table, 30, kind="a", caller="anna")
+    await filled(one.table, 2, kind="b", caller="bert")
+    one.line.put_off("anna", 60.0)
+    assert [job.kind for job in (await one.look(8)).taken] == ["b", "b"]
+    assert not (await one.look(8)).taken
+    one.line.ended("anna")
+    taken = [(await one.look(8)).taken for _ in range(5)]
+    assert [len(jobs) for jobs in taken] == [1, 2, 4, 8, 8]
+    assert {job.job_id for job in taken[1]} == {"a-1", "a-2"}
 
 
-async def test_a_released_job_keeps_its_place(url: str) -> None:
+async def test_a_released_job_keeps_its_place(one: Process) -> None:
     """After its time, it is taken before jobs that were added later."""
-    async with JobTable(SqlJournal(url)) as table:
-        lease = Lease(table, Line())
-        await lease.begin()
-        await filled(table, 5)
-        for seconds in (0.0, 0.05):
-            assert (await looked(lease, 1)).taken[0].job_id == "new-0"
-            await table.release("new-0", lease.holder, seconds, is_urgent=False)
-        await anyio.sleep(0.1)
-        assert [job.job_id for job in (await looked(lease, 2)).taken] == ["new-0", "new-1"]
+    await filled(one.table, 5)
+    for seconds in (0.0, 0.05):
+        assert (await one.look(1)).taken[0].job_id == "new-0"
+        await one.table.release("new-0", one.holder, seconds, is_urgent=False)
+    await anyio.sleep(0.1)
+    assert [job.job_id for job in (await one.look(2)).taken] == ["new-0", "new-1"]
 
 
-async def test_a_cancelled_job_is_taken_by_its_id(url: str) -> None:
+async def test_a_cancelled_job_is_taken_by_its_id(one: Process) -> None:
     """Also without a free slot, and if the jobs of its caller are not taken now."""
-    async with JobTable(SqlJournal(url)) as table:
-        line = Line()
-        lease = Lease(table, line)
-        await lease.begin()
-        await filled(table, 3)
-        line.put_off("local", 60.0)
-        assert await table.cancel("new-1")
-        found = await lease.look(0, "new-1")
-        assert found is not None
-        assert [(job.job_id, job.is_cancelled) for job in found.taken] == [("new-1", True)]
-        again = await lease.look(0, "new-1")
-        assert again is not None
-        assert not again.taken
+    await filled(one.table, 3)
+    one.line.put_off("local", 60.0)
+    assert await one.table.cancel("new-1")
+    found = await one.look(0, "new-1")
+    assert [(job.job_id, job.is_cancelled) for job in found.taken] == [("new-1", True)]
+    assert not (await one.look(0, "new-1")).taken
 
 
-async def test_a_released_job_waits(url: str) -> None:
+async def test_a_released_job_waits(one: Process) -> None:
     """A refused job is taken later, and does not hinder others; a cancelled one is taken at once."""
-    async with JobTable(SqlJournal(url)) as table:
-        lease = Lease(table, Line())
-        await lease.begin()
-        await filled(table, 3)
-        (job,) = (await looked(lease, 1)).taken
-        await table.release(job.job_id, lease.holder, 60.0, is_urgent=False)
-        assert [job.job_id for job in (await looked(lease, 5)).taken] == ["new-1", "new-2"]
-        assert await table.cancel(job.job_id)
-        (again,) = (await looked(lease, 5)).taken
-        assert (again.job_id, again.is_cancelled) == (job.job_id, True)
-        await lease.end()
-        other = Lease(table, Line())
-        await other.begin()
-        assert len((await looked(other, 5)).taken) == 3
+    await filled(one.table, 3)
+    (job,) = (await one.look(1)).taken
+    await one.table.release(job.job_id, one.holder, 60.0, is_urgent=False)
+    assert [job.job_id for job in (await one.look(5)).taken] == ["new-1", "new-2"]
+    assert await one.table.cancel(job.job_id)
+    (again,) = (await one.look(5)).taken
+    assert (again.job_id, again.is_cancelled) == (job.job_id, True)
+    await one.table.release_all(one.holder)
+    assert len((await one.look(5)).taken) == 3
 
 
 class Failing:
@@ -224,7 +250,7 @@ async def test_a_job_whose_end_could_not_be_written(tmp_path: Path) -> None:
     Failing.error, Failing.runs = RunUnknown("deleted"), 0
     table = JobTable(SqlJournal(tmp_path / "runs.db"))
     async with running(table) as jobs:
-        holders = "SELECT holder FROM podium_job_holders"
+        holders = "SELECT holder FROM podium_leases"
         (row,) = await table.transaction(lambda each: each.fetch(holders), reads=True)
         assert jobs.is_idle
         await table.add(new_job("job", "failing", "local", {}), row["holder"])
@@ -253,6 +279,53 @@ class Endless:
 
     async def drop(self) -> None:
         """Do nothing."""
+
+
+async def test_jobs_are_given_up(url: str) -> None:
+    """By a process that was suspended for so long that another one continues them."""
+    async with AsyncExitStack() as stack:
+        processes: list[Jobs] = []
+        for period in (3600.0, 0.05):
+            journal = await stack.enter_async_context(SqlJournal(url))
+            table = await stack.enter_async_context(JobTable(journal))
+            kinds = {"endless": Endless}
+            jobs = Jobs(table, kinds, most=2, queued=10, on_cancels=lambda _: None, period=period)
+            await stack.enter_async_context(jobs.opened())
+            processes.append(jobs)
+        suspended, other = processes
+        for name in ("a", "b"):
+            job = await suspended.begin(new_job(name, "endless", "local", {}))
+            assert job is not None
+        end = "UPDATE podium_leases SET until = 1.0 WHERE holder = ?"
+        await suspended.table.transaction(lambda each: each.execute(end, job.holder))
+        with anyio.fail_after(20):
+            while other.count < 2:  # noqa: ASYNC110 - the public face has no event
+                await anyio.sleep(0.02)
+        assert suspended.count == 2
+        await suspended.table.journal.check(5.0)
+        with anyio.fail_after(20):
+            while suspended.count:  # noqa: ASYNC110 - as above
+                await anyio.sleep(0.02)
+        assert (other.count, {(await found(other.table, name)).holder for name in ("a", "b")}) == (
+            2,
+            {other.find("a").holder},  # type: ignore[union-attr]
+        )
+
+
+async def test_an_earlier_version(url: str) -> None:
+    """Its table of leases goes; the jobs of its processes are executed."""
+    before = SqlTables(Schema(SCHEMA.name, SCHEMA.versions[:4]), url)
+    values = "('held', 'run', 'local', '{}', 1.0, 'of before', 1.0, 1, 0, NULL)"
+
+    async def fill(transaction: Transaction) -> None:
+        await transaction.execute("INSERT INTO podium_job_holders (holder, until) VALUES ('of before', 1e12)")
+        await transaction.execute(f"INSERT INTO podium_jobs VALUES {values}")  # noqa: S608 - from above
+
+    await before.transaction(fill)
+    async with process(url) as one:
+        assert [job.job_id for job in (await one.look(1)).taken] == ["held"]
+        with pytest.raises(JournalError):
+            await one.table.transaction(lambda each: each.fetch("SELECT * FROM podium_job_holders"))
 
 
 async def test_an_idle_process_is_told_of_a_queued_job(postgres_url: str) -> None:

@@ -1,4 +1,4 @@
-"""Three replicas of `podium serve` share one PostgreSQL; some are killed while clients use them."""
+"""Three replicas of `podium serve` share one PostgreSQL; some are lost while clients use them."""
 
 import re
 from collections import Counter
@@ -8,7 +8,6 @@ from time import monotonic
 from typing import Any
 
 import anyio
-import asyncpg  # type: ignore[import-untyped]
 import httpx2
 import pytest
 from server.chat.conftest import CONFIG
@@ -22,6 +21,7 @@ from podium_server.keys import KeyAccess, KeyRules, KeyStore
 
 REPLICAS = 3
 SLOTS = 6
+LEASE = 2.0
 CLIENTS = 40
 """Runs that clients start and follow at the same time; more than all replicas execute at once."""
 LIMITS = "[limits]\nanswer_tokens = 100\n"
@@ -45,7 +45,8 @@ def upstream() -> Iterator[ChatServer]:
 def folder(tmp_path: Path, upstream: ChatServer, postgres_url: str) -> Path:
     """Return the folder of the config of all replicas."""
     text = CONFIG.format(url=upstream.url, models=LIMITS, server=f"background_runs = {SLOTS}")
-    (tmp_path / "podium.toml").write_text(text.replace('path = "runs.db"', f'url = "{postgres_url}"'))
+    place = f'url = "{postgres_url}"\nlease = {LEASE}'
+    (tmp_path / "podium.toml").write_text(text.replace('path = "runs.db"', place))
     return tmp_path
 
 
@@ -62,42 +63,48 @@ async def spent(url: str, name: str) -> float:
 
 
 async def settled(url: str) -> None:
-    """Settle the requests of all replicas, which have ended, without waiting for the ends of their leases."""
-    journal, store = SqlJournal(url), KeyStore(url)
-    async with asyncpg.create_pool(url, min_size=1, max_size=1) as pool:
-        await pool.execute("UPDATE podium_key_holders SET until = 0")
-        async with journal, store, KeyAccess(store, journal=journal, lease=2.0):
-            with anyio.fail_after(60):
-                while await pool.fetchval("SELECT count(*) FROM podium_turns WHERE holder IS NOT NULL"):  # noqa: ASYNC110 - of the ledger
-                    await anyio.sleep(0.1)
+    """Settle the requests of all replicas, which have ended."""
+    journal = SqlJournal(url, lease=2.0)
+    held = "SELECT 1 FROM podium_turns WHERE holder IS NOT NULL LIMIT 1"
+    async with journal, KeyStore(journal) as store, KeyAccess(store, journal=journal):
+        with anyio.fail_after(60):
+            while await store.transaction(lambda each: each.fetch(held), reads=True):  # noqa: ASYNC110 - of the ledger
+                await anyio.sleep(0.1)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("runs", "kills"),
-    [(30, 2), pytest.param(500, 12, marks=[pytest.mark.nightly, pytest.mark.timeout(600)])],
+    ("how", "runs", "faults"),
+    [
+        ("kill", 30, 2),
+        ("suspend", 30, 2),
+        pytest.param("kill", 500, 12, marks=[pytest.mark.nightly, pytest.mark.timeout(600)]),
+        pytest.param("suspend", 300, 8, marks=[pytest.mark.nightly, pytest.mark.timeout(600)]),
+    ],
 )
-def test_killed_replicas(
-    folder: Path, upstream: ChatServer, postgres_url: str, runs: int, kills: int
+def test_lost_replicas(
+    folder: Path, upstream: ChatServer, postgres_url: str, how: str, runs: int, faults: int
 ) -> None:
-    """Each client sees its end, and only calls that were in flight at a kill are made again.
+    """Each client sees its end, and only calls that were in flight at a fault are made again.
+
+    A replica is killed, or it is suspended for longer than its lease, and then continues.
 
     All requests are charged, and nothing else is: calls of a dead replica with their reservations.
     """
     token = new_key(postgres_url, "all", day_cost=1000.0, run_cost=1.0)
     with Fleet(folder, REPLICAS) as fleet:
-        costs = anyio.run(_use, fleet, token, runs, kills)
+        costs = anyio.run(_use, fleet, token, runs, faults, how)
     anyio.run(settled, postgres_url)
     called = Counter((call.body["model"], _question(call)) for call in upstream.calls)
     assert called.keys() == {(name, each) for name in CALLS for each in range(runs)}
-    assert called.total() - len(called) <= kills * SLOTS
+    assert called.total() - len(called) <= faults * SLOTS
     charged = anyio.run(spent, postgres_url, "all")
     assert charged == pytest.approx(sum(costs))
     assert charged >= sum(CALLS[name] * number for (name, _), number in called.items()) * (1 - 1e-9)
 
 
-async def _use(fleet: Fleet, token: str, runs: int, kills: int) -> list[float]:
-    """Execute runs while replicas are killed, and return the costs of the runs."""
+async def _use(fleet: Fleet, token: str, runs: int, faults: int, how: str) -> list[float]:
+    """Execute runs while replicas are lost, and return the costs of the runs."""
     costs: list[float] = []
     clients = anyio.Semaphore(CLIENTS)
 
@@ -118,14 +125,14 @@ async def _use(fleet: Fleet, token: str, runs: int, kills: int) -> list[float]:
             assert (run["status"], run["answer"]) == ("ok", "the answer"), run["problem"]
             costs.append(run["cost"])
 
-    async def kill() -> None:
-        for number in range(kills):
-            while len(costs) < runs * (number + 0.5) / (kills + 1):  # noqa: ASYNC110 - of other tasks
+    async def harm() -> None:
+        for number in range(faults):
+            while len(costs) < runs * (number + 0.5) / (faults + 1):  # noqa: ASYNC110 - of other tasks
                 await anyio.sleep(0.01)
-            await fleet.kill()
+            await (fleet.kill() if how == "kill" else fleet.suspend(2.5 * LEASE))
 
     async with httpx2.AsyncClient(timeout=120) as http, anyio.create_task_group() as tasks:
-        tasks.start_soon(kill)
+        tasks.start_soon(harm)
         for number in range(runs):
             tasks.start_soon(one, Client(fleet, token, http), number)
     return costs

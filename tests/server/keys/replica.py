@@ -19,8 +19,6 @@ from podium.usage import Usage
 from podium.workers import Request, Worker
 from podium_server.keys import Ask, KeyAccess, KeyRefused, KeyStore
 
-LEASE = 2.0
-
 
 class Slow(Worker):
     """Answers after some time; each call costs up to $0.01."""
@@ -44,7 +42,7 @@ async def main(url: str, token: str, requests: int, seconds: float) -> None:
         FixedPlanner(plan), [Slow(seconds)], limits=Limits(answer_tokens=100), journal=journal
     )
     store = KeyStore.beside(journal)
-    access = KeyAccess(store, journal=journal, lease=LEASE)
+    access = KeyAccess(store, journal=journal)
 
     async def request() -> None:
         caller, run_id = await access.authenticate(token), uuid4().hex

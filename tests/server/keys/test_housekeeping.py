@@ -10,9 +10,11 @@ from server.keys.test_access import COST, PLAN, ask, caller_of, conductor, settl
 
 from podium import Conductor, Limits
 from podium.errors import JournalError, RunUnknown
-from podium.journal import SqlJournal
+from podium.journal import Schema, SqlJournal, SqlTables, Transaction
 from podium.planners import FixedPlanner
-from podium_server.keys import Ask, KeyAccess, KeyStore
+from podium.types.codec import write_record
+from podium_server.keys import Ask, KeyAccess, KeyRules, KeyStore
+from podium_server.keys.tables import SCHEMA
 
 pytestmark = pytest.mark.anyio
 
@@ -61,8 +63,34 @@ async def test_a_run_that_another_process_continued_is_charged_once(
         assert await spent(store, caller) == COST
 
 
-async def test_a_run_that_another_request_executes(store: KeyStore, journal: SqlJournal) -> None:
+async def test_an_earlier_version(journal: SqlJournal) -> None:
+    """Its table of leases goes; the requests of its processes are settled."""
+    before = SqlTables(Schema(SCHEMA.name, SCHEMA.versions[:4]), journal.url)
+
+    async def fill(transaction: Transaction) -> None:
+        await transaction.execute("INSERT INTO podium_key_holders (holder, until) VALUES ('of before', 1e12)")
+        rules = write_record(KeyRules(), "key")
+        add = "INSERT INTO podium_keys (key_id, name, rules, created) VALUES ('1', 'alice', ?, 1.0)"
+        await transaction.execute(add, rules)
+        add = "INSERT INTO podium_turns (turn_id, key_id, run_id, day, cost, holder, began, forget_at)"
+        values = "('t', '1', 'r', '2026-11-30', 7, 'of before', 1.0, 1.0)"  # without a record of its run
+        await transaction.execute(f"{add} VALUES {values}")
+
+    await before.transaction(fill)
+    store = KeyStore(journal)
+    async with journal, store:
+        async with KeyAccess(store, journal=journal):
+            await settled(store)
+        (day,) = await store.days("1", "2000")
+        assert (day.cost, day.requests) == (7, 1)
+        with pytest.raises(JournalError):
+            await store.transaction(lambda each: each.fetch("SELECT * FROM podium_key_holders"))
+
+
+async def test_a_run_that_another_request_executes(journal: SqlJournal) -> None:
     """The request of a process that died is settled after the run, whose calls may cost less than now."""
+    journal = SqlJournal(journal.url, lease=0.4)
+    store = KeyStore(journal)
     gate, called = anyio.Event(), anyio.Event()
 
     async def wait() -> None:
@@ -70,7 +98,7 @@ async def test_a_run_that_another_request_executes(store: KeyStore, journal: Sql
         await gate.wait()
 
     made = Conductor(FixedPlanner(PLAN), conductor(wait).pool.workers, limits=Limits(answer_tokens=1000))
-    async with journal, store, KeyAccess(store, journal=journal, lease=0.4) as access:
+    async with journal, store, KeyAccess(store, journal=journal) as access:
         caller = await caller_of(store, access, day_cost=1.0)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask, access, caller, made)

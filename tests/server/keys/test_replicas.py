@@ -70,7 +70,7 @@ def test_parallel_replicas_never_exceed_the_budget(url: str) -> None:
 
 @pytest.mark.parametrize("is_recorded", [True, False])
 def test_a_killed_replica_is_charged_what_it_may_have_spent(url: str, *, is_recorded: bool) -> None:
-    """Its reservations block the budget until its lease ends; then recorded calls are charged.
+    """Its reservations block the budget until its process ends; then recorded calls are charged.
 
     If runs are not recorded, their whole reservations are charged.
     """
@@ -90,8 +90,8 @@ def test_a_killed_replica_is_charged_what_it_may_have_spent(url: str, *, is_reco
 async def _settle(url: str, key_id: str, expected: float) -> None:
     """Run another replica until it has settled the requests of the dead one."""
     journal = SqlJournal(url)
-    store = KeyStore(url)
-    async with journal, store, KeyAccess(store, journal=journal, lease=2.0):
+    store = KeyStore(journal)
+    async with journal, store, KeyAccess(store, journal=journal):
         with anyio.fail_after(30):
             while True:
                 days = await store.days(key_id, "2000")

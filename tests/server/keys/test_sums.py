@@ -61,7 +61,7 @@ def locked(path: Path) -> Iterator[None]:
 
 def expire(store: KeyStore) -> None:
     """End the leases of all processes, as time does."""
-    end = "UPDATE podium_key_holders SET until = 0"
+    end = "UPDATE podium_leases SET until = 0"
     run_sync(lambda: store.transaction(lambda each: each.execute(end)))
 
 
@@ -187,7 +187,8 @@ async def test_a_journal_that_cannot_be_read(tmp_path: Path) -> None:
 @pytest.mark.anyio
 async def test_a_journal_that_cannot_be_read_at_the_start(tmp_path: Path) -> None:
     """A request of a process that died is settled when the journal can be read again."""
-    journal, store = SqlJournal(tmp_path / "runs.db", patience=0.1), KeyStore(tmp_path / "keys.db")
+    journal = SqlJournal(tmp_path / "runs.db", patience=0.1)
+    store = KeyStore(SqlJournal(tmp_path / "keys.db", lease=1.0))
     made = conductor()
     async with journal, store:
         async with KeyAccess(store, journal=journal) as access:
@@ -199,7 +200,7 @@ async def test_a_journal_that_cannot_be_read_at_the_start(tmp_path: Path) -> Non
         forget = "DELETE FROM podium_key_days"
         for statement in (again, forget):
             await store.transaction(lambda each, text=statement: each.execute(text))  # type: ignore[misc]
-        async with KeyAccess(store, journal=journal, lease=1.0):
+        async with KeyAccess(store, journal=journal):
             with locked(tmp_path / "runs.db"):
                 await anyio.sleep(1.0)
             assert await spent(store, caller) == COST

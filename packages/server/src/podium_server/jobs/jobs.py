@@ -12,10 +12,10 @@ import anyio
 from anyio.abc import TaskGroup
 
 from podium.errors import JournalBroken, JournalError, RunDead, RunExists, RunUnknown
+from podium.journal.sql.lease import Lease
 from podium.secrets import scrub
 from podium.types import Result
 from podium_server.errors import RunCancelled, fault_of
-from podium_server.jobs.leases import Lease
 from podium_server.jobs.line import Line
 from podium_server.jobs.table import QUEUE, Also, JobTable, StoredJob
 from podium_server.keys import KeyRefused, RateLimited
@@ -142,7 +142,7 @@ class Jobs:
         """Called when a run has ended for good."""
         self._period = period
         self._line = Line()
-        self._lease = Lease(table, self._line)
+        self._lease: Lease
         self._held: dict[str, Job] = {}
         self._looking = anyio.Lock()
         self._wake = anyio.Event()
@@ -154,20 +154,20 @@ class Jobs:
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None, None]:
         """Execute jobs in the block; at its end, return them to the queue."""
-        await self._lease.begin()
-        async with anyio.create_task_group() as self._tasks:
-            self._tasks.start_soon(self._watch)
-            self._tasks.start_soon(self._listen)
-            try:
-                yield
-            finally:
-                self.stop()
-                self._tasks.cancel_scope.cancel()
-        with anyio.move_on_after(_LEAVE_SECONDS, shield=True):
-            try:
-                await self._lease.end()
-            except JournalError as error:
-                LOGGER.warning("other processes continue the jobs of this process later: %s", error)
+        async with self.table.journal.leased(self._lose) as self._lease:
+            async with anyio.create_task_group() as self._tasks:
+                self._tasks.start_soon(self._watch)
+                self._tasks.start_soon(self._listen)
+                try:
+                    yield
+                finally:
+                    self.stop()
+                    self._tasks.cancel_scope.cancel()
+            with anyio.move_on_after(_LEAVE_SECONDS, shield=True):
+                try:
+                    await self.table.release_all(self._lease.holder)
+                except JournalError as error:
+                    LOGGER.warning("other processes continue the jobs of this process later: %s", error)
 
     @property
     def is_idle(self) -> bool:
@@ -291,17 +291,14 @@ class Jobs:
                         self._has_more = True
 
     async def _look(self, cancelled: str | None = None) -> None:
-        """Renew the lease, end cancelled jobs, and take jobs from the queue."""
+        """End cancelled jobs, and take jobs from the queue."""
         async with self._looking:
             await self._look_once(cancelled)
 
     async def _look_once(self, cancelled: str | None) -> None:
         lease, most = self._lease, max(self._free, 0)
         before = {job_id: job for job_id, job in self._held.items() if job.is_stored}
-        found = await lease.look(most, cancelled)
-        if found is None:
-            await self._renew(lease)
-            return
+        found = await self._line.look(lease, most, cancelled)
         self._has_more = len(found.taken) >= most
         for stored in found.taken:
             self._take(Job(stored, lease.holder))
@@ -315,16 +312,12 @@ class Jobs:
         if found.cancels:
             self._on_cancels(found.cancels)
 
-    async def _renew(self, lost: Lease) -> None:
-        """Begin a new lease, after the process was suspended for so long that others have its jobs."""
-        if self._lease is not lost:
-            return
-        LOGGER.warning("the lease of this process has ended: other processes continue its jobs")
-        self._lease = Lease(self.table, self._line)
+    def _lose(self) -> None:
+        """Give up all jobs, after the process was suspended for so long that others have them."""
+        if self._held:
+            LOGGER.warning("the lease of this process has ended: other processes continue its jobs")
         for job in self._held.values():
-            if job.holder == lost.holder:
-                job.cancel("lost")
-        await self._lease.begin()
+            job.cancel("lost")
 
     def _take(self, job: Job) -> None:
         assert self._tasks is not None

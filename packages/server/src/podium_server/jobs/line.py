@@ -1,13 +1,17 @@
-"""Takes jobs from the queue: in turn from each caller, and slowly from callers that were refused."""
+"""The look of a process into the shared queue.
 
-from collections.abc import Sequence
+It takes jobs in turn from each caller, and slowly from callers that were refused.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 from podium.journal import Transaction
 from podium.journal.sql.database import marks
-from podium_server.jobs.table import COLUMNS, StoredJob, read_job
+from podium.journal.sql.lease import Lease
+from podium_server.jobs.table import COLUMNS, FAILED, RELEASE_ALL, StoredJob, read_job
 
 _MOST_CALLERS = 1000
 """Maximum callers of one look; the next look continues with the others."""
@@ -36,6 +40,28 @@ ORDER BY created LIMIT ? {{skip}}
 """  # noqa: S608 - no value from outside
 _ONE = f"SELECT {COLUMNS} FROM podium_jobs WHERE holder = '' AND job_id = ? {{lock}}"  # noqa: S608 - as above
 _TAKE = "UPDATE podium_jobs SET holder = ?, is_urgent = 1 WHERE job_id IN {ids}"
+
+_HOLDERS = f"""
+SELECT DISTINCT holder FROM podium_jobs
+WHERE (holder > '' AND holder < '{FAILED}') OR holder > '{FAILED}'
+"""  # noqa: S608 - as above
+"""The processes that execute jobs. Jobs in the queue and failed jobs, which may be many, are not read."""
+_HELD = "SELECT job_id, is_cancelled FROM podium_jobs WHERE holder = ?"
+_CANCEL_SECONDS = 60.0
+"""How long a process that was asked to cancel a run may take to see it."""
+_FORGET_CANCELS = f"DELETE FROM podium_cancels WHERE at < {{now}} - {_CANCEL_SECONDS}"  # noqa: S608 - as above
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a process found in the tables."""
+
+    held: Mapping[str, bool]
+    """The ids of the jobs that this process held before, and whether they were cancelled."""
+    taken: Sequence[StoredJob]
+    """The jobs that this process has taken from the queue, as they were before."""
+    cancels: Sequence[str]
+    """The runs of open requests that were cancelled."""
 
 
 @dataclass(slots=True)
@@ -75,7 +101,34 @@ class Line:
         if (pace := self._paces.get(caller_id)) is not None:
             pace.until = 0.0
 
-    async def take(
+    async def look(self, lease: Lease, most: int, cancelled: str | None = None) -> Look:
+        """Return the jobs of ended processes to the queue, take jobs, and one that was cancelled.
+
+        The whole look is one transaction, which also renews the lease. It uses indexes only, and reads of the
+        jobs of other processes only their holders.
+        """
+        now, for_update = lease.database.now, lease.database.for_update
+
+        async def work(transaction: Transaction) -> Look:
+            for holder in await lease.ended(transaction, _HOLDERS):
+                await transaction.execute(RELEASE_ALL.replace("{now}", now), holder)
+            held = await transaction.fetch(_HELD, lease.holder)
+            taken = await self._take(transaction, lease.holder, most, now=now, for_update=for_update)
+            if cancelled is not None:
+                rows = await transaction.fetch(_ONE.format(lock=for_update), cancelled)
+                taken += await _taken(transaction, lease.holder, rows)
+            cancels = await transaction.fetch("SELECT run_id FROM podium_cancels")
+            if cancels:
+                await transaction.execute(_FORGET_CANCELS.format(now=now))
+            return Look(
+                {row["job_id"]: bool(row["is_cancelled"]) for row in held},
+                taken,
+                [row["run_id"] for row in cancels],
+            )
+
+        return await lease.transaction(work)
+
+    async def _take(
         self, transaction: Transaction, holder: str, most: int, *, now: str, for_update: str
     ) -> list[StoredJob]:
         """Take jobs from the queue, and return them as they were before.
@@ -87,8 +140,8 @@ class Line:
 
         async def take(is_urgent: int, caller_id: str, number: int) -> int:
             rows = await transaction.fetch(due, is_urgent, caller_id, number)
+            taken.extend(await _taken(transaction, holder, rows))
             if rows:
-                taken.extend(await _taken(transaction, holder, rows))
                 self._note(is_urgent, caller_id, most)
             return len(rows)
 
@@ -131,13 +184,8 @@ class Line:
                 del self._paces[caller_id]
 
 
-async def take_one(transaction: Transaction, holder: str, job_id: str, *, for_update: str) -> list[StoredJob]:
-    """Take a job, if it is in the queue."""
-    rows = await transaction.fetch(_ONE.format(lock=for_update), job_id)
-    return await _taken(transaction, holder, rows) if rows else []
-
-
 async def _taken(transaction: Transaction, holder: str, rows: Sequence[Any]) -> list[StoredJob]:
-    take = _TAKE.format(ids=marks(len(rows)))
-    await transaction.execute(take, holder, *(row["job_id"] for row in rows))
+    if rows:
+        take = _TAKE.format(ids=marks(len(rows)))
+        await transaction.execute(take, holder, *(row["job_id"] for row in rows))
     return [read_job(row) for row in rows]

@@ -43,6 +43,7 @@ SCHEMA = Schema(
             "DROP TABLE IF EXISTS podium_responses",
             "DELETE FROM podium_schema WHERE name = 'responses'",
         ],
+        ["DROP TABLE podium_job_holders"],  # a process has one lease, in the table of the journal
     ],
 )
 """The tables.
@@ -50,8 +51,7 @@ SCHEMA = Schema(
 `podium_jobs` has the jobs that have not ended. `holder` is the process that executes a job; empty if it waits
 in the queue, where a process may take it at `due`. Urgent jobs are taken first: those that were begun before,
 or were cancelled. A job that failed before its run began is kept for some time: its holder is `failed`, and
-`error` says why. `podium_job_holders` has the leases of the processes, and `podium_cancels` the runs of open
-requests that are to be cancelled.
+`error` says why. `podium_cancels` has the runs of open requests that are to be cancelled.
 """
 QUEUE = "queue"
 """The name under which processes follow the queue, in place of the id of a run."""
@@ -71,6 +71,7 @@ _QUEUED = "SELECT count(*) AS number FROM (SELECT 1 FROM podium_jobs WHERE holde
 _RELEASE = """
 UPDATE podium_jobs SET holder = '', due = {now} + ?, is_urgent = ? WHERE job_id = ? AND holder = ?
 """
+RELEASE_ALL = "UPDATE podium_jobs SET holder = '', due = {now} WHERE holder = ?"
 _CANCEL = f"""
 UPDATE podium_jobs
 SET is_cancelled = 1, is_urgent = 1, due = CASE WHEN holder = '' THEN 0 ELSE due END
@@ -121,11 +122,11 @@ class JobTable(SqlTables):
 
     def __init__(self, journal: SqlJournal) -> None:
         super().__init__(SCHEMA, journal.url)
-        self._journal = journal
+        self.journal = journal
 
     def following(self, job_id: str) -> AbstractAsyncContextManager[Follower]:
         """Follow the run of a job, and the end of the job."""
-        return self._journal.following(job_id)
+        return self.journal.following(job_id)
 
     async def add(
         self, job: StoredJob, holder: str, also: Also | None = None, *, most: int | None = None
@@ -151,7 +152,7 @@ class JobTable(SqlTables):
 
             is_added = await database.transaction(work, alone=also is None and most is None)
         if is_added and not holder:
-            await self._journal.tell([QUEUE])
+            await self.journal.tell([QUEUE])
         return is_added
 
     async def has_room(self, most: int) -> bool:
@@ -206,16 +207,20 @@ class JobTable(SqlTables):
         """Return a job to its place in the queue, where a process may take it after some seconds."""
         await self._execute(_RELEASE, seconds, int(is_urgent), job_id, holder)
 
+    async def release_all(self, holder: str) -> None:
+        """Return all jobs of a process to the queue."""
+        await self._execute(RELEASE_ALL, holder)
+
     async def remove(self, job_id: str, holder: str) -> None:
         """Delete a job that has ended, if `holder` holds it."""
         await self._execute("DELETE FROM podium_jobs WHERE job_id = ? AND holder = ?", job_id, holder)
-        await self._journal.tell([job_id])
+        await self.journal.tell([job_id])
 
     async def fail(self, job_id: str, holder: str, error: Mapping[str, str]) -> None:
         """Keep the error of a job, without its request, because the journal has no run that shows it."""
         text = json.dumps(scrub_data(error), ensure_ascii=False)
         await self._execute(_FAIL, text, job_id, holder)
-        await self._journal.tell([job_id])
+        await self.journal.tell([job_id])
         await self._execute(_FORGET)
 
     async def cancel(self, job_id: str) -> bool:

@@ -13,7 +13,7 @@ from podium_server.keys.key import Key
 from podium_server.keys.key_store import KeyStore
 from podium_server.keys.ledger import Ledger
 from podium_server.keys.recorded import recorded_run
-from podium_server.keys.turns import Amounts, Turn, expired_turns
+from podium_server.keys.turns import Amounts, Turn, ended_turns
 
 LOGGER = logging.getLogger("podium")
 _DELETED_AT_ONCE = 100
@@ -46,9 +46,7 @@ class Housekeeping:
         executes the run, it keeps its reservation.
         """
         async with self._store.opened() as database:
-            turns = await database.transaction(
-                lambda transaction: expired_turns(transaction, database.now), reads=True
-            )
+            turns = await database.transaction(lambda each: ended_turns(each, self._ledger.lease))
         keys = {key.key_id: key for key in await self._store.keys()} if turns else {}
         settled = 0
         for turn in turns:

@@ -28,7 +28,7 @@ from podium_server.keys.headers import limit_headers
 from podium_server.keys.housekeeping import Housekeeping
 from podium_server.keys.key import Key
 from podium_server.keys.key_store import Found, KeyStore
-from podium_server.keys.ledger import LEASE, LOGGER, Ledger
+from podium_server.keys.ledger import LOGGER, Ledger
 from podium_server.keys.recorded import recorded_run
 from podium_server.keys.refusals import (
     BudgetReserved,
@@ -57,15 +57,14 @@ class KeyAccess(Access):
     Args:
         store: the keys.
         journal: records the runs of keys that keep texts; `None` records no runs.
-        lease: see `podium_server.keys.ledger.LEASE`.
     """
 
-    def __init__(self, store: KeyStore, *, journal: Journal | None, lease: float = LEASE) -> None:
+    def __init__(self, store: KeyStore, *, journal: Journal | None) -> None:
         self._store = store
         self._journal = journal
-        self._ledger = Ledger(store, lease=lease)
+        self._ledger = Ledger(store)
         self._housekeeping = Housekeeping(store, self._ledger, journal)
-        self._period = lease / 4
+        self._period = store.journal.lease / 4
         self._known: OrderedDict[str, tuple[Found, float]] = OrderedDict()
         """What is known about the keys, by hash, and until when on the monotonic clock."""
         self._sessions = Sessions(store)
@@ -160,7 +159,7 @@ class KeyAccess(Access):
 
     async def check(self, patience: float) -> None:
         """Check that the ledger can be written."""
-        await self._ledger.renew(patience)
+        await self._store.journal.check(patience)
 
     @property
     def store(self) -> KeyStore:

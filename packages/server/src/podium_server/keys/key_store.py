@@ -84,20 +84,21 @@ class Day:
 
 
 class KeyStore(SqlTables):
-    """The keys in a database, which may be the database of a journal.
+    """The keys in the database of a journal.
 
     Args:
-        location: see `SqlJournal`.
+        journal: the journal, whose lease counts for reservations, too; or its location, see `SqlJournal`.
         patience: how long to retry while the database fails, in seconds.
     """
 
-    def __init__(self, location: Location = None, *, patience: float = 5.0) -> None:
-        super().__init__(SCHEMA, location, patience=patience)
+    def __init__(self, journal: SqlJournal | Location = None, *, patience: float = 5.0) -> None:
+        self.journal = journal if isinstance(journal, SqlJournal) else SqlJournal(journal)
+        super().__init__(SCHEMA, self.journal.url, patience=patience)
 
     @classmethod
     def beside(cls, journal: SqlJournal) -> Self:
         """Return the store in the database of a journal."""
-        return cls(journal.url)
+        return cls(journal)
 
     async def create(
         self, name: str, rules: KeyRules, *, expires: float | None = None, by: str = COMMAND

@@ -1,36 +1,32 @@
 """The shared ledger of all keys: admits and settles requests in batches, on any number of replicas.
 
-While one transaction is committed, further requests wait for the next. A replica that dies holds its
-reservations until its lease ends; then another replica, or the next start, settles them.
+While one transaction is committed, further requests wait for the next. When the lease of a replica has ended,
+or its process, another replica settles its reservations.
 """
 
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
-from uuid import uuid4
 
 import anyio
 from anyio.abc import TaskGroup
 
 from podium.errors import JournalError, PodiumError
-from podium.journal import Transaction
+from podium.journal.sql.lease import Lease
 from podium_server.keys.batch import Answer, Batch, Bid, Grant
 from podium_server.keys.bills import Bill
 from podium_server.keys.key_store import KeyStore
 
 LOGGER = logging.getLogger("podium")
-LEASE = 60.0
-"""Seconds for which reservations stay valid after their replica has last renewed its lease. It is longer than
-the `patience` of a journal, after which a replica without a database stops its runs."""
 _MOST = 200
 """Maximum requests of one batch."""
 _CLOSE_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
 _GATHER_SECONDS = 0.05
 """How long a bill waits for the next admission, which is then written by the same transaction."""
-_RENEW = "ON CONFLICT (holder) DO UPDATE SET until = excluded.until"
 
 
 @dataclass(slots=True, eq=False)
@@ -43,18 +39,17 @@ class _Waiting:
 
 
 class Ledger:
-    """Admits and settles requests of keys. `async with ledger:` starts its tasks.
+    """Admits and settles requests of keys. `async with ledger:` starts its task.
 
     Args:
         store: the database.
-        lease: see `LEASE`.
     """
 
-    def __init__(self, store: KeyStore, *, lease: float = LEASE) -> None:
+    def __init__(self, store: KeyStore) -> None:
         self._store = store
-        self._lease = lease
-        self.holder = uuid4().hex
-        """The name of this replica in the database."""
+        self.lease: Lease
+        """The lease of this process, which holds the reservations."""
+        self._opened = AsyncExitStack()
         self._bids: list[_Waiting] = []
         self._bills: list[Bill] = []
         self._woken = anyio.Event()
@@ -95,16 +90,13 @@ class Ledger:
         self._tasks.start_soon(work, *arguments)
 
     async def __aenter__(self) -> Self:
-        await self._store.__aenter__()
-        try:
-            await self.renew()
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._store)
+            self.lease = await stack.enter_async_context(self._store.journal.leased())
             self._tasks = anyio.create_task_group()
             await self._tasks.__aenter__()
-        except BaseException:  # also after a cancellation: close the connections
-            await self._store.__aexit__(None, None, None)
-            raise
+            self._opened = stack.pop_all()
         self._tasks.start_soon(self._commit_batches)
-        self._tasks.start_soon(self._renew_lease)
         return self
 
     async def __aexit__(
@@ -122,7 +114,7 @@ class Ledger:
             self._tasks.cancel_scope.cancel()
             await self._tasks.__aexit__(None, None, None)  # an error of the block is not a group
         finally:
-            await self._store.__aexit__(kind, error, traceback)
+            await self._opened.__aexit__(kind, error, traceback)
 
     async def _commit_batches(self) -> None:
         while True:
@@ -151,7 +143,8 @@ class Ledger:
         failure: PodiumError | None = None
         try:
             async with self._store.opened() as database:
-                batch = Batch(bids, bills, self.holder, database.now, database.for_update)
+                await self.lease.keep(patience=database.patience)  # without it, others settle reservations
+                batch = Batch(bids, bills, self.lease.holder, database.now, database.for_update)
                 answers = await database.transaction(batch.commit)
         except JournalError as error:
             failure = error
@@ -162,28 +155,3 @@ class Ledger:
             each.answer = failure or answers[each.bid.turn_id]
             each.done.set()
         return failure is None
-
-    async def _renew_lease(self) -> None:
-        while True:
-            await anyio.sleep(self._lease / 4)
-            try:
-                await self.renew()
-            except JournalError as error:
-                LOGGER.warning("the lease of API keys cannot be renewed: %s", error)
-
-    async def renew(self, patience: float | None = None) -> None:
-        """Renew the lease of this replica.
-
-        Args:
-            patience: how long to retry while the database fails, in seconds; `None` for its own patience.
-
-        Raises:
-            JournalError: the database cannot be used.
-        """
-        async with self._store.opened() as database:
-            renew = f"INSERT INTO podium_key_holders (holder, until) VALUES (?, {database.now} + ?) {_RENEW}"  # noqa: S608 - no value from outside
-
-            async def write(transaction: Transaction) -> None:
-                await transaction.execute(renew, self.holder, self._lease)
-
-            await database.transaction(write, patience=patience)

@@ -65,6 +65,7 @@ SCHEMA = Schema(
             )
             """
         ],
+        ["DROP TABLE podium_key_holders"],  # a process has one lease, in the table of the journal
     ],
 )
 """The tables.

@@ -6,6 +6,7 @@ from operator import add, sub
 
 from podium.journal import Transaction
 from podium.journal.sql.database import marks
+from podium.journal.sql.lease import Lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,8 @@ ON CONFLICT (key_id, day) DO UPDATE SET
     estimated_tokens = podium_key_days.estimated_tokens + excluded.estimated_tokens
 """
 
+_HOLDERS = "SELECT DISTINCT holder FROM podium_turns WHERE holder IS NOT NULL"
+
 
 async def read_turns(transaction: Transaction, ids: Sequence[str]) -> dict[str, Turn]:
     """Return the rows with these ids."""
@@ -124,16 +127,9 @@ async def _put(transaction: Transaction, table: str, rows: Sequence[tuple[object
     await transaction.execute(f"INSERT INTO {table} VALUES {places} {end}", *values)  # type: ignore[arg-type]  # noqa: S608 - as above
 
 
-async def expired_turns(transaction: Transaction, now: str) -> Sequence[Turn]:
-    """Return the open requests of processes whose lease has ended.
-
-    Args:
-        transaction: the transaction.
-        now: SQL expression for the time of the database.
-    """
-    columns = ", ".join(f"t.{each.name}" for each in fields(Turn))
-    query = (
-        f"SELECT {columns} FROM podium_turns AS t LEFT JOIN podium_key_holders AS h ON h.holder = t.holder "  # noqa: S608 - no value from outside
-        f"WHERE t.holder IS NOT NULL AND (h.until IS NULL OR h.until < {now})"
-    )
-    return [Turn(**dict(row)) for row in await transaction.fetch(query)]
+async def ended_turns(transaction: Transaction, lease: Lease) -> Sequence[Turn]:
+    """Return the open requests of other processes whose lease has ended."""
+    if not (ended := await lease.ended(transaction, _HOLDERS)):
+        return ()
+    query = f"SELECT {_OF_TURNS} FROM podium_turns WHERE holder IN {marks(len(ended))}"  # noqa: S608 - placeholders
+    return [Turn(**dict(row)) for row in await transaction.fetch(query, *ended)]

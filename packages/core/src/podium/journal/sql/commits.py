@@ -4,8 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
-from math import inf
-from time import monotonic, time
+from time import time
 
 import anyio
 
@@ -16,12 +15,10 @@ from podium.journal.sql.database import (
     FIRST_WAIT,
     LONGEST_WAIT,
     BatchRows,
-    Database,
     Refused,
-    Transaction,
     Value,
 )
-from podium.journal.sql.lease import new_holder, open_fences
+from podium.journal.sql.lease import Lease, open_fences
 from podium.secrets import scrub
 from podium.types.codec import encode
 from podium.types.events import Event, RunEnded, RunStarted, RunStopped
@@ -211,44 +208,17 @@ def make_batch(queue: Iterable[Queued]) -> Batch:
     return batch
 
 
-_FORGET_SECONDS = 86400.0
-"""Seconds from the end of a lease to its deletion."""
-
-
-class FencedStore:
-    """Writes batches to a database."""
-
-    def __init__(self, database: Database, lease: float) -> None:
-        self.database = database
-        self.holder = new_holder()
-        self._renewed_at = -inf
-        self._lease = lease
-        # no value from outside is in these statements
-        self._renew = f"""
-            INSERT INTO podium_leases (holder, until) VALUES (?, {database.now} + ?)
-            ON CONFLICT (holder) DO UPDATE SET until = excluded.until
-        """  # noqa: S608
-        self._forget = f"DELETE FROM podium_leases WHERE until < {database.now} - ?"  # noqa: S608
-
-    async def commit(self, batch: Batch) -> Collection[SqlLog]:
-        """Make one attempt to write a batch durably, and return the logs whose run another process holds."""
-        lost: set[SqlLog] = set()
-        try:
-            now = monotonic()
-            if now - self._renewed_at >= self._lease / 3:
-                await self.database.attempt(self.renew)  # a held run needs a lease
-                self._renewed_at = now
-            if batch.parts or batch.released:
-                while fences := await self.database.write(_rows(batch, lost)):
-                    lost |= {log for log in batch.parts if log.fence in fences}
-        except Exception as error:  # drivers raise many types; `failure` translates them
-            raise self.database.failure(error) from error
-        return lost
-
-    async def renew(self, transaction: Transaction) -> None:
-        """Renew the lease."""
-        await transaction.execute(self._renew, self.holder, self._lease)
-        await transaction.execute(self._forget, _FORGET_SECONDS)
+async def commit(lease: Lease, batch: Batch) -> Collection[SqlLog]:
+    """Make one attempt to write a batch durably, and return the logs whose run another process holds."""
+    database, lost = lease.database, set[SqlLog]()
+    try:
+        await lease.keep(patience=0.0)  # a held run needs a lease
+        if batch.parts or batch.released:
+            while fences := await database.write(_rows(batch, lost)):
+                lost |= {log for log in batch.parts if log.fence in fences}
+    except Exception as error:  # drivers raise many types; `failure` translates them
+        raise database.failure(error) from error
+    return lost
 
 
 def _rows(batch: Batch, lost: Collection[SqlLog]) -> BatchRows:
@@ -283,15 +253,15 @@ class GroupCommit:
         self,
         commit: Callable[[Batch], Awaitable[Collection[SqlLog]]],
         *,
-        period: float,
         patience: float,
     ) -> None:
         self._commit = commit
-        self._period = period
         self._patience = patience
         self._queue: list[Queued] = []
         self._woken = anyio.Event()
         self._held: set[SqlLog] = set()
+        self._has_lost = False
+        """Whether the lease was lost, and the held runs were not told so yet."""
         self._to_release: set[SqlLog] = set()
         """Logs whose commit failed; the next successful commit releases their runs."""
         self._is_closing = False
@@ -311,8 +281,12 @@ class GroupCommit:
         self._queue.append((log, time(), event))
 
     def hold(self, log: SqlLog) -> None:
-        """Renew the lease while a claimed run has nothing to write."""
+        """Hold a claimed run, which may have nothing to write."""
         self._held.add(log)
+
+    def lose(self) -> None:
+        """Let all held runs fail, after their queued events are written."""
+        self._has_lost = True
         self._woken.set()
 
     async def aclose(self) -> None:
@@ -339,22 +313,20 @@ class GroupCommit:
     async def _write_batches(self) -> None:
         while self._queue or not self._is_closing:
             if not self._queue:
-                with anyio.move_on_after(self._rest()):
+                with anyio.move_on_after(LONGEST_WAIT if self._to_release else None):
                     await self._woken.wait()
             for _ in range(_GATHER_TURNS):
                 await asyncio.sleep(0)
             self._woken = anyio.Event()
             self._in_flight, self._queue = self._queue, []
             batch = make_batch(self._in_flight)
-            if batch.parts or self._held or self._to_release:
+            if batch.parts or self._to_release:
                 batch.released.update(self._to_release)
                 await self._write(batch)
-
-    def _rest(self) -> float | None:
-        """Return the maximum time until the next commit, in seconds; `None` if there is no lease to renew."""
-        if self._to_release:
-            return LONGEST_WAIT
-        return self._period if self._held else None
+            if self._has_lost:
+                self._has_lost = False
+                for log in tuple(self._held):
+                    self._fail([log], RunLost(f"run {log.run_id} was given up, because {_LEASE_ENDED}"))
 
     async def _write(self, batch: Batch) -> None:
         """Write a batch; retry failures without the runs that have waited for `patience`."""
@@ -398,6 +370,12 @@ class GroupCommit:
             log.fail(error)
             self._held.discard(log)
             self._to_release.add(log)
+
+
+_LEASE_ENDED = (
+    "this process was stopped for longer than its lease, and another took over its work: resume the run, or "
+    "wait for the other process"
+)
 
 
 def _fault(error: BaseException) -> JournalError:

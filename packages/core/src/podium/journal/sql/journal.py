@@ -1,7 +1,7 @@
 """A journal in a database: SQLite for one machine, PostgreSQL for many."""
 
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -12,9 +12,9 @@ from podium.errors import ConfigError, JournalError, RunDead
 from podium.journal.journal import Journal, Log, Record, RunRow, Wanted, check_id
 from podium.journal.sql import runs
 from podium.journal.sql.changes import Changes, Follower
-from podium.journal.sql.commits import Batch, FencedStore, GroupCommit, SqlLog, not_recorded
+from podium.journal.sql.commits import Batch, GroupCommit, SqlLog, commit, not_recorded
 from podium.journal.sql.database import Database, Synchronous, Transaction
-from podium.journal.sql.lease import open_fences
+from podium.journal.sql.lease import Lease, open_fences
 from podium.journal.sql.tables import Location, PostgresOnly, Schema, database_url, open_database, upgrade
 from podium.types.codec import prepare
 from podium.types.events import RunStarted
@@ -53,7 +53,8 @@ SCHEMA = Schema(
 
 `podium_answers` has the labels of each answer, as JSON.
 
-A claim of a run replaces `fence`. A lease ends at `until`, by the clock of the database.
+A claim of a run replaces `fence`. A lease ends at `until`, by the clock of the database; other tables of this
+database may have its `holder`, too.
 """
 
 
@@ -65,7 +66,7 @@ class _Open:
     """The open parts of a journal in one event loop."""
 
     database: Database
-    store: FencedStore
+    lease: Lease
     writer: GroupCommit
     changes: Changes
 
@@ -83,7 +84,8 @@ class SqlJournal(PerLoop[_Open], Journal):
             Only its owner can read a new file.
         synchronous: for SQLite. With `full`, a commit survives a power failure. With `normal`, a commit
             survives only a crash of the process, and is faster on slow disks.
-        lease: the time in seconds for which a run stays held after this process has last renewed its lease.
+        lease: how long other processes leave to this process what it holds, in seconds after its last
+            renewal. It should be twice `patience`, so that a process that can continue keeps its runs.
         patience: how long to retry while the database fails, in seconds.
         max_recoveries: maximum number of claims of a run after its process died.
 
@@ -96,7 +98,7 @@ class SqlJournal(PerLoop[_Open], Journal):
         location: Location = None,
         *,
         synchronous: Synchronous = "full",
-        lease: float = 30.0,
+        lease: float = 60.0,
         patience: float = 30.0,
         max_recoveries: int = 5,
     ) -> None:
@@ -121,7 +123,7 @@ class SqlJournal(PerLoop[_Open], Journal):
             here = await self._enter()
         except JournalError as error:
             raise not_recorded(started.run_id, error) from error
-        log = SqlLog(here.writer.put, started.run_id, uuid4().hex, here.store.holder, self._leave)
+        log = SqlLog(here.writer.put, started.run_id, uuid4().hex, here.lease.holder, self._leave)
         log.begin(started)
         if not minted:
             try:
@@ -135,12 +137,13 @@ class SqlJournal(PerLoop[_Open], Journal):
     async def claim(self, run_id: str, *, force: bool = False) -> Log:
         """Hold an earlier run that no live process holds."""
         here = await self._enter()
-        log = SqlLog(here.writer.put, run_id, uuid4().hex, here.store.holder, self._leave)
+        log = SqlLog(here.writer.put, run_id, uuid4().hex, here.lease.holder, self._leave)
 
         async def take() -> None:
+            await here.lease.keep()
             most = None if force else self._max_recoveries
             row, entries = await here.database.transaction(
-                lambda each: runs.claim(each, here.store, run_id, log.fence, most)
+                lambda each: runs.claim(each, here.lease, run_id, log.fence, most)
             )
             if entries is None:
                 raise RunDead(
@@ -183,7 +186,22 @@ class SqlJournal(PerLoop[_Open], Journal):
             JournalError: the database cannot be used, or the file of the database was deleted.
         """
         async with self.opened() as here:
-            await here.database.transaction(here.store.renew, patience=patience)
+            await here.lease.renew(patience=patience)
+
+    @asynccontextmanager
+    async def leased(self, on_lost: Callable[[], object] = lambda: None) -> AsyncGenerator[Lease, None]:
+        """Yield the lease of this process, which it also has for what it holds in tables beside the journal.
+
+        Args:
+            on_lost: called in this event loop when another process has taken over what this process held.
+        """
+        async with self.opened() as here:
+            await here.lease.renew()
+            here.lease.on_lost.append(on_lost)
+            try:
+                yield here.lease
+            finally:
+                here.lease.on_lost.remove(on_lost)
 
     async def probe(self) -> None:
         """Check once, without a retry, that a run can be recorded.
@@ -237,30 +255,27 @@ class SqlJournal(PerLoop[_Open], Journal):
         async with self.opened() as here:
             here.changes.tell(run_ids)
 
-    async def _commit(self, store: FencedStore, batch: Batch) -> Collection[SqlLog]:
+    async def _commit(self, lease: Lease, batch: Batch) -> Collection[SqlLog]:
         """Make one attempt to write a batch. All records are written here, and are durable on return."""
-        return await store.commit(batch)
+        return await commit(lease, batch)
 
     async def _open(self) -> _Open:
         database = await open_database(
             self.url, SCHEMA, patience=self.patience, synchronous=self._synchronous
         )
         prepare()
-        store, changes = FencedStore(database, self.lease), Changes(database)
+        lease, changes = Lease(database, self.lease), Changes(database)
 
-        async def commit(batch: Batch) -> Collection[SqlLog]:
-            lost = await self._commit(store, batch)
+        async def write(batch: Batch) -> Collection[SqlLog]:
+            lost = await self._commit(lease, batch)
             changes.tell({log.run_id for log in (*batch.parts, *batch.released)})
             return lost
 
-        writer = GroupCommit(commit, period=self.lease / 3, patience=self.patience)
-        return _Open(database, store, writer, changes)
+        writer = GroupCommit(write, patience=self.patience)
+        lease.on_lost.append(writer.lose)
+        return _Open(database, lease, writer, changes)
 
     async def _close(self, part: _Open) -> None:
-        try:
-            await part.writer.aclose()
-        finally:
-            try:
-                await part.changes.aclose()
-            finally:
-                await part.database.aclose()
+        async with AsyncExitStack() as stack:
+            for each in (part.database, part.lease, part.changes, part.writer):  # closed in reverse
+                stack.push_async_callback(each.aclose)

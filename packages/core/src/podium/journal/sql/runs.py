@@ -9,9 +9,8 @@ from typing import get_args
 
 from podium.errors import RunHeld
 from podium.journal.journal import DAMAGED, LAST_CHARACTER, Entry, Record, RunRow, Wanted, unknown
-from podium.journal.sql.commits import FencedStore
 from podium.journal.sql.database import Database, Row, Transaction, Value, marks
-from podium.journal.sql.lease import is_given_up, is_held, process_of
+from podium.journal.sql.lease import Lease, is_given_up, is_held, process_of
 from podium.types.result import RunStatus
 
 _ALL = 2**62
@@ -29,10 +28,10 @@ _BURY = "UPDATE podium_runs SET state = 'dead', holder = NULL, recoveries = ? WH
 
 
 async def claim(
-    transaction: Transaction, store: FencedStore, run_id: str, fence: str, most_recoveries: int | None
+    transaction: Transaction, lease: Lease, run_id: str, fence: str, most_recoveries: int | None
 ) -> tuple[RunRow, tuple[Entry, ...] | None]:
     """Claim a run that no live process holds; return its row before, and its entries if it is not dead."""
-    rows = await _locked(transaction, store.database, [run_id])
+    rows = await _locked(transaction, lease.database, [run_id])
     if not rows:
         raise unknown(run_id)
     held = rows[0]
@@ -50,8 +49,7 @@ async def claim(
     ):
         await transaction.execute(_BURY, row.recoveries, run_id)
         return row, None
-    await store.renew(transaction)
-    await transaction.execute(_CLAIM, store.holder, fence, row.recoveries, run_id)
+    await transaction.execute(_CLAIM, lease.holder, fence, row.recoveries, run_id)
     return row, entries
 
 
