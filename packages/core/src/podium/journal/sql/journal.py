@@ -84,8 +84,8 @@ class SqlJournal(PerLoop[_Open], Journal):
             Only its owner can read a new file.
         synchronous: for SQLite. With `full`, a commit survives a power failure. With `normal`, a commit
             survives only a crash of the process, and is faster on slow disks.
-        lease: how long other processes leave to this process what it holds, in seconds after its last
-            renewal. It should be twice `patience`, so that a process that can continue keeps its runs.
+        lease: how many seconds after its last renewal the lease of this process ends, so that others may take
+            over its runs. With twice `patience`, a process keeps its runs while it can continue.
         patience: how long to retry while the database fails, in seconds.
         max_recoveries: maximum number of claims of a run after its process died.
 
@@ -190,10 +190,10 @@ class SqlJournal(PerLoop[_Open], Journal):
 
     @asynccontextmanager
     async def leased(self, on_lost: Callable[[], object] = lambda: None) -> AsyncGenerator[Lease, None]:
-        """Yield the lease of this process, which it also has for what it holds in tables beside the journal.
+        """Yield the lease of this process, for rows of tables beside the journal that have its holder.
 
         Args:
-            on_lost: called in this event loop when another process has taken over what this process held.
+            on_lost: called in this event loop after another process has ended the lease, to take such rows over.
         """
         async with self.opened() as here:
             await here.lease.renew()
