@@ -193,7 +193,7 @@ class SqlJournal(PerLoop[_Open], Journal):
         """Yield the lease of this process, for rows of tables beside the journal that have its holder.
 
         Args:
-            on_lost: called in this event loop after another process has ended the lease, to take such rows over.
+            on_lost: called in this event loop after another process has ended the lease and taken over.
         """
         async with self.opened() as here:
             await here.lease.renew()
