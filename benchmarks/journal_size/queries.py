@@ -14,14 +14,10 @@ from podium.errors import RunUnknown
 from podium.journal import SqlCache, SqlJournal
 from podium.types import Completion, Result, RunEnded, RunStarted
 from podium_server.api.runs.query import RunIndex, Wanted
-from podium_server.jobs.line import Line
-from podium_server.jobs.table import JobTable, new_job
+from podium_server.jobs.table import JobTable, Line, new_job
 from podium_server.keys import Key, KeyStore
-from podium_server.keys.batch import Bid
-from podium_server.keys.bills import Bill
-from podium_server.keys.housekeeping import Housekeeping
-from podium_server.keys.ledger import Ledger
-from podium_server.keys.turns import Amounts
+from podium_server.keys.account import Amounts, Bill
+from podium_server.keys.ledger import Bid, Housekeeping, Ledger
 from podium_server.turn.earlier import NamedRun
 
 Query = Callable[[], Awaitable[object]]

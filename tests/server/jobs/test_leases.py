@@ -11,8 +11,7 @@ from podium.errors import JournalError, PodiumError, RunUnknown
 from podium.journal import Schema, SqlJournal, SqlTables, Transaction
 from podium.journal.sql.lease import Lease
 from podium_server.jobs.jobs import Job, Jobs
-from podium_server.jobs.line import Line, Look
-from podium_server.jobs.table import SCHEMA, JobTable, StoredJob, new_job
+from podium_server.jobs.table import SCHEMA, JobTable, Line, Look, StoredJob, new_job
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from podium.journal import Schema, SqlJournal, SqlTables, Transaction
 from podium.planners import FixedPlanner
 from podium.types.codec import write_record
 from podium_server.keys import Ask, KeyAccess, KeyRules, KeyStore
-from podium_server.keys.tables import SCHEMA
+from podium_server.keys.store import SCHEMA
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import pytest
 
 from podium.errors import ConfigError
 from podium_server.keys import Key, KeyRules, KeyStore
-from podium_server.keys.tokens import new_token
+from podium_server.keys.key import new_token
 
 pytestmark = pytest.mark.anyio
 RULES = KeyRules(

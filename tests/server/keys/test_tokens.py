@@ -5,7 +5,7 @@ from hashlib import sha256
 from hypothesis import given, strategies as st
 
 from podium.secrets import scrub
-from podium_server.keys.tokens import PREFIX, is_token, new_token, token_hash
+from podium_server.keys.key import PREFIX, is_token, new_token, token_hash
 
 
 def test_keys_are_long_random_and_well_formed() -> None:

@@ -13,8 +13,7 @@ from servers.podium_server import Served
 from podium.aio import run_sync
 from podium.journal import SqlJournal
 from podium_server.keys import KeyStore
-from podium_server.keys.housekeeping import Housekeeping
-from podium_server.keys.ledger import Ledger
+from podium_server.keys.ledger import Housekeeping, Ledger
 
 __all__ = ["new_key", "served", "upstream", "url"]
 

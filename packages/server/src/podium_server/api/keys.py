@@ -29,7 +29,7 @@ from podium_server.keys import (
     check_policy,
 )
 from podium_server.keys.account import day_of
-from podium_server.keys.key_store import Day
+from podium_server.keys.store import Day
 from podium_server.models import Catalogue
 
 PATH = "/v1/keys"

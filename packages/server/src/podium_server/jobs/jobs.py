@@ -16,8 +16,7 @@ from podium.journal.sql.lease import Lease
 from podium.secrets import scrub
 from podium.types import Result
 from podium_server.errors import RunCancelled, fault_of
-from podium_server.jobs.line import Line
-from podium_server.jobs.table import QUEUE, Also, JobTable, StoredJob
+from podium_server.jobs.table import QUEUE, Also, JobTable, Line, StoredJob
 from podium_server.keys import KeyRefused, RateLimited
 
 Why = Literal["cancelled", "abandoned", "stopped", "lost"]

@@ -22,10 +22,9 @@ from podium.errors import PodiumError
 from podium.run import RunOptions
 from podium.types import Result
 from podium_server.keys.account import Period
-from podium_server.keys.caller import Caller
-from podium_server.keys.key_store import KeyStore
-from podium_server.keys.refusals import KeyInvalid
+from podium_server.keys.key import Caller, KeyInvalid
 from podium_server.keys.sessions import Sessions
+from podium_server.keys.store import KeyStore
 
 KNOWN_SECONDS = 5.0
 """How long a replica uses what it has read about a key. A revoked key is refused at its next run at once."""
@@ -100,7 +99,7 @@ class Access(ABC):
         """Return a context manager around a run: it reserves the cost of the run at its start.
 
         Raises:
-            KeyRefused: the key does not allow the request; see `podium_server.keys.refusals`.
+            KeyRefused: the key does not allow the request; see `podium_server.keys.key`.
             JournalError: the database cannot be used.
         """
 

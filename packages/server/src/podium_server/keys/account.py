@@ -1,11 +1,18 @@
-"""Decides whether a request of a key is admitted, from the amounts in the database."""
+"""Decides whether a request of a key is admitted, and what it is charged, from the database."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from operator import add, sub
+from typing import Any, Literal
 
-from podium_server.keys.key import KeyRules
-from podium_server.keys.refusals import BudgetReserved, BudgetSpent, RateLimited, TooManyAtOnce
+from podium.budget import Limits
+from podium.journal import Transaction
+from podium.journal.sql.database import marks
+from podium.journal.sql.lease import Lease
+from podium.types import Result
+from podium_server.keys.key import BudgetReserved, BudgetSpent, Key, KeyRules, RateLimited, TooManyAtOnce
+from podium_server.keys.store import KeyStore
 
 BILLION = 1_000_000_000
 """Costs are counted in billionths of a dollar."""
@@ -190,3 +197,243 @@ def ends_of(day: str) -> tuple[float, float]:
     tomorrow = start + timedelta(days=1)
     next_month = (start.replace(day=1) + timedelta(days=32)).replace(day=1)
     return tomorrow.timestamp(), next_month.timestamp()
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """What requests are charged, or what a run has used."""
+
+    cost: int = 0
+    """In billionths of a dollar."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    estimated_tokens: int = 0
+    """The part of the tokens that is estimated."""
+
+    def __add__(self, other: "Amounts") -> "Amounts":
+        return Amounts(*map(add, astuple(self), astuple(other)))
+
+    def __sub__(self, other: "Amounts") -> "Amounts":
+        return Amounts(*map(sub, astuple(self), astuple(other)))
+
+    def beyond(self, paid: "Amounts") -> "Amounts":
+        """Return these amounts without what was paid; no amount falls below 0."""
+        return Amounts(*(max(each, 0) for each in astuple(self - paid)))
+
+
+@dataclass(slots=True)
+class Turn:
+    """A row of `podium_turns`: an admitted request."""
+
+    turn_id: str
+    key_id: str
+    run_id: str
+    day: str
+    cost: int
+    """Its reservation while it runs, and then its charge."""
+    holder: str | None
+    """The process that runs it; `None` after its end."""
+    began: float
+    forget_at: float | None
+    """When its prompts and answers are deleted; `None` if they are kept."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    estimated_tokens: int = 0
+
+    @property
+    def charge(self) -> Amounts:
+        """What a settled request was charged."""
+        return Amounts(self.cost, self.input_tokens, self.output_tokens, self.estimated_tokens)
+
+
+@dataclass(slots=True)
+class DaySpent:
+    """What a batch adds to a row of `podium_key_days`."""
+
+    key_id: str
+    day: str
+    cost: int = 0
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    estimated_tokens: int = 0
+
+    def add(self, more: Amounts) -> None:
+        """Add amounts."""
+        self.cost += more.cost
+        self.input_tokens += more.input_tokens
+        self.output_tokens += more.output_tokens
+        self.estimated_tokens += more.estimated_tokens
+
+
+_OF_TURNS = ", ".join(each.name for each in fields(Turn))
+_PUT_TURNS = """
+ON CONFLICT (turn_id) DO UPDATE SET cost = excluded.cost, holder = excluded.holder,
+    input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
+    estimated_tokens = excluded.estimated_tokens
+"""
+_SUMS = ", ".join(f"CAST(sum({each.name}) AS BIGINT) AS {each.name}" for each in fields(Amounts))
+_PAID = f"SELECT run_id, {_SUMS} FROM podium_turns WHERE holder IS NULL"  # noqa: S608 - no value from outside
+_OF_DAYS = ", ".join(each.name for each in fields(DaySpent))
+_ADD_DAYS = """
+ON CONFLICT (key_id, day) DO UPDATE SET
+    cost = podium_key_days.cost + excluded.cost, requests = podium_key_days.requests + excluded.requests,
+    input_tokens = podium_key_days.input_tokens + excluded.input_tokens,
+    output_tokens = podium_key_days.output_tokens + excluded.output_tokens,
+    estimated_tokens = podium_key_days.estimated_tokens + excluded.estimated_tokens
+"""
+
+_HOLDERS = "SELECT DISTINCT holder FROM podium_turns WHERE holder IS NOT NULL"
+
+
+async def read_turns(transaction: Transaction, ids: Sequence[str]) -> dict[str, Turn]:
+    """Return the rows with these ids."""
+    query = f"SELECT {_OF_TURNS} FROM podium_turns WHERE turn_id IN {marks(len(ids))}"  # noqa: S608 - placeholders
+    return {row["turn_id"]: Turn(**dict(row)) for row in await transaction.fetch(query, *ids)}
+
+
+async def read_paid(transaction: Transaction, runs: Sequence[str]) -> dict[str, Amounts]:
+    """Return what all settled requests for each of these runs were charged."""
+    query = f"{_PAID} AND run_id IN {marks(len(runs))} GROUP BY run_id"
+    rows = await transaction.fetch(query, *runs)
+    return {row["run_id"]: Amounts(*(row[each.name] for each in fields(Amounts))) for row in rows}
+
+
+async def put_turns(transaction: Transaction, turns: Iterable[Turn]) -> None:
+    """Add rows, or replace the charge and the holder of existing rows."""
+    if rows := [astuple(turn) for turn in turns]:
+        await _put(transaction, f"podium_turns ({_OF_TURNS})", rows, _PUT_TURNS)
+
+
+async def add_days(transaction: Transaction, days: Iterable[DaySpent]) -> None:
+    """Add amounts to the rows of days."""
+    if rows := [astuple(day) for day in days]:
+        await _put(transaction, f"podium_key_days ({_OF_DAYS})", rows, _ADD_DAYS)
+
+
+async def _put(transaction: Transaction, table: str, rows: Sequence[tuple[object, ...]], end: str) -> None:
+    places = ", ".join([marks(len(rows[0]))] * len(rows))
+    values = [value for row in rows for value in row]
+    await transaction.execute(f"INSERT INTO {table} VALUES {places} {end}", *values)  # type: ignore[arg-type]  # noqa: S608 - as above
+
+
+async def ended_turns(transaction: Transaction, lease: Lease) -> Sequence[Turn]:
+    """Return the open requests of other processes whose lease has ended."""
+    if not (ended := await lease.ended(transaction, _HOLDERS)):
+        return ()
+    query = f"SELECT {_OF_TURNS} FROM podium_turns WHERE holder IN {marks(len(ended))}"  # noqa: S608 - placeholders
+    return [Turn(**dict(row)) for row in await transaction.fetch(query, *ended)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """The end of an admitted request.
+
+    The request is charged what no other request for its run has paid. So the charges of all requests for a
+    run are together the cost of the run, in whatever order they are settled.
+    """
+
+    turn_id: str
+    key: Key
+    run: Amounts
+    """What the whole run has cost and used so far."""
+    is_priced: bool = True
+    """Whether the cost is known; an unknown cost is charged at the reservation."""
+    expected: int = 0
+    """The tokens that were counted at the admission."""
+
+
+def bill_of(
+    turn_id: str,
+    key: Key,
+    result: Result,
+    limits: Limits | None,
+    *,
+    expected: int = 0,
+    excess: float = 0.0,
+) -> Bill:
+    """Return the bill of a request whose run has this result so far.
+
+    Args:
+        turn_id: the request.
+        key: its key.
+        result: the result.
+        limits: the limits of the run; `None` if they are unknown.
+        expected: the tokens that were counted at the admission.
+        excess: the part of the cost that is not charged; see `podium_server.keys.recorded.excess_of`.
+    """
+    cost, usage = _cost(result, limits), result.usage
+    tokens = (usage.total_input_tokens, usage.total_output_tokens, result.estimated_usage.total_tokens)
+    run = Amounts(max((cost or 0) - round(excess * BILLION), 0), *tokens)
+    return Bill(turn_id=turn_id, key=key, run=run, is_priced=cost is not None, expected=expected)
+
+
+def _cost(result: Result, limits: Limits | None) -> int | None:
+    """Return the cost of a run in billionths of a dollar; `None` if it is unknown.
+
+    A call of unknown cost counts as `Limits.unpriced`.
+    """
+    if result.cost is not None:
+        return round(result.cost * BILLION)
+    if limits is None or limits.unpriced is None:
+        return None
+    costs = [limits.unpriced if bill.cost is None else bill.cost for bill in result.bills]
+    return round(sum(costs) * BILLION)
+
+
+Row = Mapping[str, Any]
+"""A row of either driver."""
+_SPENT = "SELECT coalesce(sum(cost), 0) FROM podium_key_days AS d WHERE d.key_id = k.key_id AND d.day"
+_MEAN = "SELECT sum(cost) / nullif(sum(requests), 0) FROM podium_key_days AS d WHERE"
+_OPEN = "FROM podium_turns AS t WHERE t.key_id = k.key_id AND t.holder IS NOT NULL"
+_AMOUNTS = f"""
+SELECT k.key_id, (SELECT count(*) {_OPEN}) AS running,
+    CAST(coalesce(({_MEAN} d.key_id = k.key_id AND d.day BETWEEN ? AND ?),
+        ({_MEAN} d.day BETWEEN ? AND ?), 0) AS BIGINT) AS usual,
+    CAST(({_SPENT} = ?) AS BIGINT) AS day_spent,
+    CAST(({_SPENT} BETWEEN ? AND ?) AS BIGINT) AS month_spent,
+    CAST((SELECT coalesce(sum(cost), 0) {_OPEN} AND t.day = ?) AS BIGINT) AS day_reserved,
+    CAST((SELECT coalesce(sum(cost), 0) {_OPEN} AND t.day BETWEEN ? AND ?) AS BIGINT) AS month_reserved
+FROM podium_keys AS k WHERE k.key_id IN
+"""  # noqa: S608 - no value from outside
+
+
+async def read_amounts(transaction: Transaction, now: float, key_ids: Sequence[str]) -> Mapping[str, Row]:
+    """Return what keys have spent and reserved in this day and month, by the ids of the keys.
+
+    `usual` is the mean cost of the requests of the key in this month, or else of all keys. The amounts are in
+    billionths of a dollar.
+    """
+    day = day_of(now)
+    month = (f"{day[:8]}01", f"{day[:8]}31")
+    days = *month, *month, day, *month, day, *month
+    rows = await transaction.fetch(f"{_AMOUNTS} {marks(len(key_ids))}", *days, *key_ids)
+    return {row["key_id"]: row for row in rows}
+
+
+def periods_of(key: Key, amounts: Row, now: float) -> tuple[Period, ...]:
+    """Return the budgets of a key: of the day, of the month, of both, or none."""
+    names: tuple[Literal["day", "month"], ...] = ("day", "month")
+    costs, ends = (key.rules.day_cost, key.rules.month_cost), ends_of(day_of(now))
+    return tuple(
+        Period(name, round(cost * BILLION), amounts[f"{name}_spent"], amounts[f"{name}_reserved"], end)
+        for name, cost, end in zip(names, costs, ends, strict=True)
+        if cost is not None
+    )
+
+
+async def read_budgets(store: KeyStore, key: Key) -> tuple[Period, ...]:
+    """Return the budgets of a key, with what it has spent and reserved of them now.
+
+    Raises:
+        JournalError: the database cannot be used.
+    """
+    async with store.opened() as database:
+        clock = f"SELECT {database.now} AS now"
+
+        async def read(transaction: Transaction) -> tuple[Period, ...]:
+            now = (await transaction.fetch(clock))[0]["now"]
+            amounts = await read_amounts(transaction, now, [key.key_id])
+            return periods_of(key, amounts[key.key_id], now)
+
+        return await database.transaction(read, reads=True)

@@ -22,9 +22,8 @@ from podium.errors import ConfigError
 from podium.journal import SqlJournal
 from podium.types.plan import nearest
 from podium_server.keys.account import BILLION, day_of
-from podium_server.keys.changes import COMMAND
 from podium_server.keys.key import ROLES, Key, KeyRules, Role, check_policy
-from podium_server.keys.key_store import Day, KeyStore, Token
+from podium_server.keys.store import COMMAND, Day, KeyStore, Token
 
 T = TypeVar("T")
 _DAY = 86400.0

@@ -1,13 +1,20 @@
-"""What a key may do."""
+"""What a key is: its rules, its text, its caller, and the errors of requests that it does not allow."""
 
+import re
+import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from hashlib import sha256
+from math import ceil
 from typing import ClassVar, Literal, get_args
+from zlib import crc32
 
 from podium.config import Config
 from podium.errors import ConfigError
 from podium.policy import Policy
 from podium.types.plan import check_name
+from podium_server.errors import NO_RETRY, ServerError
 
 Role = Literal["use", "see", "approve", "admin"]
 """What the holder of a key may do with runs. Each role includes the roles before it.
@@ -132,3 +139,176 @@ class Key:
     """When the key was revoked; `None` if it is valid."""
     last_used: float | None = None
     """The last admitted request; `None` if there was none."""
+
+
+class KeyRefused(ServerError):
+    """The key is missing or invalid, or does not allow the request; nothing was started."""
+
+    code = "key_refused"
+    status = 403
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds after which the request may be admitted; `None` if waiting does not help."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Say when to repeat the request; OpenAI's clients repeat one after the status 429."""
+        return {} if self.retry_after is None else {"retry-after": str(max(ceil(self.retry_after), 1))}
+
+
+class KeyInvalid(KeyRefused):
+    """There is no key, or it is unknown, expired or revoked."""
+
+    code = "invalid_api_key"
+    status = 401
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Ask for a key."""
+        return {**super().headers, "www-authenticate": "Bearer"}
+
+
+class CsrfMissing(KeyRefused):
+    """A request of a session has no CSRF token, or a wrong one."""
+
+    code = "csrf_missing"
+
+
+class RoleMissing(KeyRefused):
+    """The key lacks the role that the request needs."""
+
+    code = "role_missing"
+
+
+class ModelNotAllowed(KeyRefused):
+    """The key may not call the model. The status is the same as for an unknown model."""
+
+    code = "model_not_found"
+    status = 404
+
+
+class PolicyUnfit(KeyRefused):
+    """The policy of the key does not fit the workers of the model."""
+
+    code = "key_policy"
+
+
+class Unpriced(KeyRefused):
+    """The key has a budget, and the cost of a run of the model cannot be limited."""
+
+    code = "unpriced_model"
+
+
+class RateLimited(KeyRefused):
+    """The key has made too many requests, or has used too many tokens, in the last minute."""
+
+    code = "rate_limit_exceeded"
+    status = 429
+
+
+class TooManyAtOnce(RateLimited):
+    """The key has too many running requests."""
+
+    code = "concurrency_limit"
+
+
+class BudgetReserved(RateLimited):
+    """The rest of the budget is reserved for running requests."""
+
+    code = "budget_reserved"
+
+
+class BudgetSpent(KeyRefused):
+    """The budget of the key is spent, or its rest is less than a run may cost.
+
+    In the second case the run may have begun, and then has the id `run_id`.
+    """
+
+    code = "insufficient_quota"
+    status = 429
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Keep clients from repeating the request."""
+        return {**super().headers, **NO_RETRY}
+
+
+LOCAL = "local"
+"""The name of the caller of a server without keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who makes a request."""
+
+    key: Key | None = None
+    """`None` for a server without keys."""
+
+    @property
+    def caller_id(self) -> str:
+        """The id of the key, within which the ids of `Idempotency-Key` are unique."""
+        return LOCAL if self.key is None else self.key.key_id
+
+    @property
+    def keeps_texts(self) -> bool:
+        """Whether prompts and answers are stored. If not, a run cannot be resumed, fetched or repeated."""
+        return self.key is None or self.key.rules.retention_days != 0
+
+    def may(self, role: Role) -> bool:
+        """Return whether the caller has a role, or a role that includes it."""
+        return self.key is None or ROLES.index(self.key.rules.role) >= ROLES.index(role)
+
+    def check_role(self, role: Role) -> None:
+        """Raise `RoleMissing` if the caller lacks a role."""
+        if not self.may(role):
+            raise RoleMissing(
+                f"the API key needs the role {role!r}: create one with `podium keys create --role`"
+            )
+
+    def may_call(self, model: str) -> bool:
+        """Return whether the caller may call a model; models that it may not call are not listed to it."""
+        return self.key is None or self.key.rules.models is None or model in self.key.rules.models
+
+    def check_model(self, model: str) -> None:
+        """Raise `ModelNotAllowed` if the caller may not call a model."""
+        if not self.may_call(model):
+            raise ModelNotAllowed(f"the model {model!r} does not exist, or your API key may not call it")
+
+
+PREFIX = "podium_sk_"
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_RANDOM, _CHECKSUM = 43, 6
+"""Numbers of digits in base 62: of 256 bits, and of the CRC-32 of the text before."""
+_FORM = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{_RANDOM + _CHECKSUM}}}")
+
+
+def new_token() -> str:
+    """Return a new random key."""
+    while True:
+        begun = PREFIX + _base62(secrets.randbits(256), _RANDOM)
+        if any(digit.isdigit() for digit in begun):  # so that `podium.secrets` recognizes it
+            return begun + _checksum(begun)
+
+
+def is_token(text: str) -> bool:
+    """Return whether a text has the form and the checksum of a key."""
+    return _FORM.fullmatch(text) is not None and text[-_CHECKSUM:] == _checksum(text[:-_CHECKSUM])
+
+
+def token_hash(token: str) -> str:
+    """Return the SHA-256 of a key, as the database stores it."""
+    return sha256(token.encode()).hexdigest()
+
+
+def _checksum(text: str) -> str:
+    return _base62(crc32(text.encode()), _CHECKSUM)
+
+
+def _base62(number: int, width: int) -> str:
+    digits = ""
+    while number:
+        number, digit = divmod(number, 62)
+        digits = _DIGITS[digit] + digits
+    return digits.rjust(width, "0")

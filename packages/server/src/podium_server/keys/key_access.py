@@ -19,27 +19,33 @@ from podium.journal import Journal, MemoryJournal
 from podium.run import RunOptions
 from podium.types import Result
 from podium_server.keys.access import KNOWN_SECONDS, Access, Admission, Ask
-from podium_server.keys.account import BILLION, BUSY_SECONDS, Account, Period, cost_of_run
-from podium_server.keys.batch import Bid, Grant
-from podium_server.keys.bills import Bill, bill_of
-from podium_server.keys.budgets import read_budgets
-from podium_server.keys.caller import Caller
-from podium_server.keys.headers import limit_headers
-from podium_server.keys.housekeeping import Housekeeping
-from podium_server.keys.key import Key
-from podium_server.keys.key_store import Found, KeyStore
-from podium_server.keys.ledger import LOGGER, Ledger
-from podium_server.keys.recorded import recorded_run
-from podium_server.keys.refusals import (
+from podium_server.keys.account import (
+    BILLION,
+    BUSY_SECONDS,
+    Account,
+    Bill,
+    Bucket,
+    Period,
+    bill_of,
+    cost_of_run,
+    read_budgets,
+)
+from podium_server.keys.key import (
     BudgetReserved,
     BudgetSpent,
+    Caller,
+    Key,
     KeyInvalid,
     PolicyUnfit,
     RateLimited,
     Unpriced,
+    is_token,
+    token_hash,
 )
+from podium_server.keys.ledger import LOGGER, Bid, Grant, Housekeeping, Ledger
+from podium_server.keys.recorded import recorded_run
 from podium_server.keys.sessions import Sessions
-from podium_server.keys.tokens import is_token, token_hash
+from podium_server.keys.store import Found, KeyStore
 
 _MOST_KNOWN = 10_000
 _HELD_SECONDS = 10.0
@@ -346,3 +352,28 @@ def _options(key: Key, limits: Limits, bid: Bid, grant: Grant, journal: Journal)
     if key.rules.retention_days is not None:  # the cache has no end of its answers for each key
         options["uses_cache"] = False
     return options
+
+
+def limit_headers(grant: Grant) -> dict[str, str]:
+    """Return the headers of an admitted request."""
+    headers: dict[str, str] = {}
+    for name, bucket in (("requests", grant.requests), ("tokens", grant.tokens)):
+        if bucket is not None:
+            headers |= _of_bucket(name, bucket)
+    return headers
+
+
+def _of_bucket(name: str, bucket: Bucket) -> dict[str, str]:
+    return {
+        f"x-ratelimit-limit-{name}": str(bucket.size),
+        f"x-ratelimit-remaining-{name}": str(max(int(bucket.left), 0)),
+        f"x-ratelimit-reset-{name}": _duration(bucket.reset),
+    }
+
+
+def _duration(seconds: float) -> str:
+    """Return a time span as OpenAI writes it: 120ms, 3.5s or 1m2s."""
+    if seconds < 1:
+        return f"{ceil(seconds * 1000)}ms"
+    minutes, rest = divmod(round(seconds, 3), 60)
+    return f"{int(minutes)}m{rest:g}s" if minutes else f"{rest:g}s"

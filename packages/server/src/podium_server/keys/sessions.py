@@ -11,10 +11,8 @@ from hashlib import sha256
 from time import time
 
 from podium.journal import Transaction
-from podium_server.keys.caller import Caller
-from podium_server.keys.key import Key
-from podium_server.keys.key_store import KeyStore
-from podium_server.keys.refusals import CsrfMissing, KeyInvalid
+from podium_server.keys.key import Caller, CsrfMissing, Key, KeyInvalid
+from podium_server.keys.store import KeyStore
 
 SESSION_SECONDS = 12 * 3600.0
 _BYTES = 32

@@ -1,19 +1,140 @@
-"""Creates, finds, lists, rotates and revokes keys in a database."""
+"""Creates, finds, lists, rotates and revokes keys in a database, which has a log of these changes.
+
+Costs are whole billionths of a dollar, so that sums are exact. Days are in UTC, as in 2026-11-30.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import time
-from typing import Self
+from typing import Any, Self
 from uuid import uuid4
 
-from podium.errors import ConfigError
-from podium.journal import Location, SqlJournal, SqlTables, Transaction
+from podium.errors import ConfigError, JournalBroken
+from podium.journal import Location, Schema, SqlJournal, SqlTables, Transaction
+from podium.journal.journal import ROOT, link
 from podium.types.codec import read_record, write_record
-from podium_server.keys.changes import COMMAND, Change, add_change, read_changes
-from podium_server.keys.key import Key, KeyRules
-from podium_server.keys.tables import SCHEMA
-from podium_server.keys.tokens import new_token, token_hash
+from podium_server.keys.key import Key, KeyRules, new_token, token_hash
+
+SCHEMA = Schema(
+    "keys",
+    [
+        [
+            """
+            CREATE TABLE podium_keys (
+                key_id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, rules TEXT NOT NULL,
+                created DOUBLE PRECISION NOT NULL, expires DOUBLE PRECISION, revoked DOUBLE PRECISION,
+                last_used DOUBLE PRECISION, requests_left DOUBLE PRECISION, tokens_left DOUBLE PRECISION,
+                filled DOUBLE PRECISION
+            )
+            """,
+            """
+            CREATE TABLE podium_key_tokens (
+                hash TEXT PRIMARY KEY, key_id TEXT NOT NULL, hint TEXT NOT NULL,
+                created DOUBLE PRECISION NOT NULL, expires DOUBLE PRECISION
+            )
+            """,
+            "CREATE INDEX podium_key_tokens_key ON podium_key_tokens (key_id)",
+            """
+            CREATE TABLE podium_key_days (
+                key_id TEXT NOT NULL, day TEXT NOT NULL, cost BIGINT NOT NULL, requests BIGINT NOT NULL,
+                input_tokens BIGINT NOT NULL, output_tokens BIGINT NOT NULL, PRIMARY KEY (key_id, day)
+            )
+            """,
+            """
+            CREATE TABLE podium_turns (
+                turn_id TEXT PRIMARY KEY, key_id TEXT NOT NULL, run_id TEXT NOT NULL, day TEXT NOT NULL,
+                cost BIGINT NOT NULL, holder TEXT, began DOUBLE PRECISION NOT NULL,
+                forget_at DOUBLE PRECISION
+            )
+            """,
+            "CREATE INDEX podium_turns_run ON podium_turns (run_id)",
+            "CREATE INDEX podium_turns_open ON podium_turns (key_id) WHERE holder IS NOT NULL",
+            "CREATE INDEX podium_turns_forget ON podium_turns (forget_at) WHERE forget_at IS NOT NULL",
+            "CREATE TABLE podium_key_holders (holder TEXT PRIMARY KEY, until DOUBLE PRECISION NOT NULL)",
+            """
+            CREATE TABLE podium_sessions (
+                hash TEXT PRIMARY KEY, key_id TEXT NOT NULL, until DOUBLE PRECISION NOT NULL
+            )
+            """,
+        ],
+        [
+            f"ALTER TABLE {table} ADD COLUMN {column} BIGINT NOT NULL DEFAULT 0"
+            for table, column in (
+                ("podium_turns", "input_tokens"),
+                ("podium_turns", "output_tokens"),
+                ("podium_turns", "estimated_tokens"),
+                ("podium_key_days", "estimated_tokens"),
+            )
+        ],
+        ["CREATE INDEX podium_turns_key ON podium_turns (key_id, began, run_id)"],
+        [
+            """
+            CREATE TABLE podium_key_changes (
+                number BIGINT PRIMARY KEY, at DOUBLE PRECISION NOT NULL, text TEXT NOT NULL,
+                hash TEXT NOT NULL
+            )
+            """
+        ],
+        ["DROP TABLE podium_key_holders"],  # a process has one lease, in the table of the journal
+    ],
+)
+"""The tables.
+
+`podium_turns` has a row for each admitted request. While the request runs, `cost` is its reservation and
+`holder` the process that runs it. After its end, `cost` and the tokens are its charge and `holder` is NULL.
+`estimated_tokens` is a part of the other tokens. The buckets of the rate limits are `requests_left` and
+`tokens_left` at the time `filled`; NULL means full.
+"""
+
+
+COMMAND = "command line"
+"""Who makes a change without an API key."""
+_CHAIN = "keys"
+"""What the hashes of the log have in place of the id of a run."""
+_LAST = "SELECT number, hash FROM podium_key_changes ORDER BY number DESC LIMIT 1"
+_ADD_CHANGE = "INSERT INTO podium_key_changes (number, at, text, hash) VALUES (?, ?, ?, ?)"
+_ALL = "SELECT number, at, text, hash FROM podium_key_changes ORDER BY number"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change of a key."""
+
+    at: float
+    """Seconds of Unix time."""
+    who: str
+    """The id of an admin's key, or `COMMAND` with the name of the user."""
+    what: str
+    """`create`, `update`, `rotate` or `revoke`."""
+    key_id: str
+    details: str = ""
+    """The rules that it set, as JSON."""
+
+
+async def add_change(transaction: Transaction, key_id: str, what: str, who: str, details: str = "") -> None:
+    """Add a change that the transaction makes."""
+    last: Sequence[Any] = await transaction.fetch(_LAST)
+    number, before = (last[0]["number"] + 1, last[0]["hash"]) if last else (0, ROOT)
+    at = time()
+    text = write_record(Change(at=at, who=who, what=what, key_id=key_id, details=details), "change")
+    await transaction.execute(_ADD_CHANGE, number, at, text, link(before, _CHAIN, number, at, text))
+
+
+async def read_changes(transaction: Transaction) -> Sequence[Change]:
+    """Return all changes, oldest first.
+
+    Raises:
+        JournalBroken: a change was altered or deleted.
+    """
+    found, before = [], ROOT
+    for place, row in enumerate(await transaction.fetch(_ALL)):
+        if row["number"] != place or row["hash"] != link(before, _CHAIN, place, row["at"], row["text"]):
+            raise JournalBroken(f"change {place} in the log of the API keys was altered, or is missing")
+        before = row["hash"]
+        found.append(read_record(row["text"], Change, "change"))
+    return found
+
 
 _RECORD = "key"
 _HINT = 4
