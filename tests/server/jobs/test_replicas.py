@@ -21,7 +21,8 @@ from podium_server.keys import KeyAccess, KeyRules, KeyStore
 
 REPLICAS = 3
 SLOTS = 6
-LEASE = 2.0
+LEASE = 4.0
+"""Seconds, of replicas that are suspended."""
 CLIENTS = 40
 """Runs that clients start and follow at the same time; more than all replicas execute at once."""
 LIMITS = "[limits]\nanswer_tokens = 100\n"
@@ -45,8 +46,7 @@ def upstream() -> Iterator[ChatServer]:
 def folder(tmp_path: Path, upstream: ChatServer, postgres_url: str) -> Path:
     """Return the folder of the config of all replicas."""
     text = CONFIG.format(url=upstream.url, models=LIMITS, server=f"background_runs = {SLOTS}")
-    place = f'url = "{postgres_url}"\nlease = {LEASE}'
-    (tmp_path / "podium.toml").write_text(text.replace('path = "runs.db"', place))
+    (tmp_path / "podium.toml").write_text(text.replace('path = "runs.db"', f'url = "{postgres_url}"'))
     return tmp_path
 
 
@@ -76,8 +76,8 @@ async def settled(url: str) -> None:
 @pytest.mark.parametrize(
     ("how", "runs", "faults"),
     [
-        ("kill", 30, 2),
-        ("suspend", 30, 2),
+        pytest.param("kill", 30, 2, marks=pytest.mark.timeout(180)),
+        pytest.param("suspend", 30, 2, marks=pytest.mark.timeout(180)),
         pytest.param("kill", 500, 12, marks=[pytest.mark.nightly, pytest.mark.timeout(600)]),
         pytest.param("suspend", 300, 8, marks=[pytest.mark.nightly, pytest.mark.timeout(600)]),
     ],
@@ -92,6 +92,9 @@ def test_lost_replicas(
     All requests are charged, and nothing else is: calls of a dead replica with their reservations.
     """
     token = new_key(postgres_url, "all", day_cost=1000.0, run_cost=1.0)
+    if how == "suspend":
+        path = folder / "podium.toml"
+        path.write_text(path.read_text().replace("[journal]", f"[journal]\nlease = {LEASE}"))
     with Fleet(folder, REPLICAS) as fleet:
         costs = anyio.run(_use, fleet, token, runs, faults, how)
     anyio.run(settled, postgres_url)
@@ -129,7 +132,7 @@ async def _use(fleet: Fleet, token: str, runs: int, faults: int, how: str) -> li
         for number in range(faults):
             while len(costs) < runs * (number + 0.5) / (faults + 1):  # noqa: ASYNC110 - of other tasks
                 await anyio.sleep(0.01)
-            await (fleet.kill() if how == "kill" else fleet.suspend(2.5 * LEASE))
+            await (fleet.kill() if how == "kill" else fleet.suspend(2 * LEASE))
 
     async with httpx2.AsyncClient(timeout=120) as http, anyio.create_task_group() as tasks:
         tasks.start_soon(harm)

@@ -35,9 +35,8 @@ class Postponed(Exception):
 class Job:
     """A job that this process executes."""
 
-    def __init__(self, stored: StoredJob, holder: str, *, is_new: bool = False) -> None:
+    def __init__(self, stored: StoredJob, *, is_new: bool = False) -> None:
         self.stored = stored
-        self.holder = holder
         self.is_new = is_new
         self.is_stored = not is_new
         self.is_admitted = False
@@ -206,7 +205,7 @@ class Jobs:
             The job; `None` if there is one with its id.
         """
         assert self._tasks is not None
-        job = Job(stored, self._lease.holder, is_new=True)
+        job = Job(stored, is_new=True)
         if self._free <= 0 or self._has_more or self._line.is_slow(stored.caller_id):
             if check is not None:
                 await check()
@@ -215,7 +214,7 @@ class Jobs:
             return None
         self._held[job.job_id] = job
         try:
-            is_added = await self.table.add(stored, job.holder, also)
+            is_added = await self.table.add(stored, self._lease.holder, also)
         except BaseException:  # also after a cancellation; `_look` returns a job that was stored to the queue
             del self._held[job.job_id]
             raise
@@ -295,19 +294,19 @@ class Jobs:
             await self._look_once(cancelled)
 
     async def _look_once(self, cancelled: str | None) -> None:
-        lease, most = self._lease, max(self._free, 0)
+        most = max(self._free, 0)
         before = {job_id: job for job_id, job in self._held.items() if job.is_stored}
-        found = await self._line.look(lease, most, cancelled)
+        found = await self._line.look(self._lease, most, cancelled)
         self._has_more = len(found.taken) >= most
         for stored in found.taken:
-            self._take(Job(stored, lease.holder))
+            self._take(Job(stored))
         for job_id, job in before.items():
             if job_id not in found.held:
                 job.cancel("lost")
             elif found.held[job_id]:
                 job.cancel("cancelled")
         for job_id in found.held.keys() - self._held.keys():
-            await self.table.release(job_id, lease.holder)  # its end, or its begin, could not be written
+            await self.table.release(job_id, self._lease.holder)  # its end or begin could not be written
         if found.cancels:
             self._on_cancels(found.cancels)
 
@@ -350,13 +349,13 @@ class Jobs:
             LOGGER.info("job %s was deleted, or another process has it", job.job_id)
             return
         except Postponed:
-            await self.table.release(job.job_id, job.holder)
+            await self.table.release(job.job_id, self._lease.holder)
             return
         except Exception as error:  # noqa: BLE001 - handled below, after the scope
             failure = error
         if is_done:
             self._line.ended(job.stored.caller_id)
-            await self.table.remove(job.job_id, job.holder)
+            await self.table.remove(job.job_id, self._lease.holder)
             if job.result is not None and job.result.status != "waiting":
                 self.on_end(job.result.status, "" if job.result.problem is None else job.result.problem.code)
         elif job.why not in ("stopped", "lost"):
@@ -371,16 +370,16 @@ class Jobs:
         ):
             job.refusal = failure
             await work.drop()
-            await self.table.remove(job.job_id, job.holder)
+            await self.table.remove(job.job_id, self._lease.holder)
         elif failure is not None and is_temporary(failure, is_admitted=job.is_admitted):
             await self._try_again(job, failure)
         else:
             self._line.ended(job.stored.caller_id)
             kept = await work.end(failure)
             if kept is None:
-                await self.table.remove(job.job_id, job.holder)
+                await self.table.remove(job.job_id, self._lease.holder)
             else:
-                await self.table.fail(job.job_id, job.holder, kept)
+                await self.table.fail(job.job_id, self._lease.holder, kept)
             if failure is None:
                 self.on_end("stopped", RunCancelled.code)
             else:
@@ -393,7 +392,7 @@ class Jobs:
             wait = RETRY_SECONDS if failure.retry_after is None else min(failure.retry_after, RETRY_SECONDS)
             LOGGER.info("job %s waits until its API key admits it: %s", job.job_id, scrub(str(failure)))
             self._line.put_off(job.stored.caller_id, wait)
-            await self.table.release(job.job_id, job.holder, is_urgent=is_urgent)
+            await self.table.release(job.job_id, self._lease.holder, is_urgent=is_urgent)
         else:
             LOGGER.warning("job %s is tried again: %s", job.job_id, scrub(str(failure)))
-            await self.table.release(job.job_id, job.holder, RETRY_SECONDS, is_urgent=is_urgent)
+            await self.table.release(job.job_id, self._lease.holder, RETRY_SECONDS, is_urgent=is_urgent)
