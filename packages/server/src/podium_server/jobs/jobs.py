@@ -80,11 +80,7 @@ class Work(Protocol):
         """Do the work: begin it, or continue it."""
 
     async def end(self, failure: Exception | None) -> Mapping[str, str] | None:
-        """Write the end of work that was cancelled, or failed for good.
-
-        Returns:
-            The `code` and the `message` to keep; `None` if clients can read the end elsewhere.
-        """
+        """Write the end of cancelled or failed work; return the `code` and `message` that the job keeps."""
 
     async def drop(self) -> None:
         """Delete what was stored for a new job that was refused before it began."""
@@ -197,12 +193,10 @@ class Jobs:
     async def begin(
         self, stored: StoredJob, also: Also | None = None, check: Check | None = None
     ) -> Job | None:
-        """Store a new job, and return when it has begun, or at once if it must wait in the queue.
+        """Store a new job, and return it when it has begun, or at once if it must wait in the queue.
 
-        A job that its caller's limits refuse for now waits in the queue, too.
-
-        Returns:
-            The job; `None` if there is one with its id.
+        A job that its caller's limits refuse for now waits in the queue, too. If there is a job with its id,
+        return `None`.
         """
         assert self._tasks is not None
         job = Job(stored, is_new=True)

@@ -95,17 +95,7 @@ class Account:
     """What a request costs on average; 0 if it is unknown."""
 
     def admit(self, most: int | None, tokens: int, least: int, *, is_new: bool = False) -> int:
-        """Admit a request, and return its reservation in billionths of a dollar: what such a run costs.
-
-        Args:
-            most: the maximum cost of the run by the limits of the model and the key; `None` if it has none.
-            tokens: the expected tokens, at least those of the request.
-            least: what the first call of the run costs at least.
-            is_new: whether the run needs this call.
-
-        Raises:
-            KeyRefused: a limit of the key is reached.
-        """
+        """Admit a request, and return its reservation in billionths of a dollar: what such a run costs."""
         at_once = self.rules.concurrency
         if at_once is not None and self.running >= at_once:
             told = (
@@ -129,14 +119,7 @@ class Account:
         return reservation
 
     def settle(self, day: str, reserved: int, cost: int, tokens: int) -> None:
-        """Replace the reservation of a request that was admitted on `day` by its cost.
-
-        Args:
-            day: the day, in UTC.
-            reserved: the reservation.
-            cost: the cost.
-            tokens: the tokens beyond those that were counted at the admission.
-        """
+        """Replace the reservation of a request that was admitted on `day` by its cost."""
         self.running -= 1
         if self.tokens is not None:
             self.tokens.left -= tokens
@@ -152,11 +135,7 @@ class Account:
         return min(self.periods, key=lambda period: period.left)
 
     def raise_by(self, cost: int) -> int:
-        """Return what a running request may reserve besides, at most `cost`.
-
-        Raises:
-            KeyRefused: the budget is spent, or its rest is reserved for other requests.
-        """
+        """Return what a running request may reserve besides, at most `cost`."""
         if self.periods and not self.tightest.left:
             self._check(self.tightest, 0)
         return self._take(cost)
@@ -352,16 +331,7 @@ def bill_of(
     expected: int = 0,
     excess: float = 0.0,
 ) -> Bill:
-    """Return the bill of a request whose run has this result so far.
-
-    Args:
-        turn_id: the request.
-        key: its key.
-        result: the result.
-        limits: the limits of the run; `None` if they are unknown.
-        expected: the tokens that were counted at the admission.
-        excess: the part of the cost that is not charged; see `podium_server.keys.recorded.excess_of`.
-    """
+    """Return the bill of a request whose run has this result so far."""
     cost, usage = _cost(result, limits), result.usage
     tokens = (usage.total_input_tokens, usage.total_output_tokens, result.estimated_usage.total_tokens)
     run = Amounts(max((cost or 0) - round(excess * BILLION), 0), *tokens)
@@ -423,11 +393,7 @@ def periods_of(key: Key, amounts: Row, now: float) -> tuple[Period, ...]:
 
 
 async def read_budgets(store: KeyStore, key: Key) -> tuple[Period, ...]:
-    """Return the budgets of a key, with what it has spent and reserved of them now.
-
-    Raises:
-        JournalError: the database cannot be used.
-    """
+    """Return the budgets of a key, with what it has spent and reserved of them now."""
     async with store.opened() as database:
         clock = f"SELECT {database.now} AS now"
 

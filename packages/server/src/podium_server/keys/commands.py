@@ -284,11 +284,7 @@ def _with(config: Any, work: Callable[[KeyStore], Awaitable[T]]) -> T:
 
 
 def _unchecked_models(path: Path | None, names: Sequence[str]) -> Sequence[str]:
-    """Return a warning if the models cannot be checked.
-
-    Raises:
-        ConfigError: the config has no model with one of the names.
-    """
+    """Return a warning if the models cannot be checked."""
     from podium_server.models import model_sections  # noqa: PLC0415 - the import takes time
 
     if not names:

@@ -24,7 +24,6 @@ from podium_server.keys.account import (
     BUSY_SECONDS,
     Account,
     Bill,
-    Bucket,
     Period,
     bill_of,
     cost_of_run,
@@ -205,12 +204,7 @@ class KeyAccess(Access):
 
 
 def _valid(key: Key | None, until: float | None) -> Caller:
-    """Return the caller with a key; raise `KeyInvalid` if the key cannot be used.
-
-    Args:
-        key: the key; `None` if it does not exist.
-        until: its end; `None` if it has none.
-    """
+    """Return the caller with a key; raise `KeyInvalid` if the key cannot be used."""
     if key is None:
         raise KeyInvalid("the API key is unknown")
     if key.revoked is not None:
@@ -285,12 +279,7 @@ class KeyAdmission(Admission):
 
 
 def _limits(key: Key, conductor: Conductor) -> Limits:
-    """Return the limits of the conductor's runs.
-
-    Raises:
-        Unpriced: the key has a budget, and the cost of a run cannot be limited.
-        PolicyUnfit: the policy of the key does not fit the workers.
-    """
+    """Return the limits of the conductor's runs."""
     if (policy := key.rules.policy) is not None or key.rules.labels:
         own, cards = conductor.policy, conductor.pool.cards
         try:
@@ -323,13 +312,7 @@ def _bid(key: Key, ask: Ask, limits: Limits) -> Bid:
 
 
 def least_cost(conductor: Conductor, tokens: int, first: Literal["planner", "worker"]) -> int:
-    """Return what the first call of a run costs at least, in billionths of a dollar.
-
-    Args:
-        conductor: the conductor of the run.
-        tokens: the tokens of the request.
-        first: what the run calls first.
-    """
+    """Return what the first call of a run costs at least, in billionths of a dollar."""
     planner = conductor.planner.card if first == "planner" else None
     read = tokens + (_PLANNER_TOKENS if planner is not None else 0)
     cards = conductor.pool.cards if planner is None else [planner]
@@ -359,16 +342,10 @@ def limit_headers(grant: Grant) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, bucket in (("requests", grant.requests), ("tokens", grant.tokens)):
         if bucket is not None:
-            headers |= _of_bucket(name, bucket)
+            headers[f"x-ratelimit-limit-{name}"] = str(bucket.size)
+            headers[f"x-ratelimit-remaining-{name}"] = str(max(int(bucket.left), 0))
+            headers[f"x-ratelimit-reset-{name}"] = _duration(bucket.reset)
     return headers
-
-
-def _of_bucket(name: str, bucket: Bucket) -> dict[str, str]:
-    return {
-        f"x-ratelimit-limit-{name}": str(bucket.size),
-        f"x-ratelimit-remaining-{name}": str(max(int(bucket.left), 0)),
-        f"x-ratelimit-reset-{name}": _duration(bucket.reset),
-    }
 
 
 def _duration(seconds: float) -> str:

@@ -100,15 +100,7 @@ Answer = Grant | KeyRefused
 
 @dataclass(slots=True)
 class Batch:
-    """The requests that one transaction admits and settles.
-
-    Args:
-        bids: the requests to admit.
-        bills: the requests to settle. A second bill for a request replaces the first.
-        holder: the process that runs the admitted requests.
-        now: SQL expression for the time of the database.
-        for_update: SQL clause that locks the selected rows.
-    """
+    """The requests that one transaction admits and settles; a second bill of one replaces the first."""
 
     bids: Sequence[Bid]
     bills: Sequence[Bill]
@@ -253,11 +245,7 @@ class _Waiting:
 
 
 class Ledger:
-    """Admits and settles requests of keys. `async with ledger:` starts its task.
-
-    Args:
-        store: the database.
-    """
+    """Admits and settles requests of keys. `async with ledger:` starts its task."""
 
     def __init__(self, store: KeyStore) -> None:
         self._store = store
@@ -272,12 +260,7 @@ class Ledger:
         self._tasks: TaskGroup | None = None
 
     async def admit(self, bid: Bid) -> Grant:
-        """Admit a request, or raise the reservation of an admitted request.
-
-        Raises:
-            KeyRefused: a limit of the key is reached, or the key is revoked.
-            JournalError: the database cannot be used.
-        """
+        """Admit a request, or raise the reservation of an admitted request."""
         waiting = _Waiting(bid)
         self._bids.append(waiting)
         self._woken.set()
@@ -375,13 +358,7 @@ _DELETED_AT_ONCE = 100
 
 
 class Housekeeping:
-    """The background work of a replica.
-
-    Args:
-        store: the database of the keys.
-        ledger: settles requests.
-        journal: records the runs; `None` if runs are not recorded.
-    """
+    """The background work of a replica."""
 
     def __init__(self, store: KeyStore, ledger: Ledger, journal: Journal | None) -> None:
         self._store = store
@@ -413,12 +390,7 @@ class Housekeeping:
         return settled
 
     async def _bill(self, turn: Turn, key: Key) -> Bill:
-        """Return the bill of a request.
-
-        Raises:
-            RunHeld: a process executes the run.
-            JournalError: the journal cannot be read.
-        """
+        """Return the bill of a request."""
         unknown = Bill(turn_id=turn.turn_id, key=key, run=Amounts(), is_priced=False)
         is_recorded = turn.forget_at is None or turn.forget_at > turn.began
         if self._journal is None or not is_recorded:

@@ -32,16 +32,8 @@ class RecordedRun:
 async def recorded_run(journal: Journal, run_id: str, seconds: float = 0.0) -> RecordedRun | None:
     """Return a run that has stopped; `None` if it never began.
 
-    The run is claimed for a moment, so that a process that was only suspended cannot continue it.
-
-    Args:
-        journal: the journal.
-        run_id: the run.
-        seconds: how long to wait while a process executes the run.
-
-    Raises:
-        RunHeld: a process still executes the run, so that the costs of its calls are not known yet.
-        JournalError: the journal cannot be read.
+    The run is claimed for a moment, so that a process that was only suspended cannot continue it. If another
+    process executes it for longer than `seconds`, it is `RunHeld`, because its costs are not known yet.
     """
     end = anyio.current_time() + seconds
     while True:
@@ -64,17 +56,11 @@ async def recorded_run(journal: Journal, run_id: str, seconds: float = 0.0) -> R
 
 
 async def excess_of(journal: Journal, result: Result) -> float:
-    """Return by how much the cost of a result is higher than what its calls without an end usually cost.
+    """Return by how many USD a result costs more than its calls without an end usually do.
 
     The cost of a result has the reservation of a call whose process was killed: the longest answer that it
     allowed. Here such a call costs as much as its worker's answers in the latest runs of the journal do on
     average; if there are none, its reservation.
-
-    Returns:
-        USD.
-
-    Raises:
-        JournalError: the journal cannot be read.
     """
     lost = [each for each in result.bills if each.problem == UNKNOWN and each.cost]
     if not lost:
@@ -95,12 +81,7 @@ def _name(bill: Proposal | Call | Outcome) -> str:
 
 
 async def recorded_actions(journal: Journal | None, run_id: str) -> tuple[Action, ...] | None:
-    """Return the actions of a run that has stopped; `None` if they are not known.
-
-    Args:
-        journal: the journal; `None` if it has no record of the run.
-        run_id: the run.
-    """
+    """Return the actions of a run that has stopped; `None` if they are not known."""
     if journal is None:
         return None
     try:

@@ -7,11 +7,10 @@ that changes something must also have the CSRF token, which other sites cannot r
 import hmac
 import secrets
 from dataclasses import dataclass
-from hashlib import sha256
 from time import time
 
 from podium.journal import Transaction
-from podium_server.keys.key import Caller, CsrfMissing, Key, KeyInvalid
+from podium_server.keys.key import Caller, CsrfMissing, Key, KeyInvalid, token_hash
 from podium_server.keys.store import KeyStore
 
 SESSION_SECONDS = 12 * 3600.0
@@ -61,7 +60,7 @@ class Sessions:
 
         async def add(transaction: Transaction) -> None:
             await transaction.execute("DELETE FROM podium_sessions WHERE until < ?", now)
-            await transaction.execute(_ADD, _hash(token), key.key_id, until)
+            await transaction.execute(_ADD, token_hash(token), key.key_id, until)
 
         await self._store.transaction(add)
         return Session(token=token, caller=Caller(key), until=until)
@@ -72,7 +71,7 @@ class Sessions:
         Raises:
             KeyInvalid: there is no such session, or it has ended.
         """
-        digest, now = _hash(token), time()
+        digest, now = token_hash(token), time()
         rows = await self._store.transaction(lambda each: each.fetch(_FIND, digest, now), reads=True)
         if not rows:
             raise KeyInvalid("the session has ended: log in with your API key")
@@ -83,11 +82,7 @@ class Sessions:
 
     async def end(self, token: str) -> None:
         """End a session."""
-        digest = _hash(token)
+        digest = token_hash(token)
         await self._store.transaction(
             lambda each: each.execute("DELETE FROM podium_sessions WHERE hash = ?", digest)
         )
-
-
-def _hash(token: str) -> str:
-    return sha256(token.encode()).hexdigest()

@@ -5,7 +5,6 @@ Costs are whole billionths of a dollar, so that sums are exact. Days are in UTC,
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from time import time
 from typing import Any, Self
 from uuid import uuid4
@@ -122,11 +121,7 @@ async def add_change(transaction: Transaction, key_id: str, what: str, who: str,
 
 
 async def read_changes(transaction: Transaction) -> Sequence[Change]:
-    """Return all changes, oldest first.
-
-    Raises:
-        JournalBroken: a change was altered or deleted.
-    """
+    """Return all changes, oldest first."""
     found, before = [], ROOT
     for place, row in enumerate(await transaction.fetch(_ALL)):
         if row["number"] != place or row["hash"] != link(before, _CHAIN, place, row["at"], row["text"]):
@@ -307,11 +302,12 @@ class KeyStore(SqlTables):
         """
         deleted = 0
         for key in await self.keys():
-            prune = partial(_prune, key_id=key.key_id, before=before)
-            count = await self.transaction(prune)
-            deleted += count
+            count = _AT_ONCE
             while count == _AT_ONCE:
-                deleted += (count := await self.transaction(prune))
+                count = await self.transaction(
+                    lambda each, key_id=key.key_id: each.execute(_PRUNE, key_id, before)  # type: ignore[misc]
+                )
+                deleted += count
         return deleted
 
     async def update(self, name: str, rules: KeyRules, *, expires: float | None, by: str = COMMAND) -> Key:
@@ -383,10 +379,6 @@ class KeyStore(SqlTables):
 
         await self.transaction(rotate)
         return key, token
-
-
-async def _prune(transaction: Transaction, *, key_id: str, before: float) -> int:
-    return await transaction.execute(_PRUNE, key_id, before)
 
 
 async def _add_text(transaction: Transaction, key_id: str, token: str) -> None:
