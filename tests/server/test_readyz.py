@@ -59,7 +59,7 @@ def test_a_server_of_a_database_that_is_down(
 ) -> None:
     """It is a 503 without the address of the database, and a 200 after the database is back."""
     journal = SqlJournal(f"sqlite:///{tmp_path}/keys.db")
-    access = KeyAccess(KeyStore.beside(journal), journal=journal)
+    access = KeyAccess(KeyStore(journal), journal=journal)
     url = down.url(driver="postgresql")
     with serving(config(upstream, url), tmp_path, access) as served:
         assert reason(served) == (200, None, None)

@@ -187,7 +187,7 @@ def test_the_line_of_a_key(upstream: ChatServer, tmp_path: Path, lines: Lines) -
     """It has the id of the key; a request over the budget of the key has no run."""
     upstream.reply = team
     journal = SqlJournal(tmp_path / "runs.db")
-    store = KeyStore.beside(journal)
+    store = KeyStore(journal)
     key, token = run_sync(lambda: store.create("alice", KeyRules(requests_per_minute=1)))
     text = CONFIG.format(url=upstream.url, models="", server="")
     with serving(text, tmp_path, KeyAccess(store, journal=journal)) as served:

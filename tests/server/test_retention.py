@@ -57,7 +57,7 @@ def test_a_server_forgets(upstream: ChatServer, url: str, new_key: object, tmp_p
     text = CONFIG.format(url=upstream.url, models="", server="").replace('path = "runs.db"', f'url = "{url}"')
     journal = SqlJournal(url)
     key = new_key()  # type: ignore[operator]
-    with serving(text, tmp_path, KeyAccess(KeyStore.beside(journal), journal=journal)) as served:
+    with serving(text, tmp_path, KeyAccess(KeyStore(journal), journal=journal)) as served:
         old, young = (served.client(key).responses.create(model="podium", input=ASKED) for _ in range(2))
     run_sync(lambda: SqlCache(url).put("old", Completion("yes")))
     run_sync(lambda: SqlCache(url).transaction(lambda each: each.execute("UPDATE podium_cache SET at = 1.0")))
@@ -68,7 +68,7 @@ def test_a_server_forgets(upstream: ChatServer, url: str, new_key: object, tmp_p
         lambda: KeyStore(url).transaction(lambda each: each.fetch("SELECT * FROM podium_key_days"))
     )
     text = text.replace("[server]", "[server]\nkeep_days = 1")
-    with serving(text, tmp_path, KeyAccess(KeyStore.beside(journal), journal=journal)) as served:
+    with serving(text, tmp_path, KeyAccess(KeyStore(journal), journal=journal)) as served:
         client = served.client(key)
         listed = httpx2.Client(base_url=served.url, headers={"authorization": f"Bearer {key}"}, timeout=20)
         with listed:

@@ -161,7 +161,7 @@ def test_another_key(rules: Any, upstream: ChatServer, url: str, tmp_path: Path,
     own, other = new_key(**rules), new_key(**rules)
     with ExitStack() as stack:
         journal = SqlJournal(url)
-        access = KeyAccess(KeyStore.beside(journal), journal=journal)
+        access = KeyAccess(KeyStore(journal), journal=journal)
         served = stack.enter_context(serving(text, tmp_path, access))
         for turn in chat(poster(served.url, own)):
             turn()

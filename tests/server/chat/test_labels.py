@@ -103,7 +103,7 @@ def test_only_the_answers_of_the_key_count(
     """The labels of an answer do not tell another key that the answer exists."""
     upstream.reply = team
     journal = SqlJournal(tmp_path / "runs.db")
-    store, rules = KeyStore.beside(journal), KeyRules(retention_days=retention)
+    store, rules = KeyStore(journal), KeyRules(retention_days=retention)
     alice, bob = (run_sync(lambda: store.create(name, rules))[1] for name in ("alice", "bob"))  # noqa: B023
     text = CONFIG.format(url=upstream.url, models=POLICY, server="")
     with serving(text, tmp_path, KeyAccess(store, journal=journal)) as served:

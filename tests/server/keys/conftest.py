@@ -19,4 +19,4 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> SqlJournal:
 @pytest.fixture
 def store(journal: SqlJournal) -> KeyStore:
     """Return the store of keys in the database of the journal."""
-    return KeyStore.beside(journal)
+    return KeyStore(journal)

@@ -41,7 +41,7 @@ async def main(url: str, token: str, requests: int, seconds: float) -> None:
     conductor = Conductor(
         FixedPlanner(plan), [Slow(seconds)], limits=Limits(answer_tokens=100), journal=journal
     )
-    store = KeyStore.beside(journal)
+    store = KeyStore(journal)
     access = KeyAccess(store, journal=journal)
 
     async def request() -> None:

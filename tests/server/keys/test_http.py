@@ -55,7 +55,7 @@ def served(upstream: ChatServer, url: str, tmp_path: Path) -> Iterator[Served]:
     upstream.reply = team
     text = CONFIG.format(url=upstream.url, models="", server="").replace('path = "runs.db"', f'url = "{url}"')
     journal = SqlJournal(url)
-    with serving(text, tmp_path, KeyAccess(KeyStore.beside(journal), journal=journal)) as running:
+    with serving(text, tmp_path, KeyAccess(KeyStore(journal), journal=journal)) as running:
         yield running
 
 
@@ -432,7 +432,7 @@ def test_a_key_may_name_a_worker_that_one_model_lacks(url: str, new_key: NewKey,
     text += '[policy]\nrules = [{label = "copy", never = ["calc"]}]\n'
     journal = SqlJournal(url)
     keys = {name: new_key(**rules) for name, rules in RULES.items()}
-    with serving(text, tmp_path, KeyAccess(KeyStore.beside(journal), journal=journal)) as running:
+    with serving(text, tmp_path, KeyAccess(KeyStore(journal), journal=journal)) as running:
         for name, told in TOLD.items():
             for model, refusal in zip(("small", "large"), told, strict=True):
                 answer = httpx2.post(

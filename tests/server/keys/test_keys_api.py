@@ -88,7 +88,7 @@ def test_the_first_key_closes_a_server(upstream: ChatServer, tmp_path: Path) -> 
     with serving(text, tmp_path) as running:
         assert httpx2.get(f"{running.url}/models").status_code == 200
         assert httpx2.get(f"{running.url}/keys").json()["error"]["code"] == "no_keys"
-        store = KeyStore.beside(SqlJournal(tmp_path / "runs.db"))
+        store = KeyStore(SqlJournal(tmp_path / "runs.db"))
         _, token = run_sync(lambda: store.create("alice", KeyRules()))
         headers = {"x-api-key": token}
         assert until(lambda: httpx2.get(f"{running.url}/models", headers=headers).status_code == 401)

@@ -33,7 +33,7 @@ def keyed(upstream: ChatServer, tmp_path: Path) -> Iterator[Served]:
     upstream.reply = team
     journal = SqlJournal(tmp_path / "runs.db")
     text = CONFIG.format(url=upstream.url, models="", server="drain_seconds = 5.0")
-    with serving(text, tmp_path, KeyAccess(KeyStore.beside(journal), journal=journal)) as running:
+    with serving(text, tmp_path, KeyAccess(KeyStore(journal), journal=journal)) as running:
         yield running
 
 

@@ -29,7 +29,7 @@ def keyed(request: pytest.FixtureRequest, upstream: ChatServer, url: str, tmp_pa
         'path = "runs.db"', f'url = "{url}"'
     )
     journal = SqlJournal(url)
-    with serving(text, tmp_path, KeyAccess(KeyStore.beside(journal), journal=journal)) as running:
+    with serving(text, tmp_path, KeyAccess(KeyStore(journal), journal=journal)) as running:
         yield running
 
 

@@ -107,7 +107,7 @@ class App:
         self.catalogue: Catalogue = make_catalogue(config, self.journal)
         self.has_keys = access is not None
         """Whether requests need an API key."""
-        self._access = access or NoKeys(None if self.journal is None else KeyStore.beside(self.journal))
+        self._access = access or NoKeys(None if self.journal is None else KeyStore(self.journal))
         self._service = Service(self._access, self.settings, is_local=access is None)
         self._stopping = self._service.stopping
         table = None if self.journal is None else JobTable(self.journal)

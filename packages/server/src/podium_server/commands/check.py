@@ -77,7 +77,7 @@ def find_keys(config: Config) -> tuple[KeyAccess | None, Sequence[Key]]:
     journal = config.journal()
     if journal is None:
         return None, ()
-    store = KeyStore.beside(journal)
+    store = KeyStore(journal)
     keys, now = anyio.run(store.keys), time()
     valid = [key for key in keys if key.revoked is None and (key.expires is None or key.expires > now)]
     return KeyAccess(store, journal=journal) if keys else None, valid

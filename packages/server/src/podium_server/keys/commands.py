@@ -274,7 +274,7 @@ def _with(config: Any, work: Callable[[KeyStore], Awaitable[T]]) -> T:
     journal = find_journal(config)
     if not isinstance(journal, SqlJournal):
         raise ConfigError("keys need a journal in a database")
-    store = KeyStore.beside(journal)
+    store = KeyStore(journal)
 
     async def working() -> T:
         async with store:

@@ -6,7 +6,7 @@ Costs are whole billionths of a dollar, so that sums are exact. Days are in UTC,
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import time
-from typing import Any, Self
+from typing import Any
 from uuid import uuid4
 
 from podium.errors import ConfigError, JournalBroken
@@ -210,11 +210,6 @@ class KeyStore(SqlTables):
     def __init__(self, journal: SqlJournal | Location = None, *, patience: float = 5.0) -> None:
         self.journal = journal if isinstance(journal, SqlJournal) else SqlJournal(journal)
         super().__init__(SCHEMA, self.journal.url, patience=patience)
-
-    @classmethod
-    def beside(cls, journal: SqlJournal) -> Self:
-        """Return the store in the database of a journal."""
-        return cls(journal)
 
     async def create(
         self, name: str, rules: KeyRules, *, expires: float | None = None, by: str = COMMAND
