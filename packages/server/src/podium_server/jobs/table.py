@@ -287,8 +287,8 @@ _ONE = f"SELECT {COLUMNS} FROM podium_jobs WHERE holder = '' AND job_id = ? {{lo
 _TAKE = "UPDATE podium_jobs SET holder = ?, is_urgent = 1 WHERE job_id IN {ids}"
 
 _HOLDERS = f"""
-SELECT DISTINCT holder FROM podium_jobs
-WHERE (holder > '' AND holder < '{FAILED}') OR holder > '{FAILED}'
+SELECT holder FROM podium_jobs WHERE holder > '' AND holder < '{FAILED}'
+UNION SELECT holder FROM podium_jobs WHERE holder > '{FAILED}'
 """  # noqa: S608 - as above
 """The processes that execute jobs. Jobs in the queue and failed jobs, which may be many, are not read."""
 _HELD = "SELECT job_id, is_cancelled FROM podium_jobs WHERE holder = ?"
