@@ -82,8 +82,8 @@ def test_sums_are_those_of_the_runs(
     assert summed(client, model="podium")["days"] == everything["days"]
     for nothing in ({"model": "mini"}, {"since": day_after(runs), "until": day_after(runs) + 1}):
         assert summed(client, **nothing)["workers"] == []
-    for query, status in (({"key": runs[0]["key_id"]}, 403), ({"since": 0, "until": 1e9}, 400)):
-        assert other.get("/sums", params=query).status_code == status
+    for query in ({"key": runs[0]["key_id"]}, {"since": 0, "until": 1e9}):
+        assert other.get("/sums", params=query).status_code == 400
 
 
 def day_after(runs: list[Any]) -> float:

@@ -40,7 +40,6 @@ class SumsQuery(Body):
     since: Annotated[Time | None, Field(description="Runs that began then or later; 30 days ago.")] = None
     until: Annotated[Time | None, Field(description="Runs that began then or earlier.")] = None
     model: Name | None = None
-    key: Annotated[Name | None, Field(description="The id of an API key; needs the role `see`.")] = None
 
 
 class DaySum(BaseModel):
@@ -94,7 +93,7 @@ class SumsApi:
         if not 0 <= until - since <= _MOST_DAYS * _DAY:
             raise BadRequest(f"since must be before until, by at most {_MOST_DAYS} days", param="since")
         which, values = ["run.parent IS NULL", "run.began BETWEEN ? AND ?"], list[Any]([since, until])
-        if self._has_keys and (key_id := key_of(caller, query.key)) is not None:
+        if self._has_keys and (key_id := key_of(caller, None)) is not None:
             which.append("EXISTS (SELECT 1 FROM podium_turns WHERE run_id = run.run_id AND key_id = ?)")
             values.append(key_id)
         async with self._turn, self._table.opened() as database:

@@ -18,10 +18,10 @@ export function SumsPage({ query, canAsk }) {
     document.title = "Charts · Podium";
     let isOn = true;
     const until = (Math.floor(Date.now() / 1000 / DAY) + 1) * DAY - 1;
-    const asked = new URLSearchParams({ since: until + 1 - days * DAY, until, ...(query.model && { model: query.model }), ...(query.key && { key: query.key }) });
+    const asked = new URLSearchParams({ since: until + 1 - days * DAY, until, ...(query.model && { model: query.model }) });
     get(`/v1/sums?${asked}`).then((sums) => isOn && setFound({ state: "ready", sums }), (error) => isOn && setFound({ state: "error", error }));
     return () => (isOn = false);
-  }, [days, query.model, query.key]);
+  }, [days, query.model]);
   const change = (changed) => replacePlace(sumsHref({ ...query, ...changed }));
   const names = [...new Set([...(query.model ? [query.model] : []), ...(models ?? []).map((each) => each.id)])];
   return html`<div class="body sums">
@@ -29,7 +29,6 @@ export function SumsPage({ query, canAsk }) {
       <select aria-label="Period" value=${days} onChange=${(event) => change({ days: event.target.value })}>${PERIODS.map(([each, words]) => html`<option value=${each}>${words}</option>`)}</select>
       ${names.length > 0 && html`<select aria-label="Model" value=${query.model ?? ""} onChange=${(event) => change({ model: event.target.value })}>
         <option value="">all models</option>${names.map((each) => html`<option value=${each}>${line(each, 40)}</option>`)}</select>`}
-      ${query.key && html`<button class="chip" onClick=${() => change({ key: "" })}>key ${line(query.key, 20)} ×</button>`}
       <span class="dim">Days are in UTC, and a run counts on the day on which it began.</span></div>
     ${found.state === "loading" && html`<p class="note" role="status">Adding up the runs…</p>`}
     ${found.state === "error" && html`<p class="bad banner" role="alert">${found.error.message}</p>`}
@@ -40,7 +39,6 @@ export function SumsPage({ query, canAsk }) {
 function Charts({ sums, query }) {
   const workers = totals(sums.workers);
   const days = daysOf(sums);
-  const filters = { model: query.model, key: query.key };
   if (!sums.days.length) return html`<p class="note">No run began in this time.</p>`;
   const costs = days.map((day) => sum(sums.workers.filter((each) => each.day === day), "cost"));
   const most = Math.max(...costs);
@@ -53,7 +51,7 @@ function Charts({ sums, query }) {
       const parts = workers.map((worker) => worker.by.get(day)).filter((each) => each?.cost > 0);
       const runs = sums.days.find((each) => each.day === day);
       const told = `${day}: ${usd(costs[at])} in ${count(runs?.runs ?? 0)} ${runs?.runs === 1 ? "run" : "runs"}${parts.map((each) => `\n${each.worker} ${usd(each.cost)}`).join("")}`;
-      return html`<li key=${day}><a href=${listHref({ ...filters, day })} title=${told} aria-label=${told.replaceAll("\n", ", ")}>
+      return html`<li key=${day}><a href=${listHref({ model: query.model, day })} title=${told} aria-label=${told.replaceAll("\n", ", ")}>
         ${parts.map((each) => html`<span class=${`c${workers.findIndex((one) => one.name === each.name) % (COLOURS + 1)}`} style=${{ height: `${(100 * each.cost) / (most || 1)}%` }}></span>`)}</a></li>`;
     })}</ol><span class="ends dim"><span>${days[0]}</span><span>${days.at(-1)}</span></span></div>
     <h2>Cost and time by worker</h2>
