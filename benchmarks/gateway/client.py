@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import aiohttp
@@ -55,14 +56,18 @@ class Client:
         return delay
 
     async def held(self, streams: "Streams") -> None:
-        """Make a streamed request of the slow model, and count its first token and its end."""
+        """Make a streamed request of the slow model, and count its first token and its end.
+
+        A gateway that cannot serve so many streams breaks some of them: these have no end.
+        """
         is_begun = is_ended = False
-        async with self._post({"model": "slow", "stream": True}) as response:
-            async for line in response.content:
-                if not is_begun and _content(line).strip():
-                    is_begun = True
-                    streams.begun += 1
-                is_ended = is_ended or line.startswith(b"data: [DONE]")
+        with suppress(aiohttp.ClientError, TimeoutError):
+            async with self._post({"model": "slow", "stream": True}) as response:
+                async for line in response.content:
+                    if not is_begun and _content(line).strip():
+                        is_begun = True
+                        streams.begun += 1
+                    is_ended = is_ended or line.startswith(b"data: [DONE]")
         streams.ended += is_ended
 
     def _post(self, asked: Mapping[str, object]) -> "aiohttp.client._RequestContextManager":

@@ -102,6 +102,7 @@ def _of_run(page: Page, url: str, run_id: str, rate: int, seconds: float) -> lis
             pressed += 1
         page.get_by_label("Step 1, writer").first.click()
         pressed += 1
+    page.wait_for_timeout(500)  # until the panel of the step is drawn
     written = int(page.evaluate(length).replace(",", ""))
     took = time.monotonic() - began
     busy, seen = cpu.share(), page.evaluate("window.seen")

@@ -30,7 +30,8 @@ def capable(call: Call) -> Reply:
         return says(call, "", tool_calls=calls, finish_reason="tool_calls")
     form = call.body.get("response_format")
     if form is not None:
-        return says(call, json.dumps(_value(form["json_schema"]["schema"], asked_of(messages))))
+        schema = form["json_schema"]["schema"] if "json_schema" in form else {"type": "object"}
+        return says(call, json.dumps(_value(schema, asked_of(messages))))
     returned = [m["content"] for m in messages if m["role"] == "tool"]
     text = f"The tools say {returned[-1]}." if returned else "Hello to you, too."
     for stop in call.body.get("stop") or ():

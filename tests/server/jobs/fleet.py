@@ -1,4 +1,7 @@
-"""Replicas of `podium serve` in their own processes, and clients that use any of them."""
+"""Replicas of `podium serve` in their own processes, and clients that use any of them.
+
+A client repeats what a killed replica or a stopped database prevented, as SDKs do.
+"""
 
 import json
 import os
@@ -19,6 +22,8 @@ import httpx2
 
 START_SECONDS = 60.0
 _RETRY_SECONDS = 0.1
+_UNAVAILABLE = 503
+"""The status of a response while the database is down."""
 
 
 class Replica:
@@ -128,13 +133,7 @@ class Client:
     async def start(self, query: str, url: str = "") -> httpx2.Response:
         """Start a run whose idempotency key is its question, and return the response."""
         body = {"model": "podium", "query": query}
-        headers = {**self._headers, "idempotency-key": query}
-        while True:
-            with suppress(httpx2.TransportError):
-                at = url or self._fleet.url()
-                return await self._http.post(f"{at}/runs", json=body, headers=headers)
-            url = ""
-            await anyio.sleep(_RETRY_SECONDS)
+        return await self._send("POST", "/runs", url, json=body, headers={"idempotency-key": query})
 
     async def start_twice(self, query: str) -> list[httpx2.Response]:
         """Start a run with the same request at two replicas at the same time."""
@@ -156,12 +155,26 @@ class Client:
             f"{self._fleet.url()}/chat/completions", json=body, headers=self._headers
         )
 
-    async def show(self, run_id: str) -> Any:
-        """Return a run."""
+    async def chat(self, query: str) -> httpx2.Response:
+        """Return an answer, or a refusal, of a request whose idempotency key is its question."""
+        body = {"model": "podium", "messages": [{"role": "user", "content": query}]}
+        headers = {"idempotency-key": f"chat {query}"}
+        return await self._send("POST", "/chat/completions", json=body, headers=headers)
+
+    async def get(self, path: str) -> Any:
+        """Return what a path has."""
+        return (await self._send("GET", path)).raise_for_status().json()
+
+    async def _send(
+        self, method: str, path: str, url: str = "", *, headers: Mapping[str, str] | None = None, **more: Any
+    ) -> httpx2.Response:
         while True:
             with suppress(httpx2.TransportError):
-                answer = await self._http.get(f"{self._fleet.url()}/runs/{run_id}", headers=self._headers)
-                return answer.raise_for_status().json()
+                at, named = url or self._fleet.url(), self._headers | dict(headers or {})
+                answer = await self._http.request(method, f"{at}{path}", headers=named, **more)
+                if answer.status_code != _UNAVAILABLE:
+                    return answer
+            url = ""
             await anyio.sleep(_RETRY_SECONDS)
 
     async def follow(self, run_id: str) -> list[Mapping[str, Any]]:
@@ -171,21 +184,22 @@ class Client:
         """
         events: list[Mapping[str, Any]] = []
         while True:
-            try:
-                await self._read(run_id, events)
-            except httpx2.TransportError:
-                await anyio.sleep(_RETRY_SECONDS)
-            else:
-                return events
+            with suppress(httpx2.TransportError):
+                if await self._read(run_id, events):
+                    return events
+            await anyio.sleep(_RETRY_SECONDS)
 
-    async def _read(self, run_id: str, events: list[Mapping[str, Any]]) -> None:
-        """Add the next events of a run."""
+    async def _read(self, run_id: str, events: list[Mapping[str, Any]]) -> bool:
+        """Add the next events of a run; return whether the stream has ended in order."""
         headers = self._headers | ({"last-event-id": str(len(events) - 1)} if events else {})
         url = f"{self._fleet.url()}/runs/{run_id}/events"
         async with self._http.stream("GET", url, headers=headers) as stream:
+            if stream.status_code == _UNAVAILABLE:
+                return False
             assert stream.status_code == 200, await stream.aread()
             async for line in stream.aiter_lines():
                 if line.startswith("data: "):
                     event = json.loads(line.removeprefix("data: "))
                     assert event.get("number") == len(events), event
                     events.append(event)
+        return True

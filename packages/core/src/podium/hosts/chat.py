@@ -1,6 +1,5 @@
 """Answers a call of a host's chat model with a run of a conductor."""
 
-import math
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -327,7 +326,8 @@ class ChatCall:
             refresh=self._partial == "raise",
         )
         run_id, is_new = "", False
-        async with aclosing(_within(self._timeout, self._run.events())) as events:
+        run = self._run.events()
+        async with aclosing(run if self._timeout is None else _within(self._timeout, run)) as events:
             async for event in events:
                 if not run_id:  # the first event is the run's own
                     run_id, is_new = event.run_id, isinstance(event, RunStarted)
@@ -424,10 +424,10 @@ class ChatCall:
         return found
 
 
-async def _within(seconds: float | None, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
+async def _within(seconds: float, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
     """Yield the events of a run, for so many seconds at most."""
     heard = list[Event]()  # for the actions of a run that is stopped
-    end = math.inf if seconds is None else time.monotonic() + seconds
+    end = time.monotonic() + seconds
     async with aclosing(events):
         while True:
             with anyio.move_on_after(max(0.0, end - time.monotonic())) as scope:
@@ -438,8 +438,7 @@ async def _within(seconds: float | None, events: AsyncGenerator[Event, None]) ->
                 raise error
             if event is None:
                 return
-            if seconds is not None:
-                heard.append(event)
+            heard.append(event)
             yield event
 
 

@@ -54,7 +54,7 @@ class CallHistory:
 
     def output_tokens(self, quantile: float) -> int | None:
         """Return a quantile of the lengths of answers, in tokens; `None` if there are no answers."""
-        lengths = sorted(call.output_tokens for call in self.calls if call.ok)
+        lengths = sorted([call.output_tokens for call in self._calls if call.ok])
         return lengths[min(int(quantile * len(lengths)), len(lengths) - 1)] if lengths else None
 
 

@@ -31,8 +31,7 @@ try:
 except ImportError as missing:
     raise ConfigError(f"--ray needs Ray, which is not installed: {install_hint('server[ray]')}") from missing
 
-_LINES = 32
-"""Lines that an actor runs at the same time."""
+_LINES = 32  # that an actor runs at the same time
 _CPUS = 0.1  # an actor waits for models most of the time
 _OPTIONS = {
     "num_cpus": _CPUS,
@@ -41,10 +40,9 @@ _OPTIONS = {
     "max_task_retries": 10,  # of a line, after the process of its actor died; the journal continues its run
     "scheduling_strategy": "SPREAD",
 }
-_EARLIER_LOOKS = 300
-"""How often to look, each 0.2 s, whether Ray has ended the actors of an earlier command that is gone."""
+_EARLIER_LOOKS = 300  # each after 0.2 s, for the end of the actors of an earlier command that is gone
 _REMEDY = "start one with `ray start --head`, or write `--ray local`"
-_SECURED = "if it asks for a token, set RAY_AUTH_MODE=token"
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"  # of HTTP/2, with no settings
 
 
 class RayFailed(PodiumError):
@@ -227,7 +225,7 @@ def _connected(address: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:  # Ray has no common class, and exits if no cluster answers
         why = "it does not answer" if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
         told = f"the Ray cluster {address!r} cannot be used: {why}"
-        raise ConfigError(f"{told}: {_REMEDY}; {_SECURED}") from error
+        raise ConfigError(f"{told}: {_REMEDY}; if it asks for a token, set RAY_AUTH_MODE=token") from error
     try:
         yield
     finally:
@@ -235,12 +233,14 @@ def _connected(address: str) -> Iterator[None]:
 
 
 def _check_address(address: str) -> None:
-    """Connect once to the address of a cluster, because Ray tries for minutes."""
+    """Greet the server of an address, which answers at once; Ray itself would try for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon or not port.isdecimal():
         return  # `auto`, `local`, or what Ray itself refuses
     try:
-        socket.create_connection((host.strip("[]"), int(port)), 5.0).close()
+        with socket.create_connection((host.strip("[]"), int(port)), 5.0) as sock, suppress(ConnectionError):
+            sock.sendall(_GREETING)
+            sock.recv(1)  # a server that wants TLS may close the connection
     except (OSError, OverflowError) as error:
         raise ConfigError(f"no Ray cluster answers at {address!r}: {_REMEDY}") from error
 

@@ -101,6 +101,7 @@ async def _serve(screen: Screen, app: App, host: str, port: int) -> None:
                 facts = {"url": url, "models": ",".join(names), "keys": app.has_keys}
                 log_server("started", version=__version__, **facts)
                 is_serving = True
+                gc.freeze()  # what the start has made stays: no collection needs to look at it
                 await HttpServer(app.asgi(), app.settings, app.stop).serve([listening])
         finally:
             log_server("stopped")

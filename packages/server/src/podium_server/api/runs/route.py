@@ -190,15 +190,13 @@ class RunsApi:
     async def find(self, exchange: Exchange, caller: Caller, role: Role = "see") -> RunRow:
         """Return the run of the URL."""
         run_id = str(exchange.path_params["run_id"])
-        try:
-            row = await self._index.row(run_id)
-        except RunUnknown:
-            job = await self._queued(run_id)
-            if job is None or not (caller.may("see") or job.caller_id == caller.caller_id):
-                raise
-            if role != "see" and job.caller_id != caller.caller_id:
+        row = await self._row_or_job(run_id)
+        if isinstance(row, StoredJob):
+            if not (caller.may("see") or row.caller_id == caller.caller_id):
+                raise RunUnknown(f"run {run_id:.200} does not exist")
+            if role != "see" and row.caller_id != caller.caller_id:
                 caller.check_role(role)
-            return queued_row(job)
+            return queued_row(row)
         root = await self._index.root(row)
         if not await self._access.may_see(caller, root.run_id):
             raise RunUnknown(f"run {row.run_id:.200} does not exist")
@@ -212,18 +210,21 @@ class RunsApi:
 
     async def detail_of(self, run_id: str) -> RunDetail:
         """Return the whole run."""
-        try:
-            row, nested = await self._index.row(run_id), await self._index.nested(run_id)
-        except RunUnknown:
-            if (job := await self._queued(run_id)) is None:
-                raise
-            return queued_detail(job)
+        row = await self._row_or_job(run_id)
+        if isinstance(row, StoredJob):
+            return queued_detail(row)
+        nested = await self._index.nested(run_id)
         return detail(row, await self._index.read(run_id), nested, await self._access.owner(run_id))
 
-    async def _queued(self, run_id: str) -> StoredJob | None:
-        """Return the job of a run that has not begun."""
-        job = await self._table.find(run_id)
-        return job if job is not None and job.kind == KIND else None
+    async def _row_or_job(self, run_id: str) -> RunRow | StoredJob:
+        """Return a run, or the job of a run that has not begun."""
+        try:
+            return await self._index.row(run_id)
+        except RunUnknown:
+            job = await self._table.find(run_id)
+            if job is not None and job.kind == KIND:
+                return job
+        return await self._index.row(run_id)  # its job may have ended between the two looks
 
 
 def key_of(caller: Caller, asked: str | None) -> str | None:
