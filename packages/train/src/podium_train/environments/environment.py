@@ -26,6 +26,9 @@ class Environment(ABC):
     """Changes whenever the outcome of a plan may change: a hash of the data, or the time for live workers."""
     splits: tuple[Split, ...]
     """The splits that the environment has."""
+    brings: tuple[str, ...] = ()
+    """The names on the cards at the end of each pool whose workers the environment adds, such as a vote. The
+    section of a conductor that was trained with them adds them too."""
     unpriced: tuple[str, ...] = ()
     """The workers of unknown price. The cost of a plan that calls one is unknown."""
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from podium.errors import ConfigError
 from podium.planners import ChatPlanner, PlanRequest, PlanText
 from podium.workers import Worker
-from podium_train.export.card_warnings import card_warnings
 from podium_train.export.facts import ConductorFacts
+from podium_train.export.pool import check_pool
 from podium_train.prompts import fingerprint
 
 
@@ -45,15 +45,20 @@ class ConductorPlanner(ChatPlanner):
         self._facts = facts
 
     def warnings(self, workers: Sequence[Worker]) -> Sequence[str]:
-        """Return how the workers' cards differ from the cards of the training."""
-        return tuple(card_warnings(self._facts, workers))
+        """Return how the workers' cards differ from the cards of the training.
+
+        Raises:
+            ConfigError: the pool lacks a worker without which the plans of the training cannot run.
+        """
+        return tuple(check_pool(self._facts, workers))
 
     def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
         """Call the model and yield its text, after the prefill that the model's chat template has.
 
         Raises:
-            ConfigError: the run allows another number of steps than the training, or asks for a second round
-                that was not trained; a conductor reports it as a `PlannerError`.
+            ConfigError: the run allows another number of steps than the training, shows workers another part
+                of the question, or asks for a second round that was not trained; a conductor reports it as a
+                `PlannerError`.
         """
         if request.may_keep and self._rounds == 1:
             raise ConfigError(
@@ -65,6 +70,12 @@ class ConductorPlanner(ChatPlanner):
             raise ConfigError(
                 f"{trained}, and the run allows {request.max_steps}: write "
                 f"plan_steps = {self._max_steps} in [limits]"
+            )
+        if request.shows_question is not self._facts.pool.shows_question:
+            shown, key = ("saw", "true") if self._facts.pool.shows_question else ("did not see", "false")
+            raise ConfigError(
+                f"in the training of the conductor, workers {shown} the question: write "
+                f"show_question = {key} in [conductor]"
             )
         return self._after_prefill(super().plan(request))
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from podium.config import AddedPlanner
 from podium.errors import ConfigError
 from podium.planners import Planner
-from podium.workers import FREE, Card, ChatWorker, Endpoint
+from podium.workers import FREE, Card, ChatWorker, Endpoint, Worker
 
 
 class ConductorSection(AddedPlanner):
@@ -46,5 +46,19 @@ class ConductorSection(AddedPlanner):
         worker = ChatWorker(self.model, endpoint=endpoint, card=Card(name=self.model, price=FREE))
         try:
             return ConductorPlanner(worker, read_facts(folder / Path(self.path).expanduser()))
+        except ConfigError as error:
+            raise ConfigError(f"'path' in [planner]: {error}") from error
+
+    def workers_near(self, folder: Path) -> Sequence[Worker]:
+        """Return the workers that each pool of the training had at its end, such as a vote.
+
+        Raises:
+            ConfigError: the folder is not an exported conductor, or this release has no such worker.
+        """
+        from podium_train.export.facts import read_facts  # noqa: PLC0415 - as above
+        from podium_train.export.pool import brought_workers  # noqa: PLC0415 - as above
+
+        try:
+            return brought_workers(read_facts(folder / Path(self.path).expanduser()))
         except ConfigError as error:
             raise ConfigError(f"'path' in [planner]: {error}") from error

@@ -1,6 +1,6 @@
 """The file `training.json` of a run and of each of its models: what the training was started with."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Final, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from podium.errors import ConfigError
-from podium_train.environments import Environment
+from podium_train.environments import Environment, Episode
 from podium_train.recipes import Recipe, environment_of, fingerprint_of
 
 RECORD: Final = "training.json"
@@ -33,6 +33,12 @@ class PoolFacts:
     """Whether the cards of workers that read prose had measured rates."""
     prices: bool
     """Whether these cards had prices."""
+    brings: tuple[str, ...]
+    """`Environment.brings`: workers at the end of each pool, which a conductor's section adds."""
+    tools: tuple[str, ...]
+    """The names of the other workers that read no prose and were in all pools."""
+    shows_question: bool
+    """Whether workers saw the question besides their subtask."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +155,16 @@ def _pool(environment: Environment) -> PoolFacts:
         workers=pools.pop() if len(pools) == 1 else (),
         rates=any(card.measured for card in prose),
         prices=any(card.price is not None for card in prose),
+        brings=environment.brings,
+        tools=_tools(episodes, environment.brings),
+        shows_question=episodes[0].shows_question,
     )
+
+
+def _tools(episodes: Sequence[Episode], brings: Sequence[str]) -> tuple[str, ...]:
+    """Return the names on the cards of the tools that each episode has, without those in `brings`."""
+    names = [[episode.cards[place].name for place in episode.fills] for episode in episodes]
+    return tuple(name for name in names[0] if name not in brings and all(name in others for others in names))
 
 
 def _digest(paths: Iterable[Path]) -> str:

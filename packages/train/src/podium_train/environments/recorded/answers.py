@@ -72,6 +72,7 @@ class RecordedAnswers(Environment):
         self.version = _fingerprint(self.recordings, self.settings, self._cards)
         self._writer = CardWriter(self.recordings, self.partition.measuring, self._cards, self.settings)
         self._reducers: list[Worker] = [Vote(), *([JoinParts()] if self.settings.parts else [])]
+        self.brings = tuple(worker.card.name for worker in self._reducers)
         self._scores = RecordedScores(self.recordings)
 
     @property
