@@ -77,6 +77,7 @@ model = "any"
 worker = "any"
 """
 COMMAND = [sys.executable, "-m", "podium_train"]
+LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 
 @pytest.fixture(scope="module")
@@ -186,6 +187,7 @@ def test_sft_then_grpo(tmp_path: Path, base: Path) -> None:
     done = run("sft", recipe)
     assert done.returncode == 0, done.stderr
     assert "1 of 8 examples have more than 1000 tokens: left out" in done.stdout
+    assert "100% of the weights moved" in done.stdout
     trained = load_file(tmp_path / "run/sft/final/model.safetensors")
     assert any(
         not torch.equal(weight, load_file(base / "model.safetensors")[name])
@@ -301,6 +303,44 @@ def test_lora(tmp_path: Path, base: Path) -> None:
     )
 
 
+def run_twice(command: str, recipe: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in two processes that train together."""
+    return subprocess.run(
+        [*LAUNCH, "-m", "podium_train", command, "--config", str(recipe)],
+        capture_output=True,
+        text=True,
+        env={**QUIET, "ACCELERATE_USE_CPU": "true"},
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.timeout(200)
+def test_sharded_weights_and_unequal_batches(tmp_path: Path, base: Path) -> None:
+    """Of five prompts in batches of two, one process has two batches and the other has one."""
+    script = str(Path(__file__).parent / "sharded_texts.py")
+    words = [*LAUNCH, script, str(base), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, env=QUIET, timeout=150, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [(tmp_path / place).read_text() for place in "01"] == ["3", "2"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_two_processes_make_the_updates_of_one(tmp_path: Path, base: Path) -> None:
+    """The examples of an update are those of the recipe; a batch that cannot be divided is refused."""
+    messages = [{"role": "user", "content": "What is 1 + 1?"}]
+    rows = [{"messages": messages, "completion": PLAN + " " * number} for number in range(8)]
+    recipe = prepare(tmp_path, base, RECIPE.replace("micro_batch = 4", "micro_batch = 2", 1))
+    (tmp_path / "plans.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = run_twice("sft", recipe)
+    assert done.returncode == 0, done.stderr
+    assert "step 4 of 4: loss" in done.stdout  # 8 examples, 2 epochs, 4 examples an update
+    assert "100% of the weights moved" in done.stdout
+    recipe.write_text(RECIPE)
+    assert "not a multiple of micro_batch × processes, 4 × 2" in run_twice("sft", recipe).stderr
+
+
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_two_processes(tmp_path: Path, base: Path) -> None:
@@ -309,15 +349,7 @@ def test_two_processes(tmp_path: Path, base: Path) -> None:
         "micro_batch = 16", "micro_batch = 4\ndevices = 2"
     )
     recipe = prepare(tmp_path, base, text)
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "podium_train"]
-    done = subprocess.run(
-        [sys.executable, *launch, "grpo", "--config", str(recipe)],
-        capture_output=True,
-        text=True,
-        env={**QUIET, "ACCELERATE_USE_CPU": "true"},
-        timeout=300,
-        check=False,
-    )
+    done = run_twice("grpo", recipe)
     assert done.returncode == 0, done.stderr
     assert [line.split(":")[0] for line in done.stdout.splitlines() if line.startswith("step")] == [
         "step 1 of 2",

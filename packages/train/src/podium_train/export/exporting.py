@@ -64,7 +64,8 @@ def export_conductor(recipe: Recipe, folder: Path, model: Path, out: Path) -> Co
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
     if is_lora:
-        import_module("podium_train.trl").merge_lora(model, new, dtype=record.recipe.model.dtype)
+        trainers = import_module("podium_train.trl")
+        trainers.merge_lora(model, new, dtype=trainers.dtype_of(record.recipe.model))
     _copy(model, new)
     facts = _facts(record, model)
     (new / FACTS_FILE).write_bytes(FACTS.dump_json(facts, indent=2))

@@ -72,6 +72,8 @@ class StepMeasures:
     """Share of texts whose outcome was stored."""
     loss: float | None = None
     """Loss of the step, if the trainer tells it."""
+    moved: float | None = None
+    """Share of the trained weights that differ from those at the start of the command, if known."""
     seconds: float | None = None
     """Duration of the step, if known."""
     held_out: Mapping[str, HeldOut] = field(default_factory=dict)
@@ -86,6 +88,7 @@ def measure(
     samples: Sequence[Sample],
     *,
     loss: float | None = None,
+    moved: float | None = None,
     seconds: float | None = None,
     held_out: Mapping[str, HeldOut] | None = None,
 ) -> StepMeasures:
@@ -95,6 +98,7 @@ def measure(
         step: number of the step, from 1.
         samples: all texts of the step, at least one.
         loss: the loss, if known.
+        moved: the share of the weights that moved, if known.
         seconds: the duration of the step, if known.
         held_out: accuracy on held-out splits, if it was measured at this step.
     """
@@ -128,6 +132,7 @@ def measure(
         cost=sum(executed),
         cached=fmean(score.cached for score in scores),
         loss=loss,
+        moved=moved,
         seconds=seconds,
         held_out=held_out or {},
         second=second,

@@ -70,7 +70,8 @@ class ModelSection(Section):
     base: str
     """Name on the Hugging Face Hub, or a folder; relative folders start at the folder of the recipe."""
     dtype: Literal["float32", "bfloat16"] | None = None
-    """The type of the weights; by default bfloat16 on a machine with a GPU, else float32."""
+    """The type of the weights. By default float32, in which small updates are not rounded away; the weights
+    under LoRA, which do not change, are in bfloat16 on a GPU."""
     lora: LoraSection | None = None
     """Without it, all weights are trained."""
     attention: str | None = None

@@ -47,7 +47,7 @@ def evaluate(
         check_prompt(record, recipe, model)
     kind = AutoPeftModelForCausalLM if (model / "adapter_config.json").exists() else AutoModelForCausalLM
     generator = Generator(
-        kind.from_pretrained(model, dtype=dtype_of(recipe.model.dtype)),
+        kind.from_pretrained(model, dtype=dtype_of(recipe.model)),
         tokenizer_of(str(model), recipe.prompt.style.prefill),
         max_tokens=grpo.max_tokens,
         temperature=grpo.temperature,

@@ -5,8 +5,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from accelerate import PartialState
+from accelerate.utils import gather_object
 
 from podium.types import Message
+
+_STAND_IN = (Message("user", "Wait."),)
+"""The prompt of a process that has none left."""
 
 
 class Generator:
@@ -30,11 +35,19 @@ class Generator:
         self._batch = batch
 
     def texts(self, prompts: Sequence[Sequence[Message]], *, is_greedy: bool, seed: int) -> list[str]:
-        """Return one text for each prompt; the same for the same seed."""
+        """Return one text for each prompt; the same for the same seed.
+
+        If a training has several processes, all of them must call this, also for no prompts: with sharded
+        weights, each pass through the model needs all processes.
+        """
+        batches = [prompts[start : start + self._batch] for start in range(0, len(prompts), self._batch)]
+        passes = max(gather_object([len(batches)]))
         texts = []
         with self._for_generation(seed):
-            for start in range(0, len(prompts), self._batch):
-                texts += self._batch_of(prompts[start : start + self._batch], is_greedy=is_greedy)
+            for batch in batches:
+                texts += self._batch_of(batch, is_greedy=is_greedy)
+            for _ in range(passes - len(batches)):
+                self._batch_of([_STAND_IN], is_greedy=is_greedy)
         return texts
 
     def _batch_of(self, prompts: Sequence[Sequence[Message]], *, is_greedy: bool) -> list[str]:
@@ -57,6 +70,7 @@ class Generator:
             attention_mask=tokens["attention_mask"],
             max_new_tokens=self._max_tokens,
             pad_token_id=self._tokenizer.pad_token_id,
+            synced_gpus=PartialState().num_processes > 1,
             **chosen,
         )
         size = tokens["input_ids"].shape[1]

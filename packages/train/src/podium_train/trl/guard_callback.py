@@ -31,6 +31,7 @@ from podium_train.guards import (
 from podium_train.progress import Reporter
 from podium_train.runs import mark_model
 from podium_train.trl.board_log import BoardLog
+from podium_train.trl.moved import MovedWeights
 
 
 class GuardCallback(TrainerCallback):
@@ -69,6 +70,7 @@ class GuardCallback(TrainerCallback):
         self._board = None
         if tensorboard and self._is_first:
             self._board = BoardLog(folder / "tensorboard", resumed_at=step)
+        self._moved: MovedWeights | None = None
         self._samples: list[Sample] = []
         self._accuracy: float | None = None
         self._began = time.monotonic()
@@ -76,6 +78,10 @@ class GuardCallback(TrainerCallback):
     def hear(self, samples: Sequence[Sample]) -> None:
         """Take the samples of a batch of rewards of this process."""
         self._samples += samples
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:  # noqa: ARG002 - of transformers
+        """Note the first weights."""
+        self._moved = MovedWeights(model)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - of transformers
         """Measure the step, and stop the run if a rule says so."""
@@ -87,7 +93,8 @@ class GuardCallback(TrainerCallback):
         seconds, self._began = time.monotonic() - self._began, time.monotonic()
         # All processes measure all samples, so that they stop at the same step.
         samples = gather_object(self._samples)
-        measures = measure(step, samples, held_out=held_out, seconds=seconds)
+        moved = None if self._moved is None else self._moved.share()
+        measures = measure(step, samples, held_out=held_out, seconds=seconds, moved=moved)
         self._samples = []
         if self._log is not None and self._texts is not None:
             self._log.write(measures)
@@ -119,7 +126,8 @@ def _told(measures: StepMeasures) -> str:
         for name, found in measures.held_out.items()
     )
     unknown = f", {measures.unknown:.0%} of the outcomes unknown" if measures.unknown else ""
+    moved = "" if measures.moved is None else f", {measures.moved:.0%} of the weights moved"
     return (
         f"reward {measures.reward:.3f}, valid {measures.valid_plans:.0%}, "
-        f"entropy {measures.worker_entropy:.2f}{unknown}{second_told(measures.second)}{held}"
+        f"entropy {measures.worker_entropy:.2f}{moved}{unknown}{second_told(measures.second)}{held}"
     )

@@ -1,5 +1,6 @@
 """Models and tokenizers of a recipe."""
 
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,12 +52,13 @@ def _prompt(tokenizer: Any) -> str:
 def settings_of(model: ModelSection) -> dict[str, Any]:
     """Return the arguments with which TRL loads the model."""
     attention = {} if model.attention is None else {"attn_implementation": model.attention}
-    return {"dtype": dtype_of(model.dtype), **attention}
+    return {"dtype": dtype_of(model), **attention}
 
 
-def dtype_of(dtype: str | None) -> str:
-    """Return a type of weights; without a setting it depends on the machine."""
-    return dtype or ("bfloat16" if torch.cuda.is_available() else "float32")
+def dtype_of(model: ModelSection) -> str:
+    """Return the type of the weights; on a GPU, passes through the model compute in bfloat16 in any case."""
+    is_kept = model.lora is not None and torch.cuda.is_available()
+    return model.dtype or ("bfloat16" if is_kept else "float32")
 
 
 def lora_of(model: ModelSection) -> LoraConfig | None:
@@ -82,7 +84,7 @@ def common_arguments(model: ModelSection) -> dict[str, Any]:
     has_gpu = torch.cuda.is_available()
     return {
         "use_cpu": not has_gpu,
-        "bf16": dtype_of(model.dtype) == "bfloat16",
+        "bf16": has_gpu,
         "activation_checkpointing": has_gpu,
         "weight_decay": 0.0,
         "max_grad_norm": 1.0,
@@ -91,6 +93,11 @@ def common_arguments(model: ModelSection) -> dict[str, Any]:
         "save_total_limit": 3,
         "disable_tqdm": True,
     }
+
+
+def processes_of_training() -> int:
+    """Return the number of processes that `accelerate launch` or `torchrun` has started."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def tell_processor(report: Reporter) -> None:

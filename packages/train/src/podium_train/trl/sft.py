@@ -18,12 +18,14 @@ from podium_train.runs import begin, mark_model, record_of
 from podium_train.trl.loading import (
     common_arguments,
     lora_of,
+    processes_of_training,
     quiet,
     settings_of,
     tell_processor,
     tokenizer_of,
     without_extras,
 )
+from podium_train.trl.moved import MovedWeights
 
 
 class _Progress(TrainerCallback):
@@ -31,10 +33,16 @@ class _Progress(TrainerCallback):
 
     def __init__(self, folder: Path, report: Reporter) -> None:
         self._folder, self._report = folder, report
+        self._moved: MovedWeights | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:  # noqa: ARG002 - of transformers
+        self._moved = MovedWeights(model)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002 - of transformers
         if state.is_world_process_zero and logs and "loss" in logs:
-            self._report.step(state.global_step, state.max_steps, f"loss {float(logs['loss']):.4f}")
+            moved = "" if self._moved is None else f", {self._moved.share():.0%} of the weights moved"
+            told = f"loss {float(logs['loss']):.4f}{moved}"
+            self._report.step(state.global_step, state.max_steps, told)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - of transformers
         if state.is_world_process_zero:
@@ -98,16 +106,25 @@ def run_sft(recipe: Recipe, folder: Path, *, report: Reporter | None = None, rep
 
 
 def _sft_config(recipe: Recipe, run: Path, report_to: str) -> SFTConfig:
-    """Return TRL's settings for a recipe."""
-    sft = recipe.sft
+    """Return TRL's settings for a recipe.
+
+    Raises:
+        ConfigError: the examples of an update cannot be divided among the processes.
+    """
+    sft, processes = recipe.sft, processes_of_training()
     assert sft is not None
+    if sft.batch % (sft.micro_batch * processes):
+        raise ConfigError(
+            f"'batch' in [sft] is {sft.batch}, which is not a multiple of micro_batch × processes, "
+            f"{sft.micro_batch} × {processes}"
+        )
     return SFTConfig(
         output_dir=str(run),
         learning_rate=sft.learning_rate,
         lr_scheduler_type="cosine",
         num_train_epochs=sft.epochs,
         per_device_train_batch_size=sft.micro_batch,
-        gradient_accumulation_steps=sft.batch // sft.micro_batch,
+        gradient_accumulation_steps=sft.batch // (sft.micro_batch * processes),
         max_length=sft.max_tokens,
         completion_only_loss=True,
         save_steps=sft.save_every,
