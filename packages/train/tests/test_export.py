@@ -31,7 +31,7 @@ FACTS_OF = ConductorFacts(
     fingerprint=fingerprint(PromptStyle(spelling="lists")),
     style=PromptStyle(spelling="lists"),
     base="base",
-    environment="specialists",
+    environment="workshop",
     data="1",
     pool=PoolFacts(
         sizes=(1, 2, 3),
@@ -44,9 +44,11 @@ FACTS_OF = ConductorFacts(
         shows_question=True,
     ),
 )
+WORLD = 'type = "python"\nfactory = "tiny_conductor.world:Workshop"'
 RECIPE = """
 [environment]
-type = "specialists"
+type = "python"
+factory = "tiny_conductor.world:Workshop"
 [model]
 base = "base"
 [grpo]
@@ -108,7 +110,7 @@ def test_an_export_has_the_model_and_its_facts(tmp_path: Path) -> None:
     ]
     assert read_facts(tmp_path / "out") == facts
     assert (facts.fingerprint, facts.step, facts.accuracy) == (FACTS_OF.fingerprint, 20, 0.75)
-    assert (facts.environment, facts.last_measures) == ("specialists", {"step": 20, "reward": 0.8})
+    assert (facts.environment, facts.last_measures) == ("workshop", {"step": 20, "reward": 0.8})
     assert facts.pool.sizes == (4, 5, 7)
     modes = {path.stat().st_mode for path in (tmp_path / "out").iterdir()}
     assert modes == {path.stat().st_mode}  # as the umask says, although safetensors lets only its owner read
@@ -120,7 +122,7 @@ def test_an_export_tells_what_cards_showed(tmp_path: Path) -> None:
     model = tmp_path / "run/best"
     write_recordings(small_recording(), tmp_path / "recording.jsonl")
     recorded = 'type = "recorded"\nrecording = "recording.jsonl"\nanswers = { sizes = [2] }'
-    path = trained(tmp_path, RECIPE.replace('type = "specialists"', recorded))
+    path = trained(tmp_path, RECIPE.replace(WORLD, recorded))
     facts = export_conductor(load_recipe(path), tmp_path, model, tmp_path / "recorded")
     assert (facts.pool.workers, facts.pool.rates, facts.pool.prices) == ((), True, False)
     assert (facts.pool.brings, facts.pool.tools, facts.pool.shows_question) == (("vote",), (), True)
@@ -132,7 +134,7 @@ def test_an_export_tells_what_cards_showed(tmp_path: Path) -> None:
         "".join(f'{{"question": "What is {n} + 1?", "answer": "{n + 1}"}}\n' for n in range(20))
     )
     live = 'type = "live"\nconfig = "podium.toml"\nquestions = "questions.jsonl"\ngrader = "number"'
-    path.write_text(RECIPE.replace('type = "specialists"', live))
+    path.write_text(RECIPE.replace(WORLD, live))
     write_record(model, record_of("grpo", load_recipe(path), tmp_path))
     facts = export_conductor(load_recipe(path), tmp_path, model, tmp_path / "live")
     assert (facts.pool.workers, facts.pool.brings, facts.pool.tools) == (("adder", "join"), (), ("join",))
@@ -146,20 +148,20 @@ def test_an_export_tells_what_cards_showed(tmp_path: Path) -> None:
         ("config.json", "there is no model"),
         ("chat_template.jinja", "no chat template"),
         (RECORD, "was not trained by podium-train"),
-        ("tiny", "cannot be served"),
+        ("own", "cannot be served"),
         ("prefill", "has the prefill '', and the training had 'Plan: '"),
     ],
 )
 def test_exports_that_are_refused(change: str, told: str, tmp_path: Path) -> None:
     """And leave nothing."""
-    prompts = {"tiny": 'form = "tiny"', "prefill": 'style = { prefill = "Plan: " }'}
+    prompts = {"own": 'form = "environment"', "prefill": 'style = { prefill = "Plan: " }'}
     path = trained(tmp_path, RECIPE + (f"[prompt]\n{prompts[change]}\n" if change in prompts else ""))
     model = tmp_path / "run/best"
     if change == "out":
         (tmp_path / "out").mkdir()
     elif change == "prefill":
         (model / "chat_template.jinja").write_text("{{ messages }}")
-    elif change != "tiny":
+    elif change != "own":
         (model / change).unlink()
     with pytest.raises(ConfigError, match=told):
         export_conductor(load_recipe(path), tmp_path, model, tmp_path / "out")
@@ -178,14 +180,14 @@ def test_exports_that_are_refused(change: str, told: str, tmp_path: Path) -> Non
             ],
         ),
         (
-            RECIPE.replace('"specialists"', '"recorded"\nrecording = "other.jsonl"'),
+            RECIPE.replace(WORLD, 'type = "recorded"\nrecording = "other.jsonl"'),
             [
-                '\'type\' in [environment]: "specialists", now "recorded"',
+                '\'type\' in [environment]: "python", now "recorded"',
                 "'recording' in [environment]: not set",
             ],
         ),
         (
-            RECIPE.replace('"specialists"', '"specialists"\nsizes = [3]'),
+            RECIPE.replace(WORLD, WORLD + "\nsizes = [3]"),
             ["'sizes' in [environment]: not set, now [3]"],
         ),
         (RECIPE.replace('"base"', '"other"'), ['\'base\' in [model]: "base", now "other"']),
@@ -241,9 +243,7 @@ def test_the_plans_of_a_training_run_in_production(parts: tuple[int, int] | None
     write_recordings(small_recording(), tmp_path / "recording.jsonl")
     path = trained(
         tmp_path,
-        RECIPE.replace(
-            'type = "specialists"', f'type = "recorded"\nrecording = "recording.jsonl"\n{answers}'
-        ),
+        RECIPE.replace(WORLD, f'type = "recorded"\nrecording = "recording.jsonl"\n{answers}'),
     )
     recipe = load_recipe(path)
     export_conductor(recipe, tmp_path, tmp_path / "run/best", tmp_path / "conductor")

@@ -15,7 +15,14 @@ from podium.errors import ConfigError, PodiumError, install_hint
 from podium_train.environments import Split
 from podium_train.guards import PLANS_ARE_LEARNT, WrittenText, held_out_told, lines_of, second_told
 from podium_train.progress import reporter
-from podium_train.recipes import Recipe, check_environment, check_model, load_recipe, shipped_recipes
+from podium_train.recipes import (
+    Recipe,
+    check_environment,
+    check_model,
+    load_recipe,
+    shipped_launchers,
+    shipped_recipes,
+)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 Config = Annotated[Path, typer.Option("--config", metavar="FILE", help="The recipe.")]
@@ -33,8 +40,8 @@ def root() -> None:
 
 @app.command()
 def recipe(name: Annotated[str, typer.Argument(help="Name of a recipe of the package.")] = "") -> None:
-    """Print a recipe, to save and change; without a name, list the recipes."""
-    known = shipped_recipes()
+    """Print a recipe, or a file for `accelerate launch`; without a name, list them."""
+    known = shipped_recipes() | shipped_launchers()
     if not name:
         for each, text in known.items():
             typer.echo(f"{each:16}{text.splitlines()[0].removeprefix('# ')}")
@@ -176,21 +183,6 @@ def export(
     )
     typer.echo(f'  path = "{out}"')
     typer.echo(f"  [limits]\n  plan_steps = {found.prompt.style.max_steps}")
-
-
-@app.command("serve-rewards")
-def serve_rewards(
-    config: Config,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535)] = 8321,
-) -> None:
-    """Serve the rewards of a recipe over HTTP, for trainers in other processes."""
-    _module("uvicorn", "server")
-    from podium_train.serving import serve  # noqa: PLC0415 - needs the extra
-
-    found = load_recipe(config)
-    typer.echo(f"Serving rewards on {host}, port {port}. Ctrl-C ends it.")
-    serve(found, config.parent, host=host, port=port)
 
 
 def _with(config: Path, table: str) -> Recipe:

@@ -100,12 +100,17 @@ def fingerprint(style: PromptStyle) -> str:
     It changes whenever the installed Podium would write another prompt for the same episode. A conductor
     should be served with the prompt that it was trained with.
     """
+    told = [[(message.role, message.text) for message in prompt] for prompt in sample_prompts(style)]
+    content = json.dumps([asdict(style), told], ensure_ascii=False)
+    return sha256(content.encode()).hexdigest()[:16]
+
+
+def sample_prompts(style: PromptStyle) -> Sequence[tuple[Message, ...]]:
+    """Return prompts that together have each part of a prompt that depends on an episode."""
     prompts = [messages(each, style) for each in _samples()]
     if style.rounds > 1:
         prompts += [second_messages(each, style, text="the plan", answer="4") for each in _samples()]
-    told = [[(message.role, message.text) for message in prompt] for prompt in prompts]
-    content = json.dumps([asdict(style), told], ensure_ascii=False)
-    return sha256(content.encode()).hexdigest()[:16]
+    return prompts
 
 
 @cache

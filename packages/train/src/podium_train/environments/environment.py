@@ -1,9 +1,10 @@
 """The base class of environments."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
+from podium.errors import ConfigError
 from podium.types import Plan
 from podium_train.environments.episode import EarlierRound, Episode, PlanOutcome
 
@@ -39,6 +40,22 @@ class Environment(ABC):
         Raises:
             ConfigError: the environment has no such split.
         """
+
+    def message(self, episode: Episode) -> str:  # noqa: ARG002 - there is no message
+        """Return what the conductor reads with `form = "environment"` in `[prompt]`.
+
+        A conductor that is not asked with the prompt of production cannot be served.
+
+        Raises:
+            ConfigError: the environment has no prompt of its own.
+        """
+        raise ConfigError(
+            f"'form' in [prompt] is 'environment', and {self.name} has no prompt of its own: leave it out"
+        )
+
+    def baselines(self) -> Mapping[str, Callable[[Episode], Plan]]:
+        """Return policies that a conductor is compared with, by name. `oracle` may know the right answers."""
+        return {}
 
     @abstractmethod
     async def carry_out(

@@ -9,7 +9,7 @@ from podium.errors import ConfigError
 from podium_train.export.facts import FACTS, FACTS_FILE, ConductorFacts
 from podium_train.guards import STEPS, Best
 from podium_train.prefill import prefill_of
-from podium_train.recipes import Recipe
+from podium_train.recipes import Recipe, fingerprint_of
 from podium_train.runs import RECORD, TrainingRecord, check_recipe, read_record, share_files, weights_of
 
 _KEPT = (
@@ -56,7 +56,7 @@ def export_conductor(recipe: Recipe, folder: Path, model: Path, out: Path) -> Co
         )
     check_recipe(record, recipe, model)
     if record.fingerprint is None:
-        raise ConfigError("a conductor with the prompt 'tiny' cannot be served: it knows its own world only")
+        fingerprint_of(record.recipe.prompt)  # says why it cannot be served
     _check_template(model, record.recipe.prompt.style.prefill)
     if is_lora:
         _check_start(model, record)

@@ -11,7 +11,6 @@ from podium_train.rewards import Score, WhyUnknown
 REASONS: Mapping[WhyUnknown, str] = {
     "outcome": "a worker did not answer, or an answer is not recorded",
     "budget": "the budget is spent",
-    "server": "the server of rewards did not answer",
 }
 """Why an outcome is unknown, in words."""
 

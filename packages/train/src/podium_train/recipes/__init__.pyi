@@ -1,5 +1,6 @@
 from .load import (
     load_recipe as load_recipe,
+    shipped_launchers as shipped_launchers,
     shipped_recipes as shipped_recipes,
 )
 from .model import (

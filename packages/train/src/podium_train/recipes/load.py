@@ -17,6 +17,16 @@ def shipped_recipes() -> dict[str, str]:
     }
 
 
+def shipped_launchers() -> dict[str, str]:
+    """Return the text of each file for `accelerate launch --config_file`, by its name."""
+    folder = files("podium_train.recipes")
+    return {
+        entry.name: entry.read_text(encoding="utf-8")
+        for entry in folder.iterdir()
+        if entry.name.endswith(".yaml")
+    }
+
+
 def load_recipe(path: Path) -> Recipe:
     """Read and check a recipe.
 

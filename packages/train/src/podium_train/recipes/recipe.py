@@ -1,6 +1,6 @@
 """The tables of a recipe. Unknown keys are errors, and types are not converted."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -19,9 +19,14 @@ Share = Annotated[float, Field(ge=0, le=1)]
 class EnvironmentSection(Section):
     """`[environment]`: where questions, pools and outcomes come from."""
 
-    type: Literal["specialists", "recorded", "live"]
-    """`specialists` is the synthetic world; `recorded` looks answers up; `live` calls the workers of a
-    `podium.toml`."""
+    type: Literal["recorded", "live", "python"]
+    """`recorded` looks answers up; `live` calls the workers of a `podium.toml`; `python` is an environment of
+    your own."""
+    factory: str | None = None
+    """A class or function that returns the environment, as `module:name`, for `python`. The module is
+    installed, or beside the recipe."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Its arguments, for `python`."""
     recording: str | None = None
     """The file of recorded answers, for `recorded`."""
     config: str | None = None
@@ -30,15 +35,19 @@ class EnvironmentSection(Section):
     """The questions with their answers, for `live`."""
     grader: str | None = None
     """The grader of all questions, for `live`; by default each question names one."""
+    python: str | None = None
+    """The interpreter that runs answers to questions on code, within limits, for `live`; by default none."""
     sizes: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
-    """Possible numbers of workers in a pool, for `specialists` and `live`. A few sizes make a conductor that
-    adapts to its pool."""
+    """Possible numbers of workers in a pool, for `live`. A few sizes make a conductor that adapts to its
+    pool."""
     answers: Annotated[RecordedSettings, RECORD] = Field(default_factory=RecordedSettings)
     """How episodes are drawn, for `recorded`."""
 
     @model_validator(mode="after")
     def _has_its_keys(self) -> Self:
-        needed = {"specialists": (), "recorded": ("recording",), "live": ("config", "questions")}[self.type]
+        needed = {"recorded": ("recording",), "live": ("config", "questions"), "python": ("factory",)}[
+            self.type
+        ]
         for key in needed:
             if getattr(self, key) is None:
                 raise ValueError(f"an environment of type {self.type!r} needs {key!r}: add it")
@@ -48,9 +57,8 @@ class EnvironmentSection(Section):
 class PromptSection(Section):
     """`[prompt]`: how the conductor is asked."""
 
-    form: Literal["production", "tiny"] = "production"
-    """`production` is the prompt of `podium.planners.ChatPlanner`; `tiny` is the short prompt of the tiny
-    model, for `specialists` only."""
+    form: Literal["production", "environment"] = "production"
+    """`production` is the prompt of `podium.planners.ChatPlanner`; `environment` is `Environment.message`."""
     style: Annotated[PromptStyle, RECORD] = Field(default_factory=lambda: PromptStyle(spelling="lists"))
     """The settings of the prompt of production."""
 
@@ -112,6 +120,11 @@ class VllmSection(Section):
     memory: Share = 0.5
     """Share of the GPU's memory, for `colocate`."""
     tensor_parallel: Positive = 1
+    sleep: bool = True
+    """Whether vLLM frees its memory while the weights are trained, for `colocate`."""
+    max_length: Positive | None = None
+    """Maximum tokens of a prompt and its text, for `colocate`; default: what the model allows, which can need
+    more memory than there is."""
 
     @model_validator(mode="after")
     def _has_url(self) -> Self:
@@ -146,8 +159,6 @@ class GrpoSection(Section):
     """Maximum length of a text."""
     micro_batch: Positive = 8
     """Texts of a forward pass, on each device."""
-    devices: Positive = 1
-    """Number of processes of the trainer, which `accelerate launch` starts."""
     save_every: Positive = 20
     """Steps between checkpoints."""
     vllm: VllmSection | None = None
@@ -156,10 +167,9 @@ class GrpoSection(Section):
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
-        texts = self.groups * self.group_size
-        if texts % (self.micro_batch * self.devices):
-            told = f"groups × group_size is {texts}, which is not a multiple of micro_batch × devices"
-            raise ValueError(f"{told}, {self.micro_batch} × {self.devices}")
+        if (texts := self.groups * self.group_size) % self.micro_batch:
+            told = f"groups × group_size is {texts}, which is not a multiple of micro_batch"
+            raise ValueError(f"{told}, {self.micro_batch}")
         return self
 
 
@@ -171,12 +181,8 @@ class RecursionSection(Section):
 
 
 class RewardSection(Section):
-    """`[reward]`: the reward service."""
+    """`[reward]`: how plans are carried out and rewarded."""
 
-    url: str | None = None
-    """URL of a reward server; by default rewards are computed in the process of the trainer."""
-    token_env: str | None = None
-    """Environment variable with the server's token."""
     database: str = "rewards.db"
     """The database of outcomes and spending, in the folder of the run."""
     limits: Annotated[RewardLimits, RECORD] = Field(default_factory=RewardLimits)
@@ -215,18 +221,6 @@ class Recipe(Section):
     def _fits(self) -> Self:
         if self.sft is None and self.grpo is None:
             raise ValueError("there is neither [sft] nor [grpo]: add at least one")
-        if self.prompt.form == "tiny" and self.environment.type != "specialists":
-            raise ValueError("the prompt 'tiny' is only for an environment of type 'specialists'")
-        if (
-            self.grpo is not None
-            and self.grpo.devices > 1
-            and self.environment.type == "live"
-            and self.reward.url is None
-        ):
-            raise ValueError(
-                "several processes call live workers, and limits would hold for each process alone: start "
-                "`podium-train serve-rewards` and name it as 'url' in [reward]"
-            )
         if self.grpo is not None and self.held_out.every % self.grpo.save_every:
             told = f"'every' in [held_out] is {self.held_out.every}, which is not a multiple of 'save_every'"
             raise ValueError(f"{told} in [grpo], {self.grpo.save_every}")
@@ -239,6 +233,5 @@ class Recipe(Section):
             raise ValueError("[recursion] needs [grpo]: add it")
         if self.prompt.style.rounds != 2:
             raise ValueError("[recursion] needs two rounds: write rounds = 2 in 'style' of [prompt]")
-        if self.grpo.group_size % 2 or self.grpo.groups % self.grpo.devices:
-            told = "'group_size' is even, and 'groups' is a multiple of 'devices'"
-            raise ValueError(f"[recursion] needs whole groups on each device: see that {told} in [grpo]")
+        if self.grpo.group_size % 2:
+            raise ValueError("[recursion] continues half of a group: write an even 'group_size' in [grpo]")

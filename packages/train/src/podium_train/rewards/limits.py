@@ -1,6 +1,6 @@
 """The limits of a reward service."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 
@@ -36,6 +36,19 @@ class RewardLimits:
                 raise ConfigError(f"{name} is {value!r}: it must be above 0")
         if self.budget is not None and self.plan_cost is None:
             raise ConfigError("budget needs plan_cost, the most that one plan can cost: add it")
+
+    def shared_by(self, processes: int) -> "RewardLimits":
+        """Return the limits of each of some processes; the budget is in the database that they share."""
+
+        def part(rate: float | None) -> float | None:
+            return None if rate is None else rate / processes
+
+        return replace(
+            self,
+            concurrency=max(1, self.concurrency // processes),
+            requests_per_minute=part(self.requests_per_minute),
+            tokens_per_minute=part(self.tokens_per_minute),
+        )
 
 
 class Meter:

@@ -1,15 +1,13 @@
-"""The interface of reward services, and what it exchanges."""
+"""What a reward service is asked, and what it returns."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from podium_train.environments import Episode
 
-WhyUnknown = Literal["", "outcome", "budget", "server"]
-"""Why a text has no reward: the environment does not know the outcome, the money limit does not allow the
-plan, or the server of rewards cannot be reached; empty for a text with a reward."""
+WhyUnknown = Literal["", "outcome", "budget"]
+"""Why a text has no reward: the environment does not know the outcome, or the money limit does not allow the
+plan; empty for a text with a reward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +54,3 @@ class Score:
     """Tokens that the workers read and wrote; 0 if unknown."""
     cached: bool = False
     """Whether nothing was executed for this text, because the outcome of its plan was known."""
-
-
-class Scorer(ABC):
-    """Rewards the texts of a conductor."""
-
-    @abstractmethod
-    async def score(self, requests: Sequence[ScoreRequest]) -> list[Score]:
-        """Return the reward of each text, in the same order. The plans are carried out concurrently."""

@@ -13,7 +13,7 @@ from podium_train.environments import EarlierRound, Environment, Episode, PlanOu
 from podium_train.prompts import MAX_STEPS
 from podium_train.reward import graded, keeps, read_plan
 from podium_train.rewards.limits import Meter, RewardLimits
-from podium_train.rewards.scorer import Score, Scorer, ScoreRequest, WhyUnknown
+from podium_train.rewards.scorer import Score, ScoreRequest, WhyUnknown
 from podium_train.rewards.store import RewardStore
 
 _VERSION = 2
@@ -48,11 +48,12 @@ class _Execution:
     """`None` while it runs, and if it was cancelled."""
 
 
-class RewardService(Scorer):
+class RewardService:
     """Rewards texts: each plan is executed once, within the limits, and its outcome is stored.
 
     An unknown outcome is not stored, so a later request for the same plan tries again. Use a service in one
-    event loop; several processes share one service over HTTP (`reward_app`).
+    event loop. Several processes share one database, and so the outcomes and the budget; equal plans that
+    they execute at the same moment are executed by each.
 
     Args:
         environment: executes the plans.

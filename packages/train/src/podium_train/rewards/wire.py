@@ -1,29 +1,10 @@
-"""Episodes, requests and scores as JSON."""
-
-from dataclasses import dataclass
+"""Episodes as JSON."""
 
 from pydantic import TypeAdapter
 
 from podium_train.environments import Episode
-from podium_train.rewards.scorer import Score, ScoreRequest
 
-PATH = "/v1/scores"
-HEALTH = "/health"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """The body of a request."""
-
-    environment: str
-    """Name of the environment that drew the episodes."""
-    version: str
-    """Its version."""
-    requests: tuple[ScoreRequest, ...]
-    """The texts."""
-
-
-_EPISODE, BATCH, SCORES = TypeAdapter(Episode), TypeAdapter(Batch), TypeAdapter(list[Score])
+_EPISODE = TypeAdapter(Episode)
 
 
 def episode_json(episode: Episode) -> str:

@@ -15,8 +15,8 @@ _TABLES = {
 _FREE = frozenset(
     {
         *("environment.recording", "environment.config", "environment.questions", "sft.examples"),  # digests
-        *("model.attention", "sft.micro_batch", "grpo.micro_batch", "grpo.devices", "grpo.vllm"),  # machine
-        *("reward.url", "reward.token_env", "reward.limits"),
+        *("model.attention", "sft.micro_batch", "grpo.micro_batch", "grpo.vllm"),  # machine
+        *("reward.limits",),
         *("sft.save_every", "grpo.save_every", "held_out.every"),
         *("sft.epochs", "grpo.steps"),  # may be raised
     }

@@ -91,7 +91,7 @@ def record_of(
     return TrainingRecord(
         part=part,
         recipe=recipe,
-        fingerprint=None if recipe.prompt.form == "tiny" else fingerprint_of(recipe.prompt),
+        fingerprint=None if recipe.prompt.form == "environment" else fingerprint_of(recipe.prompt),
         environment=environment.name,
         data=environment.version,
         pool=_pool(environment),

@@ -1,6 +1,3 @@
-from .async_grpo import (
-    async_grpo_classes as async_grpo_classes,
-)
 from .evaluate import (
     evaluate as evaluate,
 )

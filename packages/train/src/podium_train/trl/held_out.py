@@ -10,7 +10,7 @@ from accelerate import PartialState
 from accelerate.utils import gather_object
 
 from podium.types import Message
-from podium_train.environments import Episode
+from podium_train.environments import Environment, Episode
 from podium_train.guards import HeldOut, SecondRounds, WrittenText, accuracy, second_rounds, written_text
 from podium_train.recipes import Recipe, environment_of, messages_of
 from podium_train.rewards import Score, ScoreRequest
@@ -38,7 +38,7 @@ def measure_held_out(
     for split in wanted.splits:
         drawn = environment.episodes(split, wanted.episodes, seed=wanted.seed)
         episodes = drawn[state.process_index :: state.num_processes]
-        how = _Measuring(recipe, generator, score, episodes, partial(heard, split))
+        how = _Measuring(recipe, environment, generator, score, episodes, partial(heard, split))
         sampled, sampled_second = how.measure(is_greedy=False)
         greedy, greedy_second = how.measure(is_greedy=True)
         found[split] = HeldOut(
@@ -56,6 +56,7 @@ class _Measuring:
     """Measures a model on some episodes."""
 
     recipe: Recipe
+    environment: Environment
     generator: Generator
     score: Callable[[Sequence[ScoreRequest]], list[Score]]
     episodes: Sequence[Episode]
@@ -63,18 +64,18 @@ class _Measuring:
 
     def measure(self, *, is_greedy: bool) -> tuple[list[Score], SecondRounds | None]:
         """Return the scores of first rounds, and what second rounds change if the prompt has two."""
-        section, seed = self.recipe.prompt, self.recipe.held_out.seed
-        prompts = [messages_of(section, episode) for episode in self.episodes]
+        ask, seed = partial(messages_of, self.recipe, self.environment), self.recipe.held_out.seed
+        prompts = [ask(episode) for episode in self.episodes]
         texts = self._texts(prompts, is_greedy=is_greedy, seed=seed)
         firsts = [
             ScoreRequest(episode=episode, text=text)
             for episode, text in zip(self.episodes, texts, strict=True)
         ]
         scores = self._scores(firsts)
-        if section.style.rounds == 1:
+        if self.recipe.prompt.style.rounds == 1:
             return gather_object(scores), None
         able = [at for at, score in enumerate(scores) if score.answer]
-        prompts = [messages_of(section, self.episodes[at], (texts[at], scores[at].answer)) for at in able]
+        prompts = [ask(self.episodes[at], (texts[at], scores[at].answer)) for at in able]
         seconds = self._texts(prompts, is_greedy=is_greedy, seed=seed + 1)
         found = self._scores(
             [

@@ -1,6 +1,5 @@
 """Models and tokenizers of a recipe."""
 
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -93,11 +92,6 @@ def common_arguments(model: ModelSection) -> dict[str, Any]:
         "save_total_limit": 3,
         "disable_tqdm": True,
     }
-
-
-def processes_of_training() -> int:
-    """Return the number of processes that `accelerate launch` or `torchrun` has started."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def tell_processor(report: Reporter) -> None:

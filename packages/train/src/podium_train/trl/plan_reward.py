@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from podium_train.guards import Sample
+from podium_train.processes import processes_of_training
 from podium_train.recipes import Recipe, environment_of
 from podium_train.rewards import (
+    RewardService,
+    RewardStore,
     Score,
-    Scorer,
     ScoreRequest,
-    open_scorer,
     read_episode,
     with_costs,
     with_second_rounds,
@@ -34,7 +35,7 @@ class PlanReward:
         self._folder = folder
         self.heard: Callable[[Sequence[Sample]], None] | None = None
         """Is given the samples of each batch."""
-        self._scorer: Scorer | None = None
+        self._scorer: RewardService | None = None
         self.__name__ = "plan_reward"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -42,17 +43,15 @@ class PlanReward:
         return {**self.__dict__, "_scorer": None, "heard": None}
 
     @property
-    def scorer(self) -> Scorer:
+    def scorer(self) -> RewardService:
         """The scorer, opened when it is first needed."""
         if self._scorer is None:
             reward = self._recipe.reward
-            self._scorer = open_scorer(
+            self._scorer = RewardService(
                 environment_of(self._recipe.environment, self._folder),
-                self._folder / self._recipe.folder / reward.database,
-                limits=reward.limits,
+                RewardStore(self._folder / self._recipe.folder / reward.database),
+                limits=reward.limits.shared_by(processes_of_training()),
                 max_steps=self._recipe.prompt.style.max_steps,
-                url=reward.url,
-                token_env=reward.token_env,
             )
         return self._scorer
 

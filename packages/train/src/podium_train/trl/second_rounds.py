@@ -9,6 +9,7 @@ the group is continued in its place; if none has an answer, the other half are f
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from podium_train.environments import Environment
 from podium_train.recipes import Recipe, messages_of
 from podium_train.rewards import Score, ScoreRequest, read_episode
 
@@ -22,12 +23,13 @@ class SecondRoundRollouts:
 
     Args:
         recipe: the settings, with `[grpo]` and `[recursion]`.
+        environment: the environment.
         score: rewards texts.
     """
 
-    def __init__(self, recipe: Recipe, score: Scoring) -> None:
+    def __init__(self, recipe: Recipe, environment: Environment, score: Scoring) -> None:
         assert recipe.grpo is not None
-        self._recipe, self._score = recipe, score
+        self._recipe, self._environment, self._score = recipe, environment, score
         self._size = recipe.grpo.group_size
         self._half = self._size // 2
 
@@ -58,7 +60,7 @@ class SecondRoundRollouts:
                     continued.append(None)
                     continue
                 earlier = (texts[start + at], scores[start + at].answer)
-                found = messages_of(self._recipe.prompt, episodes[start + at], earlier)
+                found = messages_of(self._recipe, self._environment, episodes[start + at], earlier)
                 nexts.append([{"role": message.role, "content": message.text} for message in found])
                 continued.append(earlier[0])
         more_ids, more, more_logprobs = _sample(trainer, nexts, 1)

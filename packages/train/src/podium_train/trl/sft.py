@@ -12,13 +12,13 @@ from trl import SFTConfig, SFTTrainer
 from podium.errors import ConfigError
 from podium_train.guards import MEMORY, last_checkpoint
 from podium_train.prefill import whole_text
+from podium_train.processes import passes_of
 from podium_train.progress import Reporter
 from podium_train.recipes import Recipe, base_of
 from podium_train.runs import begin, mark_model, record_of
 from podium_train.trl.loading import (
     common_arguments,
     lora_of,
-    processes_of_training,
     quiet,
     settings_of,
     tell_processor,
@@ -111,20 +111,15 @@ def _sft_config(recipe: Recipe, run: Path, report_to: str) -> SFTConfig:
     Raises:
         ConfigError: the examples of an update cannot be divided among the processes.
     """
-    sft, processes = recipe.sft, processes_of_training()
+    sft = recipe.sft
     assert sft is not None
-    if sft.batch % (sft.micro_batch * processes):
-        raise ConfigError(
-            f"'batch' in [sft] is {sft.batch}, which is not a multiple of micro_batch × processes, "
-            f"{sft.micro_batch} × {processes}"
-        )
     return SFTConfig(
         output_dir=str(run),
         learning_rate=sft.learning_rate,
         lr_scheduler_type="cosine",
         num_train_epochs=sft.epochs,
         per_device_train_batch_size=sft.micro_batch,
-        gradient_accumulation_steps=sft.batch // (sft.micro_batch * processes),
+        gradient_accumulation_steps=passes_of(sft.batch, sft.micro_batch, what="'batch' in [sft]"),
         max_length=sft.max_tokens,
         completion_only_loss=True,
         save_steps=sft.save_every,

@@ -10,8 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from podium.errors import ConfigError
 from podium.plan_text import Spelling
-from podium_train.environments.specialists import Specialists
-from podium_train.prompts import PromptStyle, messages
+from podium_train.prompts import PromptStyle, sample_prompts
 from podium_train.trl.loading import quiet
 
 _PAD, _END = "<pad>", "<end>"
@@ -86,5 +85,5 @@ def _tokenizer() -> Any:
 def _texts() -> Iterator[str]:
     """Yield prompts in each spelling."""
     for spelling in get_args(Spelling):
-        for episode in Specialists().episodes("train", 8, seed=0):
-            yield from (message.text for message in messages(episode, PromptStyle(spelling=spelling)))
+        for prompt in sample_prompts(PromptStyle(spelling=spelling)):
+            yield from (message.text for message in prompt)

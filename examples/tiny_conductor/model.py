@@ -1,15 +1,17 @@
-"""The tiny model in plain PyTorch: the arithmetic and the weights' names of Llama, as Hugging Face loads it.
+"""The tiny model in plain PyTorch, and its folder."""
 
-Letters of shapes: P prompts, S tokens of a prompt, G texts for each prompt, T tokens of a text, H heads, D
-size of a head, V tokens of the vocabulary. All texts of a prompt share its keys and values, so that a
-prompt is read once.
-"""
-
+import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional
+
+from podium_train.runs import share_files
+from tiny_conductor.texts import CHAT_TEMPLATE, END, END_ID, PAD, PAD_ID, train_tokenizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,3 +202,81 @@ def _rotated(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
     cosine, sine = angles
     first, second = x.chunk(2, -1)
     return x * cosine + torch.cat((-second, first), -1) * sine
+
+
+MAX_POSITIONS = 512
+"""Maximum length of a prompt and its text, in tokens, that the folder states."""
+
+
+@dataclass(frozen=True, slots=True)
+class TinyConductor:
+    """A model with its tokenizer."""
+
+    model: TinyModel
+    tokenizer: Tokenizer
+
+    @classmethod
+    def new(cls, seed: int, config: TinyConfig) -> "TinyConductor":
+        """Return a conductor with random weights and the tokenizer of the world."""
+        torch.manual_seed(seed)
+        return cls(TinyModel(config), train_tokenizer())
+
+    @classmethod
+    def load(cls, folder: Path) -> "TinyConductor":
+        """Read a folder that `save`, or a trainer for Hugging Face's models, wrote.
+
+        Args:
+            folder: the folder.
+
+        Raises:
+            FileNotFoundError: the folder has no such model.
+        """
+        facts = json.loads((folder / "config.json").read_text())
+        config = TinyConfig(
+            vocabulary=facts["vocab_size"],
+            width=facts["hidden_size"],
+            layers=facts["num_hidden_layers"],
+            heads=facts["num_attention_heads"],
+            feed_forward=facts["intermediate_size"],
+        )
+        model = TinyModel(config)
+        model.load_state_dict(load_file(folder / "model.safetensors"))
+        return cls(model, Tokenizer.from_file(str(folder / "tokenizer.json")))
+
+    def save(self, folder: Path) -> None:
+        """Write the folder: weights, configuration, tokenizer and chat template."""
+        folder.mkdir(parents=True, exist_ok=True)
+        config = self.model.config
+        facts = {
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "vocab_size": config.vocabulary,
+            "hidden_size": config.width,
+            "num_hidden_layers": config.layers,
+            "num_attention_heads": config.heads,
+            "num_key_value_heads": config.heads,
+            "intermediate_size": config.feed_forward,
+            "hidden_act": "silu",
+            "max_position_embeddings": MAX_POSITIONS,
+            "rms_norm_eps": 1e-6,
+            "rope_theta": 10_000.0,
+            "tie_word_embeddings": True,
+            "attention_bias": False,
+            "mlp_bias": False,
+            "eos_token_id": END_ID,
+            "pad_token_id": PAD_ID,
+            "torch_dtype": "float32",
+        }
+        words = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "eos_token": END,
+            "pad_token": PAD,
+            "model_max_length": MAX_POSITIONS,
+            "clean_up_tokenization_spaces": False,
+            "chat_template": CHAT_TEMPLATE,
+        }
+        (folder / "config.json").write_text(json.dumps(facts, indent=2) + "\n")
+        (folder / "tokenizer_config.json").write_text(json.dumps(words, indent=2) + "\n")
+        self.tokenizer.save(str(folder / "tokenizer.json"))
+        save_file(dict(self.model.state_dict()), folder / "model.safetensors", {"format": "pt"})
+        share_files(folder, like="tokenizer.json")

@@ -1,4 +1,4 @@
-"""`python -m podium_train.tiny`: trains the tiny model from nothing and measures it.
+"""`python -m tiny_conductor` in `examples/`: trains the tiny model from nothing and measures it.
 
 A seed takes about fifteen minutes of CPU. Seeds that have a result in the folder are not trained again.
 """
@@ -11,13 +11,13 @@ from pathlib import Path
 
 import torch
 
-from podium_train.tiny.report import Report
-from podium_train.tiny.run import Settings, run
+from tiny_conductor.report import Report
+from tiny_conductor.run import Settings, run
 
 
 def main() -> int:
     """Run the command; return 1 if the result is below `--at-least`."""
-    parser = argparse.ArgumentParser(prog="python -m podium_train.tiny", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tiny_conductor", description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="seeds of the runs")
     parser.add_argument("--out", type=Path, default=Path("tiny"), help="folder of the runs")
     parser.add_argument(
@@ -38,13 +38,13 @@ def main() -> int:
             parser.error(f"{found} is a result of other settings or another world: name another --out")
         results.append(result)
     report = Report(results)
-    print(report.text())  # noqa: T201 - the command's output
+    print(report.text())
     (chosen.out / "report.md").write_text(report.text() + "\n", encoding="utf-8")
     return int(report.mean("mixes") < chosen.at_least)
 
 
 def _told(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)  # noqa: T201 - progress
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
