@@ -30,7 +30,7 @@ from podium_train.guards import (
     held_out_told,
     measure as step_measures,
 )
-from podium_train.guards.rules import entropy_of
+from podium_train.guards.guards import entropy_of
 from podium_train.reward import Reward
 from podium_train.rewards import Score
 from tiny_conductor.model import TinyConductor, TinyConfig

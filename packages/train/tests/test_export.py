@@ -22,8 +22,8 @@ from podium_evals.recorded import write_recordings
 from podium_train import PromptStyle, RecordedAnswers, fingerprint
 from podium_train.environments.recorded import parts_of
 from podium_train.export import FACTS_FILE, ConductorFacts, export_conductor, read_facts
-from podium_train.export.facts import FACTS
-from podium_train.prefill import with_prefill
+from podium_train.export.planner import FACTS
+from podium_train.prompts import with_prefill
 from podium_train.recipes import environment_of, load_recipe
 from podium_train.runs import RECORD, PoolFacts, record_of, write_record
 

@@ -23,8 +23,7 @@ from podium_train.rewards import (
     ScoreRequest,
     with_costs,
 )
-from podium_train.rewards.limits import Meter
-from podium_train.rewards.wire import episode_json, read_episode
+from podium_train.rewards.service import Meter, episode_json, read_episode
 
 pytestmark = pytest.mark.anyio
 

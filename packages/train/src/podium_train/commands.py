@@ -65,7 +65,7 @@ def examples(
     seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 1,
 ) -> None:
     """Write plans for sft that choose workers by the measured rates on their cards. It needs no model."""
-    from podium_train.example_plans import write_example_plans  # noqa: PLC0415 - used by this command only
+    from podium_train.warm_start.examples import write_example_plans  # noqa: PLC0415 - used by this command only
 
     found = _with(config, "sft")
     assert found.sft is not None

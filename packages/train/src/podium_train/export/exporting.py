@@ -6,9 +6,9 @@ from importlib import import_module
 from pathlib import Path
 
 from podium.errors import ConfigError
-from podium_train.export.facts import FACTS, FACTS_FILE, ConductorFacts
+from podium_train.export.planner import FACTS, FACTS_FILE, ConductorFacts
 from podium_train.guards import STEPS, Best
-from podium_train.prefill import prefill_of
+from podium_train.prompts import prefill_of
 from podium_train.recipes import Recipe, fingerprint_of
 from podium_train.runs import RECORD, TrainingRecord, check_recipe, read_record, share_files, weights_of
 

@@ -1,14 +1,24 @@
-"""The tables of a recipe. Unknown keys are errors, and types are not converted."""
+"""Recipes: their tables, and what they name. Unknown keys are errors, and types are not converted."""
 
+import re
+import sys
+from importlib import import_module
+from importlib.resources import files
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from podium.config import Section
+from podium.config.load import read_table
 from podium.config.section import RECORD
-from podium_train.environments import RecordedSettings, Split
+from podium.errors import ConfigError
+from podium.planners.chat import round_feedback
+from podium.types import Message
+from podium_evals.recorded import read_recordings
+from podium_train.environments import Environment, Episode, LivePool, RecordedAnswers, RecordedSettings, Split
 from podium_train.guards import GuardSettings
-from podium_train.prompts import PromptStyle
+from podium_train.prompts import PromptStyle, fingerprint, messages, second_messages
 from podium_train.rewards import DISCOUNT, CostWeight, RewardLimits
 
 Positive = Annotated[int, Field(ge=1)]
@@ -235,3 +245,190 @@ class Recipe(Section):
             raise ValueError("[recursion] needs two rounds: write rounds = 2 in 'style' of [prompt]")
         if self.grpo.group_size % 2:
             raise ValueError("[recursion] continues half of a group: write an even 'group_size' in [grpo]")
+
+
+def shipped_recipes() -> dict[str, str]:
+    """Return the text of each recipe of this package, by name."""
+    folder = files("podium_train.recipes")
+    return {
+        entry.name.removesuffix(".toml"): entry.read_text(encoding="utf-8")
+        for entry in sorted(folder.iterdir(), key=lambda each: each.name)
+        if entry.name.endswith(".toml")
+    }
+
+
+def shipped_launchers() -> dict[str, str]:
+    """Return the text of each file for `accelerate launch --config_file`, by its name."""
+    folder = files("podium_train.recipes")
+    return {
+        entry.name: entry.read_text(encoding="utf-8")
+        for entry in folder.iterdir()
+        if entry.name.endswith(".yaml")
+    }
+
+
+def load_recipe(path: Path) -> Recipe:
+    """Read and check a recipe.
+
+    Raises:
+        ConfigError: the file cannot be read, or is not a valid recipe. The message names each wrong key.
+    """
+    known = ", ".join(shipped_recipes())
+    return read_table(path, Recipe, f"name another; `podium-train recipe NAME` writes one of {known}")
+
+
+_HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
+_MODEL_FILES = ("config.json", "adapter_config.json")
+
+
+def check_model(recipe: Recipe, folder: Path) -> None:
+    """Check what a training would need first: its base, and a type of weights that this machine can train.
+
+    The Hub is not asked.
+
+    Raises:
+        ConfigError: the base is neither a model's folder nor a name on the Hub, or there is no GPU for the
+            type of the weights.
+    """
+    if not (folder / recipe.folder / "sft" / "final").is_dir():  # from which reinforcement starts
+        base_of(recipe.model, folder)
+    check_dtype(recipe.model)
+
+
+def base_of(model: ModelSection, folder: Path) -> str:
+    """Return the base as a path if it is a folder beside the recipe, or else its name on the Hub.
+
+    Raises:
+        ConfigError: it is neither a model's folder nor a name on the Hub.
+    """
+    named = Path(model.base)
+    path = folder / (named.expanduser() if model.base.startswith("~/") else named)
+    if path.is_dir():
+        if not any((path / name).exists() for name in _MODEL_FILES):
+            raise ConfigError(f"'base' in [model] is the folder {path}, which has no config.json of a model")
+        return str(path.resolve())
+    if path.exists():
+        raise ConfigError(f"'base' in [model] is the file {path}: name the folder of a model")
+    if not _HUB_NAME.fullmatch(model.base):
+        raise ConfigError(
+            f"'base' in [model] is {model.base!r}: there is no folder {path}, and it is not a name on the "
+            "Hugging Face Hub, such as Qwen/Qwen2.5-3B-Instruct"
+        )
+    return model.base
+
+
+def check_dtype(model: ModelSection) -> None:
+    """Check the type of the weights.
+
+    Raises:
+        ConfigError: the weights are to be in bfloat16, and there is no GPU.
+    """
+    if model.dtype == "bfloat16" and not import_module("torch").cuda.is_available():
+        raise ConfigError(
+            "'dtype' in [model] is 'bfloat16', and there is no GPU: write \"float32\", or leave it out"
+        )
+
+
+def environment_of(section: EnvironmentSection, folder: Path) -> Environment:
+    """Return the environment.
+
+    Args:
+        section: the table.
+        folder: the folder of the recipe, at which relative paths start.
+
+    Raises:
+        ConfigError: a file cannot be read, or has too little.
+    """
+    if section.type == "python":
+        return _own(section, folder)
+    if section.type == "recorded":
+        assert section.recording is not None
+        return RecordedAnswers(read_recordings(folder / section.recording), section.answers)
+    assert section.config is not None
+    assert section.questions is not None
+    return LivePool(
+        folder / section.config,
+        folder / section.questions,
+        grader=section.grader,
+        python=section.python,
+        sizes=section.sizes,
+    )
+
+
+def _own(section: EnvironmentSection, folder: Path) -> Environment:
+    """Return an environment of the user."""
+    assert section.factory is not None
+    module, _, name = section.factory.partition(":")
+    if (beside := str(folder.resolve())) not in sys.path:
+        sys.path.append(beside)
+    told = f"'factory' in [environment] is {section.factory!r}"
+    try:
+        make = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"{told}, which cannot be imported: {error}; write module:name") from error
+    try:
+        made = make(**section.options)
+    except TypeError as error:
+        raise ConfigError(f"'options' in [environment] do not fit {section.factory}: {error}") from error
+    if not isinstance(made, Environment):
+        raise ConfigError(f"{told}, which returns no podium_train.Environment")
+    return made
+
+
+def messages_of(
+    recipe: Recipe, environment: Environment, episode: Episode, earlier: tuple[str, str] | None = None
+) -> tuple[Message, ...]:
+    """Return the messages that the conductor is sent for an episode.
+
+    Args:
+        recipe: says how it is asked.
+        environment: the environment of the episode.
+        episode: the episode.
+        earlier: for the second round, the conductor's text of the first round, and its answer.
+    """
+    style = recipe.prompt.style
+    if recipe.prompt.form == "environment":
+        asked = Message("user", environment.message(episode))
+        if earlier is None:
+            return (asked,)
+        text, answer = earlier
+        feedback = round_feedback(answer, spelling="lists")
+        return (asked, Message("assistant", text), Message("user", feedback))
+    if earlier is None:
+        return messages(episode, style)
+    return second_messages(episode, style, text=earlier[0], answer=earlier[1])
+
+
+def fingerprint_of(section: PromptSection) -> str:
+    """Return the fingerprint of the prompt, with which the conductor must be served.
+
+    Raises:
+        ConfigError: the prompt is not the prompt of the planner that production uses.
+    """
+    if section.form == "environment":
+        raise ConfigError(
+            "a conductor with a prompt of its environment cannot be served: it knows its own world only"
+        )
+    return fingerprint(section.style)
+
+
+def check_environment(recipe: Recipe, folder: Path) -> None:
+    """Check that the environment has the held-out splits, and the prices for `[reward.cost]`.
+
+    A training would end at the first split that is missing. Without prices, costs would have no effect.
+
+    Raises:
+        ConfigError: the environment lacks a split or a price, or cannot be made.
+    """
+    environment = environment_of(recipe.environment, folder)
+    for split in recipe.held_out.splits:
+        if split not in environment.splits:
+            known = ", ".join(environment.splits)
+            raise ConfigError(f"'splits' in [held_out] names {split}: {environment.name} has {known}")
+    if recipe.reward.cost.weight and environment.unpriced:
+        raise ConfigError(
+            "[reward.cost] compares the costs of plans, and the price of "
+            f"{', '.join(environment.unpriced)} is unknown: set `price` in [workers.NAME] of podium.toml "
+            "(for recorded answers, then repeat `podium evals record ask`, which records the prices without "
+            "new calls), or leave out [reward.cost]"
+        )

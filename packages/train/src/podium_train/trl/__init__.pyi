@@ -1,22 +1,16 @@
-from .evaluate import (
-    evaluate as evaluate,
-)
-from .generate import (
+from .evaluation import (
     Generator as Generator,
+    evaluate as evaluate,
+    measure_held_out as measure_held_out,
 )
 from .grpo import (
     run_grpo as run_grpo,
 )
-from .held_out import (
-    measure_held_out as measure_held_out,
-)
-from .loading import (
+from .models import (
     dtype_of as dtype_of,
-)
-from .merge import (
     merge_lora as merge_lora,
 )
-from .plan_reward import (
+from .rewards import (
     PlanReward as PlanReward,
 )
 from .sft import (

@@ -11,15 +11,14 @@ from trl import GRPOConfig, GRPOTrainer
 
 from podium.errors import ConfigError
 from podium_train.guards import HeldOut, Stop, ended_without_plans, last_checkpoint, read_steps
-from podium_train.processes import passes_of, processes_of_training
 from podium_train.progress import Reporter
 from podium_train.recipes import GrpoSection, Recipe, base_of, environment_of, messages_of
 from podium_train.rewards import Score, ScoreRequest, episode_json
 from podium_train.runs import begin, begin_after_sft, mark_model, record_of
-from podium_train.trl.generate import Generator
-from podium_train.trl.guard_callback import GuardCallback
-from podium_train.trl.held_out import measure_held_out
-from podium_train.trl.loading import (
+from podium_train.runs.record import passes_of, processes_of_training
+from podium_train.trl.callbacks import GuardCallback
+from podium_train.trl.evaluation import Generator, measure_held_out
+from podium_train.trl.models import (
     common_arguments,
     lora_of,
     quiet,
@@ -28,8 +27,7 @@ from podium_train.trl.loading import (
     tokenizer_of,
     without_extras,
 )
-from podium_train.trl.plan_reward import PlanReward
-from podium_train.trl.second_rounds import EPISODE, SecondRoundRollouts
+from podium_train.trl.rewards import EPISODE, PlanReward, SecondRoundRollouts
 
 
 @quiet()

@@ -11,12 +11,13 @@ from trl import SFTConfig, SFTTrainer
 
 from podium.errors import ConfigError
 from podium_train.guards import MEMORY, last_checkpoint
-from podium_train.prefill import whole_text
-from podium_train.processes import passes_of
 from podium_train.progress import Reporter
+from podium_train.prompts import whole_text
 from podium_train.recipes import Recipe, base_of
 from podium_train.runs import begin, mark_model, record_of
-from podium_train.trl.loading import (
+from podium_train.runs.record import passes_of
+from podium_train.trl.callbacks import MovedWeights
+from podium_train.trl.models import (
     common_arguments,
     lora_of,
     quiet,
@@ -25,7 +26,6 @@ from podium_train.trl.loading import (
     tokenizer_of,
     without_extras,
 )
-from podium_train.trl.moved import MovedWeights
 
 
 class _Progress(TrainerCallback):

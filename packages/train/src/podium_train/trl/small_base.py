@@ -11,7 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from podium.errors import ConfigError
 from podium.plan_text import Spelling
 from podium_train.prompts import PromptStyle, sample_prompts
-from podium_train.trl.loading import quiet
+from podium_train.trl.models import quiet
 
 _PAD, _END = "<pad>", "<end>"
 _TEMPLATE = (

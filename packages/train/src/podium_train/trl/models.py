@@ -1,22 +1,59 @@
-"""Models and tokenizers of a recipe."""
+"""Models and tokenizers of a recipe: found, loaded, and merged with their small matrices."""
 
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from logging import LogRecord, getLogger
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import torch
+from huggingface_hub import HfApi, hf_hub_url, is_offline_mode, try_to_load_from_cache
+from huggingface_hub.errors import HfHubHTTPError
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
-from peft import LoraConfig
+from peft import AutoPeftModelForCausalLM, LoraConfig
 from transformers import AutoTokenizer, PrinterCallback
 from transformers.utils import logging
 
 from podium.errors import ConfigError
-from podium_train.prefill import with_prefill
 from podium_train.progress import Reporter
+from podium_train.prompts import with_prefill
 from podium_train.recipes import ModelSection, check_dtype
-from podium_train.trl.hub import check_hub
+
+_SECONDS = 5.0
+
+
+def check_hub(base: str) -> None:
+    """Check that a model can be loaded: a folder, a name on the Hub, or offline a name in the cache.
+
+    Raises:
+        ConfigError: the Hub has no such model or cannot be reached, or the cache lacks it.
+    """
+    if Path(base).is_dir():
+        return
+    told = f"the model {base} cannot be loaded: there is no such folder, and"
+    if is_offline_mode():
+        if not isinstance(try_to_load_from_cache(base, "config.json"), str):
+            raise ConfigError(
+                f"{told} HF_HUB_OFFLINE is set and no download of it is in the cache: unset HF_HUB_OFFLINE, "
+                "or write the folder of a model as 'base' in [model]"
+            )
+        return
+    try:
+        HfApi().get_hf_file_metadata(url=hf_hub_url(base, "config.json"), timeout=_SECONDS)
+    except HfHubHTTPError as error:
+        why = next(iter(str(error).strip().splitlines()), "")
+        raise ConfigError(
+            f"{told} the Hugging Face Hub refuses it: {why} Check 'base' in [model]; a private model needs "
+            "HF_TOKEN"
+        ) from error
+    except httpx2.HTTPError as error:
+        raise ConfigError(
+            f"{told} the Hugging Face Hub cannot be reached: {error}. Download it elsewhere "
+            f"(`hf download {base} --local-dir FOLDER`) and write FOLDER as 'base' in [model]; if it is in "
+            "the cache, set HF_HUB_OFFLINE=1"
+        ) from error
 
 
 def tokenizer_of(base: str, prefill: str = "") -> Any:
@@ -142,3 +179,15 @@ def quiet() -> Iterator[None]:
 def _is_useful(record: LogRecord) -> bool:
     """Leave out the warning with the prompt of each text of unknown outcome; the log counts them."""
     return "All reward functions returned None" not in record.getMessage()
+
+
+@quiet()
+def merge_lora(model: Path, out: Path, *, dtype: str) -> None:
+    """Write the whole weights of a model that was trained with LoRA.
+
+    Args:
+        model: the folder of the trained matrices, which names its base.
+        out: the folder to write.
+        dtype: the type of the weights.
+    """
+    AutoPeftModelForCausalLM.from_pretrained(model, dtype=dtype).merge_and_unload().save_pretrained(out)

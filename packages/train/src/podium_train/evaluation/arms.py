@@ -1,22 +1,144 @@
-"""Arms for recorded answers: what a conductor is compared with."""
+"""Arms: ways to plan an episode, with which a conductor is compared."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 
-from podium.plan_text import parse_plan, write_plan
+from podium.plan_text import Spelling, parse_plan, write_plan
 from podium.planners import Planner, PlanRequest, PlanText
-from podium.types import Message, Plan
+from podium.types import Message, Plan, Step
 from podium.workers import Card
-from podium_evals.arms import best_of, kind_scores, mean_cost, mean_scores
+from podium_evals.arms import ASK, best_of, kind_scores, mean_cost, mean_scores
 from podium_evals.errors import ArmUnfit, RouterInvalid
 from podium_evals.recorded import Question, recorded_pool
 from podium_evals.router import RouterPlanner, fit_router
 from podium_train.environments import Episode, RecordedAnswers
 from podium_train.environments.recorded import parts_of
-from podium_train.evaluation.arm import PlanArm, plan_arm
-from podium_train.evaluation.card_arms import best_card
+from podium_train.prompts import PromptStyle, messages, plan_request
+
+Complete = Callable[[Sequence[Message]], Awaitable[str]]
+"""Returns the text of a conductor model for the messages of an episode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanArm:
+    """A way to plan an episode."""
+
+    name: str
+    """The name in tables."""
+    text: Callable[[Episode, int], Awaitable[str]]
+    """Returns the plan text for an episode; the number counts the samples of the episode from 0."""
+    samples: int = 1
+    """Number of texts for each episode; the score of an episode is their mean."""
+    is_achievable: bool = True
+    """Whether it knows nothing of the right answers to what it is asked."""
+    spelling: Spelling = "rows"
+    """The spelling of its plans."""
+
+
+def conductor_arm(name: str, complete: Complete, style: PromptStyle, *, samples: int = 1) -> PlanArm:
+    """Return the arm of a conductor model.
+
+    Report a sampled arm beside a greedy one: greedy texts alone hide how sure the model is.
+
+    Args:
+        name: the name in tables.
+        complete: returns the text of the model, without the prefill of `style`.
+        style: how the model is asked.
+        samples: number of texts for each episode; 1 for a greedy model.
+    """
+
+    async def text(episode: Episode, _sample: int) -> str:
+        return style.prefill + await complete(messages(episode, style))
+
+    return PlanArm(name=name, text=text, samples=samples, spelling=style.spelling)
+
+
+def planner_arm(name: str, planner: Planner, *, max_steps: int, samples: int = 1) -> PlanArm:
+    """Return the arm of a planner of Podium, such as a chat model on an OpenAI-compatible server.
+
+    Args:
+        name: the name in tables.
+        planner: the planner. Enter it before, so that its connections stay open.
+        max_steps: maximum number of steps that it is asked for.
+        samples: number of texts for each episode; 1 for a planner that always writes the same.
+    """
+
+    async def text(episode: Episode, _sample: int) -> str:
+        return await planned_text(planner, episode, max_steps=max_steps)
+
+    return PlanArm(name=name, text=text, samples=samples, spelling=planner.spelling)
+
+
+def plan_arm(name: str, choose: Callable[[Episode], Plan], *, is_achievable: bool = True) -> PlanArm:
+    """Return the arm of a function that chooses a plan.
+
+    Args:
+        name: the name in tables.
+        choose: returns the plan for an episode.
+        is_achievable: whether it knows nothing of the right answers to what it is asked.
+    """
+
+    async def text(episode: Episode, _sample: int) -> str:
+        return write_plan(choose(episode), "rows")
+
+    return PlanArm(name=name, text=text, is_achievable=is_achievable)
+
+
+async def planned_text(planner: Planner, episode: Episode, *, max_steps: int) -> str:
+    """Return the text that a planner writes for an episode, valid or not.
+
+    Raises:
+        PodiumError: the planner gave no text.
+    """
+    async with aclosing(planner.plan(plan_request(episode, max_steps=max_steps))) as pieces:
+        found = [piece.text async for piece in pieces if isinstance(piece, PlanText)]
+    return found[-1]
+
+
+def card_arms() -> list[PlanArm]:
+    """Return a random worker, the best card for the kind of the question, and the cheapest worker.
+
+    Each asks one worker the whole question. The best card is the one with the highest measured rate on the
+    kind, or on all kinds without a rate on it; without rates it is the first.
+    """
+    return [
+        plan_arm("random worker", _any_worker),
+        plan_arm("best card", lambda episode: _one(best_card(_model_cards(episode), episode.kind))),
+        plan_arm("cheapest", lambda episode: _one(_cheapest(_model_cards(episode)))),
+    ]
+
+
+def best_card(cards: Sequence[Card], kind: str) -> int:
+    """Return the place of the card with the highest rate on a kind; of equal ones the best on all kinds."""
+
+    def rank(place: int) -> tuple[float, float]:
+        rates = cards[place].measured
+        mean = sum(rate.rate for rate in rates) / len(rates) if rates else 0.0
+        on_kind = next((rate.rate for rate in rates if rate.kind.name == kind), mean)
+        return on_kind, mean
+
+    return max(range(len(cards)), key=rank)
+
+
+def _model_cards(episode: Episode) -> Sequence[Card]:
+    """Return the cards of the workers that read prose; they come first."""
+    return episode.cards[: len(episode.cards) - len(episode.fills)]
+
+
+def _any_worker(episode: Episode) -> Plan:
+    return _one(Random(episode.key).randrange(len(_model_cards(episode))))
+
+
+def _cheapest(cards: Sequence[Card]) -> int:
+    prices = [float("inf") if card.price is None else card.price.output for card in cards]
+    return prices.index(min(prices))
+
+
+def _one(worker: int) -> Plan:
+    return Plan((Step(worker, ASK),))
+
 
 VOTERS = 3
 Choose = Callable[[Episode, Question], Sequence[int]]
