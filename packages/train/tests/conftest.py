@@ -8,4 +8,4 @@ from importlib.util import find_spec
 from pathlib import Path
 
 collect_ignore = [] if find_spec("torch") else ["tiny", "trl"]
-os.environ["PYTHONPATH"] = str(Path(__file__).parents[3] / "examples")
+os.environ["PYTHONPATH"] = str(Path(__file__).parents[3] / "examples" / "tiny_conductor")
