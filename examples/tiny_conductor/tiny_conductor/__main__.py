@@ -1,4 +1,4 @@
-"""`python -m tiny_conductor` in `examples/tiny_conductor`: trains the tiny model from nothing and measures it.
+"""`python -m tiny_conductor` in `examples/tiny_conductor`: trains a model from nothing and measures it.
 
 A seed takes about fifteen minutes of CPU. Seeds that have a result in the folder are not trained again.
 """
