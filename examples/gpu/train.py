@@ -20,8 +20,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from podium.errors import ConfigError
+from podium_train import needs_of, shape_of
 from podium_train.recipes import load_recipe, shipped_launchers, shipped_recipes
-from podium_train.sizes import needs_of, shape_of
 
 LAUNCHER = "zero3.yaml"
 LORA = "\n[model.lora]\nrank = 32\nalpha = 64\n"

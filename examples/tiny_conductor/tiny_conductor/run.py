@@ -27,10 +27,10 @@ from podium_train.guards import (
     StepLog,
     StepMeasures,
     Stop,
+    entropy_of,
     held_out_told,
     measure as step_measures,
 )
-from podium_train.guards.guards import entropy_of
 from podium_train.reward import Reward
 from podium_train.rewards import Score
 from tiny_conductor.model import TinyConductor, TinyConfig

@@ -52,10 +52,17 @@ def recipe(name: Annotated[str, typer.Argument(help="Name of a recipe of the pac
 
 
 @app.command()
-def base(out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to write.")]) -> None:
-    """Write a small model that has learnt nothing, to rehearse a training on a processor."""
-    weights = _trainers().write_small_base(out)
-    typer.echo(f"{out} has a model of {weights:,} random weights, for 'base' in [model] of a rehearsal.")
+def base(
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to write.")],
+    gguf: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the model of a GGUF file, in float32.")
+    ] = None,
+) -> None:
+    """Write a model to start from: one that has learnt nothing, to rehearse, or that of a GGUF file."""
+    trainers = _trainers()
+    weights = trainers.write_small_base(out) if gguf is None else trainers.write_gguf_base(gguf, out)
+    kind = "random weights" if gguf is None else "weights"
+    typer.echo(f"{out} has a model of {weights:,} {kind}, for 'base' in [model].")
 
 
 @app.command()

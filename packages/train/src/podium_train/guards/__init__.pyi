@@ -19,6 +19,7 @@ from .guards import (
     GuardSettings as GuardSettings,
     Stop as Stop,
     ended_without_plans as ended_without_plans,
+    entropy_of as entropy_of,
 )
 from .measures import (
     HeldOut as HeldOut,

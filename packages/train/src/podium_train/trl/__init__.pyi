@@ -18,5 +18,6 @@ from .sft import (
     tokens_of as tokens_of,
 )
 from .small_base import (
+    write_gguf_base as write_gguf_base,
     write_small_base as write_small_base,
 )
