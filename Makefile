@@ -74,7 +74,7 @@ test-inspect: $(UV)
 # It has its own lock, because trainers pin the releases of torch and transformers.
 TRAIN := packages/train
 test-train: $(UV)
-	$(UV) run --frozen --project $(TRAIN) mypy --cache-dir $(TRAIN)/.mypy_cache $(TRAIN)/src --exclude '/podium_train/(tiny|trl)/'
+	$(UV) run --frozen --project $(TRAIN) mypy --cache-dir $(TRAIN)/.mypy_cache $(TRAIN)/src --exclude '/podium_train/trl/'
 	$(UV) run --frozen --project $(TRAIN) pytest -q -n 1 $(TRAIN) docs/train-tutorial.md docs/training-environments.md
 
 # Torch is installed with pip, because pip finds the build for processors without a GPU.
@@ -89,6 +89,7 @@ $(TRAINERS)/installed: $(TRAIN)/trainers.txt $(TRAIN)/pyproject.toml packages/co
 
 test-trainers: $(TRAINERS)/installed
 	$(IN_TRAINERS) -m mypy $(TRAIN)/src
+	MYPYPATH=examples/tiny_conductor $(IN_TRAINERS) -m mypy -p tiny_conductor
 	$(IN_TRAINERS) -m pytest -q -n 2 --timeout 300 -m 'not long' $(TRAIN)/tests/tiny $(TRAIN)/tests/trl
 
 # Whole trainings of small models; five minutes.
@@ -157,7 +158,7 @@ benchmark-workflows: $(UV)
 
 # Trains the tiny model from nothing and measures it on held-out episodes; about fifteen minutes of CPU.
 train-tiny: $(TRAINERS)/installed
-	$(IN_TRAINERS) -m podium_train.tiny --seeds 1 --out .tiny
+	PYTHONPATH=examples/tiny_conductor $(IN_TRAINERS) -m tiny_conductor --seeds 1 --out $(CURDIR)/.tiny
 
 # One target for each part, so that `make -k` continues with the next part after a failure.
 nightly: $(PYTHONS:%=test-%) lowest properties soak mutation wheels test-trainers test-trainers-long test-clients test-open-webui test-ray train-tiny

@@ -3,10 +3,8 @@
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import httpx2
 import pytest
 from small_recording import small_recording
 
@@ -14,9 +12,11 @@ from podium_evals.recorded import write_recordings
 from podium_train.recipes import shipped_recipes
 from podium_train.warm_start import read_examples
 
+WORLD = 'type = "python"\nfactory = "tiny_conductor.world:Workshop"'
 RECIPE = """
 [environment]
-type = "specialists"
+type = "python"
+factory = "tiny_conductor.world:Workshop"
 [model]
 base = "base"
 [grpo]
@@ -28,7 +28,7 @@ splits = ["validation", "kinds"]
 """
 
 
-RECORDED = RECIPE.replace('"specialists"', '"recorded"\nrecording = "none.jsonl"')
+RECORDED = RECIPE.replace(WORLD, 'type = "recorded"\nrecording = "none.jsonl"')
 
 
 def command(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -57,9 +57,8 @@ def test_recipes_are_listed_and_printed(tmp_path: Path) -> None:
         (("grpo", "--config", "none.toml"), None, "podium-train recipe NAME"),
         (("grpo", "--config", "recipe.toml"), RECIPE + "epsilom = 0.2\n", "did you mean 'epsilon'"),
         (("sft", "--config", "recipe.toml"), RECIPE, "has no table [sft]"),
-        (("grpo", "--config", "recipe.toml"), RECIPE + HELD_OUT, "names kinds: specialists has"),
+        (("grpo", "--config", "recipe.toml"), RECIPE + HELD_OUT, "names kinds: workshop has"),
         (("export", "--config", "recipe.toml", "--out", "out"), RECIPE, "there is no model in run/best"),
-        (("serve-rewards", "--config", "recipe.toml", "--host", "::"), RECIPE, "token_env"),
         (("grpo", "--config", "."), None, "cannot be read"),
         (("grpo", "--config", "recipe.toml"), RECORDED, "none.jsonl cannot be read"),
     ],
@@ -78,7 +77,7 @@ def test_examples_of_a_recipe(tmp_path: Path) -> None:
     """With the reasons of their choices if the prompt asks for them; a file that is there is kept."""
     write_recordings(small_recording(), tmp_path / "recording.jsonl")
     recorded = 'type = "recorded"\nrecording = "recording.jsonl"\nanswers = { sizes = [2] }'
-    text = RECIPE.replace('type = "specialists"', recorded) + '[sft]\nexamples = "plans.jsonl"\n'
+    text = RECIPE.replace(WORLD, recorded) + '[sft]\nexamples = "plans.jsonl"\n'
     (tmp_path / "recipe.toml").write_text(text)
     words = ("examples", "--config", "recipe.toml", "--episodes", "30")
     done = command(*words, folder=tmp_path)
@@ -96,22 +95,3 @@ def test_examples_of_a_recipe(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text(RECIPE + '[sft]\nexamples = "other.jsonl"\n')
     other = command(*words, folder=tmp_path)
     assert (other.returncode, "this command needs recorded answers" in other.stderr) == (2, True)
-
-
-def test_rewards_are_served(tmp_path: Path) -> None:
-    """Until the process is ended."""
-    (tmp_path / "recipe.toml").write_text(RECIPE)
-    words = ["-m", "podium_train", "serve-rewards", "--config", "recipe.toml", "--port", "18321"]
-    with subprocess.Popen([sys.executable, *words], cwd=tmp_path) as process:
-        try:
-            ends = time.monotonic() + 30
-            while True:
-                try:
-                    told = httpx2.get("http://127.0.0.1:18321/health", trust_env=False).json()
-                    break
-                except httpx2.TransportError:
-                    assert time.monotonic() < ends
-                    time.sleep(0.1)
-        finally:
-            process.terminate()
-    assert (told["environment"], told["outcomes"]) == ("specialists", 0)

@@ -10,6 +10,7 @@ import anyio
 import pytest
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from small_recording import small_recording
+from tiny_conductor.world import BASELINES, Workshop
 
 from podium.config import load_config
 from podium.errors import ConfigError, WorkerUnavailable
@@ -20,7 +21,6 @@ from podium_evals.arms import BestSingle, Fold, evaluate as evaluate_arms
 from podium_evals.plans import RecordedPlansArm, read_plans
 from podium_evals.recorded import make_bundles
 from podium_train import Episode, PromptStyle, RecordedAnswers, RecordedSettings, messages
-from podium_train.environments.specialists import BASELINES, Specialists
 from podium_train.evaluation import (
     Evaluation,
     PlanArm,
@@ -51,7 +51,7 @@ def arms_of(environment: RecordedAnswers) -> Sequence[PlanArm]:
 
 
 def tried(
-    environment: RecordedAnswers | Specialists,
+    environment: RecordedAnswers | Workshop,
     episodes: Sequence[Episode],
     arms: Sequence[PlanArm],
     **options: int,
@@ -195,13 +195,13 @@ def test_a_conductor_on_a_server_is_an_arm(tmp_path: Path) -> None:
 
 def test_the_synthetic_world_can_be_evaluated() -> None:
     """Its baselines are arms too, and cards without rates leave the first worker."""
-    world = Specialists()
+    world = Workshop()
     arms = [plan_arm(name, choose) for name, choose in BASELINES.items()]
     episodes = world.episodes("mixes", 60, seed=1)
     trials = tried(world, episodes, [*arms, *card_arms()])
-    found = compare_arms(arms, trials, base="best single", environment="world", split="mixes")
+    found = compare_arms(arms, trials, base="fair rule", environment="world", split="mixes")
     scores = {arm.name: arm.score.mean for arm in found.arms}
-    assert scores["oracle"] > scores["best single"] > scores["random plan"]
+    assert scores["oracle"] > scores["fair rule"] > scores["random plan"]
 
 
 @pytest.mark.parametrize("environment", [SINGLE, BUNDLES, SHOWN], ids=["single", "alone", "shown"])

@@ -7,35 +7,48 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-from servers.chat_server import ChatServer, says
+from servers.chat_server import Call, ChatServer, Reply, says
 from servers.docs_model import answer
-from small_recording import small_recording
+from small_recording import WORKERS, small_recording
 from typer.testing import CliRunner
 
 from podium import Conductor
 from podium.cli.root import app
 from podium.config import load_config
 from podium.errors import ConfigError, PlannerError
+from podium.plan_text import write_plan
 from podium.workers.rates import KindEntry, MeasuredFile, RateEntry, identity_of, write_measured
 from podium_evals.recorded import write_recordings
-from podium_train import PromptStyle, fingerprint
+from podium_train import PromptStyle, RecordedAnswers, fingerprint
+from podium_train.environments.recorded import parts_of
 from podium_train.export import FACTS_FILE, ConductorFacts, export_conductor, read_facts
-from podium_train.export.facts import FACTS
-from podium_train.prefill import with_prefill
-from podium_train.recipes import load_recipe
+from podium_train.export.planner import FACTS
+from podium_train.prompts import with_prefill
+from podium_train.recipes import environment_of, load_recipe
 from podium_train.runs import RECORD, PoolFacts, record_of, write_record
 
 FACTS_OF = ConductorFacts(
     fingerprint=fingerprint(PromptStyle(spelling="lists")),
     style=PromptStyle(spelling="lists"),
     base="base",
-    environment="specialists",
+    environment="workshop",
     data="1",
-    pool=PoolFacts(sizes=(3,), cards=("Adds.",), workers=(), rates=False, prices=True),
+    pool=PoolFacts(
+        sizes=(1, 2, 3),
+        cards=("Adds.",),
+        workers=(),
+        rates=False,
+        prices=True,
+        brings=(),
+        tools=(),
+        shows_question=True,
+    ),
 )
+WORLD = 'type = "python"\nfactory = "tiny_conductor.world:Workshop"'
 RECIPE = """
 [environment]
-type = "specialists"
+type = "python"
+factory = "tiny_conductor.world:Workshop"
 [model]
 base = "base"
 [grpo]
@@ -97,7 +110,7 @@ def test_an_export_has_the_model_and_its_facts(tmp_path: Path) -> None:
     ]
     assert read_facts(tmp_path / "out") == facts
     assert (facts.fingerprint, facts.step, facts.accuracy) == (FACTS_OF.fingerprint, 20, 0.75)
-    assert (facts.environment, facts.last_measures) == ("specialists", {"step": 20, "reward": 0.8})
+    assert (facts.environment, facts.last_measures) == ("workshop", {"step": 20, "reward": 0.8})
     assert facts.pool.sizes == (4, 5, 7)
     modes = {path.stat().st_mode for path in (tmp_path / "out").iterdir()}
     assert modes == {path.stat().st_mode}  # as the umask says, although safetensors lets only its owner read
@@ -109,9 +122,10 @@ def test_an_export_tells_what_cards_showed(tmp_path: Path) -> None:
     model = tmp_path / "run/best"
     write_recordings(small_recording(), tmp_path / "recording.jsonl")
     recorded = 'type = "recorded"\nrecording = "recording.jsonl"\nanswers = { sizes = [2] }'
-    path = trained(tmp_path, RECIPE.replace('type = "specialists"', recorded))
+    path = trained(tmp_path, RECIPE.replace(WORLD, recorded))
     facts = export_conductor(load_recipe(path), tmp_path, model, tmp_path / "recorded")
     assert (facts.pool.workers, facts.pool.rates, facts.pool.prices) == ((), True, False)
+    assert (facts.pool.brings, facts.pool.tools, facts.pool.shows_question) == (("vote",), (), True)
     config = CONFIG.format(url="http://127.0.0.1:9/v1", steps=5, provider="vllm").partition("[planner]")[0]
     (tmp_path / "podium.toml").write_text(
         f'{config}\n[workers.join]\ntype = "gather"\n[planner]\ntype = "rule"\n'
@@ -120,10 +134,10 @@ def test_an_export_tells_what_cards_showed(tmp_path: Path) -> None:
         "".join(f'{{"question": "What is {n} + 1?", "answer": "{n + 1}"}}\n' for n in range(20))
     )
     live = 'type = "live"\nconfig = "podium.toml"\nquestions = "questions.jsonl"\ngrader = "number"'
-    path.write_text(RECIPE.replace('type = "specialists"', live))
+    path.write_text(RECIPE.replace(WORLD, live))
     write_record(model, record_of("grpo", load_recipe(path), tmp_path))
     facts = export_conductor(load_recipe(path), tmp_path, model, tmp_path / "live")
-    assert facts.pool.workers == ("adder", "join")
+    assert (facts.pool.workers, facts.pool.brings, facts.pool.tools) == (("adder", "join"), (), ("join",))
     assert (facts.pool.rates, facts.pool.prices) == (False, True)
 
 
@@ -134,20 +148,20 @@ def test_an_export_tells_what_cards_showed(tmp_path: Path) -> None:
         ("config.json", "there is no model"),
         ("chat_template.jinja", "no chat template"),
         (RECORD, "was not trained by podium-train"),
-        ("tiny", "cannot be served"),
+        ("own", "cannot be served"),
         ("prefill", "has the prefill '', and the training had 'Plan: '"),
     ],
 )
 def test_exports_that_are_refused(change: str, told: str, tmp_path: Path) -> None:
     """And leave nothing."""
-    prompts = {"tiny": 'form = "tiny"', "prefill": 'style = { prefill = "Plan: " }'}
+    prompts = {"own": 'form = "environment"', "prefill": 'style = { prefill = "Plan: " }'}
     path = trained(tmp_path, RECIPE + (f"[prompt]\n{prompts[change]}\n" if change in prompts else ""))
     model = tmp_path / "run/best"
     if change == "out":
         (tmp_path / "out").mkdir()
     elif change == "prefill":
         (model / "chat_template.jinja").write_text("{{ messages }}")
-    elif change != "tiny":
+    elif change != "own":
         (model / change).unlink()
     with pytest.raises(ConfigError, match=told):
         export_conductor(load_recipe(path), tmp_path, model, tmp_path / "out")
@@ -166,14 +180,14 @@ def test_exports_that_are_refused(change: str, told: str, tmp_path: Path) -> Non
             ],
         ),
         (
-            RECIPE.replace('"specialists"', '"recorded"\nrecording = "other.jsonl"'),
+            RECIPE.replace(WORLD, 'type = "recorded"\nrecording = "other.jsonl"'),
             [
-                '\'type\' in [environment]: "specialists", now "recorded"',
+                '\'type\' in [environment]: "python", now "recorded"',
                 "'recording' in [environment]: not set",
             ],
         ),
         (
-            RECIPE.replace('"specialists"', '"specialists"\nsizes = [3]'),
+            RECIPE.replace(WORLD, WORLD + "\nsizes = [3]"),
             ["'sizes' in [environment]: not set, now [3]"],
         ),
         (RECIPE.replace('"base"', '"other"'), ['\'base\' in [model]: "base", now "other"']),
@@ -216,6 +230,76 @@ def test_an_export_with_a_prefill(tmp_path: Path, *, inside: bool) -> None:
     facts = export_conductor(load_recipe(path), tmp_path, model, tmp_path / "out")
     assert facts.style.prefill == 'model_id = ["'
     assert facts.fingerprint != FACTS_OF.fingerprint
+
+
+@pytest.mark.parametrize("parts", [None, (2, 3)], ids=["questions", "bundles"])
+def test_the_plans_of_a_training_run_in_production(parts: tuple[int, int] | None, tmp_path: Path) -> None:
+    """All of them, through `podium run`: the section adds the workers that the pools of the training had.
+
+    The model writes for each question what is right in its training: votes of three, and joined parts.
+    """
+    bundles = "" if parts is None else f', parts = {list(parts)}, asks = "shown"'
+    answers = f"answers = {{ sizes = [5], held_workers = 0{bundles} }}"
+    write_recordings(small_recording(), tmp_path / "recording.jsonl")
+    path = trained(
+        tmp_path,
+        RECIPE.replace(WORLD, f'type = "recorded"\nrecording = "recording.jsonl"\n{answers}'),
+    )
+    recipe = load_recipe(path)
+    export_conductor(recipe, tmp_path, tmp_path / "run/best", tmp_path / "conductor")
+    environment = environment_of(recipe.environment, tmp_path)
+    assert isinstance(environment, RecordedAnswers)
+    episodes = environment.episodes("train", 24, seed=1)
+    plans = {
+        " ".join(each.question.split()): write_plan(
+            environment.plan_by_part(
+                each, [(0,) if parts else (0, 1, 2)] * len(parts_of(environment.query_of(each)))
+            ),
+            "lists",
+        )
+        for each in episodes
+    }
+
+    def model(call: Call) -> Reply:
+        told = " ".join(json.dumps(call.body["messages"], ensure_ascii=False).replace("\\n", " ").split())
+        if call.body["model"] == "conductor":
+            return says(call, next(plan for question, plan in plans.items() if question in told))
+        return says(call, f"The answer is {call.body['model']}.")
+
+    with ChatServer(model).in_thread() as server:
+        tables = "".join(f'[workers.{name}]\nendpoint = "local"\nmodel = "{name}"\n' for name in WORKERS)
+        _, _, rest = CONFIG.format(url=server.url, steps=5, provider="vllm").partition("[planner]")
+        text = f'[endpoints.local]\nbase_url = "{server.url}"\n{tables}[planner]{rest}[journal]\noff = true\n'
+        (tmp_path / "podium.toml").write_text(text)
+        words = ["run", "--config", str(tmp_path / "podium.toml"), "--json"]
+        for each in episodes:
+            done = CliRunner().invoke(app, [*words, each.question])
+            assert done.exit_code == 0, done.output
+            result = json.loads(done.stdout)
+            assert {outcome["status"] for outcome in result["outcomes"]} == {"ok"}
+            shown = ("Part 1: The answer is", "Part 2: The answer is") if parts else ("The answer is",)
+            assert all(part in result["answer"] for part in shown)
+
+
+@pytest.mark.parametrize(
+    ("pool", "told"),
+    [
+        ({"tools": ("join",)}, "workers that the pool lacks: add a worker join"),
+        (
+            {"brings": ("judge",)},
+            "the worker 'judge' of its environment, and podium-train has vote, join-parts",
+        ),
+    ],
+)
+def test_pools_that_lack_a_worker_of_the_training(pool: dict[str, object], told: str, tmp_path: Path) -> None:
+    """They are refused when the conductor is made, and `podium check` tells it."""
+    facts = replace(FACTS_OF, pool=replace(FACTS_OF.pool, **pool))
+    path = configured(tmp_path, "http://127.0.0.1:9/v1", facts)
+    with pytest.raises(ConfigError, match=told):
+        load_config(path).conductor(journaled=False)
+    done = CliRunner().invoke(app, ["check", "--config", str(path)])
+    assert done.exit_code == 1
+    assert told in " ".join(done.output.split())
 
 
 def configured(

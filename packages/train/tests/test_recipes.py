@@ -13,7 +13,6 @@ from podium.workers import Price
 from podium_evals.recorded import DatedPrice, PriceTable, Recordings, write_recordings
 from podium_train import PromptStyle, RecordedAnswers, RecordedSettings, fingerprint, messages
 from podium_train.recipes import (
-    PromptSection,
     check_environment,
     check_model,
     environment_of,
@@ -23,10 +22,12 @@ from podium_train.recipes import (
     shipped_recipes,
 )
 
+WORLD = 'type = "python"\nfactory = "tiny_conductor.world:Workshop"'
 SMALL = """
 folder = "run"
 [environment]
-type = "specialists"
+type = "python"
+factory = "tiny_conductor.world:Workshop"
 [model]
 base = "base"
 [grpo]
@@ -84,12 +85,15 @@ def test_the_settings_of_the_paper(tmp_path: Path) -> None:
         ("steps = ", "recipe.toml:1: invalid TOML"),
         (
             SMALL.replace("steps", "stepz"),
-            "recipe.toml:9: unknown key 'stepz' in [grpo]: did you mean 'steps'",
+            "recipe.toml:10: unknown key 'stepz' in [grpo]: did you mean 'steps'",
         ),
-        (SMALL.replace("steps = 4", 'steps = "4"'), "recipe.toml:9: 'steps' in [grpo] is '4': write a whole"),
+        (
+            SMALL.replace("steps = 4", 'steps = "4"'),
+            "recipe.toml:10: 'steps' in [grpo] is '4': write a whole",
+        ),
         (SMALL.replace("steps = 4", "steps = 0"), "it must be 1 or more"),
-        (SMALL.replace("specialists", "specialist"), "'type' in [environment] is 'specialist'"),
-        (SMALL.replace("specialists", "recorded"), "[environment]: an environment of type 'recorded' needs"),
+        (SMALL.replace('"python"', '"pithon"'), "'type' in [environment] is 'pithon'"),
+        (SMALL.replace('"python"', '"recorded"'), "[environment]: an environment of type 'recorded' needs"),
         (SMALL.replace('base = "base"', ""), "[model] lacks 'base'"),
         (SMALL.partition("[grpo]")[0], "neither [sft] nor [grpo]"),
         (SMALL.replace("micro_batch = 8", "micro_batch = 5"), "not a multiple of micro_batch"),
@@ -101,14 +105,8 @@ def test_the_settings_of_the_paper(tmp_path: Path) -> None:
         (SMALL + "[reward.limits]\nbudget = 3.0\n", "[reward.limits]: budget needs plan_cost"),
         (SMALL + "[reward.cost]\nweight = 0.7\n", "below 0.5"),
         (SMALL + '[prompt]\nstyle = { spelling = "xml" }\n', "'spelling' in [prompt.style]"),
-        (
-            SMALL.replace('"specialists"', '"live"\nconfig = "c"\nquestions = "q"').replace(
-                "micro_batch = 8", "micro_batch = 4\ndevices = 2"
-            ),
-            "podium-train serve-rewards",
-        ),
         (SMALL + '[grpo.vllm]\nmode = "server"\n', "write 'url'"),
-        (SMALL + '[prompts]\nform = "tiny"\n', "unknown table [prompts]"),
+        (SMALL + '[prompts]\nform = "environment"\n', "unknown table [prompts]"),
     ],
 )
 def test_errors_name_the_key(text: str, told: str, tmp_path: Path) -> None:
@@ -125,12 +123,12 @@ def test_a_missing_recipe(tmp_path: Path) -> None:
 
 
 def test_environments_of_recipes(tmp_path: Path) -> None:
-    """The world, and a recording beside the recipe."""
+    """An own one with options, and a recording beside the recipe."""
     write_recordings(small_recording(), tmp_path / "recording.jsonl")
     other = SMALL.replace(
-        'type = "specialists"', 'type = "recorded"\nrecording = "recording.jsonl"\nanswers = { sizes = [2] }'
+        WORLD, 'type = "recorded"\nrecording = "recording.jsonl"\nanswers = { sizes = [2] }'
     )
-    sizes = SMALL.replace('type = "specialists"', 'type = "specialists"\nsizes = [3]')
+    sizes = SMALL.replace(WORLD, WORLD + "\noptions = { sizes = [3] }")
     world = environment_of(load_recipe(written(tmp_path, sizes)).environment, tmp_path)
     assert {len(each.workers) for each in world.episodes("train", 9, seed=1)} == {3}
     recorded = environment_of(load_recipe(written(tmp_path, other)).environment, tmp_path)
@@ -176,15 +174,39 @@ def test_the_cost_of_plans_needs_prices(tmp_path: Path) -> None:
 
 
 def test_prompts_of_recipes(tmp_path: Path) -> None:
-    """The prompt of production has a fingerprint; the tiny one cannot be served."""
-    (episode,) = environment_of(load_recipe(written(tmp_path, SMALL)).environment, tmp_path).episodes(
-        "train", 1, seed=1
-    )
-    production, tiny = PromptSection(), PromptSection(form="tiny")
-    assert messages_of(production, episode) == messages(episode, production.style)
-    assert fingerprint_of(production) == fingerprint(production.style)
+    """The prompt of production has a fingerprint; one of the environment cannot be served."""
+    recipe = load_recipe(written(tmp_path, SMALL))
+    world = environment_of(recipe.environment, tmp_path)
+    (episode,) = world.episodes("train", 1, seed=1)
+    style = recipe.prompt.style
+    assert messages_of(recipe, world, episode) == messages(episode, style)
+    assert fingerprint_of(recipe.prompt) == fingerprint(style)
+    own = load_recipe(written(tmp_path, SMALL + '[prompt]\nform = "environment"\n'))
+    assert messages_of(own, world, episode)[0].text == world.message(episode)
     with pytest.raises(ConfigError, match="cannot be served"):
-        fingerprint_of(tiny)
+        fingerprint_of(own.prompt)
+    recorded = RecordedAnswers(small_recording(), RecordedSettings(sizes=(2,)))
+    with pytest.raises(ConfigError, match="recorded has no prompt of its own"):
+        messages_of(own, recorded, recorded.episodes("train", 1, seed=1)[0])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("tiny_conductor.world:", "tiny_conductor.wrld:", "cannot be imported: No module named"),
+        (":Workshop", ":Workshp", "cannot be imported: module"),
+        (":Workshop", "", "write module:name"),
+        (":Workshop", ":Task", "'options' in [environment] do not fit tiny_conductor.world:Task"),
+        ("tiny_conductor.world:Workshop", "builtins:dict", "returns no podium_train.Environment"),
+        ('"python"', '"python"\noptions = { size = 3 }', "'options' in [environment] do not fit"),
+    ],
+)
+def test_environments_that_cannot_be_made(old: str, new: str, told: str, tmp_path: Path) -> None:
+    """The error names the key of the recipe."""
+    recipe = load_recipe(written(tmp_path, SMALL.replace(old, new)))
+    with pytest.raises(ConfigError) as error:
+        environment_of(recipe.environment, tmp_path)
+    assert told in str(error.value)
 
 
 @pytest.mark.parametrize(

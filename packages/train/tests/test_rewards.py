@@ -6,36 +6,26 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import anyio
-import httpx2
 import pytest
 from hypothesis import given, settings, strategies as st
-from reward_server import served
 from scored_world import ScoredWorld, episode, plan
 
 from podium.errors import ConfigError
 from podium_train.rewards import (
     CostWeight,
-    RewardClient,
     RewardLimits,
     RewardService,
     RewardStore,
     Score,
-    Scorer,
     ScoreRequest,
-    reward_app,
     with_costs,
 )
-from podium_train.rewards.limits import Meter
-from podium_train.rewards.wire import episode_json, read_episode
+from podium_train.rewards.service import Meter, episode_json, read_episode
 
-TOKEN = str(os.getpid())
 pytestmark = pytest.mark.anyio
-Open = Callable[[RewardService], AbstractAsyncContextManager[Scorer]]
 
 
 @pytest.fixture
@@ -44,85 +34,65 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@asynccontextmanager
-async def in_process(service: RewardService) -> AsyncIterator[Scorer]:
-    """Use the service itself."""
-    yield service
-
-
-@asynccontextmanager
-async def over_http(service: RewardService) -> AsyncIterator[Scorer]:
-    """Use a client of the served service."""
-    with served(reward_app(service)) as url:
-        async with RewardClient(url, service.environment) as client:
-            yield client
-
-
-@pytest.fixture(params=[in_process, over_http], ids=["in-process", "http"])
-def opened(request: pytest.FixtureRequest) -> Open:
-    """Return how a service is used."""
-    return request.param  # type: ignore[no-any-return]
-
-
 def asked(text: str, question: str = "What is 2 + 2?", sample: int = 0) -> ScoreRequest:
     """Return a request."""
     return ScoreRequest(episode=episode(question), text=text, sample=sample)
 
 
-async def test_scores_are_in_order_with_their_facts(opened: Open) -> None:
+async def test_scores_are_in_order_with_their_facts() -> None:
     """Right, wrong, invalid and unknown texts of one batch."""
     world = ScoredWorld()
     texts = [plan(1, 0), plan(0, 1), "no plan", plan(7), plan(0, subtask="lost")]
-    async with opened(RewardService(world, RewardStore())) as scorer:
-        scores = await scorer.score([asked(text) for text in texts])
+    scorer = RewardService(world, RewardStore())
+    scores = await scorer.score([asked(text) for text in texts])
     assert [score.value for score in scores] == [1.0, 0.5, 0.0, 0.0, None]
     assert [score.problem for score in scores] == ["", "", "no_plan", "unknown_worker", ""]
     assert scores[0] == Score(value=1.0, answer="good 1", workers=(1, 0), cost=2.0, calls=2, tokens=20)
     assert (scores[4].why_unknown, scores[4].cost) == ("outcome", None)
 
 
-async def test_equal_plans_are_executed_once(opened: Open) -> None:
+async def test_equal_plans_are_executed_once() -> None:
     """In one batch and later, whatever the text around the plan; another sample is another execution."""
     world = ScoredWorld()
     texts = [plan(0), "I think.\n" + plan(0), plan(0).replace("[0]", "[ 0 ]")]
-    async with opened(RewardService(world, RewardStore())) as scorer:
-        first = await scorer.score([asked(text) for text in texts])
-        again = await scorer.score([asked(plan(0))])
-        await scorer.score([asked(plan(0), sample=1), asked(plan(0), "What is 3 + 3?")])
+    scorer = RewardService(world, RewardStore())
+    first = await scorer.score([asked(text) for text in texts])
+    again = await scorer.score([asked(plan(0))])
+    await scorer.score([asked(plan(0), sample=1), asked(plan(0), "What is 3 + 3?")])
     assert [score.value for score in (*first, *again)] == [1.0] * 4
     assert [score.cached for score in first].count(False) == 1
     assert again[0].cached
     assert len(world.executed) == 3
 
 
-async def test_an_unknown_outcome_is_tried_again(opened: Open) -> None:
+async def test_an_unknown_outcome_is_tried_again() -> None:
     """It is shared by the equal plans of a batch, and not stored."""
     world = ScoredWorld()
-    async with opened(RewardService(world, RewardStore())) as scorer:
-        for _ in range(2):
-            scores = await scorer.score([asked(plan(0, subtask="lost"))] * 3)
-            assert {score.why_unknown for score in scores} == {"outcome"}
+    scorer = RewardService(world, RewardStore())
+    for _ in range(2):
+        scores = await scorer.score([asked(plan(0, subtask="lost"))] * 3)
+        assert {score.why_unknown for score in scores} == {"outcome"}
     assert len(world.executed) == 2
 
 
-async def test_the_budget_holds_although_plans_run_together(opened: Open) -> None:
+async def test_the_budget_holds_although_plans_run_together() -> None:
     """Plans beyond it have no reward, and equal plans that are stored still have one."""
     world, store = ScoredWorld(), RewardStore()
     service = RewardService(world, store, limits=RewardLimits(budget=4, plan_cost=2))
-    async with opened(service) as scorer:
-        scores = await scorer.score([asked(plan(1, 0), f"Question {number}") for number in range(10)])
-        again = await scorer.score([asked(plan(1, 0), f"Question {number}") for number in range(10)])
+    scorer = service
+    scores = await scorer.score([asked(plan(1, 0), f"Question {number}") for number in range(10)])
+    again = await scorer.score([asked(plan(1, 0), f"Question {number}") for number in range(10)])
     assert sorted(score.why_unknown for score in scores) == [""] * 2 + ["budget"] * 8
     assert [score.value for score in again] == [score.value for score in scores]
     assert store.spent == 4
     assert len(world.executed) == 2
 
 
-async def test_concurrency_is_limited(opened: Open) -> None:
+async def test_concurrency_is_limited() -> None:
     """Whatever the size of the batch."""
     world = ScoredWorld()
-    async with opened(RewardService(world, RewardStore(), limits=RewardLimits(concurrency=3))) as scorer:
-        await scorer.score([asked(plan(0), f"Question {number}") for number in range(20)])
+    scorer = RewardService(world, RewardStore(), limits=RewardLimits(concurrency=3))
+    await scorer.score([asked(plan(0), f"Question {number}") for number in range(20)])
     assert (world.most_running, len(world.executed)) == (3, 20)
 
 
@@ -143,64 +113,20 @@ async def test_a_cancelled_execution_is_taken_over() -> None:
         second.cancel_scope.cancel()
 
 
-async def test_a_disconnected_client_cancels_its_plans() -> None:
-    """So that no money is spent for nobody."""
-    world = ScoredWorld()
-    with served(reward_app(RewardService(world, RewardStore()))) as url:
-        async with RewardClient(url, world) as client:
-            with anyio.move_on_after(1):
-                await client.score([asked(plan(0, subtask="slow"))])
-        with anyio.fail_after(10):
-            while world.running or not world.executed:  # noqa: ASYNC110 - in another thread
-                await anyio.sleep(0.01)
-
-
-async def test_an_absent_server_punishes_nothing() -> None:
-    """The texts have no reward."""
-    async with RewardClient("http://127.0.0.1:9", ScoredWorld(), attempts=1) as client:
-        scores = await client.score([asked(plan(0)), asked("no plan")])
-    assert [score.why_unknown for score in scores] == ["server"] * 2
-
-
-@pytest.mark.parametrize(
-    ("change", "status", "told"),
-    [
-        ({"content": b"{"}, 422, "JSON"),
-        ({"json": {"environment": "scored", "version": "1", "requests": [{"text": 3}]}}, 422, "requests.0"),
-        ({"json": {"environment": "scored", "version": "2", "requests": []}}, 409, "scored 2"),
-        ({"content": b"x" * 2000}, 413, "1,000 bytes"),
-        ({"headers": {"Authorization": "Bearer wrong"}}, 401, "token"),
-    ],
-)
-async def test_requests_that_are_refused(change: dict[str, object], status: int, told: str) -> None:
-    """The response says why."""
-    service = RewardService(ScoredWorld(), RewardStore())
-    with served(reward_app(service, token=TOKEN, max_bytes=1000)) as url:
-        sent = {"headers": {"Authorization": f"Bearer {TOKEN}"}, **change}
-        async with httpx2.AsyncClient(base_url=url) as http:
-            response = await http.post("/v1/scores", **sent)  # type: ignore[arg-type]
-    assert response.status_code == status
-    assert told in response.json()["error"]
-
-
-async def test_a_refused_batch_raises() -> None:
-    """A client with another version of the data must not go on."""
-    service, other = RewardService(ScoredWorld(), RewardStore()), ScoredWorld()
-    other.version = "2"
-    with served(reward_app(service)) as url:
-        async with RewardClient(url, other) as client:
-            with pytest.raises(ConfigError, match="same data"):
-                await client.score([asked(plan(0))])
-
-
-async def test_the_health_of_a_server() -> None:
-    """It tells what is served, and what was spent."""
-    service = RewardService(ScoredWorld(), RewardStore(), limits=RewardLimits(budget=5, plan_cost=1))
-    await service.score([asked(plan(0))])
-    with served(reward_app(service)) as url:
-        async with httpx2.AsyncClient(base_url=url) as http:
-            told = (await http.get("/health")).json()
-    assert told == {"environment": "scored", "version": "1", "outcomes": 1, "spent": 1.0, "budget": 5}
+async def test_processes_share_outcomes_and_the_budget(tmp_path: Path) -> None:
+    """Two services on one database, each with its part of the limits."""
+    limits, worlds = RewardLimits(budget=5, plan_cost=2, concurrency=5), (ScoredWorld(), ScoredWorld())
+    assert limits.shared_by(2).concurrency == 2
+    services = [
+        RewardService(world, RewardStore(tmp_path / "rewards.db"), limits=limits.shared_by(2))
+        for world in worlds
+    ]
+    first = await services[0].score([asked(plan(1, 0))])
+    second = await services[1].score([asked(plan(1, 0)), *(asked(plan(1, 0), str(n)) for n in range(3))])
+    assert (first[0].cached, second[0].cached) == (False, True)
+    assert [score.why_unknown for score in second] == ["", "", "budget", "budget"]
+    assert [len(world.executed) for world in worlds] == [1, 1]
+    assert services[0].store.spent == 4
 
 
 async def test_a_meter_spaces_what_it_admits() -> None:
@@ -215,7 +141,7 @@ async def test_a_meter_spaces_what_it_admits() -> None:
 
 
 def test_episodes_are_the_same_after_json() -> None:
-    """A client sends them to the server, where the key must be equal."""
+    """A dataset has them, and the key must be equal."""
     assert read_episode(episode_json(episode())) == episode()
     assert read_episode(episode_json(episode())).key == episode().key
 

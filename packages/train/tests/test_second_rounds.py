@@ -7,8 +7,8 @@ from pathlib import Path
 
 import anyio
 import pytest
-from reward_server import served
 from scored_world import ScoredWorld, episode, plan
+from tiny_conductor.world import Workshop, read
 
 from podium import Conductor
 from podium.budget import Limits
@@ -17,16 +17,13 @@ from podium.plan_text import parse_plan
 from podium.planners import ChatPlanner
 from podium.workers import ScriptedWorker
 from podium_train import EarlierRound, PlanOutcome, PromptStyle, fingerprint, reward_of, second_messages
-from podium_train.environments.specialists import Specialists
 from podium_train.guards import Sample, measure, second_rounds
 from podium_train.recipes import load_recipe
 from podium_train.rewards import (
-    RewardClient,
     RewardService,
     RewardStore,
     Score,
     ScoreRequest,
-    reward_app,
     with_second_rounds,
 )
 
@@ -112,19 +109,6 @@ def test_a_second_round_needs_an_answer() -> None:
     assert [each.value for each in found] == [None, None]
 
 
-def test_second_rounds_over_http() -> None:
-    """The client sends the first text, and gets the answer."""
-
-    async def scored(url: str) -> list[Score]:
-        async with RewardClient(url, ScoredWorld()) as client:
-            return await client.score([ScoreRequest(episode=episode(), text=plan(1)), second(KEEP, plan(1))])
-
-    with served(reward_app(RewardService(ScoredWorld(), RewardStore()))) as url:
-        first, kept = anyio.run(scored, url)
-    assert first.answer == "bad 0"
-    assert (kept.answer, kept.kept) == ("bad 0", True)
-
-
 def test_rewards_of_a_group() -> None:
     """A first text gets its own reward and the mean reward of the texts that continue it."""
     texts = ["a", "b", "c", "x", "y", "z"]
@@ -154,32 +138,30 @@ def test_measures_of_second_rounds() -> None:
     assert second_rounds([]) is None
 
 
-def test_specialists_see_the_first_round() -> None:
-    """A verifier mends what a solver of the first round drafted."""
-    world = Specialists()
-    mended = 0
-    for each in world.episodes("train", 400, seed=3):
-        if each.kind != "code":
+def test_an_own_environment_sees_the_first_round() -> None:
+    """The second act of a chain continues the first round, which did the first one."""
+    world, right = Workshop(), 0
+    for each in world.episodes("train", 60, seed=3):
+        task, pool = read(each)
+        if len(task.needs) < 2 or task.cheap:
             continue
-        coders = [at for at, name in enumerate(each.workers) if "code" in name.split("+")]
-        verifiers = [at for at, name in enumerate(each.workers) if "verify" in name.split("+")]
-        if not coders or not verifiers:
-            continue
-        first = anyio.run(reward_of, plan(coders[0], subtask="Solve."), each, world)
-        if first.outcome is None or not first.outcome.answer.startswith("untested"):
-            continue
-        text = plan(verifiers[0], subtask="Verify.").replace("[[]]", '[["previous"]]')
+        first, second = (
+            max(range(len(pool)), key=lambda at, act=act: pool[at].chance(act)) for act in task.needs
+        )
+        before = anyio.run(reward_of, plan(first, subtask=task.needs[0]), each, world)
+        text = plan(second, subtask=task.needs[1]).replace("[[]]", '[["previous"]]')
 
         async def again() -> float | None:
-            return (await reward_of(text, each, world, earlier=first)).value  # noqa: B023 - called here
+            return (await reward_of(text, each, world, earlier=before)).value  # noqa: B023 - called here
 
-        mended += anyio.run(again) == 1.0
-    assert mended > 5
+        right += anyio.run(again) == 1.0
+    assert right > 5
 
 
 RECIPE = """
 [environment]
-type = "specialists"
+type = "python"
+factory = "tiny_conductor.world:Workshop"
 [prompt]
 style = { spelling = "lists", rounds = 2 }
 [model]
@@ -195,8 +177,7 @@ group_size = 4
     ("old", "new", "told"),
     [
         ("rounds = 2", "rounds = 1", "write rounds = 2"),
-        ("group_size = 4", "group_size = 3\nmicro_batch = 4", "whole groups"),
-        ("group_size = 4", "group_size = 4\ndevices = 8\nmicro_batch = 2", "whole groups"),
+        ("group_size = 4", "group_size = 3\nmicro_batch = 4", "an even 'group_size'"),
         ("[grpo]\ngroups = 4\ngroup_size = 4", "[sft]\nexamples = 'x'", r"\[recursion\] needs \[grpo\]"),
         ("[recursion]", "[recursion]\ndiscount = 2.0", "discount"),
     ],

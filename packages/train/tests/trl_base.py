@@ -5,11 +5,9 @@ import socket
 from pathlib import Path
 
 import torch
+from tiny_conductor.world import Workshop
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-
-from podium_train.environments.specialists import Specialists
-from podium_train.tiny.prompt import tiny_message
 
 QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 """The environment of commands."""
@@ -19,7 +17,7 @@ TEMPLATE = (
     "{% if m.role == 'assistant' %}<end>{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}"
 )
-PLAN = 'model_id = [0]\nsubtasks = ["Solve the task."]\naccess_list = [[]]'
+PLAN = 'model_id = [0]\nsubtasks = ["lookup"]\naccess_list = [[]]'
 
 
 def free_port() -> int:
@@ -62,12 +60,13 @@ def make_base(folder: Path) -> None:
 
 def _teach_plans(model: LlamaForCausalLM, words: PreTrainedTokenizerFast) -> None:
     """Train until most texts are valid plans for random workers, so that rewards differ."""
-    episodes = Specialists().episodes("train", 640, seed=5)
+    world = Workshop()
+    episodes = world.episodes("train", 640, seed=5)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
     for start in range(0, len(episodes), 8):
         batch = episodes[start : start + 8]
         plans = [f"{PLAN.replace('[0]', f'[{number % 4}]', 1)}<end>" for number in range(8)]
-        prompts = [f"<user>{tiny_message(episode)}<assistant>" for episode in batch]
+        prompts = [f"<user>{world.message(episode)}<assistant>" for episode in batch]
         both = [prompt + plan for prompt, plan in zip(prompts, plans, strict=True)]
         tokens = words(both, return_tensors="pt", padding=True, padding_side="left")
         labels = tokens["input_ids"].clone()

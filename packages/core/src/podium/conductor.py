@@ -83,8 +83,8 @@ class Conductor(Worker):
         card: describes this conductor in the pool of another conductor.
 
     Raises:
-        ConfigError: `planner` is not a planner, the pool is empty or has two workers with the same name, or
-            `direct` names none of them.
+        ConfigError: `planner` is not a planner or cannot plan for the pool, the pool is empty or has two
+            workers with the same name, or `direct` names none of them.
     """
 
     takes_texts = True

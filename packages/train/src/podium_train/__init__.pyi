@@ -24,3 +24,9 @@ from .reward import (
     Reward as Reward,
     reward_of as reward_of,
 )
+from .sizes import (
+    Needs as Needs,
+    Shape as Shape,
+    needs_of as needs_of,
+    shape_of as shape_of,
+)

@@ -15,7 +15,14 @@ from podium.errors import ConfigError, PodiumError, install_hint
 from podium_train.environments import Split
 from podium_train.guards import PLANS_ARE_LEARNT, WrittenText, held_out_told, lines_of, second_told
 from podium_train.progress import reporter
-from podium_train.recipes import Recipe, check_environment, check_model, load_recipe, shipped_recipes
+from podium_train.recipes import (
+    Recipe,
+    check_environment,
+    check_model,
+    load_recipe,
+    shipped_launchers,
+    shipped_recipes,
+)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 Config = Annotated[Path, typer.Option("--config", metavar="FILE", help="The recipe.")]
@@ -33,8 +40,8 @@ def root() -> None:
 
 @app.command()
 def recipe(name: Annotated[str, typer.Argument(help="Name of a recipe of the package.")] = "") -> None:
-    """Print a recipe, to save and change; without a name, list the recipes."""
-    known = shipped_recipes()
+    """Print a recipe, or a file for `accelerate launch`; without a name, list them."""
+    known = shipped_recipes() | shipped_launchers()
     if not name:
         for each, text in known.items():
             typer.echo(f"{each:16}{text.splitlines()[0].removeprefix('# ')}")
@@ -45,10 +52,17 @@ def recipe(name: Annotated[str, typer.Argument(help="Name of a recipe of the pac
 
 
 @app.command()
-def base(out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to write.")]) -> None:
-    """Write a small model that has learnt nothing, to rehearse a training on a processor."""
-    weights = _trainers().write_small_base(out)
-    typer.echo(f"{out} has a model of {weights:,} random weights, for 'base' in [model] of a rehearsal.")
+def base(
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to write.")],
+    gguf: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the model of a GGUF file, in float32.")
+    ] = None,
+) -> None:
+    """Write a model to start from: one that has learnt nothing, to rehearse, or that of a GGUF file."""
+    trainers = _trainers()
+    weights = trainers.write_small_base(out) if gguf is None else trainers.write_gguf_base(gguf, out)
+    kind = "random weights" if gguf is None else "weights"
+    typer.echo(f"{out} has a model of {weights:,} {kind}, for 'base' in [model].")
 
 
 @app.command()
@@ -58,7 +72,7 @@ def examples(
     seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 1,
 ) -> None:
     """Write plans for sft that choose workers by the measured rates on their cards. It needs no model."""
-    from podium_train.example_plans import write_example_plans  # noqa: PLC0415 - used by this command only
+    from podium_train.warm_start.examples import write_example_plans  # noqa: PLC0415 - used by this command only
 
     found = _with(config, "sft")
     assert found.sft is not None
@@ -176,21 +190,6 @@ def export(
     )
     typer.echo(f'  path = "{out}"')
     typer.echo(f"  [limits]\n  plan_steps = {found.prompt.style.max_steps}")
-
-
-@app.command("serve-rewards")
-def serve_rewards(
-    config: Config,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535)] = 8321,
-) -> None:
-    """Serve the rewards of a recipe over HTTP, for trainers in other processes."""
-    _module("uvicorn", "server")
-    from podium_train.serving import serve  # noqa: PLC0415 - needs the extra
-
-    found = load_recipe(config)
-    typer.echo(f"Serving rewards on {host}, port {port}. Ctrl-C ends it.")
-    serve(found, config.parent, host=host, port=port)
 
 
 def _with(config: Path, table: str) -> Recipe:

@@ -7,7 +7,6 @@ from podium.cli.screen import counted
 from podium.config import load_config
 from podium.errors import ConfigError
 from podium_train.environments import Environment, RecordedAnswers, Split
-from podium_train.environments.specialists import BASELINES, Specialists
 from podium_train.errors import NothingMeasured
 from podium_train.evaluation import (
     Evaluation,
@@ -93,6 +92,6 @@ class _FirstTexts:
 def _baselines(environment: Environment) -> list[PlanArm]:
     if isinstance(environment, RecordedAnswers):
         return recorded_arms(environment)
-    if isinstance(environment, Specialists):
-        return [plan_arm(name, choose, is_achievable=name != "oracle") for name, choose in BASELINES.items()]
-    return card_arms()
+    own = environment.baselines().items()
+    found = [plan_arm(name, choose, is_achievable=name != "oracle") for name, choose in own]
+    return found or card_arms()

@@ -1,19 +1,77 @@
-"""The messages of an episode, by the code that plans in production, and the fingerprint of that code."""
+"""The messages of an episode by the code that plans in production, their fingerprint, and the prefill.
+
+The prefill is text with which a chat template begins each text of a conductor. Trainers, vLLM, llama.cpp's
+server and transformers write prompts with the model's chat template. So a prefill in the template is in all
+prompts, and no server has to know of it. Servers return what the model writes after the prefill.
+"""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 from functools import cache
 from hashlib import sha256
 
-from podium.errors import ConfigError
-from podium.plan_text import Spelling
+from podium.errors import ConfigError, PlanError
+from podium.plan_text import Spelling, parse_plan
 from podium.planners import ChatPlanner, PlanRequest, Show, Turn
 from podium.planners.chat import round_feedback
-from podium.types import Message
+from podium.types import Message, Plan
 from podium.workers import Card, Kind, MeasuredRate, Price, ScriptedWorker
 from podium_train.environments import Episode
+
+_ADDED = re.compile(
+    r'\{# podium: prefill #\}\{\{ ("(?:[^"\\]|\\.)*") if add_generation_prompt else "" \}\}\Z', re.DOTALL
+)
+_ANY_WORKERS = 10**6
+_ANY_STEPS = 32
+
+
+def with_prefill(template: str, prefill: str) -> str:
+    """Return a chat template whose prompts end with a prefill.
+
+    Args:
+        template: a chat template, which may have another prefill of this function.
+        prefill: the text; empty for none.
+    """
+    # Jinja leaves out one line end at the end of a template.
+    plain = _ADDED.sub("", template).removesuffix("\n")
+    if not prefill:
+        return plain
+    text = json.dumps(prefill, ensure_ascii=False)
+    return f'{plain}{{# podium: prefill #}}{{{{ {text} if add_generation_prompt else "" }}}}'
+
+
+def prefill_of(template: str) -> str:
+    """Return the prefill that `with_prefill` put into a chat template; empty if there is none."""
+    found = _ADDED.search(template)
+    return "" if found is None else str(json.loads(found[1]))
+
+
+def whole_text(completion: str, prefill: str) -> str:
+    """Return an example's text with the prefill, which it may already begin with.
+
+    Raises:
+        ConfigError: with the prefill the text has another plan, or none.
+    """
+    if completion.startswith(prefill):
+        return completion
+    text, plan = prefill + completion, _plan_in(completion)
+    if plan is not None and _plan_in(text) != plan:
+        raise ConfigError(
+            f"the prefill {prefill!r:.60} changes the plan of the example {completion!r:.60}: write examples "
+            "that begin with the prefill, or another prefill"
+        )
+    return text
+
+
+def _plan_in(text: str) -> Plan | None:
+    try:
+        return parse_plan(text, workers=_ANY_WORKERS, max_steps=_ANY_STEPS)
+    except PlanError:
+        return None
+
 
 MAX_STEPS = 5
 """Maximum number of steps of a plan, as in the paper."""
@@ -100,12 +158,17 @@ def fingerprint(style: PromptStyle) -> str:
     It changes whenever the installed Podium would write another prompt for the same episode. A conductor
     should be served with the prompt that it was trained with.
     """
+    told = [[(message.role, message.text) for message in prompt] for prompt in sample_prompts(style)]
+    content = json.dumps([asdict(style), told], ensure_ascii=False)
+    return sha256(content.encode()).hexdigest()[:16]
+
+
+def sample_prompts(style: PromptStyle) -> Sequence[tuple[Message, ...]]:
+    """Return prompts that together have each part of a prompt that depends on an episode."""
     prompts = [messages(each, style) for each in _samples()]
     if style.rounds > 1:
         prompts += [second_messages(each, style, text="the plan", answer="4") for each in _samples()]
-    told = [[(message.role, message.text) for message in prompt] for prompt in prompts]
-    content = json.dumps([asdict(style), told], ensure_ascii=False)
-    return sha256(content.encode()).hexdigest()[:16]
+    return prompts
 
 
 @cache

@@ -1,10 +1,8 @@
 """A conductor that several tests use."""
 
 import pytest
-
-from podium_train.tiny.conductor import TinyConductor
-from podium_train.tiny.model import TinyConfig
-from podium_train.tiny.warm_up import WarmUp, warm_up
+from tiny_conductor.model import TinyConductor, TinyConfig
+from tiny_conductor.training import WarmUp, warm_up
 
 
 @pytest.fixture(scope="session")

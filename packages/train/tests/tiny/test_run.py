@@ -7,15 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tiny_conductor.model import TinyConductor, TinyConfig
+from tiny_conductor.report import Report
+from tiny_conductor.run import Held, Settings, run
+from tiny_conductor.training import Grpo, WarmUp
 
 from podium_train.guards import GuardSettings
-from podium_train.tiny.conductor import TinyConductor
-from podium_train.tiny.evaluation import Held
-from podium_train.tiny.grpo import Grpo
-from podium_train.tiny.model import TinyConfig
-from podium_train.tiny.report import Report
-from podium_train.tiny.run import Settings, run
-from podium_train.tiny.warm_up import WarmUp
 
 pytestmark = pytest.mark.timeout(300)
 SETTINGS = Settings(
@@ -57,7 +54,7 @@ def test_report(folder: Path) -> None:
     gain, low, high = report.over_rule("mixes")
     assert low < gain < high
     held = result["held_out"]["mixes"]
-    rule = sum(held["baselines"]["keyword rule"]) / 60
+    rule = sum(held["baselines"]["fair rule"]) / 60
     assert abs(gain - (report.mean("mixes") - rule)) < 1e-9
     assert held["oracle_entropy"] > 1
 
@@ -87,7 +84,7 @@ def test_finished_seeds_are_not_trained_again(folder: Path, tmp_path: Path) -> N
         words = [
             sys.executable,
             "-m",
-            "podium_train.tiny",
+            "tiny_conductor",
             "--seeds",
             "1",
             "--out",

@@ -8,31 +8,35 @@ from random import Random
 
 import pytest
 import torch
+from tiny_conductor.model import TinyConductor, TinyConfig
+from tiny_conductor.texts import ASSISTANT, END, USER, encode, prompt_text, right_texts, warm_text
+from tiny_conductor.training import (
+    Grpo,
+    Prompts,
+    Update,
+    advantages,
+    padded,
+    roll_out,
+    sample,
+    scores_of,
+    texts_of,
+    train,
+)
+from tiny_conductor.world import Workshop, outcome_of, read
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from podium.plan_text import parse_plan
 from podium.types import Plan
 from podium_train import EarlierRound, Episode, PlanOutcome
-from podium_train.environments.specialists import Specialists, outcome_of
-from podium_train.tiny import tiny_message
-from podium_train.tiny.batches import scores_of
-from podium_train.tiny.conductor import TinyConductor
-from podium_train.tiny.grpo import Grpo, Update, advantages, train
-from podium_train.tiny.model import TinyConfig
-from podium_train.tiny.prompt import ASSISTANT, END, USER, prompt_text
-from podium_train.tiny.rollouts import roll_out
-from podium_train.tiny.sampler import Prompts, padded, sample, texts_of
-from podium_train.tiny.tokens import encode
-from podium_train.tiny.warm_start import right_texts, warm_text
 
-WORLD = Specialists()
+WORLD = Workshop()
 SMALL = TinyConfig(width=32, heads=2, feed_forward=48, layers=2)  # as the fixture `small`
 EPISODES = WORLD.episodes("train", 6, seed=1)
 
 
 def prompts_of(conductor: TinyConductor) -> tuple[list[list[int]], Prompts]:
     """Return the prompts of the episodes, of different lengths."""
-    rows = encode(conductor.tokenizer, [prompt_text(tiny_message(episode)) for episode in EPISODES])
+    rows = encode(conductor.tokenizer, [prompt_text(WORLD.message(episode)) for episode in EPISODES])
     assert len({len(row) for row in rows}) > 1
     return rows, Prompts.of(rows)
 
@@ -55,16 +59,15 @@ def test_texts_of_the_warm_start_are_plans() -> None:
 
 
 def test_right_texts_of_the_warm_start() -> None:
-    """Their plans are right, and the row that a question needs is read most often."""
-    random, first = Random(1), Counter[tuple[str, bool]]()
-    for episode in WORLD.episodes("train", 120, seed=3):
+    """Their plans are right, whatever the question needs, also in which order."""
+    random, right = Random(1), Counter[tuple[int, bool]]()
+    for episode in WORLD.episodes("train", 60, seed=3):
+        needs, _ = read(episode)
         for text in right_texts(episode, random, 4):
             plan = parse_plan(text, workers=len(episode.cards), max_steps=5, previous=False)
-            is_right = outcome_of(episode, plan).score == 1
-            first[episode.kind if is_right else "wrong", f"solve {episode.kind}:" in text] += 1
-    assert first["wrong", True] + first["wrong", False] < 0.2 * first.total()
-    for kind in ("string", "lookup", "sort"):
-        assert first[kind, True] > 0.25 * (first[kind, True] + first[kind, False])
+            right[len(needs.needs), outcome_of(episode, plan).score == 1] += 1
+    for acts in (1, 2):
+        assert right[acts, True] > 0.6 * (right[acts, True] + right[acts, False])
 
 
 def test_hugging_face_loads_the_folder(small: TinyConductor, tmp_path: Path) -> None:
@@ -78,7 +81,7 @@ def test_hugging_face_loads_the_folder(small: TinyConductor, tmp_path: Path) -> 
     scores = scores_of(small.model, prompts, texts)
     greedy = texts_of(small.tokenizer, sample(small.model, prompts, 1, temperature=0, generator=generator))
     for number, (episode, row) in enumerate(zip(EPISODES, rows, strict=True)):
-        message = [{"role": "user", "content": tiny_message(episode)}]
+        message = [{"role": "user", "content": WORLD.message(episode)}]
         chat = tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=True)
         assert chat["input_ids"] == row
         text = [token for token in texts[number, 1].tolist() if token]
@@ -122,7 +125,7 @@ def test_advantages() -> None:
     assert not found[1:].any()
 
 
-class Wish(Specialists):
+class Wish(Workshop):
     """A world in which only plans whose first worker is 0 are right; plans of worker 1 have no outcome."""
 
     calls = 0
@@ -180,7 +183,7 @@ def test_filled_up_texts_do_not_change_scores(small: TinyConductor) -> None:
     """A text has the same log-probabilities alone and beside a longer one."""
     rows, _ = prompts_of(small)
     prompts = Prompts.of(rows[:1])
-    texts = encode(small.tokenizer, ["solve code: 1 so 1" + END, "solve" + END])
+    texts = encode(small.tokenizer, ["code: 1 so 1" + END, "sort" + END])
     both = scores_of(small.model, prompts, padded(texts)[None])
     alone = scores_of(small.model, prompts, torch.tensor([texts[1:]]))
     assert torch.allclose(both.logps[0, 1, : len(texts[1])], alone.logps[0, 0], atol=1e-5)

@@ -5,18 +5,14 @@ from random import Random
 
 import anyio
 import torch
+from tiny_conductor.model import TinyConductor
+from tiny_conductor.texts import END, UNVARIED, Variation, encode, prompt_text
+from tiny_conductor.training import Prompts, padded, roll_out, scores_of
+from tiny_conductor.world import Workshop
 
 from podium_train import reward_of
-from podium_train.environments.specialists import Specialists
-from podium_train.tiny.batches import scores_of
-from podium_train.tiny.conductor import TinyConductor
-from podium_train.tiny.prompt import END, prompt_text, tiny_message
-from podium_train.tiny.rollouts import roll_out
-from podium_train.tiny.sampler import Prompts, padded
-from podium_train.tiny.tokens import encode
-from podium_train.tiny.variation import UNVARIED, Variation
 
-WORLD = Specialists()
+WORLD = Workshop()
 EPISODES = WORLD.episodes("train", 40, seed=1)
 
 
@@ -42,7 +38,7 @@ def test_places() -> None:
             f'model_id = [{placed.workers.index(episode.workers[0])}]\nsubtasks = ["x"]\naccess_list = [[]]'
         )
         assert anyio.run(reward_of, lists, placed, WORLD).value in (0.5, 1.0)
-        assert tiny_message(placed).startswith(f"{episode.question}\n")
+        assert WORLD.message(placed).startswith(f"{episode.question}\n")
     assert max(numbers.values()) < len(EPISODES)
     assert UNVARIED.placed(EPISODES[0], random) == EPISODES[0]
 
@@ -58,8 +54,8 @@ def test_factors() -> None:
 
 def test_stretched_positions(small: TinyConductor) -> None:
     """A factor of 1 changes nothing, and another one changes the probabilities of texts."""
-    rows = encode(small.tokenizer, [prompt_text(tiny_message(episode)) for episode in EPISODES[:2]])
-    texts = padded(encode(small.tokenizer, ["solve code: 1 so 1" + END] * 2))[:, None]
+    rows = encode(small.tokenizer, [prompt_text(WORLD.message(episode)) for episode in EPISODES[:2]])
+    texts = padded(encode(small.tokenizer, ["code: 1 so 1" + END] * 2))[:, None]
     plain, same, other = (
         scores_of(small.model, Prompts.of(rows, stretch), texts).logps
         for stretch in (None, torch.ones(2), torch.tensor([1.0, 1.4]))

@@ -7,16 +7,15 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
+from tiny_conductor.model import TinyConductor
+from tiny_conductor.world import Workshop
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
 from podium_train import reward_of
-from podium_train.environments.specialists import Specialists
-from podium_train.tiny import tiny_message
-from podium_train.tiny.conductor import TinyConductor
 
 pytestmark = pytest.mark.filterwarnings("default")  # theirs
-WORLD = Specialists()
+WORLD = Workshop()
 EPISODES = WORLD.episodes("train", 32, seed=1)
 
 
@@ -39,7 +38,7 @@ def test_two_updates(small: TinyConductor, tmp_path: Path) -> None:
     start = tmp_path / "start"
     small.save(start)
     rows = [
-        {"prompt": [{"role": "user", "content": tiny_message(episode)}], "number": number}
+        {"prompt": [{"role": "user", "content": WORLD.message(episode)}], "number": number}
         for number, episode in enumerate(EPISODES)
     ]
     config = GRPOConfig(

@@ -12,9 +12,10 @@ from trl_base import make_base
 RECIPE = """
 folder = "run"
 [environment]
-type = "specialists"
+type = "python"
+factory = "tiny_conductor.world:Workshop"
 [prompt]
-form = "tiny"
+form = "environment"
 style = { spelling = "lists", rounds = 2 }
 [model]
 base = "base"

@@ -22,7 +22,8 @@ from podium_train.recipes import environment_of, load_recipe, messages_of
 RECIPE = """
 folder = "run"
 [environment]
-type = "specialists"
+type = "python"
+factory = "tiny_conductor.world:Workshop"
 [prompt]
 style = { spelling = "lists", show = "ordinals", examples = 0, prefill = "Let us see. model_id = [" }
 [model]
@@ -78,10 +79,13 @@ def test_a_trained_conductor_plans(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
     path.write_text(RECIPE)
     recipe = load_recipe(path)
-    episodes = environment_of(recipe.environment, tmp_path).episodes("train", 8, seed=1)
+    environment = environment_of(recipe.environment, tmp_path)
+    episodes = environment.episodes("train", 8, seed=1)
     rows = [
         {
-            "messages": [{"role": m.role, "content": m.text} for m in messages_of(recipe.prompt, episode)],
+            "messages": [
+                {"role": m.role, "content": m.text} for m in messages_of(recipe, environment, episode)
+            ],
             "completion": "Let us see. " + PLAN,
         }
         for episode in episodes
@@ -100,7 +104,7 @@ def test_a_trained_conductor_plans(tmp_path: Path) -> None:
         (tmp_path / "podium.toml").write_text(text.replace('provider = "vllm"', 'provider = "compatible"'))
         conductor = load_config(tmp_path / "podium.toml").conductor(journaled=False)
         plan = anyio.run(conductor.plan, episodes[0].question)
-    assert [(step.worker, step.subtask) for step in plan.steps] == [(0, "Solve the task.")]
+    assert [(step.worker, step.subtask) for step in plan.steps] == [(0, "lookup")]
     assert plan.planner is not None
     facts = exported / FACTS_FILE
     facts.write_text(facts.read_text().replace('"examples": 0', '"examples": 1'))

@@ -1,6 +1,5 @@
 """SFT and GRPO with TRL from the command line, also after a kill."""
 
-import inspect
 import json
 import os
 import pickle
@@ -26,23 +25,24 @@ from trl_base import PLAN, QUIET, make_base
 
 from podium.errors import ConfigError
 from podium_train.recipes import environment_of, load_recipe, messages_of
-from podium_train.rewards import Score, ScoreRequest, episode_json
+from podium_train.rewards import RewardStore, Score, ScoreRequest, episode_json
 from podium_train.runs import read_record
 from podium_train.trl import (
     Generator,
     PlanReward,
-    async_grpo_classes,
     measure_held_out,
     merge_lora,
     tokens_of,
 )
 
+WORLD = 'type = "python"\nfactory = "tiny_conductor.world:Workshop"'
 RECIPE = """
 folder = "run"
 [environment]
-type = "specialists"
+type = "python"
+factory = "tiny_conductor.world:Workshop"
 [prompt]
-form = "tiny"
+form = "environment"
 [model]
 base = "base"
 dtype = "float32"
@@ -77,6 +77,7 @@ model = "any"
 worker = "any"
 """
 COMMAND = [sys.executable, "-m", "podium_train"]
+LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 
 @pytest.fixture(scope="module")
@@ -175,17 +176,17 @@ def test_sft_then_grpo(tmp_path: Path, base: Path) -> None:
     """GRPO starts from the model that learnt the plans; long examples are counted."""
     recipe = prepare(tmp_path, base, RECIPE.replace("steps = 6", "steps = 2"))
     found = load_recipe(recipe)
+    environment = environment_of(found.environment, tmp_path)
     rows = []
-    for number, episode in enumerate(
-        environment_of(found.environment, tmp_path).episodes("train", 8, seed=1)
-    ):
-        messages = [{"role": m.role, "content": m.text} for m in messages_of(found.prompt, episode)]
-        plan = PLAN if number else PLAN.replace("task", "task " * 900)
+    for number, episode in enumerate(environment.episodes("train", 8, seed=1)):
+        messages = [{"role": m.role, "content": m.text} for m in messages_of(found, environment, episode)]
+        plan = PLAN if number else PLAN.replace("lookup", "lookup " * 900)
         rows.append(json.dumps({"messages": messages, "completion": plan}) + "\n")
     (tmp_path / "plans.jsonl").write_text("".join(rows))
     done = run("sft", recipe)
     assert done.returncode == 0, done.stderr
     assert "1 of 8 examples have more than 1000 tokens: left out" in done.stdout
+    assert "100% of the weights moved" in done.stdout
     trained = load_file(tmp_path / "run/sft/final/model.safetensors")
     assert any(
         not torch.equal(weight, load_file(base / "model.safetensors")[name])
@@ -194,7 +195,9 @@ def test_sft_then_grpo(tmp_path: Path, base: Path) -> None:
     record = read_record(tmp_path / "run/sft/final")
     assert record is not None
     assert (record.part, record.start, record.recipe) == ("sft", "base", found)
-    recipe.write_text(recipe.read_text().replace('"tiny"', '"tiny"\nstyle = { reasons = true }'))
+    recipe.write_text(
+        recipe.read_text().replace('"environment"', '"environment"\nstyle = { reasons = true }')
+    )
     assert "'reasons' in [prompt.style]: false, now true" in run("grpo", recipe).stderr
     recipe.write_text(RECIPE.replace("steps = 6", "steps = 2"))
     words = [*COMMAND, "grpo", "--config", str(recipe), "--report-to", "tensorboard"]
@@ -217,7 +220,7 @@ def test_a_prefill(tmp_path: Path, base: Path) -> None:
     text = (
         RECIPE.replace('dtype = "float32"\n', "")
         .replace("steps = 6", "steps = 2")
-        .replace('form = "tiny"', 'form = "tiny"\nstyle = { prefill = "model_id = [" }')
+        .replace('form = "environment"', 'form = "environment"\nstyle = { prefill = "model_id = [" }')
     )
     recipe = prepare(tmp_path, base, text)
     done = run("grpo", recipe)
@@ -301,23 +304,55 @@ def test_lora(tmp_path: Path, base: Path) -> None:
     )
 
 
-@pytest.mark.long
-@pytest.mark.timeout(400)
-def test_two_processes(tmp_path: Path, base: Path) -> None:
-    """They train one model on half of the texts each, and only the first one writes and tells."""
-    text = RECIPE.replace("steps = 6", "steps = 2").replace(
-        "micro_batch = 16", "micro_batch = 4\ndevices = 2"
-    )
-    recipe = prepare(tmp_path, base, text)
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "podium_train"]
-    done = subprocess.run(
-        [sys.executable, *launch, "grpo", "--config", str(recipe)],
+def run_twice(command: str, recipe: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in two processes that train together."""
+    return subprocess.run(
+        [*LAUNCH, "-m", "podium_train", command, "--config", str(recipe)],
         capture_output=True,
         text=True,
         env={**QUIET, "ACCELERATE_USE_CPU": "true"},
         timeout=300,
         check=False,
     )
+
+
+@pytest.mark.timeout(200)
+def test_sharded_weights_and_unequal_batches(tmp_path: Path, base: Path) -> None:
+    """Of five prompts in batches of two, one process has two batches and the other has one."""
+    script = str(Path(__file__).parent / "sharded_texts.py")
+    words = [*LAUNCH, script, str(base), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, env=QUIET, timeout=150, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [(tmp_path / place).read_text() for place in "01"] == ["3", "2"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_two_processes_make_the_updates_of_one(tmp_path: Path, base: Path) -> None:
+    """The examples of an update are those of the recipe; a batch that cannot be divided is refused."""
+    messages = [{"role": "user", "content": "What is 1 + 1?"}]
+    rows = [{"messages": messages, "completion": PLAN + " " * number} for number in range(8)]
+    recipe = prepare(tmp_path, base, RECIPE.replace("micro_batch = 4", "micro_batch = 2", 1))
+    (tmp_path / "plans.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = run_twice("sft", recipe)
+    assert done.returncode == 0, done.stderr
+    assert "step 4 of 4: loss" in done.stdout  # 8 examples, 2 epochs, 4 examples an update
+    assert "100% of the weights moved" in done.stdout
+    recipe.write_text(RECIPE)
+    assert "not a multiple of micro_batch × processes, 4 × 2" in run_twice("sft", recipe).stderr
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_two_processes(tmp_path: Path, base: Path) -> None:
+    """They train one model on half of the texts each, and only the first one writes and tells.
+
+    The outcomes and the budget are in one database.
+    """
+    text = RECIPE.replace("steps = 6", "steps = 2").replace("micro_batch = 16", "micro_batch = 4")
+    limits = "[reward.limits]\nbudget = 60.0\nplan_cost = 12.0\n[guards]\nunknown = 1.0\n"
+    recipe = prepare(tmp_path, base, text + limits)
+    done = run_twice("grpo", recipe)
     assert done.returncode == 0, done.stderr
     assert [line.split(":")[0] for line in done.stdout.splitlines() if line.startswith("step")] == [
         "step 1 of 2",
@@ -326,6 +361,9 @@ def test_two_processes(tmp_path: Path, base: Path) -> None:
     lines = [json.loads(line) for line in _log(recipe).splitlines()]
     assert [(line["step"], line["texts"]) for line in lines] == [(1, 16), (2, 16)]
     assert "validation" in lines[1]["held_out"]
+    with RewardStore(tmp_path / "run/rewards.db") as store:
+        assert sum(line["cost"] for line in lines) <= store.spent <= 60
+        assert len(store) > 0
 
 
 def test_the_reward_function_in_another_process(tmp_path: Path, base: Path) -> None:
@@ -346,15 +384,6 @@ def test_the_reward_function_in_another_process(tmp_path: Path, base: Path) -> N
     first, second = anyio.run(rewards)
     assert first in (0.5, 1.0)
     assert second == 0.0
-
-
-@pytest.mark.filterwarnings("ignore:You are importing from 'trl.experimental'")
-def test_the_asynchronous_trainer_is_found() -> None:
-    """Where the installed TRL has it."""
-    trainer, settings = async_grpo_classes()
-    assert (trainer.__name__, settings.__name__) == ("AsyncGRPOTrainer", "AsyncGRPOConfig")
-    taken = set(inspect.signature(trainer.__init__).parameters)
-    assert {"model", "reward_funcs", "args", "train_dataset", "processing_class", "callbacks"} <= taken
 
 
 def _log(recipe: Path) -> str:
@@ -382,7 +411,7 @@ def test_unknown_outcomes_can_be_logged(tmp_path: Path, base: Path) -> None:
 def test_workers_that_never_answer(tmp_path: Path, base: Path) -> None:
     """The measurement ends with an error, and without an accuracy of zero."""
     live = 'type = "live"\nconfig = "podium.toml"\nquestions = "q.jsonl"\ngrader = "number"\n[prompt]\n'
-    text = RECIPE.replace('type = "specialists"\n[prompt]\nform = "tiny"\n', live)
+    text = RECIPE.replace(WORLD + '\n[prompt]\nform = "environment"\n', live)
     recipe = prepare(tmp_path, base, text.replace("episodes = 4", "episodes = 2"))
     (tmp_path / "podium.toml").write_text(PODIUM)
     rows = [{"question": f"What is {n} + 1?", "answer": n + 1} for n in range(40)]

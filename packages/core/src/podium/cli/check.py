@@ -211,10 +211,11 @@ def _parts(config: Config) -> list[Probe]:
     measured = _measured(config)  # first, because the planner reads the rates on the cards
     probes = [_worker(config, name) for name in config.worker_names]
     built = [worker for probe in probes if probe.error is None for worker in config.workers(probe.name)]
-    built.extend(config.planner_workers())
+    planner = Probe(name="planner", role="planner")
+    added = planner.made(config.planner_workers) or ()
     cards = [card for probe in probes for card in probe.cards or (Card(name=probe.name),)]
-    cards.extend(worker.card for worker in config.planner_workers())
-    planner = _planner(config, tuple(cards), built)
+    cards.extend(worker.card for worker in added)
+    _ask(planner, config, tuple(cards), [*built, *added])
     policy = _policy(config) if all(probe.error is None for probe in probes) else None
     plans = _saved_plans(config, [card.name for card in cards])
     others = (probe for probe in (policy, measured, _journal(config)) if probe is not None)
@@ -281,23 +282,28 @@ def _mcp_server(config: Config, name: str) -> Probe:
     return probe
 
 
-def _planner(config: Config, cards: tuple[Card, ...], workers: Sequence[Worker]) -> Probe:
-    """Return a probe that asks the planner for a plan with the workers of `cards`, and parses it."""
-    probe = Probe(name="planner", role="planner")
+def _ask(probe: Probe, config: Config, cards: tuple[Card, ...], workers: Sequence[Worker]) -> None:
+    """Let the probe ask the planner for a plan with the workers of `cards`, and parse it."""
     planner = probe.made(config.planner)
     if planner is not None:
         probe.name, probe.card = planner.name, planner.card
-        probe.call = partial(_ask_planner, planner, cards, config.limits.plan_steps)
-        probe.warnings = tuple(planner.warnings(workers))
+        found = probe.made(lambda: tuple(planner.warnings(workers)))
+        if found is not None:
+            probe.call = partial(_ask_planner, planner, cards, config)
+            probe.warnings = found
     if isinstance(planner, ChatPlanner):
         probe.is_model(planner.worker)
-    return probe
 
 
-async def _ask_planner(planner: Planner, cards: tuple[Card, ...], max_steps: int) -> Usage:
-    query = read_query("What is 2 + 2, and who first wrote it down?")
-    deadline = anyio.current_time() + SECONDS
-    request = PlanRequest(query=query, cards=cards, max_steps=max_steps, deadline=deadline, stream=False)
+async def _ask_planner(planner: Planner, cards: tuple[Card, ...], config: Config) -> Usage:
+    request = PlanRequest(
+        query=read_query("What is 2 + 2, and who first wrote it down?"),
+        cards=cards,
+        max_steps=config.limits.plan_steps,
+        shows_question=config.show_question,
+        deadline=anyio.current_time() + SECONDS,
+        stream=False,
+    )
     async with aclosing(planner.plan(request)) as pieces:
         async for piece in pieces:
             if isinstance(piece, PlanText):

@@ -110,6 +110,8 @@ class Config:
         )
         """The names in `worker_names` that are models behind an endpoint."""
         self.is_hosted = sections.hosted is not None
+        self.show_question = sections.conductor.show_question
+        """Whether workers see the question besides their subtask."""
         measured = sections.pool.measured
         self.measured_path = None if measured is None else self._source.near(measured)
         """The file of measured rates; `None` if the config has none."""
@@ -151,14 +153,15 @@ class Config:
         if self.measured_path is not None:
             with self._source.at("pool", "measured"):
                 put_on_cards(read_measured(self.measured_path), of_tables)
-        pool = self._pool = Pool([*of_tables, *self.planner_workers()], shares=self._pool)
+        pool = self._pool = Pool([*of_tables, *(added := self.planner_workers())], shares=self._pool)
         retry = self._sections.retry
         with self._source.at("retry"):
             retry.check(pool)
         policy = self._policy(pool.cards)
         policy = policy if variant.approve is None else replace(policy, approve=variant.approve)
         if variant.workers is not None:
-            pool = Pool([worker for name in variant.workers for worker in workers[name]], shares=pool)
+            chosen = [worker for name in variant.workers for worker in workers[name]]
+            pool = Pool([*chosen, *added], shares=pool)
             retry, policy = retry_within(retry, pool), policy_within(policy, pool, of_tables)
         options: dict[str, Any] = {"limits": bounds, "retry": retry, "policy": policy, "cache": cache}
         options |= {"journal": journal, "card": variant.card}
@@ -371,8 +374,15 @@ class Config:
                 raise ConfigError("the config has no planner: its conductor is hosted")
 
     def planner_workers(self) -> Sequence[Worker]:
-        """Return the workers of the pool that belong to the planner and have no table in the file."""
-        return () if self._planner is None else self._planner.workers()
+        """Return the workers of the pool that belong to the planner and have no table in the file.
+
+        Raises:
+            ConfigError: a file that the table names does not tell which they are.
+        """
+        if self._planner is None:
+            return ()
+        with self._source.at("planner"):
+            return self._planner.workers_near(self.path.parent)
 
     def policy(self) -> Policy:
         """Return the policy. It may name all workers of the file, and the model of the planner.

@@ -33,8 +33,6 @@ from podium.workers.openai.providers import DEFAULT_PROVIDER, Timeouts
 from podium.workers.person import PERSON
 from podium.workers.worker import Worker
 
-Fallback = Literal["rule"]
-
 
 class EndpointSection(Section):
     """`[endpoints.NAME]`: a server that speaks OpenAI's API."""
@@ -264,7 +262,7 @@ class ChatPlannerSection(PlannerTable):
     """Whether the plan of a question is reused for the same workers."""
     sampling: SamplingSection = SamplingSection()
     """Sampling of each call."""
-    fallback: Fallback | None = None
+    fallback: Literal["rule"] | None = None
     """Fallback planner, used if this planner fails; the run is then partial."""
 
 
@@ -280,14 +278,14 @@ class FixedPlannerSection(PlannerTable):
     type: Literal["fixed"]
     plan: str
     """File of the plan, relative to `podium.toml`; or a plan of `[plans]`: the question is its arguments."""
-    fallback: Fallback | None = None
+    fallback: Literal["rule"] | None = None
     """Fallback planner, used if the fixed plan is invalid; the run is then partial."""
 
 
 class AddedPlanner(PlannerTable, ABC):
     """Base class of a table `[planner]` of another package, for an entry point in `podium.planners`."""
 
-    fallback: Fallback | None = None
+    fallback: Literal["rule"] | None = None
     """Fallback planner, used if this planner fails; the run is then partial."""
 
     @abstractmethod
@@ -299,13 +297,16 @@ class AddedPlanner(PlannerTable, ABC):
             workers: the names of the tables `[workers.NAME]`.
 
         Raises:
-            ConfigError: a value is invalid. If the message begins with a key of the table, the error has the
-                line of this key.
+            ConfigError: a value is invalid. A message that begins with a key of the table gets its line.
         """
 
     def workers(self) -> Sequence[Worker]:
         """Return additional workers that the plans need. They are added to the workers of the file."""
         return ()
+
+    def workers_near(self, folder: Path) -> Sequence[Worker]:  # noqa: ARG002 - for planners with a file
+        """Return the same as `workers`, if a file in the folder of `podium.toml` tells which they are."""
+        return self.workers()
 
 
 class HostedSection(Section):

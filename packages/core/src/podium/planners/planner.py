@@ -177,6 +177,9 @@ class Planner(ResourceGroup, ABC):
         """Return why plans for these workers may be worse than the planner can write; by default nothing.
 
         Each text names the reason and the remedy.
+
+        Raises:
+            ConfigError: no plan of the planner fits these workers.
         """
         del workers
         return ()

@@ -1,11 +1,9 @@
 from .environment import (
-    Environment as Environment,
-    Split as Split,
-)
-from .episode import (
     EarlierRound as EarlierRound,
+    Environment as Environment,
     Episode as Episode,
     PlanOutcome as PlanOutcome,
+    Split as Split,
 )
 from .live import (
     LivePool as LivePool,

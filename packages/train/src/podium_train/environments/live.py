@@ -29,8 +29,7 @@ from podium.workers import Request, Worker
 from podium.workers.rates import identity_of
 from podium_evals.grading import choose_graders, grade, grader_version
 from podium_evals.recording import QuestionRow, read_questions
-from podium_train.environments.environment import Environment, Split
-from podium_train.environments.episode import EarlierRound, Episode, PlanOutcome
+from podium_train.environments.environment import EarlierRound, Environment, Episode, PlanOutcome, Split
 from podium_train.pools import PoolDraw
 
 HELD_OUT = 0.2

@@ -1,14 +1,120 @@
-"""From trials to figures: scores with intervals, differences, and what could not be known."""
+"""Asks arms for plans of the same episodes, carries them out, and makes figures, tables and files."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from statistics import fmean
+from typing import Any
 
-from podium.errors import ConfigError
+import anyio
+
+from podium.errors import ConfigError, PodiumError
+from podium.types import Plan
+from podium_evals.plans import NoPlan, PlanFile, PlansAbout, RecordedPlan
+from podium_evals.recorded import FirstAgreeing, JoinParts, Longest, Vote, content_key
+from podium_evals.results import rounding
 from podium_evals.statistics import Difference, Interval, Resampling, Unit, compare, intervals_of_means
-from podium_train.evaluation.arm import PlanArm
-from podium_train.evaluation.evaluating import Trial
+from podium_evals.task_failures import first_failure
+from podium_train.environments import Environment, Episode, RecordedAnswers
+from podium_train.evaluation.arms import PlanArm
+from podium_train.reward import Reward, reward_of
+
+MOST_STEPS = 32
+"""Maximum number of steps of a plan of an arm that is not a conductor. Votes on the parts of a bundle need
+more than the five that conductors are trained with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One plan text of an arm for an episode, and its reward."""
+
+    arm: str
+    episode: Episode
+    sample: int
+    """Number of the text among those for this episode, from 0."""
+    text: str
+    """The text; empty if the arm failed."""
+    reward: Reward
+    failure: str = ""
+    """Why the arm gave no text; empty if it did."""
+
+    @property
+    def score(self) -> float | None:
+        """The grade of the answer; 0 without a valid plan, `None` if it cannot be known."""
+        if self.failure or self.reward.value is None:
+            return None
+        return 0.0 if self.reward.outcome is None else self.reward.outcome.score
+
+
+async def evaluate(
+    environment: Environment,
+    episodes: Sequence[Episode],
+    arms: Sequence[PlanArm],
+    *,
+    max_steps: int = MOST_STEPS,
+    at_once: int = 8,
+    on_trial: Callable[[Trial], object] = lambda _trial: None,
+) -> dict[str, list[Trial]]:
+    """Return the trials of each arm, in the order of the episodes and samples.
+
+    An arm that fails for an episode, for example because its server does not answer, has a trial without a
+    score.
+
+    Args:
+        environment: carries out the plans.
+        episodes: what the arms are asked.
+        arms: the arms; names differ.
+        max_steps: maximum number of steps of a valid plan.
+        at_once: maximum plans at the same time.
+        on_trial: is called after each trial.
+
+    Raises:
+        ConfigError: two arms have one name, there is no episode, or `at_once` is below 1.
+    """
+    names = [arm.name for arm in arms]
+    if len(set(names)) < len(names) or not episodes or at_once < 1:
+        raise ConfigError("give arms of different names, at least one episode, and at_once of 1 or more")
+    found: dict[tuple[str, int, int], Trial] = {}
+    left = _left(arms, episodes)
+
+    async def work() -> None:
+        for arm, place, sample in left:
+            trial = await _try(environment, arm, episodes[place], sample, max_steps)
+            found[arm.name, place, sample] = trial
+            on_trial(trial)
+
+    with first_failure():
+        async with anyio.create_task_group() as group:
+            for _ in range(at_once):
+                group.start_soon(work)
+    return {
+        arm.name: [
+            found[arm.name, place, sample] for place in range(len(episodes)) for sample in range(arm.samples)
+        ]
+        for arm in arms
+    }
+
+
+def _left(arms: Sequence[PlanArm], episodes: Sequence[Episode]) -> Iterator[tuple[PlanArm, int, int]]:
+    for arm in arms:
+        for place in range(len(episodes)):
+            for sample in range(arm.samples):
+                yield arm, place, sample
+
+
+async def _try(
+    environment: Environment, arm: PlanArm, episode: Episode, sample: int, max_steps: int
+) -> Trial:
+    try:
+        text = await arm.text(episode, sample)
+    except PodiumError as error:
+        failure = f"{error.code}: {error}"
+        unknown = Reward(value=None)
+        return Trial(arm=arm.name, episode=episode, sample=sample, text="", reward=unknown, failure=failure)
+    reward = await reward_of(text, episode, environment, max_steps=max_steps)
+    return Trial(arm=arm.name, episode=episode, sample=sample, text=text, reward=reward)
+
 
 _FEWEST_KINDS = 10
 
@@ -167,3 +273,107 @@ def _mean(values: Sequence[float]) -> float | None:
 def _cost(costs: Sequence[float | None]) -> float | None:
     known = [cost for cost in costs if cost is not None]
     return fmean(known) if known and len(known) == len(costs) else None
+
+
+_HEAD = ("arm", "score", "gain", "alone", "together", "unknown", "invalid", "calls", "$/1000")
+
+
+def as_table(evaluation: Evaluation) -> str:
+    """Return a table with a line for each arm, and notes."""
+    rows = [_HEAD, *(tuple(_cells(arm, evaluation.base)) for arm in evaluation.arms)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    lines = [
+        f"{evaluation.environment}, split {evaluation.split}: {evaluation.episodes:,} episodes",
+        "",
+        *(_line(row, widths) for row in rows),
+        "",
+        *_notes(evaluation),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    others = map(str.rjust, row[1:], widths[1:])
+    return " ".join([row[0].ljust(widths[0]), *others]).rstrip()
+
+
+def as_json(evaluation: Evaluation) -> dict[str, Any]:
+    """Return the evaluation as JSON data."""
+    return asdict(evaluation)
+
+
+def _cells(arm: ArmScores, base: str) -> Iterator[str]:
+    yield arm.name + ("" if arm.is_achievable else " *")
+    yield rounding.score(arm.score.mean)
+    if arm.difference is None:
+        yield from ("base" if arm.name == base else rounding.UNKNOWN, "", "")
+    else:
+        yield rounding.gain(arm.difference.alone.mean)
+        yield rounding.interval(arm.difference.alone)
+        yield rounding.interval(arm.difference.together)
+    yield _percent(arm.unknown)
+    yield _percent(1 - arm.valid - arm.failed)
+    yield rounding.count(arm.calls)
+    yield rounding.per_thousand(arm.cost)
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}" if share > 1e-9 else "0"
+
+
+def _notes(evaluation: Evaluation) -> Iterator[str]:
+    about = "other kinds" if evaluation.unit == "kind" else "other questions of the same kinds"
+    yield f"gain: above {evaluation.base}; 95 % intervals, about {about}, alone and for all arms together."
+    yield "Plans that are invalid or whose outcome is unknown count 0. Scores and gains are rounded down."
+    if not all(arm.is_achievable for arm in evaluation.arms):
+        yield "* reads the right answers: an estimate of a bound, not a result; another arm can be above it."
+    for arm in evaluation.arms:
+        if arm.problems:
+            told = ", ".join(f"{number} {problem}" for problem, number in arm.problems.items())
+            yield f"{arm.name}: {told}"
+        if arm.failure:
+            yield f"{arm.name} gave no text for {_percent(arm.failed)}, first because of {arm.failure}"
+
+
+async def write_plans(
+    path: Path | str, trials: Sequence[Trial], environment: RecordedAnswers, *, planner: str
+) -> int:
+    """Append the plans of an arm to a file of recorded plans, and return how many were new.
+
+    Use episodes of `RecordedAnswers.episodes_of`, whose pools have all workers. The first text for a question
+    counts. Where workers see the bundle, subtasks are written with the text of the part that they name, which
+    is what was recorded. A text without a valid plan is written as unusable. Where the arm failed, nothing is
+    written.
+
+    Args:
+        path: the file, which is made where it is missing.
+        trials: the trials of one arm.
+        environment: the environment of the episodes.
+        planner: the name of the conductor.
+
+    Raises:
+        RecordingInvalid: the file is something else, or has plans of another planner or for another pool.
+    """
+    reducers = [Vote(), FirstAgreeing(), Longest(), *([JoinParts()] if environment.settings.parts else [])]
+    workers = (*environment.recordings.workers, *(reducer.card.name for reducer in reducers))
+    about = PlansAbout(planner=planner, workers=workers, is_told=False, source="podium-train")
+    written = 0
+    with PlanFile(path, about) as file:
+        for trial in trials:
+            key = content_key(trial.episode.question)
+            if trial.failure or key in file.queries:
+                continue
+            await file.append(_recorded(key, trial, environment, workers))
+            written += 1
+    return written
+
+
+def _recorded(key: str, trial: Trial, environment: RecordedAnswers, workers: Sequence[str]) -> RecordedPlan:
+    plan = trial.reward.plan
+    if plan is None:
+        why: tuple[NoPlan, str] = ("planner_unusable", trial.reward.problem)
+        return RecordedPlan(query=key, plan=None, text=trial.text, problem=why, cost=None)
+    places = [workers.index(name) for name in trial.episode.workers]
+    asked = environment.as_recorded(trial.episode, plan).calls
+    steps = tuple(replace(step, worker=places[step.worker]) for step in asked)
+    return RecordedPlan(query=key, plan=Plan(steps), text=trial.text, cost=None)

@@ -1,13 +1,11 @@
 from .exporting import (
     export_conductor as export_conductor,
 )
-from .facts import (
+from .planner import (
     FACTS_FILE as FACTS_FILE,
     ConductorFacts as ConductorFacts,
-    read_facts as read_facts,
-)
-from .planner import (
     ConductorPlanner as ConductorPlanner,
+    read_facts as read_facts,
 )
 from .section import (
     ConductorSection as ConductorSection,

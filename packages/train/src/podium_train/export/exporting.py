@@ -6,10 +6,10 @@ from importlib import import_module
 from pathlib import Path
 
 from podium.errors import ConfigError
-from podium_train.export.facts import FACTS, FACTS_FILE, ConductorFacts
+from podium_train.export.planner import FACTS, FACTS_FILE, ConductorFacts
 from podium_train.guards import STEPS, Best
-from podium_train.prefill import prefill_of
-from podium_train.recipes import Recipe
+from podium_train.prompts import prefill_of
+from podium_train.recipes import Recipe, fingerprint_of
 from podium_train.runs import RECORD, TrainingRecord, check_recipe, read_record, share_files, weights_of
 
 _KEPT = (
@@ -56,7 +56,7 @@ def export_conductor(recipe: Recipe, folder: Path, model: Path, out: Path) -> Co
         )
     check_recipe(record, recipe, model)
     if record.fingerprint is None:
-        raise ConfigError("a conductor with the prompt 'tiny' cannot be served: it knows its own world only")
+        fingerprint_of(record.recipe.prompt)  # says why it cannot be served
     _check_template(model, record.recipe.prompt.style.prefill)
     if is_lora:
         _check_start(model, record)
@@ -64,7 +64,8 @@ def export_conductor(recipe: Recipe, folder: Path, model: Path, out: Path) -> Co
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
     if is_lora:
-        import_module("podium_train.trl").merge_lora(model, new, dtype=record.recipe.model.dtype)
+        trainers = import_module("podium_train.trl")
+        trainers.merge_lora(model, new, dtype=trainers.dtype_of(record.recipe.model))
     _copy(model, new)
     facts = _facts(record, model)
     (new / FACTS_FILE).write_bytes(FACTS.dump_json(facts, indent=2))

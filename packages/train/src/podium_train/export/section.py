@@ -10,7 +10,7 @@ from pydantic import Field
 from podium.config import AddedPlanner
 from podium.errors import ConfigError
 from podium.planners import Planner
-from podium.workers import FREE, Card, ChatWorker, Endpoint
+from podium.workers import FREE, Card, ChatWorker, Endpoint, Worker
 
 
 class ConductorSection(AddedPlanner):
@@ -36,8 +36,10 @@ class ConductorSection(AddedPlanner):
             ConfigError: the folder is not an exported conductor, or the installed Podium writes another
                 prompt.
         """
-        from podium_train.export.facts import read_facts  # noqa: PLC0415 - numpy is slow to import
-        from podium_train.export.planner import ConductorPlanner  # noqa: PLC0415 - as above
+        from podium_train.export.planner import (  # noqa: PLC0415 - numpy is slow to import
+            ConductorPlanner,
+            read_facts,
+        )
 
         key = None if self.key_env is None else os.environ.get(self.key_env)
         if self.key_env is not None and not key:
@@ -46,5 +48,21 @@ class ConductorSection(AddedPlanner):
         worker = ChatWorker(self.model, endpoint=endpoint, card=Card(name=self.model, price=FREE))
         try:
             return ConductorPlanner(worker, read_facts(folder / Path(self.path).expanduser()))
+        except ConfigError as error:
+            raise ConfigError(f"'path' in [planner]: {error}") from error
+
+    def workers_near(self, folder: Path) -> Sequence[Worker]:
+        """Return the workers that each pool of the training had at its end, such as a vote.
+
+        Raises:
+            ConfigError: the folder is not an exported conductor, or this release has no such worker.
+        """
+        from podium_train.export.planner import (  # noqa: PLC0415 - as above
+            brought_workers,
+            read_facts,
+        )
+
+        try:
+            return brought_workers(read_facts(folder / Path(self.path).expanduser()))
         except ConfigError as error:
             raise ConfigError(f"'path' in [planner]: {error}") from error

@@ -1,4 +1,4 @@
-"""The measures of one training step."""
+"""The measures of a training step, of held-out episodes, and of second rounds."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -6,10 +6,111 @@ from dataclasses import dataclass, field
 from math import log
 from statistics import fmean
 
+from podium.cli.screen import counted
 from podium_train.environments import Episode
-from podium_train.guards.held_out import HeldOut, accuracy
-from podium_train.guards.second_rounds import SecondRounds, second_rounds
-from podium_train.rewards import Score
+from podium_train.rewards import Score, WhyUnknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondRounds:
+    """Answers before and after a second round. Shares are from 0 to 1."""
+
+    texts: int
+    """Number of texts of second rounds whose outcome is known."""
+    before: float
+    """Accuracy after the first round."""
+    after: float
+    """Accuracy after the second round. A text without a valid plan leaves the answer as it was, as in a
+    run."""
+    kept: float
+    """Share of the texts that keep the answer."""
+    helped: float
+    """Share of the texts after which the answer is better."""
+    harmed: float
+    """Share of the texts after which the answer is worse."""
+
+
+def second_rounds(scores: Sequence[Score], others: Sequence[Score] = ()) -> SecondRounds | None:
+    """Return what second rounds changed; `None` if no outcome of a second round is known.
+
+    Args:
+        scores: the scores of texts of second rounds.
+        others: the scores of first rounds without a second round, which count in `before` and `after`.
+    """
+    known = [score for score in scores if score.value is not None and score.before is not None]
+    if not known:
+        return None
+    pairs = [
+        (_grade(score.before), _grade(score.before if score.problem else score.value)) for score in known
+    ]
+    rest = [_grade(score.value) for score in others if score.value is not None]
+    return SecondRounds(
+        texts=len(known),
+        before=fmean([before for before, _ in pairs] + rest),
+        after=fmean([after for _, after in pairs] + rest),
+        kept=fmean(score.kept for score in known),
+        helped=fmean(after > before for before, after in pairs),
+        harmed=fmean(after < before for before, after in pairs),
+    )
+
+
+def second_told(found: SecondRounds | None) -> str:
+    """Return the words on second rounds after other measures; empty if there are none."""
+    if found is None:
+        return ""
+    return (
+        f"; second rounds {found.before:.3f} -> {found.after:.3f} "
+        f"(kept {found.kept:.0%}, helped {found.helped:.0%}, harmed {found.harmed:.0%})"
+    )
+
+
+def _grade(value: float | None) -> float:
+    return max(0.0, 2 * (value or 0.0) - 1)
+
+
+REASONS: Mapping[WhyUnknown, str] = {
+    "outcome": "a worker did not answer, or an answer is not recorded",
+    "budget": "the budget is spent",
+}
+"""Why an outcome is unknown, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOut:
+    """Accuracy on one held-out split."""
+
+    sampled: float | None
+    """With the temperature of training; `None` if no outcome is known."""
+    greedy: float | None
+    """With the most probable tokens; `None` if no outcome is known. It hides what training changes: look at
+    both."""
+    unknown: Mapping[WhyUnknown, int] = field(default_factory=dict)
+    """Number of texts without an outcome, by the reason. They do not count in the accuracy."""
+    sampled_second: SecondRounds | None = None
+    """What second rounds make of the sampled answers, if the conductor has them."""
+    greedy_second: SecondRounds | None = None
+    """What second rounds make of the greedy answers."""
+
+    @property
+    def reached(self) -> float | None:
+        """The sampled accuracy after all rounds, by which the best checkpoint is chosen."""
+        return self.sampled if self.sampled_second is None else self.sampled_second.after
+
+
+def accuracy(scores: Sequence[Score]) -> float | None:
+    """Return the mean grade of the answers whose outcome is known; `None` without any."""
+    grades = [max(0.0, 2 * score.value - 1) for score in scores if score.value is not None]
+    return fmean(grades) if grades else None
+
+
+def held_out_told(found: HeldOut) -> str:
+    """Return the words on a measurement, with the number of unknown outcomes."""
+    sampled, greedy = ("unknown" if each is None else f"{each:.3f}" for each in (found.sampled, found.greedy))
+    missing = "".join(
+        f"; the outcome of {counted(number, 'text')} is unknown: {REASONS[why]}"
+        for why, number in found.unknown.items()
+    )
+    return f"{sampled} sampled, {greedy} greedy{missing}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +173,8 @@ class StepMeasures:
     """Share of texts whose outcome was stored."""
     loss: float | None = None
     """Loss of the step, if the trainer tells it."""
+    moved: float | None = None
+    """Share of the trained weights that differ from those at the start of the command, if known."""
     seconds: float | None = None
     """Duration of the step, if known."""
     held_out: Mapping[str, HeldOut] = field(default_factory=dict)
@@ -86,6 +189,7 @@ def measure(
     samples: Sequence[Sample],
     *,
     loss: float | None = None,
+    moved: float | None = None,
     seconds: float | None = None,
     held_out: Mapping[str, HeldOut] | None = None,
 ) -> StepMeasures:
@@ -95,6 +199,7 @@ def measure(
         step: number of the step, from 1.
         samples: all texts of the step, at least one.
         loss: the loss, if known.
+        moved: the share of the weights that moved, if known.
         seconds: the duration of the step, if known.
         held_out: accuracy on held-out splits, if it was measured at this step.
     """
@@ -128,6 +233,7 @@ def measure(
         cost=sum(executed),
         cached=fmean(score.cached for score in scores),
         loss=loss,
+        moved=moved,
         seconds=seconds,
         held_out=held_out or {},
         second=second,

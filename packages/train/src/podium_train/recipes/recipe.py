@@ -1,14 +1,24 @@
-"""The tables of a recipe. Unknown keys are errors, and types are not converted."""
+"""Recipes: their tables, and what they name. Unknown keys are errors, and types are not converted."""
 
-from typing import Annotated, Literal, Self
+import re
+import sys
+from importlib import import_module
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from podium.config import Section
+from podium.config.load import read_table
 from podium.config.section import RECORD
-from podium_train.environments import RecordedSettings, Split
+from podium.errors import ConfigError
+from podium.planners.chat import round_feedback
+from podium.types import Message
+from podium_evals.recorded import read_recordings
+from podium_train.environments import Environment, Episode, LivePool, RecordedAnswers, RecordedSettings, Split
 from podium_train.guards import GuardSettings
-from podium_train.prompts import PromptStyle
+from podium_train.prompts import PromptStyle, fingerprint, messages, second_messages
 from podium_train.rewards import DISCOUNT, CostWeight, RewardLimits
 
 Positive = Annotated[int, Field(ge=1)]
@@ -19,9 +29,14 @@ Share = Annotated[float, Field(ge=0, le=1)]
 class EnvironmentSection(Section):
     """`[environment]`: where questions, pools and outcomes come from."""
 
-    type: Literal["specialists", "recorded", "live"]
-    """`specialists` is the synthetic world; `recorded` looks answers up; `live` calls the workers of a
-    `podium.toml`."""
+    type: Literal["recorded", "live", "python"]
+    """`recorded` looks answers up; `live` calls the workers of a `podium.toml`; `python` is an environment of
+    your own."""
+    factory: str | None = None
+    """A class or function that returns the environment, as `module:name`, for `python`. The module is
+    installed, or beside the recipe."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Its arguments, for `python`."""
     recording: str | None = None
     """The file of recorded answers, for `recorded`."""
     config: str | None = None
@@ -30,15 +45,19 @@ class EnvironmentSection(Section):
     """The questions with their answers, for `live`."""
     grader: str | None = None
     """The grader of all questions, for `live`; by default each question names one."""
+    python: str | None = None
+    """The interpreter that runs answers to questions on code, within limits, for `live`; by default none."""
     sizes: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
-    """Possible numbers of workers in a pool, for `specialists` and `live`. A few sizes make a conductor that
-    adapts to its pool."""
+    """Possible numbers of workers in a pool, for `live`. A few sizes make a conductor that adapts to its
+    pool."""
     answers: Annotated[RecordedSettings, RECORD] = Field(default_factory=RecordedSettings)
     """How episodes are drawn, for `recorded`."""
 
     @model_validator(mode="after")
     def _has_its_keys(self) -> Self:
-        needed = {"specialists": (), "recorded": ("recording",), "live": ("config", "questions")}[self.type]
+        needed = {"recorded": ("recording",), "live": ("config", "questions"), "python": ("factory",)}[
+            self.type
+        ]
         for key in needed:
             if getattr(self, key) is None:
                 raise ValueError(f"an environment of type {self.type!r} needs {key!r}: add it")
@@ -48,9 +67,8 @@ class EnvironmentSection(Section):
 class PromptSection(Section):
     """`[prompt]`: how the conductor is asked."""
 
-    form: Literal["production", "tiny"] = "production"
-    """`production` is the prompt of `podium.planners.ChatPlanner`; `tiny` is the short prompt of the tiny
-    model, for `specialists` only."""
+    form: Literal["production", "environment"] = "production"
+    """`production` is the prompt of `podium.planners.ChatPlanner`; `environment` is `Environment.message`."""
     style: Annotated[PromptStyle, RECORD] = Field(default_factory=lambda: PromptStyle(spelling="lists"))
     """The settings of the prompt of production."""
 
@@ -70,7 +88,8 @@ class ModelSection(Section):
     base: str
     """Name on the Hugging Face Hub, or a folder; relative folders start at the folder of the recipe."""
     dtype: Literal["float32", "bfloat16"] | None = None
-    """The type of the weights; by default bfloat16 on a machine with a GPU, else float32."""
+    """The type of the weights. By default float32, in which small updates are not rounded away; the weights
+    under LoRA, which do not change, are in bfloat16 on a GPU."""
     lora: LoraSection | None = None
     """Without it, all weights are trained."""
     attention: str | None = None
@@ -111,6 +130,11 @@ class VllmSection(Section):
     memory: Share = 0.5
     """Share of the GPU's memory, for `colocate`."""
     tensor_parallel: Positive = 1
+    sleep: bool = True
+    """Whether vLLM frees its memory while the weights are trained, for `colocate`."""
+    max_length: Positive | None = None
+    """Maximum tokens of a prompt and its text, for `colocate`; default: what the model allows, which can need
+    more memory than there is."""
 
     @model_validator(mode="after")
     def _has_url(self) -> Self:
@@ -145,8 +169,6 @@ class GrpoSection(Section):
     """Maximum length of a text."""
     micro_batch: Positive = 8
     """Texts of a forward pass, on each device."""
-    devices: Positive = 1
-    """Number of processes of the trainer, which `accelerate launch` starts."""
     save_every: Positive = 20
     """Steps between checkpoints."""
     vllm: VllmSection | None = None
@@ -155,10 +177,9 @@ class GrpoSection(Section):
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
-        texts = self.groups * self.group_size
-        if texts % (self.micro_batch * self.devices):
-            told = f"groups × group_size is {texts}, which is not a multiple of micro_batch × devices"
-            raise ValueError(f"{told}, {self.micro_batch} × {self.devices}")
+        if (texts := self.groups * self.group_size) % self.micro_batch:
+            told = f"groups × group_size is {texts}, which is not a multiple of micro_batch"
+            raise ValueError(f"{told}, {self.micro_batch}")
         return self
 
 
@@ -170,12 +191,8 @@ class RecursionSection(Section):
 
 
 class RewardSection(Section):
-    """`[reward]`: the reward service."""
+    """`[reward]`: how plans are carried out and rewarded."""
 
-    url: str | None = None
-    """URL of a reward server; by default rewards are computed in the process of the trainer."""
-    token_env: str | None = None
-    """Environment variable with the server's token."""
     database: str = "rewards.db"
     """The database of outcomes and spending, in the folder of the run."""
     limits: Annotated[RewardLimits, RECORD] = Field(default_factory=RewardLimits)
@@ -214,18 +231,6 @@ class Recipe(Section):
     def _fits(self) -> Self:
         if self.sft is None and self.grpo is None:
             raise ValueError("there is neither [sft] nor [grpo]: add at least one")
-        if self.prompt.form == "tiny" and self.environment.type != "specialists":
-            raise ValueError("the prompt 'tiny' is only for an environment of type 'specialists'")
-        if (
-            self.grpo is not None
-            and self.grpo.devices > 1
-            and self.environment.type == "live"
-            and self.reward.url is None
-        ):
-            raise ValueError(
-                "several processes call live workers, and limits would hold for each process alone: start "
-                "`podium-train serve-rewards` and name it as 'url' in [reward]"
-            )
         if self.grpo is not None and self.held_out.every % self.grpo.save_every:
             told = f"'every' in [held_out] is {self.held_out.every}, which is not a multiple of 'save_every'"
             raise ValueError(f"{told} in [grpo], {self.grpo.save_every}")
@@ -238,6 +243,192 @@ class Recipe(Section):
             raise ValueError("[recursion] needs [grpo]: add it")
         if self.prompt.style.rounds != 2:
             raise ValueError("[recursion] needs two rounds: write rounds = 2 in 'style' of [prompt]")
-        if self.grpo.group_size % 2 or self.grpo.groups % self.grpo.devices:
-            told = "'group_size' is even, and 'groups' is a multiple of 'devices'"
-            raise ValueError(f"[recursion] needs whole groups on each device: see that {told} in [grpo]")
+        if self.grpo.group_size % 2:
+            raise ValueError("[recursion] continues half of a group: write an even 'group_size' in [grpo]")
+
+
+def shipped_recipes() -> dict[str, str]:
+    """Return the text of each recipe of this package, by name."""
+    folder = files("podium_train.recipes")
+    return {
+        entry.name.removesuffix(".toml"): entry.read_text(encoding="utf-8")
+        for entry in sorted(folder.iterdir(), key=lambda each: each.name)
+        if entry.name.endswith(".toml")
+    }
+
+
+def shipped_launchers() -> dict[str, str]:
+    """Return the text of each file for `accelerate launch --config_file`, by its name."""
+    folder = files("podium_train.recipes")
+    return {
+        entry.name: entry.read_text(encoding="utf-8")
+        for entry in folder.iterdir()
+        if entry.name.endswith(".yaml")
+    }
+
+
+def load_recipe(path: Path) -> Recipe:
+    """Read and check a recipe.
+
+    Raises:
+        ConfigError: the file cannot be read, or is not a valid recipe. The message names each wrong key.
+    """
+    known = ", ".join(shipped_recipes())
+    return read_table(path, Recipe, f"name another; `podium-train recipe NAME` writes one of {known}")
+
+
+_HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
+_MODEL_FILES = ("config.json", "adapter_config.json")
+
+
+def check_model(recipe: Recipe, folder: Path) -> None:
+    """Check what a training would need first: its base, and a type of weights that this machine can train.
+
+    The Hub is not asked.
+
+    Raises:
+        ConfigError: the base is neither a model's folder nor a name on the Hub, or there is no GPU for the
+            type of the weights.
+    """
+    if not (folder / recipe.folder / "sft" / "final").is_dir():  # from which reinforcement starts
+        base_of(recipe.model, folder)
+    check_dtype(recipe.model)
+
+
+def base_of(model: ModelSection, folder: Path) -> str:
+    """Return the base as a path if it is a folder beside the recipe, or else its name on the Hub.
+
+    Raises:
+        ConfigError: it is neither a model's folder nor a name on the Hub.
+    """
+    named = Path(model.base)
+    path = folder / (named.expanduser() if model.base.startswith("~/") else named)
+    if path.is_dir():
+        if not any((path / name).exists() for name in _MODEL_FILES):
+            raise ConfigError(f"'base' in [model] is the folder {path}, which has no config.json of a model")
+        return str(path.resolve())
+    if path.exists():
+        raise ConfigError(f"'base' in [model] is the file {path}: name the folder of a model")
+    if not _HUB_NAME.fullmatch(model.base):
+        raise ConfigError(
+            f"'base' in [model] is {model.base!r}: there is no folder {path}, and it is not a name on the "
+            "Hugging Face Hub, such as Qwen/Qwen2.5-3B-Instruct"
+        )
+    return model.base
+
+
+def check_dtype(model: ModelSection) -> None:
+    """Check the type of the weights.
+
+    Raises:
+        ConfigError: the weights are to be in bfloat16, and there is no GPU.
+    """
+    if model.dtype == "bfloat16" and not import_module("torch").cuda.is_available():
+        raise ConfigError(
+            "'dtype' in [model] is 'bfloat16', and there is no GPU: write \"float32\", or leave it out"
+        )
+
+
+def environment_of(section: EnvironmentSection, folder: Path) -> Environment:
+    """Return the environment.
+
+    Args:
+        section: the table.
+        folder: the folder of the recipe, at which relative paths start.
+
+    Raises:
+        ConfigError: a file cannot be read, or has too little.
+    """
+    if section.type == "python":
+        return _own(section, folder)
+    if section.type == "recorded":
+        assert section.recording is not None
+        return RecordedAnswers(read_recordings(folder / section.recording), section.answers)
+    assert section.config is not None
+    assert section.questions is not None
+    return LivePool(
+        folder / section.config,
+        folder / section.questions,
+        grader=section.grader,
+        python=section.python,
+        sizes=section.sizes,
+    )
+
+
+def _own(section: EnvironmentSection, folder: Path) -> Environment:
+    """Return an environment of the user."""
+    assert section.factory is not None
+    module, _, name = section.factory.partition(":")
+    if (beside := str(folder.resolve())) not in sys.path:
+        sys.path.append(beside)
+    told = f"'factory' in [environment] is {section.factory!r}"
+    try:
+        make = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"{told}, which cannot be imported: {error}; write module:name") from error
+    try:
+        made = make(**section.options)
+    except TypeError as error:
+        raise ConfigError(f"'options' in [environment] do not fit {section.factory}: {error}") from error
+    if not isinstance(made, Environment):
+        raise ConfigError(f"{told}, which returns no podium_train.Environment")
+    return made
+
+
+def messages_of(
+    recipe: Recipe, environment: Environment, episode: Episode, earlier: tuple[str, str] | None = None
+) -> tuple[Message, ...]:
+    """Return the messages that the conductor is sent for an episode.
+
+    Args:
+        recipe: says how it is asked.
+        environment: the environment of the episode.
+        episode: the episode.
+        earlier: for the second round, the conductor's text of the first round, and its answer.
+    """
+    style = recipe.prompt.style
+    if recipe.prompt.form == "environment":
+        asked = Message("user", environment.message(episode))
+        if earlier is None:
+            return (asked,)
+        text, answer = earlier
+        feedback = round_feedback(answer, spelling="lists")
+        return (asked, Message("assistant", text), Message("user", feedback))
+    if earlier is None:
+        return messages(episode, style)
+    return second_messages(episode, style, text=earlier[0], answer=earlier[1])
+
+
+def fingerprint_of(section: PromptSection) -> str:
+    """Return the fingerprint of the prompt, with which the conductor must be served.
+
+    Raises:
+        ConfigError: the prompt is not the prompt of the planner that production uses.
+    """
+    if section.form == "environment":
+        raise ConfigError(
+            "a conductor with a prompt of its environment cannot be served: it knows its own world only"
+        )
+    return fingerprint(section.style)
+
+
+def check_environment(recipe: Recipe, folder: Path) -> None:
+    """Check that the environment has the held-out splits, and the prices for `[reward.cost]`.
+
+    A training would end at the first split that is missing. Without prices, costs would have no effect.
+
+    Raises:
+        ConfigError: the environment lacks a split or a price, or cannot be made.
+    """
+    environment = environment_of(recipe.environment, folder)
+    for split in recipe.held_out.splits:
+        if split not in environment.splits:
+            known = ", ".join(environment.splits)
+            raise ConfigError(f"'splits' in [held_out] names {split}: {environment.name} has {known}")
+    if recipe.reward.cost.weight and environment.unpriced:
+        raise ConfigError(
+            "[reward.cost] compares the costs of plans, and the price of "
+            f"{', '.join(environment.unpriced)} is unknown: set `price` in [workers.NAME] of podium.toml "
+            "(for recorded answers, then repeat `podium evals record ask`, which records the prices without "
+            "new calls), or leave out [reward.cost]"
+        )

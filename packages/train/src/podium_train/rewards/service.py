@@ -1,20 +1,244 @@
-"""The reward service in process."""
+"""The reward service: its limits, what it is asked and returns, and the rewards of a group.
+
+Cost is a tie-break among right answers of one group. A cost term for all texts teaches a conductor to write
+cheap plans that fail. So only texts with a right answer are compared by cost, with a weight that grows during
+training, and a right answer never falls to the reward of a wrong one.
+
+A group may have texts of two rounds, as in the RL Conductor (arXiv 2512.04388). A text of the first round
+gets `(1 - discount) * own + discount * following`, where `own` is its own reward, and `following` is the mean
+reward of the texts that continue it. A text of the second round gets its own reward.
+"""
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from statistics import fmean
+from typing import Literal
 
 import anyio
+from pydantic import TypeAdapter
 
-from podium.errors import PlanError
+from podium.errors import ConfigError, PlanError
 from podium.types import Plan
 from podium_train.environments import EarlierRound, Environment, Episode, PlanOutcome
 from podium_train.prompts import MAX_STEPS
 from podium_train.reward import graded, keeps, read_plan
-from podium_train.rewards.limits import Meter, RewardLimits
-from podium_train.rewards.scorer import Score, Scorer, ScoreRequest, WhyUnknown
 from podium_train.rewards.store import RewardStore
+
+WhyUnknown = Literal["", "outcome", "budget"]
+"""Why a text has no reward: the environment does not know the outcome, or the money limit does not allow the
+plan; empty for a text with a reward."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreRequest:
+    """A conductor's text, to be rewarded."""
+
+    episode: Episode
+    """The question and the pool that the conductor was shown."""
+    text: str
+    """What the conductor wrote."""
+    earlier: str | None = None
+    """The text of the first round, if `text` is of the second. The conductor was shown its answer."""
+    sample: int = 0
+    """Number of the execution of the plan. Equal plans with equal numbers are carried out once; another
+    number gives another execution, for environments whose outcomes vary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """The reward of one text, with the facts that logs and guards need."""
+
+    value: float | None
+    """The reward, as in `podium_train.Reward`. Do not train on a text whose reward is `None`."""
+    why_unknown: WhyUnknown = ""
+    """Why there is no reward."""
+    problem: str = ""
+    """The code of the error in the text; empty for a valid plan."""
+    answer: str = ""
+    """The answer of the plan; empty if there is none or it is unknown. Only with an answer is there a second
+    round."""
+    second_round: bool = False
+    """Whether the text is of a second round."""
+    before: float | None = None
+    """The reward of the first round, for a text of a second round; `None` if unknown."""
+    kept: bool = False
+    """Whether a text of a second round keeps the answer of the first."""
+    workers: tuple[int, ...] = ()
+    """The number of the worker of each step; empty without a plan."""
+    cost: float | None = 0.0
+    """What the calls of the plan cost, whether now or when its outcome was cached; `None` if unknown."""
+    calls: int = 0
+    """Number of worker calls."""
+    tokens: int = 0
+    """Tokens that the workers read and wrote; 0 if unknown."""
+    cached: bool = False
+    """Whether nothing was executed for this text, because the outcome of its plan was known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardLimits:
+    """How fast a reward service executes plans, and how much it spends.
+
+    Raises:
+        ConfigError: a limit is not above 0, or there is a budget without `plan_cost`.
+    """
+
+    concurrency: int = 256
+    """Maximum number of plans in execution."""
+    requests_per_minute: float | None = None
+    """Maximum number of worker calls that start in a minute, evenly spaced; `None` for no limit."""
+    tokens_per_minute: float | None = None
+    """Maximum number of tokens of workers per minute; `None` for no limit. The tokens of a plan are known
+    after its execution, so the first plans are not delayed, and later ones pay for them."""
+    budget: float | None = None
+    """Maximum spending, in the environment's unit, of all runs with the same database; `None` for no
+    limit."""
+    plan_cost: float | None = None
+    """The most that one plan can cost. This much is reserved before a plan starts, so that the budget holds
+    although plans run concurrently. Needed with `budget`."""
+
+    def __post_init__(self) -> None:
+        for name in ("concurrency", "requests_per_minute", "tokens_per_minute", "budget", "plan_cost"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ConfigError(f"{name} is {value!r}: it must be above 0")
+        if self.budget is not None and self.plan_cost is None:
+            raise ConfigError("budget needs plan_cost, the most that one plan can cost: add it")
+
+    def shared_by(self, processes: int) -> "RewardLimits":
+        """Return the limits of each of some processes; the budget is in the database that they share."""
+
+        def part(rate: float | None) -> float | None:
+            return None if rate is None else rate / processes
+
+        return replace(
+            self,
+            concurrency=max(1, self.concurrency // processes),
+            requests_per_minute=part(self.requests_per_minute),
+            tokens_per_minute=part(self.tokens_per_minute),
+        )
+
+
+class Meter:
+    """Spaces out amounts, so that no more than a rate per minute is admitted.
+
+    It is the generic cell rate algorithm (ITU-T I.371) without a burst.
+    """
+
+    def __init__(self, per_minute: float | None) -> None:
+        self._seconds = None if per_minute is None else 60 / per_minute
+        self._free_at = 0.0
+
+    async def admit(self, amount: float) -> None:
+        """Wait until `amount` may start."""
+        if self._seconds is None:
+            return
+        start = max(anyio.current_time(), self._free_at)
+        self._free_at = start + amount * self._seconds
+        await anyio.sleep_until(start)
+
+    def correct(self, more: float) -> None:
+        """Count more than was admitted, or less."""
+        if self._seconds is not None:
+            self._free_at += more * self._seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostWeight:
+    """The weight of the cost at each step of training.
+
+    Raises:
+        ConfigError: the weight is not from 0 to below 0.5, or the steps are not in order.
+    """
+
+    weight: float = 0.0
+    """The reward that the most expensive right plan of a group loses at the end, from 0 to below 0.5."""
+    start: int = 0
+    """The step up to which the weight is 0."""
+    end: int = 0
+    """The step from which the weight is `weight`; between, it grows evenly."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.weight < 0.5:
+            raise ConfigError(f"the weight of the cost is {self.weight!r}: it must be from 0 to below 0.5")
+        if not 0 <= self.start <= self.end:
+            told = "the first must be 0 or more, and not above the second"
+            raise ConfigError(f"the cost counts from step {self.start} to step {self.end}: {told}")
+
+    def at(self, step: int) -> float:
+        """Return the weight at a step."""
+        if step >= self.end:
+            return self.weight
+        return self.weight * max(step - self.start, 0) / (self.end - self.start)
+
+
+def with_costs(group: Sequence[Score], weight: float) -> list[float | None]:
+    """Return the rewards of one group, less the weighted cost of each right plan.
+
+    Args:
+        group: the scores of the texts for one episode.
+        weight: what the most expensive right plan loses; the cheapest loses nothing.
+    """
+    costs = [score.cost for score in group if score.value == 1.0 and score.cost is not None]
+    least, spread = min(costs, default=0.0), max(costs, default=0.0) - min(costs, default=0.0)
+    return [
+        score.value - weight * (score.cost - least) / spread
+        if spread > 0 and score.value == 1.0 and score.cost is not None
+        else score.value
+        for score in group
+    ]
+
+
+DISCOUNT = 0.25
+"""The discount of the paper."""
+
+
+def with_second_rounds(
+    texts: Sequence[str],
+    earlier: Sequence[str | None],
+    rewards: Sequence[float | None],
+    *,
+    discount: float = DISCOUNT,
+) -> list[float | None]:
+    """Return the rewards of one group.
+
+    Args:
+        texts: the texts.
+        earlier: for each text of the second round, the text of the first that it continues.
+        rewards: the reward of each text by itself; `None` if unknown.
+        discount: the weight of the second round, from 0 to 1.
+    """
+    following: dict[str, list[float]] = defaultdict(list)
+    for before, reward in zip(earlier, rewards, strict=True):
+        if before is not None and reward is not None:
+            following[before].append(reward)
+    return [
+        (1 - discount) * reward + discount * fmean(following[text])
+        if before is None and reward is not None and following[text]
+        else reward
+        for text, before, reward in zip(texts, earlier, rewards, strict=True)
+    ]
+
+
+_EPISODE = TypeAdapter(Episode)
+
+
+def episode_json(episode: Episode) -> str:
+    """Return an episode as JSON, for a column of a dataset."""
+    return _EPISODE.dump_json(episode).decode()
+
+
+def read_episode(text: str) -> Episode:
+    """Read an episode from `episode_json`.
+
+    Raises:
+        pydantic.ValidationError: the text is not an episode.
+    """
+    return _EPISODE.validate_json(text)
+
 
 _VERSION = 2
 """Increased when stored outcomes have less than `PlanOutcome` needs; older outcomes are then not found."""
@@ -48,11 +272,12 @@ class _Execution:
     """`None` while it runs, and if it was cancelled."""
 
 
-class RewardService(Scorer):
+class RewardService:
     """Rewards texts: each plan is executed once, within the limits, and its outcome is stored.
 
     An unknown outcome is not stored, so a later request for the same plan tries again. Use a service in one
-    event loop; several processes share one service over HTTP (`reward_app`).
+    event loop. Several processes share one database, and so the outcomes and the budget; equal plans that
+    they execute at the same moment are executed by each.
 
     Args:
         environment: executes the plans.

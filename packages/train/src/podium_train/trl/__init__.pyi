@@ -1,25 +1,16 @@
-from .async_grpo import (
-    async_grpo_classes as async_grpo_classes,
-)
-from .evaluate import (
-    evaluate as evaluate,
-)
-from .generate import (
+from .evaluation import (
     Generator as Generator,
+    evaluate as evaluate,
+    measure_held_out as measure_held_out,
 )
 from .grpo import (
     run_grpo as run_grpo,
 )
-from .held_out import (
-    measure_held_out as measure_held_out,
-)
-from .loading import (
+from .models import (
     dtype_of as dtype_of,
-)
-from .merge import (
     merge_lora as merge_lora,
 )
-from .plan_reward import (
+from .rewards import (
     PlanReward as PlanReward,
 )
 from .sft import (
@@ -27,5 +18,6 @@ from .sft import (
     tokens_of as tokens_of,
 )
 from .small_base import (
+    write_gguf_base as write_gguf_base,
     write_small_base as write_small_base,
 )

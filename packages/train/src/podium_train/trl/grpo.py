@@ -9,15 +9,16 @@ from accelerate import PartialState
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
+from podium.errors import ConfigError
 from podium_train.guards import HeldOut, Stop, ended_without_plans, last_checkpoint, read_steps
 from podium_train.progress import Reporter
 from podium_train.recipes import GrpoSection, Recipe, base_of, environment_of, messages_of
 from podium_train.rewards import Score, ScoreRequest, episode_json
 from podium_train.runs import begin, begin_after_sft, mark_model, record_of
-from podium_train.trl.generate import Generator
-from podium_train.trl.guard_callback import GuardCallback
-from podium_train.trl.held_out import measure_held_out
-from podium_train.trl.loading import (
+from podium_train.runs.record import passes_of, processes_of_training
+from podium_train.trl.callbacks import GuardCallback
+from podium_train.trl.evaluation import Generator, measure_held_out
+from podium_train.trl.models import (
     common_arguments,
     lora_of,
     quiet,
@@ -26,8 +27,7 @@ from podium_train.trl.loading import (
     tokenizer_of,
     without_extras,
 )
-from podium_train.trl.plan_reward import PlanReward
-from podium_train.trl.second_rounds import EPISODE, SecondRoundRollouts
+from podium_train.trl.rewards import EPISODE, PlanReward, SecondRoundRollouts
 
 
 @quiet()
@@ -95,7 +95,9 @@ def run_grpo(
         processing_class=tokenizer,
         peft_config=lora_of(recipe.model),
         callbacks=[callback],
-        rollout_func=None if recipe.recursion is None else SecondRoundRollouts(recipe, score),
+        rollout_func=None
+        if recipe.recursion is None
+        else SecondRoundRollouts(recipe, environment_of(recipe.environment, folder), score),
     )
     without_extras(trainer)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
@@ -106,10 +108,19 @@ def run_grpo(
 
 
 def grpo_config(recipe: Recipe, run: Path, report_to: str = "none") -> GRPOConfig:
-    """Return TRL's settings for a recipe."""
+    """Return TRL's settings for a recipe.
+
+    Raises:
+        ConfigError: the texts of an update cannot be divided among the processes.
+    """
     grpo = recipe.grpo
     assert grpo is not None
     texts = grpo.groups * grpo.group_size
+    if recipe.recursion is not None and grpo.groups % processes_of_training():
+        raise ConfigError(
+            f"[recursion] needs whole groups in each process: 'groups' in [grpo] is {grpo.groups}, which is "
+            f"not a multiple of {processes_of_training()}"
+        )
     return GRPOConfig(
         output_dir=str(run),
         learning_rate=grpo.learning_rate,
@@ -117,7 +128,7 @@ def grpo_config(recipe: Recipe, run: Path, report_to: str = "none") -> GRPOConfi
         warmup_steps=round(grpo.warm_up * grpo.steps),
         max_steps=grpo.steps,
         per_device_train_batch_size=grpo.micro_batch,
-        gradient_accumulation_steps=texts // (grpo.micro_batch * grpo.devices),
+        gradient_accumulation_steps=passes_of(texts, grpo.micro_batch, what="groups × group_size in [grpo]"),
         num_generations=grpo.group_size,
         num_iterations=1,
         max_completion_length=grpo.max_tokens,
@@ -148,6 +159,8 @@ def _vllm(grpo: GrpoSection) -> dict[str, Any]:
         "vllm_server_base_url": grpo.vllm.url,
         "vllm_gpu_memory_utilization": grpo.vllm.memory,
         "vllm_tensor_parallel_size": grpo.vllm.tensor_parallel,
+        "vllm_enable_sleep_mode": grpo.vllm.sleep and grpo.vllm.mode == "colocate",
+        "vllm_max_model_length": grpo.vllm.max_length,
         "vllm_importance_sampling_correction": True,
     }
 
@@ -167,7 +180,7 @@ def _dataset(recipe: Recipe, folder: Path) -> Dataset:
     rows = []
     for episode in episodes:
         told = episode_json(episode)
-        messages = messages_of(recipe.prompt, episode)
+        messages = messages_of(recipe, environment, episode)
         prompt = [{"role": message.role, "content": message.text} for message in messages]
         if recipe.recursion is not None:
             prompt[0][EPISODE] = told

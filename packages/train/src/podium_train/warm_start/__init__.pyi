@@ -1,9 +1,7 @@
-from .best_of import (
-    best_of as best_of,
-)
 from .examples import (
     Example as Example,
     WrittenExamples as WrittenExamples,
+    best_of as best_of,
     read_examples as read_examples,
     write_examples as write_examples,
 )

@@ -2,18 +2,14 @@ from .answers import (
     RecordedAnswers as RecordedAnswers,
     parts_of as parts_of,
 )
-from .executor import (
-    StepEnd as StepEnd,
-    run_steps as run_steps,
-)
-from .partition import (
-    Partition as Partition,
-)
-from .settings import (
+from .episodes import (
     Asks as Asks,
+    Partition as Partition,
     RecordedSettings as RecordedSettings,
 )
-from .subtasks import (
+from .outcomes import (
+    StepEnd as StepEnd,
     asked_alone as asked_alone,
     plan_by_part as plan_by_part,
+    run_steps as run_steps,
 )

@@ -21,14 +21,15 @@ from podium_evals.recorded import (
     make_bundles,
     recorded_pool,
 )
-from podium_train.environments.environment import Environment, Split
-from podium_train.environments.episode import EarlierRound, Episode, PlanOutcome
-from podium_train.environments.recorded.card_writer import CardWriter
-from podium_train.environments.recorded.executor import StepEnd, run_steps
-from podium_train.environments.recorded.partition import Partition
-from podium_train.environments.recorded.scores import RecordedScores
-from podium_train.environments.recorded.settings import RecordedSettings
-from podium_train.environments.recorded.subtasks import asked_alone, plan_by_part
+from podium_train.environments.environment import EarlierRound, Environment, Episode, PlanOutcome, Split
+from podium_train.environments.recorded.episodes import CardWriter, Partition, RecordedSettings
+from podium_train.environments.recorded.outcomes import (
+    RecordedScores,
+    StepEnd,
+    asked_alone,
+    plan_by_part,
+    run_steps,
+)
 
 VERSION = 1
 """Increased when the same plan may have another outcome on the same recording."""
@@ -72,6 +73,7 @@ class RecordedAnswers(Environment):
         self.version = _fingerprint(self.recordings, self.settings, self._cards)
         self._writer = CardWriter(self.recordings, self.partition.measuring, self._cards, self.settings)
         self._reducers: list[Worker] = [Vote(), *([JoinParts()] if self.settings.parts else [])]
+        self.brings = tuple(worker.card.name for worker in self._reducers)
         self._scores = RecordedScores(self.recordings)
 
     @property

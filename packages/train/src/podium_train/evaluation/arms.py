@@ -1,0 +1,328 @@
+"""Arms: ways to plan an episode, with which a conductor is compared."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from random import Random
+
+from podium.plan_text import Spelling, parse_plan, write_plan
+from podium.planners import Planner, PlanRequest, PlanText
+from podium.types import Message, Plan, Step
+from podium.workers import Card
+from podium_evals.arms import ASK, best_of, kind_scores, mean_cost, mean_scores
+from podium_evals.errors import ArmUnfit, RouterInvalid
+from podium_evals.recorded import Question, recorded_pool
+from podium_evals.router import RouterPlanner, fit_router
+from podium_train.environments import Episode, RecordedAnswers
+from podium_train.environments.recorded import parts_of
+from podium_train.prompts import PromptStyle, messages, plan_request
+
+Complete = Callable[[Sequence[Message]], Awaitable[str]]
+"""Returns the text of a conductor model for the messages of an episode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanArm:
+    """A way to plan an episode."""
+
+    name: str
+    """The name in tables."""
+    text: Callable[[Episode, int], Awaitable[str]]
+    """Returns the plan text for an episode; the number counts the samples of the episode from 0."""
+    samples: int = 1
+    """Number of texts for each episode; the score of an episode is their mean."""
+    is_achievable: bool = True
+    """Whether it knows nothing of the right answers to what it is asked."""
+    spelling: Spelling = "rows"
+    """The spelling of its plans."""
+
+
+def conductor_arm(name: str, complete: Complete, style: PromptStyle, *, samples: int = 1) -> PlanArm:
+    """Return the arm of a conductor model.
+
+    Report a sampled arm beside a greedy one: greedy texts alone hide how sure the model is.
+
+    Args:
+        name: the name in tables.
+        complete: returns the text of the model, without the prefill of `style`.
+        style: how the model is asked.
+        samples: number of texts for each episode; 1 for a greedy model.
+    """
+
+    async def text(episode: Episode, _sample: int) -> str:
+        return style.prefill + await complete(messages(episode, style))
+
+    return PlanArm(name=name, text=text, samples=samples, spelling=style.spelling)
+
+
+def planner_arm(name: str, planner: Planner, *, max_steps: int, samples: int = 1) -> PlanArm:
+    """Return the arm of a planner of Podium, such as a chat model on an OpenAI-compatible server.
+
+    Args:
+        name: the name in tables.
+        planner: the planner. Enter it before, so that its connections stay open.
+        max_steps: maximum number of steps that it is asked for.
+        samples: number of texts for each episode; 1 for a planner that always writes the same.
+    """
+
+    async def text(episode: Episode, _sample: int) -> str:
+        return await planned_text(planner, episode, max_steps=max_steps)
+
+    return PlanArm(name=name, text=text, samples=samples, spelling=planner.spelling)
+
+
+def plan_arm(name: str, choose: Callable[[Episode], Plan], *, is_achievable: bool = True) -> PlanArm:
+    """Return the arm of a function that chooses a plan.
+
+    Args:
+        name: the name in tables.
+        choose: returns the plan for an episode.
+        is_achievable: whether it knows nothing of the right answers to what it is asked.
+    """
+
+    async def text(episode: Episode, _sample: int) -> str:
+        return write_plan(choose(episode), "rows")
+
+    return PlanArm(name=name, text=text, is_achievable=is_achievable)
+
+
+async def planned_text(planner: Planner, episode: Episode, *, max_steps: int) -> str:
+    """Return the text that a planner writes for an episode, valid or not.
+
+    Raises:
+        PodiumError: the planner gave no text.
+    """
+    async with aclosing(planner.plan(plan_request(episode, max_steps=max_steps))) as pieces:
+        found = [piece.text async for piece in pieces if isinstance(piece, PlanText)]
+    return found[-1]
+
+
+def card_arms() -> list[PlanArm]:
+    """Return a random worker, the best card for the kind of the question, and the cheapest worker.
+
+    Each asks one worker the whole question. The best card is the one with the highest measured rate on the
+    kind, or on all kinds without a rate on it; without rates it is the first.
+    """
+    return [
+        plan_arm("random worker", _any_worker),
+        plan_arm("best card", lambda episode: _one(best_card(_model_cards(episode), episode.kind))),
+        plan_arm("cheapest", lambda episode: _one(_cheapest(_model_cards(episode)))),
+    ]
+
+
+def best_card(cards: Sequence[Card], kind: str) -> int:
+    """Return the place of the card with the highest rate on a kind; of equal ones the best on all kinds."""
+
+    def rank(place: int) -> tuple[float, float]:
+        rates = cards[place].measured
+        mean = sum(rate.rate for rate in rates) / len(rates) if rates else 0.0
+        on_kind = next((rate.rate for rate in rates if rate.kind.name == kind), mean)
+        return on_kind, mean
+
+    return max(range(len(cards)), key=rank)
+
+
+def _model_cards(episode: Episode) -> Sequence[Card]:
+    """Return the cards of the workers that read prose; they come first."""
+    return episode.cards[: len(episode.cards) - len(episode.fills)]
+
+
+def _any_worker(episode: Episode) -> Plan:
+    return _one(Random(episode.key).randrange(len(_model_cards(episode))))
+
+
+def _cheapest(cards: Sequence[Card]) -> int:
+    prices = [float("inf") if card.price is None else card.price.output for card in cards]
+    return prices.index(min(prices))
+
+
+def _one(worker: int) -> Plan:
+    return Plan((Step(worker, ASK),))
+
+
+VOTERS = 3
+Choose = Callable[[Episode, Question], Sequence[int]]
+"""Returns the workers that answer a part, by their places in the pool."""
+
+
+def recorded_arms(environment: RecordedAnswers) -> list[PlanArm]:
+    """Return the arms that a conductor is compared with; `best single` is the usual base.
+
+    Each part of a bundle is planned as a question of its own, and the answers are joined. What is fitted is
+    fitted on `environment.training`; so a worker that is held out has no training score there, and is chosen
+    only at random, by its card, or by the calibrated router.
+
+    - `random plan`: one to three random workers, and a vote if there are several.
+    - `random worker`.
+    - `best single`: the worker with the best training score.
+    - `best card`: the worker with the best measured rate on the kind, which the arm is told.
+    - `kind rule`: the worker with the best training score on the kind, which the arm is told.
+    - `router`: a router that reads the question.
+    - `calibrated router`: the same with the measured rates of the cards.
+    - `vote of the best 3`, and `best single, budget of the vote`, which answers as often as the vote's mean
+      cost allows, at most three times and at most as often as it was recorded.
+    - `best worker`: knows each worker's mean score on the very question. It estimates a bound: votes, and
+      luck with the sample of an episode, can be above it.
+    """
+    fitted = _Fitted(environment)
+    choosers: dict[str, Choose] = {
+        "random plan": _random_plan,
+        "random worker": lambda episode, question: [_random(episode, question).randrange(_models(episode))],
+        "best single": fitted.best_single,
+        "best card": lambda episode, question: [best_card(episode.cards[: _models(episode)], question.kind)],
+        "kind rule": fitted.kind_rule,
+        f"vote of the best {VOTERS}": fitted.vote,
+        "best single, budget of the vote": fitted.equal_budget,
+    }
+    arms = [plan_arm(name, fitted.planned(choose)) for name, choose in choosers.items()]
+    arms += fitted.router_arms()
+    return [*arms, plan_arm("best worker", fitted.planned(fitted.best_worker), is_achievable=False)]
+
+
+def best_card_arm(environment: RecordedAnswers) -> PlanArm:
+    """Return the arm `best card` alone, without fitting the other arms."""
+
+    async def text(episode: Episode, _sample: int) -> str:
+        chosen = [[best] for _, best in _best_cards(environment, episode)]
+        return write_plan(environment.plan_by_part(episode, chosen), "lists")
+
+    return PlanArm(name="best card", text=text, spelling="lists")
+
+
+def reasoned_arm(environment: RecordedAnswers) -> PlanArm:
+    """Return the arm `best card` with its reasons, for examples to learn from.
+
+    A line for each step names the kind and the rate of each worker, before the plan in lists:
+
+        Part 1 is count_bits: 0 29%, 1 63%, 2 14%. So 1.
+
+    A model learns to choose sooner if it writes the choice next to what it read.
+    """
+
+    async def text(episode: Episode, _sample: int) -> str:
+        chosen = _best_cards(environment, episode)
+        lines = [
+            f"Part {number} is {kind}: {_rates(episode.cards[: _models(episode)], kind)}. So {best}."
+            for number, (kind, best) in enumerate(chosen, 1)
+        ]
+        plan = environment.plan_by_part(episode, [[best] for _, best in chosen])
+        return "\n".join(lines) + "\n" + write_plan(plan, "lists")
+
+    return PlanArm(name="best card, with reasons", text=text, spelling="lists")
+
+
+def _best_cards(environment: RecordedAnswers, episode: Episode) -> list[tuple[str, int]]:
+    """Return the kind of each part, and the worker with the best measured rate on it."""
+    kinds = [part.question.kind for part in parts_of(environment.query_of(episode))]
+    return [(kind, best_card(episode.cards[: _models(episode)], kind)) for kind in kinds]
+
+
+def _rates(cards: Sequence[Card], kind: str) -> str:
+    told = [
+        f"{place} {rate.rate:.0%}"
+        for place, card in enumerate(cards)
+        for rate in card.measured
+        if rate.kind.name == kind
+    ]
+    return ", ".join(told) or "no rates"
+
+
+class _Fitted:
+    """What arms know of the training part."""
+
+    def __init__(self, environment: RecordedAnswers) -> None:
+        self._environment = environment
+        training = environment.training
+        self._scores = mean_scores(training)
+        self._kinds = kind_scores(training)
+        self._first = best_of(training)
+        self._training = training
+        try:
+            self._costs = {worker.worker: mean_cost(worker) for worker in recorded_pool(training)}
+        except ArmUnfit:  # a price is unknown
+            self._costs = {}
+
+    def planned(self, choose: Choose) -> Callable[[Episode], Plan]:
+        def plan(episode: Episode) -> Plan:
+            parts = parts_of(self._environment.query_of(episode))
+            chosen = [choose(episode, part.question) for part in parts]
+            return self._environment.plan_by_part(episode, chosen)
+
+        return plan
+
+    def ranked(self, episode: Episode) -> list[int]:
+        names = episode.workers[: _models(episode)]
+        return sorted(range(len(names)), key=lambda place: -self._scores.get(names[place], -1.0))
+
+    def best_single(self, episode: Episode, _question: Question) -> Sequence[int]:
+        return self.ranked(episode)[:1]
+
+    def vote(self, episode: Episode, _question: Question) -> Sequence[int]:
+        return self.ranked(episode)[:VOTERS]
+
+    def kind_rule(self, episode: Episode, question: Question) -> Sequence[int]:
+        scores = self._kinds.get(question.kind, {})
+        names = episode.workers[: _models(episode)]
+        known = [place for place in self.ranked(episode) if names[place] in scores]
+        return [max(known, key=lambda place: scores[names[place]])] if known else self.ranked(episode)[:1]
+
+    def equal_budget(self, episode: Episode, question: Question) -> Sequence[int]:
+        voters = self.vote(episode, question)
+        costs = [self._costs.get(episode.workers[place], 0.0) for place in voters]
+        times = int(sum(costs) / costs[0] + 1e-9) if costs[0] else 1
+        samples = self._environment.recordings.samples(question, episode.workers[voters[0]])
+        return [voters[0]] * min(VOTERS, times, len(samples))
+
+    def best_worker(self, episode: Episode, question: Question) -> Sequence[int]:
+        names = episode.workers[: _models(episode)]
+
+        def score(place: int) -> float:
+            samples = self._environment.recordings.samples(question, names[place])
+            return sum(sample.score or 0.0 for sample in samples) / len(samples)
+
+        return [max(self.ranked(episode), key=score)]
+
+    def router_arms(self) -> list[PlanArm]:
+        """Return a router without and with measured rates; none if the training part is too small."""
+        try:
+            planner = RouterPlanner(fit_router(self._training))
+        except RouterInvalid:
+            return []
+        return [
+            self._routed("router", planner, reads_rates=False),
+            self._routed("calibrated router", planner, reads_rates=True),
+        ]
+
+    def _routed(self, name: str, planner: Planner, *, reads_rates: bool) -> PlanArm:
+        async def text(episode: Episode, _sample: int) -> str:
+            parts = parts_of(self._environment.query_of(episode))
+            names = episode.workers[: _models(episode)]
+            cards = tuple(
+                replace(card, name=worker, measured=card.measured if reads_rates else ())
+                for card, worker in zip(episode.cards, names, strict=False)
+            )
+            chosen = [await _route(planner, part.question.text, cards) for part in parts]
+            return write_plan(self._environment.plan_by_part(episode, chosen), "rows")
+
+        return PlanArm(name=name, text=text)
+
+
+async def _route(planner: Planner, question: str, cards: tuple[Card, ...]) -> Sequence[int]:
+    request = PlanRequest(query=(Message("user", question),), cards=cards, max_steps=1, stream=False)
+    async with aclosing(planner.plan(request)) as pieces:
+        found = [piece.text async for piece in pieces if isinstance(piece, PlanText)]
+    return [step.worker for step in parse_plan(found[-1], workers=len(cards), max_steps=1).calls]
+
+
+def _models(episode: Episode) -> int:
+    """Return the number of workers that answer questions; they come first."""
+    return len(episode.workers) - len(episode.fills)
+
+
+def _random(episode: Episode, question: Question) -> Random:
+    return Random(f"{episode.key}/{question.key}")
+
+
+def _random_plan(episode: Episode, question: Question) -> Sequence[int]:
+    random, models = _random(episode, question), _models(episode)
+    return random.sample(range(models), random.randint(1, min(VOTERS, models)))

@@ -1,0 +1,51 @@
+"""The memory and disk of a training, and the script that plans it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from podium.errors import ConfigError
+from podium_train import needs_of, shape_of
+from podium_train.recipes import load_recipe, shipped_recipes
+
+SCRIPT = Path(__file__).parents[3] / "examples" / "gpu" / "train.py"
+
+
+def test_the_recipe_of_the_paper(tmp_path: Path) -> None:
+    """All weights of 7 B are 16 bytes each; they fit on two GPUs with 80 GB, and not on one."""
+    (tmp_path / "recipe.toml").write_text(shipped_recipes()["paper-7b"])
+    recipe, shape = load_recipe(tmp_path / "recipe.toml"), shape_of("Qwen/Qwen2.5-7B-Instruct")
+    assert round(shape.weights / 1e9, 1) == 7.6
+    two, one = (needs_of(recipe, shape, gpus=gpus, gpu=80) for gpus in (2, 1))
+    assert (round(two.states), round(one.states)) == (61, 122)
+    assert (two.fits(80), one.fits(80)) == (True, False)
+    assert 500 < two.disk < 550
+
+
+def test_the_size_of_a_folder(tmp_path: Path) -> None:
+    """It is read from the configuration of the model; an unknown name is refused."""
+    facts = {"hidden_size": 4, "num_hidden_layers": 1, "intermediate_size": 8, "vocab_size": 10}
+    heads = {"num_attention_heads": 2, "tie_word_embeddings": True}
+    (tmp_path / "config.json").write_text(json.dumps({**facts, **heads}))
+    assert shape_of(str(tmp_path)).weights == 4 * 4 * 4 + 3 * 4 * 8 + 10 * 4
+    with pytest.raises(ConfigError, match="hf download own/model"):
+        shape_of("own/model")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "told"),
+    [("1", "-m podium_train grpo"), ("2", "zero3.yaml --num_processes 2 -m podium_train grpo")],
+)
+def test_the_plan_without_a_gpu(gpus: str, told: str, tmp_path: Path) -> None:
+    """LoRA on one GPU, all weights on two; the recipe is valid, and nothing runs."""
+    words = [sys.executable, str(SCRIPT), "--folder", str(tmp_path / "run"), "--gpus", gpus]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "DOES NOT FIT" not in done.stdout
+    assert "There is no GPU here: this is the plan." in done.stdout
+    assert told in done.stdout
+    recipe = load_recipe(tmp_path / "run" / "recipe.toml")
+    assert (recipe.model.lora is not None) == (gpus == "1")
