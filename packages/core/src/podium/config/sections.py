@@ -97,6 +97,8 @@ class ChatSection(WorkerTable):
     """Maximum concurrent calls; default: no limit."""
     memory: Literal["all", "question", "none"] | int = "all"
     """What of the conversation it is shown; a number stands for the question and so many messages before."""
+    accept: str | None = None
+    """Regular expression that a readable answer matches somewhere; another answer is asked for again."""
     free_errors: bool = False
     """Whether the server bills no call that it answers with an error of its own (5xx, without gateways)."""
     sampling: SamplingSection = SamplingSection()
