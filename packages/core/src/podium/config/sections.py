@@ -337,7 +337,7 @@ class PoolSection(Section):
     """`[pool]`: measurements of the workers."""
 
     measured: str | None = None
-    """File of measured rates, relative to `podium.toml`, which `podium evals calibrate` writes."""
+    """File of measured rates, relative to `podium.toml`, which `podium evals tune` writes."""
 
 
 class ConductorSection(Section):
