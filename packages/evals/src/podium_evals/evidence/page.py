@@ -132,8 +132,8 @@ def _validity(measured: Measured) -> str:
     best = next((each.name for each in measured.report.workers if each.best_in), "")
     most = max(empty, key=lambda name: empty[name])
     return (
-        f"On {measured.part.title}, the best single ({best}) has {percent(empty.get(best))}, and "
-        f"{most}, which has the most, {percent(empty[most])}."
+        f"On {measured.part.title}, the best single ({best}) has {rounding.percent(empty.get(best))} %, and "
+        f"{most}, which has the most, {rounding.percent(empty[most])} %."
     )
 
 
@@ -185,11 +185,6 @@ def between(interval: Interval) -> str:
     """Return an interval of a difference, with signs, rounded outwards."""
     low, high = rounding.interval(interval).split()
     return f"{low} to {high}".replace("-", "−")
-
-
-def percent(share: float | None) -> str:
-    """Return a share in per cent, rounded up."""
-    return rounding.UNKNOWN if share is None else f"{rounding.whole(100 * share)} %"
 
 
 def figures(measured: Sequence[Measured]) -> str:

@@ -29,6 +29,7 @@ from podium_evals.results.progress import answer_bar, cores
 from podium_evals.tuning.tuning import Tuning, Wish, tune as tuned
 from podium_evals.tuning.written import BEFORE, write_rates, write_settings
 
+FEW = 500
 PARTIAL = 3
 """The exit code if answers are missing."""
 
@@ -267,6 +268,8 @@ def _given(path: Path) -> Arm:
 def _tuned(
     screen: Screen, recordings: Recordings, wish: Wish, planners: Sequence[Arm], processes: int | None
 ) -> Tuning:
+    if processes is None and len(recordings) < FEW:
+        processes = 1  # to start others takes longer than to ask
     with answer_bar(screen, 10 + len(planners)) as on_share:
         tuning = partial(tuned, planners=planners, processes=cores(processes), on_share=on_share)
         return anyio.run(tuning, recordings, wish)
