@@ -37,7 +37,8 @@ def test_the_world_is_frozen() -> None:
     text = ""
     for split in WORLD.splits:
         for episode in WORLD.episodes(split, 50, seed=41):
-            scores = [int(score(episode, plan(episode))) for plan in BASELINES.values()]
+            plans = [plan for name, plan in BASELINES.items() if name != "fair keyword rule"]
+            scores = [int(score(episode, plan(episode))) for plan in plans]
             text += f"{episode.key} {scores}\n"
     assert hashlib.sha256(text.encode()).hexdigest()[:12] == "f083c30f3d4a"
 
@@ -50,9 +51,9 @@ def test_order_of_the_baselines(split: str) -> None:
         name: sum(score(episode, plan(episode)) for episode in episodes) / len(episodes)
         for name, plan in BASELINES.items()
     }
-    rule = means.pop("keyword rule")
+    rule, fair = means.pop("keyword rule"), means.pop("fair keyword rule")
     assert list(means.values()) == sorted(means.values())
-    assert means["oracle"] >= rule
+    assert means["oracle"] >= fair >= rule
     assert split == "questions" or rule > means["best step"]
 
 

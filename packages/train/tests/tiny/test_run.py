@@ -57,7 +57,7 @@ def test_report(folder: Path) -> None:
     gain, low, high = report.over_rule("mixes")
     assert low < gain < high
     held = result["held_out"]["mixes"]
-    rule = sum(held["baselines"]["keyword rule"]) / 60
+    rule = sum(held["baselines"]["fair keyword rule"]) / 60
     assert abs(gain - (report.mean("mixes") - rule)) < 1e-9
     assert held["oracle_entropy"] > 1
 

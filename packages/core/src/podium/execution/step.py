@@ -47,7 +47,7 @@ class StepRunner:
     on_text: Callable[[StepNode, str, int], None]  # with the step, a piece of text, the number of its call
     slots: Slots | None = None  # of the run; the time limit of the step begins with the first
     last: bool = False
-    before: Sequence[Call] = ()  # before the run was resumed; their cost counts, they are no attempts
+    before: Sequence[Call] = ()  # before the run was resumed; their cost counts, not their number
     paid: tuple[Outcome, int] | None = None  # its recorded outcome and cap, if its answer may be longer now
     repeats: Problem | None = None  # of an agent that acted for an earlier plan, too
     offers_tools: bool = False  # whether the caller's tools are offered, whose calls need complete inputs

@@ -46,7 +46,7 @@ def tune(  # noqa: PLR0913 - one parameter for each argument and option
     *,
     config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The podium.toml to write. Default: that of this folder, if any."),
+        typer.Option(metavar="FILE", help="The podium.toml to write. Default: the file in this folder."),
     ] = None,
     budget: Annotated[
         float | None, typer.Option(min=0, help="Maximum cost of the calls of this command, in USD.")

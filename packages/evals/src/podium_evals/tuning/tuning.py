@@ -66,7 +66,7 @@ class TierArm(RouterArm):
     """A router that weighs prices, for a wanted mean cost or score; the threshold is chosen in training.
 
     Args:
-        goal: what is wanted.
+        goal: the wanted cost or score.
     """
 
     def __init__(self, goal: Goal) -> None:
@@ -181,7 +181,7 @@ def _repaired(way: Way) -> Way:
     """Return a way whose empty answers go to the next best worker."""
     settings = way.settings
     assert isinstance(way.arm, ChoosingArm)
-    assert settings is not None  # it is no planner of the user
+    assert settings is not None  # only planners of the user have none
     return Way(AgainIfEmpty(way.arm), lambda of: replace(settings(of), next_best=_best(of)))
 
 

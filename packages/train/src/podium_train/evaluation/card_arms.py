@@ -25,6 +25,11 @@ def card_arms() -> list[PlanArm]:
 
 def best_card(cards: Sequence[Card], kind: str) -> int:
     """Return the place of the card with the highest rate on a kind; of equal ones the best on all kinds."""
+    return best_cards(cards, kind)[0]
+
+
+def best_cards(cards: Sequence[Card], kind: str) -> list[int]:
+    """Return the places of the cards, the one with the highest rate on a kind first."""
 
     def rank(place: int) -> tuple[float, float]:
         rates = cards[place].measured
@@ -32,7 +37,7 @@ def best_card(cards: Sequence[Card], kind: str) -> int:
         on_kind = next((rate.rate for rate in rates if rate.kind.name == kind), mean)
         return on_kind, mean
 
-    return max(range(len(cards)), key=rank)
+    return sorted(range(len(cards)), key=rank, reverse=True)
 
 
 def _models(episode: Episode) -> Sequence[Card]:

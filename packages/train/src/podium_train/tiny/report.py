@@ -31,10 +31,10 @@ class Report:
         return "\n".join((*rows, "", self._kinds(), self._entropy(), self._cost()))
 
     def over_rule(self, held: str) -> tuple[float, float, float]:
-        """Return the mean difference to the keyword rule, and its 95 % interval over episodes."""
+        """Return the mean difference to the fair keyword rule, and its 95 % interval over episodes."""
         runs = [result["held_out"][held] for result in self.results]
         means = [fmean(grades) for grades in zip(*(run["sampled"] for run in runs), strict=True)]
-        rule = runs[0]["baselines"]["keyword rule"]
+        rule = runs[0]["baselines"]["fair keyword rule"]
         found = interval_of_mean(
             [ours - theirs for ours, theirs in zip(means, rule, strict=True)], Resampling(runs[0]["kinds"])
         )
@@ -51,7 +51,7 @@ class Report:
             " ".join(f"{seed:.3f}" for seed in seeds),
             f"{self.mean(held, 'greedy'):.3f}",
             f"{fmean(seeds) / baselines['oracle']:.3f} ({baselines['oracle']:.3f})",
-            f"{baselines['keyword rule']:.3f}",
+            f"{baselines['fair keyword rule']:.3f}",
             f"{gain:+.3f} ({low:+.3f} … {high:+.3f})",
             f"{baselines['best single']:.3f}",
             f"{baselines['random plan']:.3f}",

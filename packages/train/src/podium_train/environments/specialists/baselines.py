@@ -1,6 +1,7 @@
-"""Plans of policies that need no training: random, one worker, one step, keyword rule, oracle."""
+"""Plans of policies that need no training: random, one worker, one step, keyword rules, oracle."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import product
 from random import Random
 
@@ -48,9 +49,11 @@ def best_step(episode: Episode) -> Plan:
 
 
 def keyword_rule(episode: Episode) -> Plan:
-    """Return the plan for the kind that keywords tell, with the first workers that list the skills."""
-    text = episode.question.casefold()
-    kind = next((kind for kind, words in KEYWORDS.items() if any(word in text for word in words)), None)
+    """Return the plan for the kind that keywords tell, with the first workers that list the skills.
+
+    If no worker lists the skill, the first worker of the pool answers.
+    """
+    kind = _kind_told(episode)
     pool = _skills(episode)
 
     def first(skill: str) -> int:
@@ -61,6 +64,17 @@ def keyword_rule(episode: Episode) -> Plan:
     if kind == "code":
         return _two("Solve", first("code"), "Verify", first("verify"))
     return Plan((Step(first(kind) if kind else 0, "Solve"),))
+
+
+def fair_keyword_rule(episode: Episode) -> Plan:
+    """Return the best plan by the cards for the kind that keywords tell, also if no card lists the skill."""
+    return oracle(replace(episode, kind=_kind_told(episode) or next(iter(KEYWORDS))))
+
+
+def _kind_told(episode: Episode) -> str | None:
+    """Return the kind that the words of a question tell; `None` if they tell none."""
+    text = episode.question.casefold()
+    return next((kind for kind, words in KEYWORDS.items() if any(word in text for word in words)), None)
 
 
 def oracle(episode: Episode) -> Plan:
@@ -108,6 +122,7 @@ BASELINES: Mapping[str, Callable[[Episode], Plan]] = {
     "best single": best_single,
     "best step": best_step,
     "keyword rule": keyword_rule,
+    "fair keyword rule": fair_keyword_rule,
     "oracle": oracle,
 }
 """The baselines by name, from weak to strong."""
