@@ -20,6 +20,17 @@ KIND, KIND_REPAIRED, ROUTER, VOTE = (
     "vote of the best 3",
 )
 FOUND = "calibrated, kind found"
+_LEAST = 0.001
+"""The end of an interval that is shown as different from zero."""
+_NOT_SHOWN = (
+    "random worker",
+    "random plan",
+    "vote of the best 5",
+    "routing oracle",
+    "calibrated",
+    "calibrated router",
+)
+"""Arms that are only in the file of figures."""
 FIGURES = "evidence-figures.csv"
 _HEAD = (
     *("recording", "split", "asked", "questions", "arm", "reads right answers", "score", "score low"),
@@ -67,7 +78,7 @@ def write_page(measured: Sequence[Measured], path: Path, command: str) -> None:
         probes=max((each.report.setting.probes for each in new), default=0),
         table=_table([*known, *new]),
         data=" ".join(_data(known)),
-        validity=" ".join(map(_validity, texts)),
+        validity=_validity(texts),
         prices=_prices(priced),
         versions=", ".join(f"{name} {number}" for name, number in known[0].report.versions.items()),
     )
@@ -79,8 +90,8 @@ def _repair(known: Sequence[Measured]) -> str:
         f"{rounding.count(arm.calls)} on {each.part.title}" for each in known if (arm := each.arm(REPAIRED))
     ]
     return (
-        f"Asking the next best worker after an empty answer answers {_over(known, REPAIRED, BASE)} "
-        f"It takes {_listed(calls)} calls for each question."
+        f"The best single worker whose empty answers go to the next best worker is "
+        f"{_over(known, REPAIRED, BASE)} It takes {_listed(calls)} calls for each question."
     )
 
 
@@ -88,12 +99,14 @@ def _over(measured: Sequence[Measured], name: str, base: str) -> str:
     """Return where an arm is better than another, where it is worse, and where neither is shown."""
     found = {each.part.title: arm.difference for each in measured if (arm := each.arm(name, base))}
     together = {title: each.together for title, each in found.items() if each is not None}
-    better = [f"{title} ({between(of)})" for title, of in together.items() if of.low > 0]
-    worse = [f"{title} ({between(of)})" for title, of in together.items() if of.high < 0]
-    neither = [f"{title} ({between(of)})" for title, of in together.items() if of.low <= 0 <= of.high]
+    better = [f"{title} ({between(of)})" for title, of in together.items() if of.low >= _LEAST]
+    worse = [f"{title} ({between(of)})" for title, of in together.items() if of.high <= -_LEAST]
+    neither = [
+        f"{title} ({between(of)})" for title, of in together.items() if of.low < _LEAST and of.high > -_LEAST
+    ]
     parts = [("better on ", better), ("worse on ", worse), ("not shown to differ on ", neither)]
     told = "; ".join(head + _listed(each) for head, each in parts if each)
-    return f"{told or 'as recorded nowhere'}."
+    return f"{told or 'recorded nowhere'}."
 
 
 def _new(measured: Measured) -> str:
@@ -107,8 +120,8 @@ def _new(measured: Measured) -> str:
     calibrated = measured.arm(FOUND, REPAIRED)
     than = ""
     if calibrated is not None and calibrated.difference is not None:
-        than = f"; {FOUND}, over the repaired best single: {between(calibrated.difference.together)}"
-    return f"On {measured.part.title}, the best single has {best}, {_listed(told)}{than}."
+        than = f"; {FOUND}, compared with the repaired best single, {between(calibrated.difference.together)}"
+    return f"{_begun(measured.part.title)}: the best single {best}, {_listed(told)}{than}."
 
 
 def _tools(measured: Measured) -> str:
@@ -118,35 +131,38 @@ def _tools(measured: Measured) -> str:
     assert base.score is not None
     assert rule.score is not None
     return (
-        f"{measured.part.title.capitalize()}: the best single has {rounding.score(base.score.mean)} at "
+        f"{_begun(measured.part.title)}: the best single has {rounding.score(base.score.mean)} at "
         f"{rounding.per_thousand(base.cost)} USD for 1,000 questions, the kind rule "
         f"{rounding.score(rule.score.mean)} ({between(rule.difference.together)}) at "
         f"{rounding.per_thousand(rule.cost)} USD."
     )
 
 
-def _validity(measured: Measured) -> str:
-    empty = {arm.name: arm.empty for arm in measured.workers if arm.empty is not None}
-    if not empty:
-        return ""
-    best = next((each.name for each in measured.report.workers if each.best_in), "")
-    most = max(empty, key=lambda name: empty[name])
-    return (
-        f"On {measured.part.title}, the best single ({best}) has {rounding.percent(empty.get(best))} %, and "
-        f"{most}, which has the most, {rounding.percent(empty[most])} %."
-    )
+def _validity(known: Sequence[Measured]) -> str:
+    told = []
+    for each in known:
+        best = next((worker.name for worker in each.report.workers if worker.best_in), "")
+        empty = next((arm.empty for arm in each.workers if arm.name == best), None)
+        if empty is not None:
+            told.append(f"{rounding.percent(empty)} % on {each.part.title} ({best})")
+    return f"Of the best single worker: {_listed(told)}." if told else ""
 
 
 def _data(known: Sequence[Measured]) -> Iterator[str]:
+    seen = set[str]()
     for each in known:
         report, about = each.report, each.report.provenance
-        source = "" if about is None else f", {about.source.removeprefix('https://')} at {about.revision[:7]}"
-        samples = len(report.setting.seeds)
+        source = "" if about is None else f"{about.source.removeprefix('https://')} at {about.revision[:7]}"
+        samples, told = len(report.setting.seeds), "" if source in seen else f" ({source})"
+        seen.add(source)
         yield (
-            f"{each.part.title.capitalize()}: {len(report.workers)} workers, {report.recorded_questions:,} "
-            f"questions, {samples} {'sample' if samples == 1 else 'samples'}{source}, "
-            f"SHA-256 `{report.fingerprint[:16]}`."
+            f"{_begun(each.part.title)}{told}: {len(report.workers)} workers, {report.recorded_questions:,} "
+            f"questions, {samples} {'sample' if samples == 1 else 'samples'}, `{report.fingerprint[:16]}`."
         )
+
+
+def _begun(title: str) -> str:
+    return title[:1].upper() + title[1:]
 
 
 def _prices(priced: Sequence[Measured]) -> str:
@@ -160,7 +176,8 @@ def _listed(texts: Sequence[str]) -> str:
 
 def _table(measured: Sequence[Measured]) -> str:
     """Return a table with a row for each arm and a column for each part."""
-    names = list(dict.fromkeys(arm.name for each in measured for arm in each.report.arms))
+    found = dict.fromkeys(arm.name for each in measured for arm in each.report.arms)
+    names = [name for name in found if name not in _NOT_SHOWN]
     heads = [each.part.title + (", new" if each.part.split == "kinds" else "") for each in measured]
     lines = [["arm", *heads], ["---", *["---:"] * len(heads)]]
     for name in names:
