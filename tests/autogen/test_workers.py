@@ -526,7 +526,7 @@ async def test_a_refusal_is_an_empty_answer() -> None:
         worker = as_worker(server.client())
         result = await Conductor(planner_of((0, "x", ())), [worker], retry=Retry(attempts=1)).run("?")
     assert result.problem is not None
-    assert (result.status, result.problem.code) == ("failed", "worker_broken")
+    assert (result.status, result.problem.code) == ("failed", "answer_empty")
 
 
 async def test_an_agents_answer_that_was_cut_is_partial() -> None:

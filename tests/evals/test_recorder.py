@@ -8,7 +8,14 @@ import anyio
 import pytest
 
 from podium import Card, Conductor, Limits, Price, ScriptedWorker
-from podium.errors import AnswerRefused, ConfigError, WorkerRefused, WorkerUnavailable
+from podium.errors import (
+    AnswerEmpty,
+    AnswerRefused,
+    ConfigError,
+    WorkerError,
+    WorkerRefused,
+    WorkerUnavailable,
+)
 from podium.execution import Retry
 from podium.planners import RulePlanner
 from podium.types import Completion
@@ -172,10 +179,11 @@ async def test_failed_calls_are_retried_and_counted(tmp_path: Path) -> None:
     assert (await record(path, [ScriptedWorker("w", "fine")], sums(4))).recorded == 2
 
 
-async def test_a_refusal_is_an_answer(tmp_path: Path) -> None:
-    """An empty one, which is not paid for again."""
+@pytest.mark.parametrize("kind", [AnswerRefused, AnswerEmpty])
+async def test_a_refusal_is_an_answer(tmp_path: Path, kind: type[WorkerError]) -> None:
+    """An empty one, like an answer without text; it is not paid for again."""
     path = tmp_path / "r.jsonl"
-    refusing = ScriptedWorker("w", AnswerRefused("I would rather not", usage=Usage(5, 5), cost=0.0))
+    refusing = ScriptedWorker("w", kind("I would rather not", usage=Usage(5, 5), cost=0.0))
     assert (await record(path, [refusing], sums(1))).recorded == 1
     (recording,) = read_recordings(path)
     assert (recording.samples[0].text, recording.score, recording.samples[0].usage) == ("", 0.0, Usage(5, 5))

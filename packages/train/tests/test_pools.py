@@ -43,7 +43,7 @@ def test_disguised_cards_tell_neither_name_nor_exact_price() -> None:
 
 
 def test_measured_rates_are_between_prior_and_share() -> None:
-    """More answers move the rate to the share of right answers, as `podium evals calibrate` computes it."""
+    """More answers move the rate to the share of right answers, as `podium evals tune` computes it."""
     kind, day = Kind("sums", ("1 + 1?",)), date(2026, 1, 1)
     few = measured_rates(kind, prior=[0.5, 0.5], right=[3.0, 0.0], answers=3, day=day)
     many = measured_rates(kind, prior=[0.5, 0.5], right=[30.0, 0.0], answers=30, day=day)

@@ -67,7 +67,11 @@ def run(environment: RecordedAnswers, episode: Episode, plan: Plan) -> PlanOutco
             ends[at].text if at in ends and ends[at].status == "ok" else None for at in range(len(plan.steps))
         )
         return PlanOutcome(
-            score=found.score, cost=found.cost, calls=found.calls, tokens=found.tokens, outputs=outputs
+            score=found.score,
+            cost=result.cost,
+            calls=found.calls,
+            tokens=result.usage.total_tokens,
+            outputs=outputs,
         )
 
     return anyio.run(conduct)

@@ -80,7 +80,7 @@ def test_measured_rates_are_read(podium: Podium, config: Path, server: ChatServe
     missing = podium("check")
     assert missing.exit_code == 1
     assert "✗ measured rates measured.json: " in missing.stdout
-    assert "does not exist: `podium evals calibrate` writes it" in missing.stdout
+    assert "does not exist: `podium evals tune` writes it" in missing.stdout
     identity = identity_of(load_config(config).worker("speaker"))
     rate = {
         "identity": identity,

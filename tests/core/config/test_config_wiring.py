@@ -259,6 +259,15 @@ async def test_retry(site: Site, keys: str, called: list[str]) -> None:
     assert [call.body["model"] for call in site.calls if call.body["model"] != "boss"] == called
 
 
+async def test_the_next_best(site: Site) -> None:
+    """An answer that does not match `accept` of its worker goes to the worker of `next_best`."""
+    tables = "[retry]\nnext_best = ['bravo']\nask_again = false\n[workers.zulu]\nendpoint = 'local'\n"
+    tables += 'model = "zulu"\naccept = "^[A-D]$"\n'
+    plan = write_plan(plan_of((6, "find out", ())), "rows")
+    result = await site.run(tables=tables, boss=lambda call: says(call, plan))
+    assert (result.answer, [call.worker for call in result.outcomes[0].calls]) == ("done", ["zulu", "bravo"])
+
+
 @pytest.mark.parametrize(("line", "ran"), [("", 1), ('on_failure = "skip"', 0)])
 async def test_on_failure(site: Site, line: str, ran: int) -> None:
     """`on_failure` decides whether a step is run that lacks the output of one that failed."""

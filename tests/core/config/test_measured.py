@@ -97,7 +97,7 @@ def test_a_worker_without_identity_keeps_its_rates() -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (None, "does not exist: `podium evals calibrate` writes it"),
+        (None, "does not exist: `podium evals tune` writes it"),
         ("", "is not a file of measured rates: "),
         ("[1]", "is not a file of measured rates: "),
         ('{"version": 2}', "version"),

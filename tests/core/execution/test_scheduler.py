@@ -361,7 +361,7 @@ async def _huge_whole(request: Request) -> AsyncGenerator[str | Completion, None
         (_cancels_itself, "worker_failed", "CancelledError"),
         (_group, "worker_failed", "ExceptionGroup"),
         (_cut, "worker_broken", "ended without a completion"),
-        (_empty, "worker_broken", "empty answer"),
+        (_empty, "answer_empty", "empty answer"),
         (_bytes, "worker_broken", "yielded a bytes"),
         (_nothing, "worker_failed", "NoneType"),
         (_huge, "answer_too_long", "400,000 characters"),

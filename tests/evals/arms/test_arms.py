@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -13,13 +14,14 @@ from podium.usage import Usage
 from podium.workers import ChatWorker, Endpoint
 from podium_evals.arms import (
     ASK,
+    AgainIfEmpty,
     Alone,
     AnyCorrect,
     Arm,
     ArmResult,
     BestSingle,
     ChoosingArm,
-    EqualBudgetVote,
+    EqualBudget,
     Fold,
     GivenPlanner,
     KindRule,
@@ -144,17 +146,53 @@ async def test_the_own_majority_needs_a_sample_for_each_answer() -> None:
     assert "has 3 recorded answers to" in lacking.unrecorded
 
 
-async def test_the_vote_at_equal_budget_spends_no_more() -> None:
-    """A cheap best single may answer thrice for three others; an expensive one once."""
-    vote = MajorityVote(3)
-    for best, calls in ((CHEAP, 3), (DEAR, 1)):
-        recordings = _recorded(lambda worker, _question, _sample, best=best: worker == best, samples=3)
-        found = await _evaluate(recordings, vote, EqualBudgetVote(vote))
-        other, own = found[vote.name], found[f"best single, budget of {vote.name}"]
-        assert own.calls == calls
-        assert own.cost is not None
-        assert other.cost is not None
-        assert own.cost <= other.cost
+async def test_an_equal_budget_buys_the_best_worker_that_it_can() -> None:
+    """The mean cost of the kind rule does not pay for the dear specialist; estimated tokens have no cost."""
+    rule, equal = KindRule(), EqualBudget(KindRule())
+    found = await _evaluate(_recorded(_specialists), Alone(CHEAP), rule, equal)
+    own, other = found[equal.name], found[rule.name]
+    assert own.cost is not None
+    assert other.cost is not None
+    assert own.cost == found[CHEAP].cost < other.cost
+    estimated = _recorded(_specialists).with_answers(
+        Recording(each.question, each.worker, tuple(replace(sample, usage=None) for sample in each.samples))
+        for each in _recorded(_specialists)
+    )
+    unknown = await _evaluate(estimated, rule, equal, AnyCorrect())
+    assert {(each.tokens, each.cost) for each in unknown.values()} == {(None, None)}
+    assert "is not known: its price, or the tokens of an answer" in unknown[equal.name].unfit
+
+
+async def test_an_empty_answer_is_asked_for_again() -> None:
+    """The best worker is empty on half of the questions; the next best, or its other sample, repairs it."""
+
+    def sample(worker: str, number: int, turn: int) -> Sample:
+        is_empty = worker == CHEAP and number % 2 == 0 and (turn == 0 or number % 4 == 0)
+        is_right = worker == CHEAP or (worker == DEAR and number % 8 != 2)
+        if is_empty:
+            return Sample(text=" ", score=0.0, usage=Usage(1, 1))
+        return _sample(worker, is_right=is_right)
+
+    def of(samples: int) -> Recordings:
+        questions = [Question(id=f"q{n}", kind="a", text=f"{n}?") for n in range(80)]
+        return Recordings(
+            Recording(each, worker, tuple(sample(worker, number, turn) for turn in range(samples)))
+            for number, each in enumerate(questions)
+            for worker in (CHEAP, DEAR)
+        )
+
+    again, following = AgainIfEmpty(Alone(CHEAP), "same"), AgainIfEmpty(Alone(CHEAP))
+    found = await _evaluate(of(2), Alone(CHEAP), again, following, seeds=(0, 1))
+    assert found[CHEAP].empty == pytest.approx(found[CHEAP].calls and 1 - _mean(found[CHEAP]))
+    assert found[again.name].empty == pytest.approx(1 - _mean(found[again.name]))
+    assert _mean(found[CHEAP]) < _mean(found[again.name]) < _mean(found[following.name])
+    assert found[following.name].empty == 0
+    assert found[following.name].calls == pytest.approx(1 + (found[CHEAP].empty or 0.0))
+    once = await _evaluate(of(1), Alone(CHEAP), again, following)
+    assert once[again.name].score is not None
+    assert once[again.name].recorded < once[again.name].questions
+    assert "has 1 recorded answers to" in once[again.name].unrecorded
+    assert _mean(once[following.name]) > _mean(once[CHEAP])
 
 
 async def test_a_mixture_of_agents_is_not_recorded() -> None:

@@ -11,7 +11,7 @@ from podium.usage import Usage
 from podium_evals.arms import (
     Arm,
     BestSingle,
-    EqualBudgetVote,
+    EqualBudget,
     Fold,
     KindRule,
     MajorityVote,
@@ -128,7 +128,7 @@ async def test_the_best_single_is_chosen_on_the_training_half() -> None:
         assert found["kind rule"].score == found["best single"].score
 
 
-async def test_the_budget_of_a_vote_is_estimated_on_the_training_half() -> None:
+async def test_a_budget_is_estimated_on_the_training_half() -> None:
     """Expensive answers in the other half change nothing."""
 
     def costs(of_asked: int) -> Recordings:
@@ -136,15 +136,13 @@ async def test_the_budget_of_a_vote_is_estimated_on_the_training_half() -> None:
         (fold,) = folds(plain, "questions")
         asked = set(fold.test.questions)
 
-        def dear(each: Recording) -> Recording:
-            if each.question not in asked:
-                return each
-            usage = Usage(of_asked, of_asked)
+        def spent(each: Recording) -> Recording:
+            usage = Usage(of_asked, of_asked) if each.question in asked else Usage(1, 1)
             return Recording(each.question, each.worker, tuple(replace(s, usage=usage) for s in each.samples))
 
-        return Recordings(dear(each) for each in plain)
+        return Recordings(spent(each) for each in plain)
 
-    arm = EqualBudgetVote(MajorityVote(3))
+    arm = EqualBudget(KindRule())
     plans = []
     for tokens in (1, 100_000):
         (fold,) = folds(costs(tokens), "questions")

@@ -5,17 +5,35 @@ from pathlib import Path
 
 import numpy as np
 
-from podium_evals.recorded import Provenance, Question, Recording, Recordings, Sample, write_recordings
+from podium_evals.recorded import (
+    Provenance,
+    Question,
+    Recording,
+    Recordings,
+    Sample,
+    bfcl as calls,
+    write_recordings,
+)
 from podium_evals.recorded.mmlu_pro import CHAT_MODELS
-from podium_evals.results.pools import EASY, HARD, MID, MMLU
+from podium_evals.results.pools import CALLS, CALLS_ONLY, EASY, HARD, MID, MMLU
 
 KINDS = ("sums", "verbs", "maps", "dates", "rhymes", "codes")
 STRONG = ("openai_o3-mini", "deepseek_deepseek-r1")
 
 
 def small_recordings(name: str, workers: Sequence[str], samples: int, questions: int = 120) -> Recordings:
-    """Return questions of six kinds. Each worker is good at one kind."""
+    """Return questions of six kinds. Each worker is good at one kind, and some answers are empty.
+
+    Tool calls have tokens and seconds, and no texts.
+    """
+    is_call = name in (CALLS, CALLS_ONLY)
     random = np.random.default_rng(len(workers) + samples)
+
+    def sample(worker: str, number: int, is_right: bool) -> Sample:  # noqa: FBT001 - the drawn answer
+        if is_call:
+            return calls.sample(worker, float(is_right), 100 + len(worker), 20, 1.5)
+        text = str(number) if is_right else "" if number % 5 == 0 else f"not {number}, says {worker}"
+        return Sample(text=text, score=float(is_right))
 
     def recordings() -> Iterator[Recording]:
         for number in range(questions):
@@ -26,23 +44,22 @@ def small_recordings(name: str, workers: Sequence[str], samples: int, questions:
             for place, worker in enumerate(workers):
                 rate = 0.9 if place % len(KINDS) == number % len(KINDS) else 0.4
                 rights = random.random(samples) < rate
-                texts = [str(number) if right else f"not {number}, says {place}" for right in rights]
-                found = (
-                    Sample(text=text, score=float(right)) for text, right in zip(texts, rights, strict=True)
-                )
-                yield Recording(question, worker, tuple(found))
+                samples_of = tuple(sample(worker, number, bool(each)) for each in rights)
+                yield Recording(question, worker, samples_of)
 
     source = Provenance(source="https://example.org/recorded", revision="a" * 40, licence="CC0-1.0")
     return Recordings(recordings(), source)
 
 
 def write_folder(folder: Path) -> Path:
-    """Write the three recordings under the names of `podium evals record fetch`."""
+    """Write the recordings under the names of `podium evals record fetch`."""
     folder.mkdir()
     for name, workers, samples in (
         (EASY, (*MID, *STRONG), 3),
         (HARD, (*MID, *STRONG), 1),
         (MMLU, CHAT_MODELS, 1),
+        (CALLS, calls.PRICED, 1),
+        (CALLS_ONLY, calls.PRICED, 1),
     ):
         write_recordings(small_recordings(name, workers, samples), folder / f"{name}.jsonl.gz")
     return folder

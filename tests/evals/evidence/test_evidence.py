@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from csv import DictReader
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,25 +19,29 @@ from typer.testing import Result
 
 from podium_evals.arms import Arm
 from podium_evals.evidence import PARTS, KeptAnswers, Measured, Part, measure, write_page
-from podium_evals.evidence.figures import pareto
 from podium_evals.evidence.kept import source_digest
 from podium_evals.evidence.measuring import ABOVE_BEST, PRICES
+from podium_evals.evidence.picture import pareto
 from podium_evals.recorded import Recordings
+from podium_evals.recorded.bfcl import PRICED as CALLED
 from podium_evals.results import fingerprint
-from podium_evals.results.pools import EASY, HARD, MID
+from podium_evals.results.pools import CALLS, EASY, HARD, MID
 from podium_evals.results.report import OnShare
 
 Podium = Callable[..., Result]
-ARMS = ("workers", "kind-rule", "vote-3", "own-3", "mixture", "any-correct")
-KNOWN = Part(name=f"{EASY}, mid", recording=EASY, pool="mid", arms=ARMS, tiers=True)
+MID_CALLS = CALLED[:4]
+ARMS = ("workers", "again", "next-best", "kind-rule", "kind-next-best", "vote-3", "own-3", "any-correct")
+KNOWN = Part(name=f"{EASY}, mid", recording=EASY, pool="mid", arms=ARMS)
+PRICED = Part(name=CALLS, recording=CALLS, pool="priced", arms=("kind-rule", "equal-budget"), tiers=True)
 SMALL = (
     KNOWN,
     Part(name=f"{HARD}, mid", recording=HARD, pool="mid", arms=ARMS),
+    PRICED,
     Part(
         name=f"{HARD}, mid, kinds",
         recording=HARD,
         pool="mid",
-        arms=("vote-3", "calibrated", "calibrated-found"),
+        arms=("next-best", "vote-3", "calibrated", "calibrated-found"),
         split="kinds",
         probes=3,
     ),
@@ -51,6 +56,8 @@ def _silent(_arms: int) -> Iterator[OnShare]:
 
 
 def _of(part: Part) -> Recordings:
+    if part.recording == CALLS:
+        return small_recordings(CALLS, MID_CALLS, 1, 96)
     return small_recordings(part.recording, MID, 3 if part.recording == EASY else 1, 48)
 
 
@@ -73,78 +80,78 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.long
 def test_the_page_has_each_part_and_is_the_same_each_time(kept: Path, tmp_path: Path) -> None:
-    """Tables, pictures and sentences; what is not recorded is told, and bounds are marked."""
+    """One table, one picture, at most 1,500 words; what is not recorded is a dash, and bounds are marked."""
     pages = []
     for name in ("one", "two"):
         measured = _measured(kept)
         write_page(measured, tmp_path / name / "page.md", "make evidence")
         pages.append({each.name: each.read_bytes() for each in (tmp_path / name).rglob("*.*")})
     assert pages[0] == pages[1]
+    assert pages[0].keys() == {"page.md", "evidence.svg", "evidence-figures.csv"}
     page = pages[0]["page.md"].decode()
     assert "$" not in page
-    for heading in ("What was asked", "The answer", "What this page does not show", "Published figures"):
+    assert len(page.split()) <= 1500
+    for heading in ("What was asked", "What holds", "The table", "What is not known"):
         assert f"\n## {heading}\n" in page
     assert re.search(r"\| kind rule \| \.\d{3} \(\+\.\d{3} to \+\.\d{3}\) \|", page)
-    assert "| mixture of agents | not recorded | not recorded |" in page
+    assert re.search(r"\| best single, again if empty \| \.\d{3} [^|]+\| — \|", page)  # one sample on hard
     assert "| any correct, not achievable * |" in page
-    assert "is not recorded" in page or "are not recorded, the first because" in page
-    assert "| easy, mid: best single | .609 |" in page
-    assert "best single 3 times | 3.00 |" in page
-    assert "### hard, mid: 4 bundles, known kinds" in page
-    assert "Of each kind, 3 questions are set aside" in page
-    assert re.search(r"\| calibrated \| \.\d{3} \([+−]\.\d{3} to [+−]\.\d{3}\) \|", page)
-    assert "With 3 graded questions of each new kind, a choice of workers by the measured rates" in page
-    assert "| hard, mid, new kinds: calibrated | .493 |" in page
-    assert measured[0].report.fingerprint in page
+    assert re.search(r"It takes 1\.\d\d on easy mid and 1\.\d\d on hard mid calls", page)
+    assert re.search(r"Tool calls: the best single has \.\d{3} at \d\.\d\d USD for 1,000 questions", page)
     assert str(tmp_path) not in page
+    assert measured[0].report.fingerprint[:16] in page
 
 
 @pytest.mark.long
-def test_pictures_are_small_and_say_what_they_show(kept: Path, tmp_path: Path) -> None:
-    """They are well-formed SVG on white, with texts that can be searched, below 150 kB."""
-    write_page(_measured(kept), tmp_path / "page.md", "make evidence")
-    texts = {}
-    for name in ("headroom", "cost", "tiers", "kinds"):
-        path = tmp_path / "images" / f"evidence-{name}.svg"
-        assert path.stat().st_size < 150_000
-        root = ET.fromstring(path.read_bytes())  # noqa: S314 - written by this test
-        texts[name] = " ".join(root.itertext())
-    assert "kind rule" in texts["headroom"]
-    assert "Pareto front" in texts["cost"]
-    assert "best single" in texts["tiers"]
-    assert "rhymes" in texts["kinds"]
-
-
-@pytest.mark.long
-def test_a_tier_says_what_was_stated_and_what_was_reached(kept: Path, tmp_path: Path) -> None:
-    """A row for each goal; one that cannot be chosen says so, and none is kept that was not reached."""
+def test_all_figures_are_in_a_file(kept: Path, tmp_path: Path) -> None:
+    """A row for each arm, worker and tier of each part; costs only where tokens were recorded."""
     measured = _measured(kept)
-    tiers = measured[0].tiers
-    assert tiers is not None
-    assert len(tiers.tiers) + len(tiers.unreached) == len(ABOVE_BEST) + len(PRICES)
-    assert sum(worker.is_best for worker in tiers.workers) == 1
     write_page(measured, tmp_path / "page.md", "make evidence")
-    page = (tmp_path / "page.md").read_text()
-    stated = re.compile(r"\| easy, mid \| (score of \.\d{3}|\d\.\d\d USD) \|")
-    rows = [line.removesuffix(" |").split(" | ") for line in page.splitlines() if stated.match(line)]
-    assert len(rows) == len(ABOVE_BEST) + len(PRICES)
+    with (tmp_path / "evidence-figures.csv").open() as file:
+        rows = list(DictReader(file))
+    assert {(row["recording"], row["split"], row["asked"]) for row in rows} >= {
+        ("hard mid", "questions", "bundles"),
+        ("hard mid", "workers", "questions"),
+        ("tool calls", "questions", "questions"),
+    }
     for row in rows:
-        assert row[-1] in {"yes", "no", "within the interval", "cannot be chosen"}
-    assert [row[-1] for row in rows].count("cannot be chosen") == len(tiers.unreached)
-    for tier, row in zip(tiers.tiers, [row for row in rows if row[-1] != "cannot be chosen"], strict=True):
-        reached = tier.reached.quality.mean if tier.goal.of == "quality" else -tier.reached.cost.mean
-        stated = tier.goal.value if tier.goal.of == "quality" else -tier.goal.value
-        assert (row[-1] == "yes") is (reached >= stated)
+        has_cost = row["USD for 1,000"] not in ("", "—")
+        assert has_cost is (row["recording"] == "tool calls" and row["score"] != "")
+    single = next(row for row in rows if row["arm"] == MID[0] and row["split"] == "questions")
+    assert single["empty"] not in ("", "—")
+    tiers = measured[2].tiers
+    assert tiers is not None
+    goals = [row for row in rows if row["arm"].startswith("router for")]
+    assert len(goals) == len(ABOVE_BEST) + len(PRICES) == len(tiers.tiers) + len(tiers.unreached)
+    reached = [row["note"] == "kept" for row in goals if row["score"]]
+    assert reached == [
+        tier.reached.quality.mean >= tier.goal.value
+        if tier.goal.of == "quality"
+        else tier.reached.cost.mean <= tier.goal.value
+        for tier in tiers.tiers
+    ]
+
+
+@pytest.mark.long
+def test_the_picture_is_small_and_says_what_it_shows(kept: Path, tmp_path: Path) -> None:
+    """It is well-formed SVG on white, with texts that can be searched, below 150 kB."""
+    write_page(_measured(kept), tmp_path / "page.md", "make evidence")
+    path = tmp_path / "images" / "evidence.svg"
+    assert path.stat().st_size < 150_000
+    root = ET.fromstring(path.read_bytes())  # noqa: S314 - written by this test
+    text = " ".join(root.itertext())
+    for told in ("kind rule", "Pareto front", "best single, next best if empty", "easy mid", "tool calls"):
+        assert told in text
 
 
 @pytest.mark.long
 def test_tiers_are_kept(kept: Path, tmp_path: Path) -> None:
     """They are read in place of being measured; a damaged file is measured again."""
     shutil.copytree(kept, tmp_path / "kept")
-    recordings, folder = _of(KNOWN), KeptAnswers(tmp_path / "kept")
+    recordings, folder = _of(PRICED), KeptAnswers(tmp_path / "kept")
     found = folder.read_tiers(fingerprint(recordings), [ABOVE_BEST, PRICES])
     assert found is not None
-    assert found == _measured(tmp_path / "kept")[0].tiers
+    assert found == _measured(tmp_path / "kept")[2].tiers
     assert folder.read_tiers(fingerprint(recordings), [ABOVE_BEST, (1.0,)]) is None
     assert folder.read_tiers("other", [ABOVE_BEST, PRICES]) is None
 
@@ -163,13 +170,13 @@ async def test_what_was_measured_is_kept(tmp_path: Path) -> None:
     recordings, kept = _of(KNOWN), KeptAnswers(tmp_path)
     first = await measure(KNOWN, recordings, kept, processes=1, told=told)
     second = await measure(KNOWN, recordings, kept, processes=2, told=told)
-    assert asked == [13, 0]
+    assert asked == [15, 0]
     assert first.report.arms == second.report.arms
     assert first.workers == second.workers
     await measure(replace(KNOWN, arms=(*ARMS, "random")), recordings, kept, processes=1, told=told)
     fewer = recordings.where(lambda question: question.id != f"{EASY}/0")
     await measure(KNOWN, fewer, kept, processes=1, told=told)
-    assert asked[2:] == [1, 13]
+    assert asked[2:] == [1, 15]
 
 
 @pytest.mark.long
@@ -298,8 +305,5 @@ def test_a_killed_command_goes_on(
     assert {path: after[path] for path in before} == before
     assert len(after) > len(before)
     assert podium("evals", "evidence", *options("whole"), "--processes", "1").exit_code == 0
-    for name in (
-        "page.md",
-        *(f"images/evidence-{each}.svg" for each in ("headroom", "cost", "tiers", "kinds")),
-    ):
+    for name in ("page.md", "evidence-figures.csv", "images/evidence.svg"):
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

@@ -60,17 +60,6 @@ def test_bundles_and_fewer_questions(podium: Podium, tmp_path: Path) -> None:
     assert {arm["questions"] for arm in json.loads(few.stdout)["arms"]} == {9}
 
 
-def test_headroom_ends_with_a_sentence(podium: Podium, tmp_path: Path) -> None:
-    """It is the last line, and part of the JSON."""
-    path = written(tmp_path, two_specialists())
-    result = podium("evals", "headroom", path, *ONE)
-    assert result.exit_code == 0, result.stderr
-    assert result.stdout.splitlines()[-1].startswith("A router that knows the kind can gain +")
-    assert max(map(len, result.stdout.splitlines())) <= 80
-    told = json.loads(podium("evals", "headroom", path, *ONE, "--json").stdout)
-    assert told["conclusion"]["verdict"] == "router"
-
-
 def test_a_planner_of_a_config_is_an_arm(
     podium: Podium, config: Path, server: ChatServer, tmp_path: Path
 ) -> None:

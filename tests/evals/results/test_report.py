@@ -1,25 +1,21 @@
 """Tests of reports, of their figures and of what they say."""
 
-import os
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import pytest
-from evals.results.two_specialists import NOTHING, SUMS, VERBS, WORKERS, two_specialists, written
+from evals.results.two_specialists import SUMS, VERBS, WORKERS, two_specialists, written
 
 from podium.errors import ConfigError
 from podium_evals.arms import folds
-from podium_evals.recorded import Question, Recording, Recordings, Sample
+from podium_evals.recorded import Recordings
 from podium_evals.results import (
     ARMS,
     Report,
     Setting,
     compare_arms,
-    conclude,
-    every_sample,
     fingerprint,
-    headroom_arms,
     named_arms,
     read_pool,
     rounding,
@@ -27,11 +23,6 @@ from podium_evals.results import (
 from podium_evals.statistics import Interval
 
 pytestmark = pytest.mark.anyio
-
-
-async def _headroom(recordings: Recordings) -> Report:
-    setting = Setting(seeds=every_sample(recordings))
-    return await compare_arms(recordings, headroom_arms(), setting, recording="here")
 
 
 async def _compare(recordings: Recordings, *names: str, **setting: Any) -> Report:
@@ -97,47 +88,6 @@ async def test_bundles_are_asked_in_place_of_questions() -> None:
     assert found[VERBS].score.mean < 0.8
 
 
-async def test_the_headroom_of_pools() -> None:
-    """Specialists: a router gains. One that is best on all: nothing. Luck that recurs: only an oracle."""
-    routed = conclude(await _headroom(two_specialists()))
-    assert routed.verdict == "router"
-    assert routed.sentence.startswith("A router that knows the kind can gain +")
-    nothing = conclude(await _headroom(two_specialists(better=SUMS)))
-    assert (nothing.verdict, nothing.sentence) == ("nothing", "No gain is shown, not even for an oracle.")
-    oracle = conclude(await _headroom(_one_kind(samples=3)))
-    assert oracle.verdict == "oracle"
-    assert oracle.sentence.startswith("Only an oracle gains, +")
-    lucky = conclude(await _headroom(_one_kind(samples=1)))
-    assert "luck cannot be told from skill" in lucky.sentence
-
-
-async def test_a_vote_can_gain_where_a_rule_does_not() -> None:
-    """Three workers, each wrong on another third of one kind."""
-
-    def of(number: int, worker: int) -> Sample:
-        is_wrong = number // 2 % 3 == worker
-        return Sample(text=f"no {worker}" if is_wrong else "yes", score=float(not is_wrong))
-
-    questions = [Question(id=f"q{n}", kind="a", text=f"{n}?") for n in range(240)]
-    recordings = Recordings(
-        Recording(question, name, (of(number, worker),))
-        for number, question in enumerate(questions)
-        for worker, name in enumerate(WORKERS)
-    )
-    found = conclude(await _headroom(recordings))
-    assert found.verdict == "vote"
-
-
-def _one_kind(samples: int) -> Recordings:
-    """Return questions of one kind, two workers being right on every other one."""
-    questions = [Question(id=f"q{n}", kind="a", text=f"{n}?") for n in range(80)]
-    return Recordings(
-        Recording(question, name, (Sample(text=str(right), score=float(right)),) * samples)
-        for number, question in enumerate(questions)
-        for name, right in ((VERBS, number % 2 == 0), (SUMS, number % 2 == 1), (NOTHING, False))
-    )
-
-
 def test_nothing_is_rounded_in_an_arms_favour() -> None:
     """Scores and gains down, costs up, intervals outwards; binary fractions count as what they mean."""
     assert (rounding.score(0.6789), rounding.score(0.3), rounding.score(1.0)) == (".678", ".300", "1.000")
@@ -161,21 +111,3 @@ async def test_pools_are_named(tmp_path: Path) -> None:
         await read_pool("nowhere.jsonl")
     with pytest.raises(ConfigError, match="there is no arm 'magic'"):
         named_arms(["magic"], WORKERS)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-@pytest.mark.skipif(
-    "PODIUM_EVALS_DATA" not in os.environ, reason="there is no folder with the real recordings"
-)
-@pytest.mark.parametrize(("level", "low", "high"), [("easy", 0.073, 0.097), ("hard", 0.087, 0.115)])
-async def test_the_headroom_of_real_pools(level: str, low: float, high: float) -> None:
-    """A rule by kind gains as much as on all 101 kinds, of which 82 are used here."""
-    folder = Path(os.environ["PODIUM_EVALS_DATA"])
-    recordings = await read_pool(f"reasoning-gym-{level}", "mid", folder=folder)
-    report = await _compare(recordings, "kind-rule")
-    rule = next(arm for arm in report.arms if arm.name == "kind rule")
-    assert rule.difference is not None
-    assert rule.difference.alone.low < high
-    assert rule.difference.alone.high > low
-    assert rule.difference.together.low > 0

@@ -369,6 +369,18 @@ class AnswerToolCalls(WorkerBroken):
     code = "answer_tool_calls"
 
 
+class AnswerEmpty(WorkerBroken):
+    """The answer of a model has no text."""
+
+    code = "answer_empty"
+
+
+class AnswerUnreadable(WorkerBroken):
+    """The answer does not match `Card.accept`."""
+
+    code = "answer_unreadable"
+
+
 class AnswerNotUtf8(WorkerBroken):
     """The bytes of the answer are not UTF-8."""
 

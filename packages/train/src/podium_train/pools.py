@@ -77,7 +77,7 @@ def _rounded(value: float) -> float:
 def measured_rates(
     kind: Kind, *, prior: Sequence[float], right: Sequence[float], answers: int, day: date
 ) -> tuple[MeasuredRate, ...]:
-    """Return the measured rate of each worker on a kind, by the estimate of `podium evals calibrate`.
+    """Return the measured rate of each worker on a kind, by the estimate of `podium evals tune`.
 
     Args:
         kind: the kind.

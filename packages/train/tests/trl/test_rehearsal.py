@@ -61,6 +61,6 @@ def test_the_rehearsal(tmp_path: Path) -> None:
     (tmp_path / "podium.toml").write_text(CONFIG)
     conductor = load_config(tmp_path / "podium.toml").conductor(journaled=False)
     assert isinstance(conductor, Conductor)
-    assert ["podium evals calibrate" in warning for warning in conductor.warnings] == [True]
+    assert ["podium evals tune" in warning for warning in conductor.warnings] == [True]
     with pytest.raises(ConfigError, match="rehearsal-base exists"):
         write_small_base(tmp_path / "rehearsal-base")

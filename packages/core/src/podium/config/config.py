@@ -64,7 +64,7 @@ _ALL_PARTS = ("image_url", "input_audio", "file")
 _OF_PLACE = {"off", "path", "url", "url_env"}
 """Keys of `[journal]` that define its place."""
 _OF_CARD = {"description", "context_window", "parts", "labels", "concurrency", "free_errors"}
-_OF_CARD |= {"memory", "most_cost"}
+_OF_CARD |= {"memory", "most_cost", "accept"}
 """Keys of a worker that its card has."""
 _OF_COMMAND = {"preset", "command", "worktree", "acts"}
 _OF_CHAT_PLANNER = {"spelling", "show", "examples", "reasons", "workflows", "constrain"}

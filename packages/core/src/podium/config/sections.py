@@ -95,6 +95,8 @@ class ChatSection(WorkerTable):
     """Maximum concurrent calls; default: no limit."""
     memory: Literal["all", "question", "none"] | int = "all"
     """What of the conversation it is shown; a number stands for the question and so many messages before."""
+    accept: str | None = None
+    """Regular expression that a readable answer matches somewhere; another answer is asked for again."""
     free_errors: bool = False
     """Whether the server bills no call that it answers with an error of its own (5xx, without gateways)."""
     sampling: SamplingSection = SamplingSection()
@@ -336,7 +338,7 @@ class PoolSection(Section):
     """`[pool]`: measurements of the workers."""
 
     measured: str | None = None
-    """File of measured rates, relative to `podium.toml`, which `podium evals calibrate` writes."""
+    """File of measured rates, relative to `podium.toml`, which `podium evals tune` writes."""
 
 
 class ConductorSection(Section):

@@ -44,7 +44,8 @@ def retry_within(retry: Retry, pool: Pool) -> Retry:
     shared = {
         label for label in retry.fallback_labels if sum(label in card.labels for card in pool.cards) > 1
     }
-    return replace(retry, fallbacks=fallbacks, fallback_labels=frozenset(shared))
+    best = [name for name in retry.next_best if name in pool.names]
+    return replace(retry, fallbacks=fallbacks, fallback_labels=frozenset(shared), next_best=best)
 
 
 def policy_within(policy: Policy, pool: Pool, workers: Sequence[Worker]) -> Policy:

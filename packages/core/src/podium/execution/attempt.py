@@ -1,6 +1,7 @@
 """One call of a worker: its reservation, its result and its cost."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -14,9 +15,11 @@ from podium.aio.calls import foreign_batches
 from podium.budget.ledger import Charged, Ledger, Reservation, beside_nested, charge, charged_by
 from podium.budget.limits import MAX_COST, NOTHING, Spend, is_cost
 from podium.errors import (
+    AnswerEmpty,
     AnswerRefused,
     AnswerToolCalls,
     AnswerTooLong,
+    AnswerUnreadable,
     LimitExceeded,
     PlannerError,
     PodiumError,
@@ -28,6 +31,7 @@ from podium.errors import (
     WorkerUnavailable,
 )
 from podium.execution.context import HostExit, OuterRun, RunContext, answering
+from podium.execution.retry import UNUSABLE
 from podium.secrets import BUGS, Boundary
 from podium.types.events import WorkerRunEnded
 from podium.types.messages import Completion, FinishReason, Part, names_of, storable, usage_or_estimate
@@ -245,8 +249,12 @@ class Attempt:
             raise self._broken(f"ended with the finish_reason {reason!r}", completion, AnswerRefused)
         if not completion.text.strip() and not completion.tool_calls:
             # Not retried without a model: the code would return nothing again.
-            kind = WorkerBroken if self._uses_tokens and completion.uses_tokens else WorkerFailed
+            kind = AnswerEmpty if self._uses_tokens and completion.uses_tokens else WorkerFailed
             raise self._broken("returned an empty answer", completion, kind)
+        is_cut = self.has_cap and reason == "length"  # it is repeated with a higher cap
+        if not (is_cut or completion.tool_calls or re.search(self.card.accept or "", completion.text)):
+            told = f"returned an answer that does not match its `accept`, {self.card.accept!r:.80}"
+            raise self._broken(told, completion, AnswerUnreadable)
         if len(completion.text) > self.context.settings.limits.output_chars:
             raise self._too_long(completion)
         if self._differs(completion):
@@ -293,7 +301,7 @@ class Attempt:
         well = None
         if self.completion is not None:
             well = True
-        elif self.error is not None and self.error.code in context.settings.retry.retry_on:
+        elif self.error is not None and self.error.code in context.settings.retry.retry_on - UNUSABLE:
             well = False
         self.breaker.ended(now, well=well, tried=self.tries, error=self.error)
         if self.is_sent and not self.is_open:

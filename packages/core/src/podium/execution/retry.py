@@ -15,10 +15,12 @@ from podium.errors import (
     AgentFailed,
     AgentRejected,
     AnswerCut,
+    AnswerEmpty,
     AnswerNotUtf8,
     AnswerRefused,
     AnswerToolCalls,
     AnswerTooLong,
+    AnswerUnreadable,
     ConfigError,
     PodiumError,
     ToolFailed,
@@ -46,7 +48,10 @@ OnFailure = Literal["note", "skip", "replan", "fail"]
 _REFUSED = (WorkerRefused, AnswerRefused, AnswerCut, AnswerTooLong, AnswerToolCalls, AnswerNotUtf8)
 _REFUSALS = frozenset(kind.code for kind in (*_REFUSED, AgentRejected))
 _FAILURES = (WorkerUnavailable, WorkerTimeout, WorkerBroken, WorkerFailed, ToolFailed, AgentFailed)
-_CODES = _REFUSALS.union(kind.code for kind in _FAILURES)
+UNUSABLE = frozenset({AnswerEmpty.code, AnswerUnreadable.code})
+"""The codes of answers after which `Retry.next_best` is asked."""
+_CODES = _REFUSALS.union(UNUSABLE, (kind.code for kind in _FAILURES))
+_AGAIN = (WorkerUnavailable, WorkerBroken, WorkerTimeout)
 _SPREAD = 0.1
 """The most that is added to a wait for which a worker asks, so that calls do not come back all at once."""
 
@@ -69,7 +74,7 @@ class Retry:
     """Maximum calls of one step, including fallbacks, and maximum calls of a planner for one plan text; 1
     means no retries.
     """
-    retry_on: frozenset[str] = frozenset({WorkerUnavailable.code, WorkerBroken.code, WorkerTimeout.code})
+    retry_on: frozenset[str] = UNUSABLE.union(kind.code for kind in _AGAIN)
     """Error codes after which the same worker or a fallback is called."""
     fallback_on: frozenset[str] = _REFUSALS
     """Error codes after which only a fallback is called."""
@@ -89,6 +94,14 @@ class Retry:
 
     The fallbacks in `fallbacks` come first.
     """
+    next_best: Sequence[str] = ()
+    """Names of workers, the best first, one of which is asked after an empty or unreadable answer.
+
+    It is the first that the step has not called. Without such a worker, the same worker is called again.
+    """
+    ask_again: bool = True
+    """Whether a step's worker is called again, once, before a worker of `next_best`. The last attempt of the
+    step is always left for `next_best`."""
     break_after: int | None = 5
     """Number of consecutive failures (with a code in `retry_on`, in any run with the pool) that open a
     worker's circuit breaker. A worker with an open circuit breaker gets no calls. `None` disables it."""
@@ -114,6 +127,7 @@ class Retry:
         if both := sorted(self.retry_on & self.fallback_on):
             raise ConfigError(f"Retry: {both[0]!r} is in both `retry_on` and `fallback_on`: remove one")
         object.__setattr__(self, "fallbacks", _frozen_lists(self.fallbacks))
+        object.__setattr__(self, "next_best", _names("Retry.next_best", self.next_best))
 
     def check(self, pool: Pool) -> None:
         """Raise `ConfigError` if the pool lacks a worker or label, or a worker is its own fallback."""
@@ -124,6 +138,13 @@ class Retry:
                     raise ConfigError(f"Retry.fallbacks: {each!r} is not in the pool; the workers are {told}")
             if name in others:
                 raise ConfigError(f"Retry.fallbacks: {name!r} cannot be its own fallback")
+        for name in self.next_best:
+            if name not in pool.names:
+                told = ", ".join(pool.names)
+                raise ConfigError(f"Retry.next_best: {name!r} is not in the pool; the workers are {told}")
+            worker = pool[pool.names.index(name)]
+            if worker.acts or isinstance(worker, PersonWorker):
+                raise ConfigError(f"Retry.next_best: {name!r} acts or is a person: name workers that answer")
         for label in sorted(self.fallback_labels):
             if sum(label in card.labels for card in pool.cards) < 2:
                 raise ConfigError(
@@ -138,6 +159,19 @@ class Retry:
         persons = [other for other, worker in enumerate(pool) if isinstance(worker, PersonWorker)]
         found = [] if number in persons else dict.fromkeys(listed + alike)
         return [other for other in found if other not in persons]
+
+    def next_after(self, number: int, called: Sequence[int], pool: Pool) -> list[int]:
+        """Return the workers that can be called after an unusable answer, in their order.
+
+        Args:
+            number: the number of the step's worker.
+            called: the numbers of the workers that the step has called.
+            pool: the pool.
+        """
+        others = [other for name in self.next_best if (other := pool.names.index(name)) not in called]
+        is_first = list(called) == [number]
+        again = [number] if others and self.ask_again and is_first and self.attempts > len(called) + 1 else []
+        return again + others
 
     def wait_after(self, error: PodiumError, failures: int, seed: str, left: float) -> tuple[float, str]:
         """Return the seconds until a retry, infinite for none, and why, if the error is not the reason."""
@@ -159,6 +193,12 @@ def _frozen(name: str, values: object) -> frozenset[str]:
     if isinstance(values, str) or not isinstance(values, frozenset | set | tuple | list):
         raise ConfigError(f"{name} is {values!r:.80}: it must be a set of texts")
     return frozenset(values)
+
+
+def _names(name: str, values: object) -> tuple[str, ...]:
+    if not isinstance(values, list | tuple):
+        raise ConfigError(f"{name} is {values!r:.80}: it must be a list of names")
+    return tuple(values)
 
 
 def _frozen_lists(fallbacks: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:

@@ -22,6 +22,7 @@ from podium.execution.attempt import Attempt
 from podium.execution.context import OuterRun, RunContext
 from podium.execution.fit import Fit, higher_limits
 from podium.execution.node import StepNode
+from podium.execution.retry import UNUSABLE
 from podium.execution.slots import Slots
 from podium.journal.cache import answer_key, asking, look_up, remember
 from podium.prompts.output import BadOutput, constraint_of, is_asked, read_output
@@ -44,24 +45,18 @@ class StepRunner:
     round: int
     state: StepNode
     on_text: Callable[[StepNode, str, int], None]  # with the step, a piece of text, the number of its call
-    slots: Slots | None = None
-    """The slots of the run; the time limit of the step begins with the first. `None` for no slots."""
+    slots: Slots | None = None  # of the run; the time limit of the step begins with the first
     last: bool = False
-    before: Sequence[Call] = ()
-    """Calls before the run was resumed. Their cost counts, but they do not count against `Retry.attempts`."""
+    before: Sequence[Call] = ()  # before the run was resumed; their cost counts, not their number
     paid: tuple[Outcome, int] | None = None  # its recorded outcome and cap, if its answer may be longer now
-    repeats: Problem | None = None
-    """The problem of an agent that acted for an earlier plan, too; `None` if it did not."""
-    offers_tools: bool = False
-    """Whether the caller's tools are offered: their calls are actions, which need complete inputs."""
+    repeats: Problem | None = None  # of an agent that acted for an earlier plan, too
+    offers_tools: bool = False  # whether the caller's tools are offered, whose calls need complete inputs
     bug: Exception | None = None  # of the user's code
-    _execution: Execution | None = None
-    """The latest call of the action in the log of actions."""
+    _execution: Execution | None = None  # the latest call of the action in the log of actions
     _reused: Completion | None = None
     _cache_key: str = ""
     _has_fallbacks: bool = False
-    _cut: tuple[Completion, Problem | None] | None = None
-    """The answer that was cut at its cap, if the call is repeated with a higher cap, and its problem."""
+    _cut: tuple[Completion, Problem | None] | None = None  # the answer that is repeated, and its problem
     _typed: Completion | None = None  # the latest answer with an output that fits its type
     _fault: str = ""  # why the latest answer has none
     _is_corrected: bool = False  # whether a worker was asked again for one
@@ -191,6 +186,10 @@ class StepRunner:
         if context.settings.acts(self.state.call.worker) and attempt.action_end != "not_done":
             because = "the call may have reached the worker, and actions are not repeated"
             return replace(problem, message=f"{problem.message}; {because}")
+        if error.code in UNUSABLE and (best := self._next_best()):
+            others = [other for other in self._listed() if other not in (number, *best)]
+            self.state.workers = [*best, *others, *({number} - {*best})]
+            return 0.0
         others = [other for other in self._listed() if other != number]
         ready = [other for other in others if not self._rest(other)]
         failures = sum(call.worker == number for call in self.state.calls)
@@ -208,14 +207,22 @@ class StepRunner:
         self.state.workers = [*others, *back]
         return 0.0
 
+    def _next_best(self) -> list[int]:
+        """Return the worker to call after an unusable answer, if `Retry.next_best` has one."""
+        settings, called = self.context.settings, [call.worker for call in self.state.calls]
+        found = settings.retry.next_after(self.state.call.worker, called, settings.pool)
+        return [each for each in found if self._admits(each) and not self._rest(each)][:1]
+
+    def _admits(self, number: int) -> bool:
+        return self.context.policy.admits(self.context.settings.pool.cards[number], self.state.labels)
+
     def _listed(self) -> list[int]:
         """Return the workers that may be called, including fallbacks."""
         if not self._has_fallbacks:
             self._has_fallbacks = True
-            settings, policy = self.context.settings, self.context.policy
-            for number in settings.retry.fallbacks_of(self.state.call.worker, settings.pool):
-                if policy.admits(settings.pool.cards[number], self.state.labels):
-                    self.state.workers.append(number)
+            retry, pool = self.context.settings.retry, self.context.settings.pool
+            listed = retry.fallbacks_of(self.state.call.worker, pool)
+            self.state.workers += [number for number in listed if self._admits(number)]
         return self.state.workers
 
     def _repeats(self, attempt: Attempt) -> bool:

@@ -147,14 +147,27 @@ class _Draws:
     def __init__(self, settings: ConductorSettings, plan: Plan) -> None:
         self._plan = plan
         self._limits = settings.limits
-        self._attempts = settings.retry.attempts
+        self._retry, self._pool = settings.retry, settings.pool
+        self.habits: dict[int, _Habit] = {}
+        """Of the workers of the plan, and of those that are asked after an empty answer."""
         self._dice = Random(0)  # noqa: S311 - the same every time
         self.actions = settings.actions_of(plan)
 
-    def _try(self, run: Amounts, habit: _Habit, prompt: float) -> tuple[float, int | None]:
-        """Simulate calls until one succeeds; return their total seconds, and the tokens of the output."""
-        seconds = 0.0
-        for _ in range(self._attempts):
+    def _know(self, numbers: set[int]) -> None:
+        """Make the habits of workers, and of those that `Retry.next_best` may call after them."""
+        pool = self._pool
+        if any(pool[number].uses_tokens for number in numbers):
+            numbers = numbers.union(pool.names.index(name) for name in self._retry.next_best)
+        self.habits = {each: _Habit(pool[each], pool.states[each].history.calls) for each in sorted(numbers)}
+
+    def _try(self, run: Amounts, number: int, prompt: float) -> tuple[float, int | None]:
+        """Simulate calls until one succeeds; return their total seconds, and the tokens of the output.
+
+        A failure counts as an empty answer, which `Retry.next_best` follows.
+        """
+        seconds, called = 0.0, [number]
+        while len(called) <= self._retry.attempts:
+            habit = self.habits[called[-1]]
             took = habit.draw(self._dice, prompt)
             seconds += min(took.seconds, self._limits.attempt_seconds)
             run.calls += habit.calls
@@ -163,6 +176,10 @@ class _Draws:
             run.cost = (run.cost or 0.0) + (took.cost or 0.0)
             if took.ok:
                 return seconds, took.output_tokens
+            best = (
+                self._retry.next_after(number, called, self._pool) if self._pool[number].uses_tokens else []
+            )
+            called += [*best, called[-1]][:1]
         return seconds, None
 
 
@@ -182,8 +199,7 @@ class _Simulation(_Draws):
         self._order = [index for layer in plan.layers for index in layer if index in needed]
         """The steps that run, ordered by the length of the longest chain of steps before them."""
         pool, asked = settings.pool, query if settings.show_question else ()
-        numbers = sorted({plan.calls[index].worker for index in self._order})
-        self.habits = {number: _Habit(pool[number], pool.states[number].history.calls) for number in numbers}
+        self._know({plan.calls[index].worker for index in self._order})
         self._prompts: dict[int, float] = {}
         """Tokens of each step's prompt, without the outputs of the plan's own steps."""
         for index in self._order:
@@ -211,7 +227,7 @@ class _Simulation(_Draws):
             ready = seen[step.least - 1] if seen else 0.0
             read = step.access if self.habits[step.worker].reads_prose else (*step.access, *step.references)
             prompt = self._prompts[index] + sum(outputs.get(other, 0) for other in read)
-            seconds, written = self._try(run, self.habits[step.worker], prompt)
+            seconds, written = self._try(run, step.worker, prompt)
             taken = [room, *filter(None, (slots.get(step.worker),))]
             end = max(ready, *(free[0] for free in taken)) + seconds
             for free in taken:
@@ -248,9 +264,8 @@ class _Estimate(_Draws):
         needed = plan.reaching(*plan.answers, *self.actions)
         self._needed = [step for index, step in enumerate(plan.steps) if index in needed]
         self._left_out = {index for index in range(len(plan.steps)) if index not in needed}
-        self._pool = pool = settings.pool
+        pool = settings.pool
         asked = query if settings.show_question else ()
-        self._habits: dict[int, _Habit] = {}
         self._sizes: dict[int, int] = {}
         """The number of items of maps over the values of parameters, by the id of the step."""
         self._holds: dict[int, bool] = {}
@@ -258,17 +273,18 @@ class _Estimate(_Draws):
         self._take_values(plan.steps, plan.args or {})
         self._samples: dict[tuple[int, str], list[Amounts]] = {}
         """By worker and subtask."""
-        for call in calls_in(self._needed):
-            number, calls = call.worker, pool.states[call.worker].history.calls
-            habit = self._habits.setdefault(number, _Habit(pool[number], calls))
+        called = [*calls_in(self._needed)]
+        self._know({call.worker for call in called})
+        for call in called:
+            number = call.worker
             seen = pool.cards[call.worker].remembers(asked)
             prompt = estimate_usage((*seen, Message("user", call.subtask)), "").input_tokens
             prompt += round(len(call.access) * WRITTEN)
-            self._samples[number, call.subtask] = [self._drawn(habit, prompt) for _ in range(DRAWS)]
+            self._samples[number, call.subtask] = [self._drawn(number, prompt) for _ in range(DRAWS)]
 
-    def _drawn(self, habit: _Habit, prompt: float) -> Amounts:
+    def _drawn(self, number: int, prompt: float) -> Amounts:
         run = Amounts()
-        run.seconds, _ = self._try(run, habit, prompt)
+        run.seconds, _ = self._try(run, number, prompt)
         return run
 
     def forecast(self) -> Forecast:
@@ -289,7 +305,7 @@ class _Estimate(_Draws):
                 else Interval(min(low, known), known, max(high, known))
             )
 
-        habits, names = sorted(self._habits.items()), self._pool.names
+        habits, names = sorted(self.habits.items()), self._pool.names
         guessed = (names[number] for number, habit in habits if habit.guessed)
         return Forecast(
             calls=between("calls"),
@@ -316,7 +332,7 @@ class _Estimate(_Draws):
                 yield ItemForecast(step=place.name, calls=Interval(few.calls, None, many.calls), cost=cost)
 
     def _has_unknown_cost(self, steps: Sequence[AnyStep]) -> bool:
-        return any(self._habits[call.worker].cost_unknown for call in calls_in(steps))
+        return any(self.habits[call.worker].cost_unknown for call in calls_in(steps))
 
     def _total(self, steps: Sequence[AnyStep], end: _End) -> Amounts:
         """Return a quantile of the amounts of steps, with the fewest or the most executions."""
@@ -350,11 +366,11 @@ class _Estimate(_Draws):
             own: float = ranked[round(share * (len(ranked) - 1))]
             return float(count * mean + (own - mean) * sqrt(count))
 
-        run.calls += max(number * self._habits[step.worker].calls, round(amount("calls", number)))
+        run.calls += max(number * self.habits[step.worker].calls, round(amount("calls", number)))
         run.read += round(amount("read", number))
         run.written += max(0, round(amount("written", number)))
         run.cost = (run.cost or 0.0) + max(0.0, amount("cost", number))
-        slots = self._habits[step.worker].slots or width
+        slots = self.habits[step.worker].slots or width
         lanes = min(width, slots, self._limits.concurrency)
         return max(amount("seconds", 1), amount("seconds", width) / lanes)
 

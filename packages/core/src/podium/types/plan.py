@@ -1,5 +1,6 @@
 """Plans, and the names of workers."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
@@ -38,6 +39,14 @@ _INVISIBLE = frozenset(
     + "".join(map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
 )
 """Characters without a width that `str.isprintable` accepts: fillers and variation selectors."""
+
+
+def check_pattern(pattern: str | None, what: str) -> None:
+    """Raise `ConfigError` if a text is not a regular expression."""
+    try:
+        re.compile(pattern or "")
+    except (re.error, TypeError) as error:
+        raise ConfigError(f"{what} is {pattern!r:.80}: it must be a regular expression: {error}") from error
 
 
 def check_name(text: str, what: str) -> str:

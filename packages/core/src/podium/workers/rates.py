@@ -73,7 +73,7 @@ def read_measured(path: Path | str) -> MeasuredFile:
     try:
         content = path.read_bytes()
     except FileNotFoundError as error:
-        raise ConfigError(f"{path} does not exist: `podium evals calibrate` writes it") from error
+        raise ConfigError(f"{path} does not exist: `podium evals tune` writes it") from error
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     try:
@@ -83,7 +83,7 @@ def read_measured(path: Path | str) -> MeasuredFile:
         where = ".".join(map(str, first["loc"]))
         told = f"{where}: {first['msg']}" if where else first["msg"]
         raise ConfigError(
-            f"{path} is not a file of measured rates: {told}: run `podium evals calibrate` again"
+            f"{path} is not a file of measured rates: {told}: run `podium evals tune` again"
         ) from error
 
 
@@ -113,7 +113,7 @@ def put_on_cards(measured: MeasuredFile, workers: Iterable[Worker]) -> None:
         if stale := [kind for kind, entry in entries.items() if entry.rates[name].identity != identity]:
             raise ConfigError(
                 f"the worker {name!r} had another model, server or sampling when it was measured on "
-                f"{', '.join(map(repr, stale))}: run `podium evals calibrate` again"
+                f"{', '.join(map(repr, stale))}: run `podium evals tune` again"
             )
         rates = tuple(_rate(Kind(kind, entry.questions), entry, name) for kind, entry in entries.items())
         worker.card = replace(worker.card, measured=rates)

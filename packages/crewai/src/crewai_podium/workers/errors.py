@@ -15,7 +15,14 @@ from crewai.utilities.agent_utils import (
 from pydantic import ValidationError
 
 from crewai_podium.usage import UsageMeter
-from podium.errors import AnswerRefused, AnswerToolCalls, WorkerBroken, WorkerError, WorkerRefused
+from podium.errors import (
+    AnswerEmpty,
+    AnswerRefused,
+    AnswerToolCalls,
+    WorkerBroken,
+    WorkerError,
+    WorkerRefused,
+)
 from podium.hosts import GuardrailTripped, read_completion, text_of, tool_call, worker_errors
 from podium.hosts.errors import cut_answer_usage
 from podium.types import Completion, Message, Part
@@ -77,7 +84,7 @@ def read_error(error: BaseException) -> WorkerError | None:
     if type(error) is Exception and str(error).startswith(_TRIPPED):
         return GuardrailTripped(f"a guardrail of the crew refused the answer: {error}", maybe_paid=True)
     if isinstance(error, ValueError) and str(error).startswith(_EMPTY):
-        return WorkerBroken("the answer is empty", maybe_paid=True)
+        return AnswerEmpty("the answer is empty", maybe_paid=True)
     if isinstance(error, ValidationError) and error.title == TaskOutput.__name__:
         calls = tool_calls(error.errors()[0]["input"])  # the agent's return value, as the task's output
         called = ", ".join(call["function"]["name"] for call in calls)

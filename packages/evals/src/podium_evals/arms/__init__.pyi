@@ -5,9 +5,10 @@ from .arm import (
     Fold as Fold,
 )
 from .baselines import (
+    AgainIfEmpty as AgainIfEmpty,
     Alone as Alone,
     BestSingle as BestSingle,
-    EqualBudgetVote as EqualBudgetVote,
+    EqualBudget as EqualBudget,
     KindRule as KindRule,
     MajorityVote as MajorityVote,
     MixtureOfAgents as MixtureOfAgents,
@@ -18,6 +19,7 @@ from .baselines import (
     kind_scores as kind_scores,
     mean_cost as mean_cost,
     mean_scores as mean_scores,
+    ranked as ranked,
     vote_plan as vote_plan,
 )
 from .bounds import (

@@ -74,9 +74,12 @@ class Answered:
     """0 to 1; `None` if the arm needed an answer that was not recorded."""
     calls: int = 0
     """Number of model calls; reducers, and planners without a model, make none."""
-    tokens: int = 0
+    tokens: int | None = 0
+    """`None` if the tokens of a call were not recorded."""
     cost: float | None = 0.0
-    """In USD; `None` if the price of a worker is not known."""
+    """In USD; `None` if the price of a worker is not known, or the tokens of a call were not recorded."""
+    empty: bool | None = False
+    """Whether the answer is empty or could not be read; `None` if it is not known."""
     latency_s: float | None = None
     """Seconds of the slowest chain of dependent steps in the plan; `None` if the time of a call was not
     recorded."""

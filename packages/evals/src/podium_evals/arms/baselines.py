@@ -4,8 +4,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from statistics import fmean
+from typing import Literal
 
 from podium import Plan, Step
+from podium.execution import Retry
 from podium_evals.arms.arm import Fold
 from podium_evals.arms.choosing import ASK, ChoosingArm
 from podium_evals.errors import ArmUnfit, Unrecorded
@@ -87,6 +89,36 @@ class KindRule(ChoosingArm):
         return lambda question: best.get(question.kind, otherwise)
 
 
+class AgainIfEmpty(ChoosingArm):
+    """Another arm, whose empty answers are asked for again, as `podium.execution.Retry` does it.
+
+    Args:
+        arm: the other arm, whose plans have one worker.
+        of: `same` asks the same worker once more. `next` asks the best worker on the training questions that
+            was not asked; if its answer is empty too, the one after it.
+    """
+
+    def __init__(self, arm: ChoosingArm, of: Literal["same", "next"] = "next") -> None:
+        super().__init__(f"{arm.name}, {'next best' if of == 'next' else 'again'} if empty")
+        self._arm, self._of = arm, of
+
+    def retry(self, fold: Fold) -> Retry:
+        """Return the setting.
+
+        Raises:
+            ArmUnfit: bundles are asked, and no recording shows what a second answer to a part would be.
+        """
+        if self._of == "next":
+            return Retry(next_best=ranked(fold.train), ask_again=False)
+        if fold.bundles:
+            raise ArmUnfit(f"{self.name!r} supports single questions only")
+        return Retry(attempts=2)
+
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
+        """Return the plans of the other arm."""
+        return self._arm.chooser(fold, seed)
+
+
 class MajorityVote(ChoosingArm):
     """The best workers on the training questions answer, and the most frequent answer wins.
 
@@ -104,12 +136,10 @@ class MajorityVote(ChoosingArm):
         Raises:
             ArmUnfit: the pool has fewer workers than `voters`.
         """
-        names = fold.test.workers
-        scores = mean_scores(fold.train)
-        if len(scores) < self.voters:
-            raise ArmUnfit(f"{self.name!r} needs {self.voters} workers: the pool has {len(scores)}")
-        ranked = sorted(scores, key=lambda name: -scores[name])
-        plan = vote_plan([names.index(name) for name in ranked[: self.voters]], len(names))
+        names, best = fold.test.workers, ranked(fold.train)
+        if len(best) < self.voters:
+            raise ArmUnfit(f"{self.name!r} needs {self.voters} workers: the pool has {len(best)}")
+        plan = vote_plan([names.index(name) for name in best[: self.voters]], len(names))
         return lambda _question: plan
 
 
@@ -129,32 +159,32 @@ class OwnMajority(ChoosingArm):
         return own_vote(fold, self._times)
 
 
-class EqualBudgetVote(ChoosingArm):
-    """The best single worker answers as often as the budget of another arm allows, and a vote chooses.
+class EqualBudget(ChoosingArm):
+    """The best worker that costs at most as much as another arm answers everything.
 
-    The budget is the other arm's mean cost of a question, estimated on the training questions, and its number
-    of calls. Both are upper limits. If the best single worker is expensive, the budget may allow one answer
-    only.
+    The budget is the other arm's mean cost of a question, on the training questions.
 
     Args:
-        of: the arm whose budget is used.
+        of: the arm whose budget is used. Its plans have one worker.
     """
 
-    def __init__(self, of: MajorityVote) -> None:
+    def __init__(self, of: ChoosingArm) -> None:
         super().__init__(f"best single, budget of {of.name}")
         self._of = of
 
-    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the interface has both parameters
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
         """Return the same plan for each question.
 
         Raises:
-            ArmUnfit: the price of a worker is not known.
+            ArmUnfit: the price or the tokens of a worker are not known.
         """
-        scores = mean_scores(fold.train)
-        ranked = sorted(scores, key=lambda name: -scores[name])[: self._of.voters]
-        costs = {worker.worker: mean_cost(worker) for worker in recorded_pool(fold.train, ranked)}
-        affordable = int(sum(costs.values()) / costs[ranked[0]] + 1e-9)
-        return own_vote(fold, min(self._of.voters, affordable))
+        names, choose = fold.test.workers, self._of.chooser(fold, seed)
+        pool = {worker.worker: worker for worker in recorded_pool(fold.train)}
+        costs = {name: mean_cost(worker) for name, worker in pool.items()}
+        chosen = ((pool[names[choose(each).calls[0].worker]], each) for each in fold.train.questions)
+        budget = fmean(worker.cost_of(question) or 0.0 for worker, question in chosen) + 1e-12
+        plan = _one(names.index(next(name for name in ranked(fold.train) if costs[name] <= budget)))
+        return lambda _question: plan
 
 
 class MixtureOfAgents(ChoosingArm):
@@ -173,12 +203,10 @@ class MixtureOfAgents(ChoosingArm):
 
     def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the interface has both parameters
         """Return a function that returns the same plan for each question."""
-        names = fold.test.workers
-        scores = mean_scores(fold.train)
-        ranked = sorted(scores, key=lambda name: -scores[name])[: self._proposers]
-        steps = [Step(names.index(name), ASK) for name in ranked]
+        names, best = fold.test.workers, ranked(fold.train)[: self._proposers]
+        steps = [Step(names.index(name), ASK) for name in best]
         gather = "Write one answer to the question from the answers of the earlier steps. They may be wrong."
-        steps.append(Step(names.index(ranked[0]), gather, tuple(range(len(steps)))))
+        steps.append(Step(names.index(best[0]), gather, tuple(range(len(steps)))))
         return lambda _question: Plan(tuple(steps))
 
 
@@ -194,6 +222,12 @@ def mean_scores(recordings: Recordings) -> dict[str, float]:
     if not scores:
         raise ArmUnfit("there are no training questions, which are needed to choose the best worker")
     return {worker: fmean(each) for worker, each in scores.items()}
+
+
+def ranked(recordings: Recordings) -> list[str]:
+    """Return the workers, the one with the best mean score first; equal ones in the order of the pool."""
+    scores = mean_scores(recordings)
+    return sorted(scores, key=lambda name: -scores[name])
 
 
 def kind_scores(recordings: Recordings) -> dict[str, dict[str, float]]:
@@ -219,12 +253,13 @@ def mean_cost(worker: RecordedWorker) -> float:
     """Return the mean cost of an answer of a worker, in USD.
 
     Raises:
-        ArmUnfit: the price of the worker is not known.
+        ArmUnfit: the price of the worker is not known, or the tokens of its answers were not recorded.
     """
-    price = worker.card.price
-    if price is None:
-        raise ArmUnfit(f"the price of {worker.worker!r} is not known")
-    return fmean(price.cost(usage) for usage in worker.usages())
+    costs = [worker.cost_of(question) for question in worker.recordings.questions]
+    known = [cost for cost in costs if cost is not None]
+    if len(known) < len(costs):
+        raise ArmUnfit(f"the cost of {worker.worker!r} is not known: its price, or the tokens of an answer")
+    return fmean(known)
 
 
 def vote_plan(workers: Sequence[int], vote: int) -> Plan:

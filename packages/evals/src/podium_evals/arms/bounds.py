@@ -6,6 +6,7 @@ from statistics import fmean
 
 from podium_evals.arms.arm import Answered, Arm, Asked, Fold
 from podium_evals.arms.baselines import kind_scores, mean_scores
+from podium_evals.arms.tally import total
 from podium_evals.recorded import Bundle, Question, RecordedWorker, recorded_pool
 
 ROUTING_ORACLE = "routing oracle"
@@ -84,8 +85,9 @@ class AnyCorrect(Bound):
         return Answered(
             score=max(scores) if scores else None,
             calls=len(pool),
-            tokens=sum(each.tokens for each in answers),
-            cost=_sum([each.cost for each in answers]),
+            tokens=total([each.tokens for each in answers]),
+            cost=total([each.cost for each in answers]),
+            empty=None,
             unrecorded="" if scores else f"no answer to {question.id!r} has a score",
         )
 
@@ -96,15 +98,10 @@ def _whole(parts: Sequence[Answered]) -> Answered:
     return Answered(
         score=fmean(scores) if len(scores) == len(parts) else None,
         calls=sum(part.calls for part in parts),
-        tokens=sum(part.tokens for part in parts),
-        cost=_sum([part.cost for part in parts]),
+        tokens=total([part.tokens for part in parts]),
+        cost=total([part.cost for part in parts]),
         unrecorded=next((part.unrecorded for part in parts if part.unrecorded), ""),
     )
-
-
-def _sum(costs: Sequence[float | None]) -> float | None:
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if len(known) == len(costs) else None
 
 
 def _others(worker: RecordedWorker, question: Question, number: int) -> float | None:
@@ -124,7 +121,8 @@ def _sampled(worker: RecordedWorker, question: Question, number: int) -> Answere
     return Answered(
         score=sample.score,
         calls=1,
-        tokens=usage.total_tokens,
-        cost=None if price is None else price.cost(usage),
+        tokens=None if usage.estimated else usage.total_tokens,
+        cost=None if price is None or usage.estimated else price.cost(usage),
+        empty=sample.is_empty,
         latency_s=sample.latency_s,
     )

@@ -7,7 +7,7 @@ from podium import Conductor, Plan
 from podium.errors import PlannerError
 from podium.plan_text import write_plan
 from podium.planners import Planner, PlanRequest, PlanText
-from podium.workers import Worker
+from podium.workers import Pool
 from podium_evals.arms.arm import Answered, Asked, Fold
 from podium_evals.arms.looked_up import ASK, looked_up
 from podium_evals.arms.planner_arm import PlannerArm, arm_pool
@@ -42,11 +42,15 @@ class ChoosingArm(PlannerArm):
             return
         blind = {question.key: question for question in fold.blind.test.questions}
         for seed in seeds:
-            pool = arm_pool(fold, seed)
+            retry = self.retry(fold)
+            pool = Pool(arm_pool(fold, seed, empty_fails=retry is not None))
             choose = self.chooser(fold.blind, seed)
-            async with Conductor(ChosenPlan(blind, choose), pool) as conductor:
+            async with Conductor(ChosenPlan(blind, choose), pool, retry=retry) as conductor:
                 for question in fold.test.questions:
-                    found = _looked_up(choose, blind[question.key], question, pool, fold)
+                    try:
+                        found = looked_up(choose(blind[question.key]), question, pool, fold.test, retry)
+                    except Unrecorded as error:
+                        found = Answered(score=None, unrecorded=str(error))
                     if found is None:
                         found = await self._run(conductor, question, fold.test)
                     yield Asked(query=question, seed=seed, answered=found)
@@ -57,19 +61,6 @@ class ChoosingArm(PlannerArm):
 
         In these plans, a step with an empty access list has the subtask `ASK` and asks the whole question.
         """
-
-
-def _looked_up(
-    choose: Callable[[Question], Plan],
-    blind: Question,
-    question: Question,
-    pool: Sequence[Worker],
-    fold: Fold,
-) -> Answered | None:
-    try:
-        return looked_up(choose(blind), question, pool, fold.test)
-    except Unrecorded as error:
-        return Answered(score=None, unrecorded=str(error))
 
 
 class ChosenPlan(Planner):

@@ -40,11 +40,13 @@ class ArmResult:
     base_score: float | None = None
     """The mean score of the base arm on the recorded questions of this arm; `None` if there are none."""
     calls: float | None = None
-    """The mean number of calls for a question; `None` if no question is recorded. The same holds for
-    `tokens`."""
+    """The mean number of calls for a question; `None` if no question is recorded."""
     tokens: float | None = None
+    """The mean number of tokens of a question; `None` if they were not recorded."""
     cost: float | None = None
-    """The mean cost of a question, in USD; `None` if a price is not known."""
+    """The mean cost of a question, in USD; `None` if a price is not known, or tokens were not recorded."""
+    empty: float | None = None
+    """The share of answers that are empty or could not be read; `None` if it is not known."""
     latency_s: float | None = None
     """The mean seconds of a question; `None` if not recorded."""
     kinds: dict[str, float] | None = None
@@ -209,7 +211,8 @@ def _result(
         score=score,
         difference=difference,
         calls=sum(tally.calls for tally in every) / answers,
-        tokens=sum(tally.tokens for tally in every) / answers,
+        tokens=_mean([tally.tokens for tally in every], answers),
+        empty=_mean([tally.empty for tally in every], answers),
         cost=_mean([tally.cost for tally in every], answers),
         latency_s=_mean([tally.latency_s for tally in every], answers),
         kinds={kind: fmean(each) for kind, each in sorted(of_kind.items())},

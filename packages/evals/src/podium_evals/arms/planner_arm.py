@@ -7,6 +7,7 @@ import anyio
 
 from podium import Conductor
 from podium.errors import PlannerError
+from podium.execution import Retry
 from podium.planners import Planner
 from podium.workers import Worker
 from podium_evals.arms.arm import Answered, Arm, Asked, Fold
@@ -45,6 +46,10 @@ class PlannerArm(Arm):
     def planner(self, fold: Fold, seed: int) -> Planner:
         """Return the planner, fitted on `fold.train`. The fold has no scores of `fold.test`."""
 
+    def retry(self, fold: Fold) -> Retry | None:  # noqa: ARG002 - for arms that repair empty answers
+        """Return which worker is asked after an empty answer; `None` if empty answers stay."""
+        return None
+
     async def answer(self, fold: Fold, seeds: Sequence[int]) -> AsyncIterator[Asked]:
         """Plan and run each query.
 
@@ -52,11 +57,12 @@ class PlannerArm(Arm):
             ArmUnfit: the planner cannot be fitted, or its server does not answer.
         """
         for seed in seeds:
-            pool = arm_pool(fold, seed)
+            retry = self.retry(fold)
+            pool = arm_pool(fold, seed, empty_fails=retry is not None)
             planner = self.planner(fold.blind, seed)
             if fold.bundles and self.plans_parts:
                 planner = PartByPart(planner, fold.bundles, join=len(pool) - 1)
-            conductor = Conductor(planner, pool, show_question=not fold.bundles)
+            conductor = Conductor(planner, pool, show_question=not fold.bundles, retry=retry)
             async with conductor:
                 for start in range(0, len(fold.asked), self.at_once):
                     queries = fold.asked[start : start + self.at_once]
@@ -98,9 +104,15 @@ class PlannerArm(Arm):
         return answered(result, query, recordings)
 
 
-def arm_pool(fold: Fold, seed: int) -> list[Worker]:
-    """Return the pool of an arm's runs: the recorded workers, and the reducers."""
+def arm_pool(fold: Fold, seed: int, *, empty_fails: bool = False) -> list[Worker]:
+    """Return the pool of an arm's runs: the recorded workers, and the reducers.
+
+    Args:
+        fold: the fold.
+        seed: the number of the samples.
+        empty_fails: whether an empty answer fails its call, so that another worker is asked.
+    """
     reducers: list[Worker] = [Vote(), FirstAgreeing(), Longest()]
     if fold.bundles:
         reducers.append(JoinParts())
-    return [*recorded_pool(fold.test, seed=seed), *reducers]
+    return [*recorded_pool(fold.test, seed=seed, empty_fails=empty_fails), *reducers]

@@ -9,7 +9,8 @@ from podium.types.references import literal
 from podium.types.steps import AnyStep, step_at
 from podium_evals.arms.arm import Answered
 from podium_evals.errors import Unrecorded
-from podium_evals.recorded import Bundle, Part, Question, Recordings, Sample
+from podium_evals.recorded import NO_ANSWER, Bundle, Part, Question, Recordings, Sample
+from podium_evals.recorded.recordings import NO_TEXT
 
 
 def unrecorded(error: BaseException | None) -> Unrecorded | None:
@@ -22,13 +23,15 @@ def unrecorded(error: BaseException | None) -> Unrecorded | None:
 def answered(result: Result, query: Question | Bundle, recordings: Recordings) -> Answered:
     """Return score, calls, tokens, cost and seconds of a run."""
     score, missing = _scored(result, query, recordings)
+    is_known = not result.usage.estimated
     asked = [outcome for outcome in result.outcomes if outcome.worker in recordings.workers]
     return Answered(
         score=score,
         calls=sum(outcome.attempts for outcome in asked)
         + sum(proposal.usage.total_tokens > 0 for proposal in result.proposals),
-        tokens=result.usage.total_tokens,
-        cost=result.cost,
+        tokens=result.usage.total_tokens if is_known else None,
+        cost=result.cost if is_known else None,
+        empty=None if result.answer.startswith(NO_TEXT) else result.answer in ("", NO_ANSWER),
         latency_s=_longest_path(result, query, recordings),
         unrecorded=missing,
     )
@@ -91,6 +94,8 @@ def _longest_path(result: Result, query: Question | Bundle, recordings: Recordin
 def _seconds(outcome: Outcome, step: Step, query: Question | Bundle, recordings: Recordings) -> float | None:
     if outcome.worker not in recordings.workers:
         return 0.0
+    if outcome.attempts > 1:
+        return None  # the time of the first call is not in the outcome
     question = query
     if isinstance(query, Bundle):
         part = part_asked(step, query)

@@ -3,9 +3,12 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from podium_evals.arms.arm import Answered, Arm, Fold, key_of
 from podium_evals.errors import ArmUnfit
+
+N = TypeVar("N", int, float)
 
 
 @dataclass(slots=True)
@@ -16,20 +19,27 @@ class Tally:
     unscored: int = 0
     score: float = 0.0
     calls: int = 0
-    tokens: int = 0
+    tokens: int | None = 0
     cost: float | None = 0.0
     latency_s: float | None = 0.0
+    empty: int | None = 0
 
     def add(self, answer: Answered) -> None:
-        """Add an answer. One unknown cost or time makes the sum unknown."""
+        """Add an answer. One unknown amount makes its sum unknown."""
         self.answers += 1
         self.unscored += answer.score is None
         self.score += answer.score or 0.0
         self.calls += answer.calls
-        self.tokens += answer.tokens
-        self.cost = None if self.cost is None or answer.cost is None else self.cost + answer.cost
-        unknown = self.latency_s is None or answer.latency_s is None
-        self.latency_s = None if unknown else self.latency_s + answer.latency_s  # type: ignore[operator]
+        self.tokens = total([self.tokens, answer.tokens])
+        self.cost = total([self.cost, answer.cost])
+        self.latency_s = total([self.latency_s, answer.latency_s])
+        self.empty = total([self.empty, answer.empty])
+
+
+def total(amounts: Sequence[N | None]) -> N | None:
+    """Return the sum of amounts; `None` if one of them is not known."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if len(known) == len(amounts) else None
 
 
 @dataclass(slots=True)

@@ -2,15 +2,6 @@ from .arm import (
     CalibratedArm as CalibratedArm,
     CalibratedRouterArm as CalibratedRouterArm,
 )
-from .calibrate import (
-    Calibration as Calibration,
-    Calibrator as Calibrator,
-)
-from .probe_curve import (
-    ProbeCurve as ProbeCurve,
-    ProbePoint as ProbePoint,
-    probe_curve as probe_curve,
-)
 from .rates import (
     PRIOR_WEIGHT as PRIOR_WEIGHT,
     Tally as Tally,

@@ -2,13 +2,11 @@ from .kept import (
     KeptAnswers as KeptAnswers,
 )
 from .measuring import (
+    PARTS as PARTS,
     Measured as Measured,
+    Part as Part,
     measure as measure,
 )
 from .page import (
     write_page as write_page,
-)
-from .parts import (
-    PARTS as PARTS,
-    Part as Part,
 )

@@ -13,13 +13,12 @@ from podium.cli.screen import Screen, reporting
 from podium.config.source import why_unwritable
 from podium.errors import ConfigError
 from podium_evals.evidence.kept import KeptAnswers
-from podium_evals.evidence.measuring import Measured, measure
+from podium_evals.evidence.measuring import PARTS, Measured, measure
 from podium_evals.evidence.page import write_page
-from podium_evals.evidence.parts import PARTS
+from podium_evals.evidence.picture import check_figures
 from podium_evals.recorded import Recordings
 from podium_evals.results.pools import read_pool
 from podium_evals.results.progress import answer_bar, cores
-from podium_evals.router.figure import check_figures
 
 
 def evidence(
@@ -36,7 +35,8 @@ def evidence(
         Path,
         typer.Option(
             metavar="FILE",
-            help="The page. Its pictures are written into the folder `images` beside the page.",
+            help="The page. Its picture is written into the folder `images` beside it, and all figures into "
+            "evidence-figures.csv.",
         ),
     ] = Path("evidence-results.md"),
     kept: Annotated[
@@ -67,7 +67,7 @@ def evidence(
             write_page(measured, out, "make evidence")
         except OSError as error:
             raise ConfigError(f"--out {out} cannot be written: {why_unwritable(error)}") from error
-        screen.note(f"podium: wrote {out}, and its pictures in {out.parent / 'images'}")
+        screen.note(f"podium: wrote {out}, its picture, and its figures")
 
 
 async def _measure_all(screen: Screen, data: Path, kept: KeptAnswers, processes: int) -> list[Measured]:

@@ -32,7 +32,17 @@ _OF_CORE = (
     "config",
     "cli",
 )  # answers do not depend on these
-_OF_EVALS = ("audit", "commands.py", "evidence", "grading", "plans", "recording", "results", "tasks")
+_OF_EVALS = (
+    "audit",
+    "commands.py",
+    "evidence",
+    "grading",
+    "plans",
+    "recording",
+    "results",
+    "tasks",
+    "tuning",
+)
 _OF_COMPARISONS = ("bootstrap.py", "comparison.py")
 _OF_ARMS = ("evaluation.py", "given.py", "wrapped_planner.py")  # comparisons, and planners of users
 _OTHER_SOURCE = frozenset((*_OF_CORE, *_OF_EVALS, *_OF_COMPARISONS, *_OF_ARMS))

@@ -1,34 +1,158 @@
-"""Measures a part of the page of results: asks its arms unless their answers are kept, and compares them."""
+"""The comparisons of the page of results: what is compared, and what was measured."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from podium_evals.arms import (
+    AgainIfEmpty,
     Alone,
     Arm,
     ArmResult,
+    BestSingle,
     Fold,
     OwnMajority,
+    SplitName,
     Tallies,
     ask_all,
     check_comparable,
     compare_answers,
 )
 from podium_evals.evidence.kept import KeptAnswers
-from podium_evals.evidence.parts import Part
 from podium_evals.recorded import Recordings
 from podium_evals.results import BASE, Report, Setting, fingerprint, named_arms
-from podium_evals.results.report import OnShare, asked_folds, report_of
+from podium_evals.results.named_arms import NEED_PROBES
+from podium_evals.results.pools import CALLS, CALLS_ONLY, EASY, HARD, MMLU
+from podium_evals.results.report import OnShare, asked_folds, every_sample, report_of
 from podium_evals.router import Tiers, measure_tiers
 
 Told = Callable[[int], AbstractContextManager[OnShare]]
 """Takes the number of arms, and returns a context manager that shows their progress."""
 OWN = OwnMajority(3).name
-ABOVE_BEST = (0.0, 0.02, 0.05)
+REPAIRED = AgainIfEmpty(BestSingle()).name
+"""The arms with which the others are compared, besides the best single worker."""
+ABOVE_BEST = (0.0, 0.02)
 """The wanted qualities of tiers, as differences to the best single worker's score."""
-PRICES = (0.0001, 0.0003, 0.001)
+PRICES = (0.0001, 0.001, 0.003)
 """The wanted prices of tiers, in USD for a question."""
+
+_KNOWN = (
+    "workers",
+    "random",
+    "random-plan",
+    "again",
+    "next-best",
+    "kind-rule",
+    "kind-next-best",
+    "router",
+    "vote-3",
+    "vote-5",
+    "own-3",
+    "oracle",
+    "any-correct",
+)
+_CALLS = ("workers", "random", "kind-rule", "router", "equal-budget", "any-correct")
+_NEW = (
+    "random",
+    "again",
+    "next-best",
+    "kind-rule",
+    "router",
+    *NEED_PROBES,
+    "vote-3",
+    "own-3",
+    "any-correct",
+)
+_BUNDLES = (
+    "workers",
+    "random",
+    "next-best",
+    "kind-rule",
+    "kind-next-best",
+    "router",
+    "vote-3",
+    "own-3",
+    "any-correct",
+)
+_PARTS_OF_A_BUNDLE = 6
+"""Minimum number of recorded questions for each bundle; a bundle has up to five parts of different kinds."""
+_TITLES = {EASY: "easy", HARD: "hard", MMLU: "MMLU-Pro", CALLS: "tool calls", CALLS_ONLY: "without relevance"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A comparison of arms on one pool."""
+
+    name: str
+    """The name of the part, unique on the page."""
+    recording: str
+    pool: str
+    arms: tuple[str, ...] = _KNOWN
+    """Names of arms in `podium_evals.results.ARMS`; the best single worker is always compared."""
+    split: SplitName = "questions"
+    bundles: int | None = None
+    """Maximum number of bundles, which are asked in place of the questions; fewer if there are few
+    questions."""
+    questions: int | None = None
+    """Maximum number of questions that are asked in a fold; `None` asks all."""
+    probes: int = 0
+    """Number of probes of each new kind: graded questions that arms may read, and that no arm is asked."""
+    tiers: bool = False
+    """Whether tiers of a router are also measured. This needs the cost of each answer."""
+
+    @property
+    def title(self) -> str:
+        """The recording, and the pool if it has several, for tables."""
+        title = _TITLES.get(self.recording, self.recording)
+        return f"{title} {self.pool}" if self.recording in (EASY, HARD) else title
+
+    def setting(self, recordings: Recordings, processes: int) -> Setting:
+        """Return the setting of this part's comparison."""
+        bundles = self.bundles
+        if bundles is not None:
+            bundles = max(2, min(bundles, len(recordings) // 2 // _PARTS_OF_A_BUNDLE))
+        return Setting(
+            split=self.split,
+            seeds=every_sample(recordings),
+            questions=self.questions,
+            probes=self.probes,
+            bundles=bundles,
+            processes=processes,
+        )
+
+
+_POOLS = ((EASY, "mid"), (EASY, "all"), (HARD, "mid"), (HARD, "all"), (MMLU, "chat"))
+PARTS = (
+    *(Part(name=f"{recording}, {pool}", recording=recording, pool=pool) for recording, pool in _POOLS),
+    *(
+        Part(name=f"{recording}, priced", recording=recording, pool="priced", arms=_CALLS, tiers=True)
+        for recording in (CALLS, CALLS_ONLY)
+    ),
+    *(
+        Part(
+            name=f"{recording}, mid, kinds",
+            recording=recording,
+            pool="mid",
+            arms=_NEW,
+            split="kinds",
+            probes=3,
+        )
+        for recording in (EASY, HARD)  # the others have too few kinds for claims about other kinds
+    ),
+    Part(
+        name=f"{HARD}, mid, workers",
+        recording=HARD,
+        pool="mid",
+        arms=("next-best", "kind-rule", "router", "vote-3"),
+        split="workers",
+        questions=300,
+    ),
+    *(
+        Part(name=f"{recording}, mid, bundles", recording=recording, pool="mid", arms=_BUNDLES, bundles=300)
+        for recording in (EASY, HARD)
+    ),
+)
+"""The parts, in the order of the page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,25 +165,22 @@ class Measured:
     these arms."""
     workers: tuple[ArmResult, ...]
     """The single workers, compared with the best single worker in a separate comparison."""
-    against_own: tuple[ArmResult, ...]
-    """The arms, compared with three answers of the best single worker; empty if there are fewer samples."""
+    against: Mapping[str, Sequence[ArmResult]]
+    """The arms, compared with `REPAIRED` and `OWN`, if those have all answers."""
     tiers: Tiers | None
     """The tiers of a router; `None` if the part has no tiers."""
 
-    def arm(self, name: str) -> ArmResult | None:
-        """Return the result of an arm; `None` if the arm was not asked."""
-        return next((arm for arm in self.report.arms if arm.name == name), None)
-
-    @property
-    def best_workers(self) -> str:
-        """The workers that are the best single worker of some fold."""
-        return ", ".join(each.name for each in self.report.workers if each.best_in)
+    def arm(self, name: str, base: str = BASE) -> ArmResult | None:
+        """Return the result of an arm that has all answers, compared with `base`; else `None`."""
+        results = self.report.arms if base == BASE else self.against.get(base, ())
+        found = (arm for arm in results if arm.name == name and arm.score is not None)
+        return next((arm for arm in found if arm.recorded == arm.questions), None)
 
 
 async def measure(
     part: Part, recordings: Recordings, kept: KeptAnswers, *, processes: int, told: Told
 ) -> Measured:
-    """Measure a part.
+    """Measure a part: ask its arms, unless their answers are kept, and compare them.
 
     Args:
         part: the comparison to make.
@@ -71,7 +192,7 @@ async def measure(
     Raises:
         ArmUnfit: the recordings cannot be split, or the best single worker cannot be asked.
         RecordingInvalid: there are too few questions for bundles.
-        RouterInvalid: a router of tiers cannot be fitted, or a price is not known.
+        RouterInvalid: a router of tiers cannot be fitted, or a cost is not known.
     """
     setting = part.setting(recordings, processes)
     arms = named_arms(part.arms, recordings.workers)
@@ -83,14 +204,13 @@ async def measure(
     base = next(arm for arm in arms if arm.name == BASE)
     compared = compare_answers(ways, folds, asked, base=BASE, unit=setting.unit)
     singles = compare_answers([base, *alone], folds, asked, base=BASE, unit=setting.unit) if alone else []
-    has_own = OWN in asked and asked[OWN].scores.keys() == {key for fold in folds for key in fold.kinds}
+    keys = {key for fold in folds for key in fold.kinds}
+    bases = [name for name in (REPAIRED, OWN) if name in asked and asked[name].scores.keys() == keys]
     return Measured(
         part=part,
         report=report_of(recordings, folds, compared, setting, recording=part.recording, pool=part.pool),
         workers=tuple(singles[1:]),
-        against_own=tuple(
-            compare_answers(ways, folds, asked, base=OWN, unit=setting.unit) if has_own else ()
-        ),
+        against={name: compare_answers(ways, folds, asked, base=name, unit=setting.unit) for name in bases},
         tiers=_tiers(recordings, kept) if part.tiers else None,
     )
 

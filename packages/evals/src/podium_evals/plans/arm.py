@@ -91,7 +91,7 @@ def _with_planner(found: Answered, plan: RecordedPlan) -> Answered:
     return replace(
         found,
         calls=found.calls + plan.calls,
-        tokens=found.tokens + plan.usage.total_tokens,
+        tokens=None if found.tokens is None else found.tokens + plan.usage.total_tokens,
         cost=None if found.cost is None or plan.cost is None else found.cost + plan.cost,
         latency_s=found.latency_s + plan.seconds if known_time else None,  # type: ignore[operator]
     )

@@ -25,6 +25,7 @@ from .origins import (
 )
 from .packed import (
     Level as Level,
+    read_bfcl as read_bfcl,
     read_mmlu_pro as read_mmlu_pro,
     read_reasoning_gym as read_reasoning_gym,
 )

@@ -1,6 +1,7 @@
-"""Reads the packed files in which two recordings were published: gzipped JSON lines, one question per line.
+"""Reads the packed files of three public recordings: gzipped JSON lines, one question per line.
 
-The files have only the final answers: no usage and no latency.
+Two of them have only the final answers, without usage and latency. The third has usage and latency, but no
+texts.
 """
 
 import gzip
@@ -12,7 +13,8 @@ from typing import Any, Literal
 
 from podium.config.source import why_unreadable
 from podium_evals.errors import RecordingInvalid
-from podium_evals.recorded import mmlu_pro, reasoning_gym
+from podium_evals.recorded import bfcl, mmlu_pro, reasoning_gym
+from podium_evals.recorded.question import Question
 from podium_evals.recorded.recordings import Recording, Recordings, Sample
 
 Level = Literal["easy", "hard"]
@@ -43,6 +45,30 @@ def read_mmlu_pro(path: Path | str) -> Recordings:
     """
     rows = _rows(Path(path), {"category", "question", "options", "answer", "pred"})
     return Recordings(_of_mmlu_pro(rows), mmlu_pro.PROVENANCE)
+
+
+def read_bfcl(path: Path | str) -> Recordings:
+    """Read `bfcl_recorded.jsonl.gz`: scores, tokens and latency of tool calls, without the texts.
+
+    An answer without token counts (a failed call) has no usage, so its worker has no cost.
+
+    Raises:
+        RecordingInvalid: the file has another form.
+    """
+    left_out = Counter[str]()
+    rows = _rows(Path(path), {"kind", "id", "question", "answers"})
+    return Recordings(_of_bfcl(rows, left_out), bfcl.PROVENANCE, left_out)
+
+
+def _of_bfcl(rows: _Rows, left_out: Counter[str]) -> Iterator[Recording]:
+    for row in rows:
+        if row["kind"] not in bfcl.KINDS:
+            left_out[reasoning_gym.HELD_BACK] += len(row["answers"])
+            continue
+        question = Question(id=f"bfcl/{row['id']}", kind=row["kind"], text=row["question"])
+        for worker, answer in row["answers"].items():
+            if answer is not None:
+                yield Recording(question, worker, (bfcl.sample(worker, *answer),))
 
 
 def _of_reasoning_gym(rows: _Rows, level: Level | None, left_out: Counter[str]) -> Iterator[Recording]:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from datetime import date
 from functools import lru_cache
 from hashlib import sha256
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 
@@ -54,6 +54,8 @@ class RecordedWorker(Worker):
             round gets the next sample, and the first sample follows the last. A seed that is higher by one
             begins one sample later. Thus n seeds in a row use each of n samples once.
         latency: whether a call waits for the recorded time of its answer. By default, calls do not wait.
+        empty_fails: whether an empty answer fails the call, as with a live model, so that `Retry.next_best`
+            applies. Otherwise its text is `NO_ANSWER`.
 
     Raises:
         RecordingInvalid: the recording has no such worker.
@@ -71,6 +73,7 @@ class RecordedWorker(Worker):
         on: date | None = None,
         seed: int = 0,
         latency: Latency = "none",
+        empty_fails: bool = False,
     ) -> None:
         if worker not in recordings.workers:
             known = ", ".join(recordings.workers)
@@ -80,6 +83,7 @@ class RecordedWorker(Worker):
         self.card = card or _card(worker, _prices(recordings) if prices is None else prices, on)
         self._seed = seed
         self._latency = latency
+        self._empty_fails = empty_fails
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Return a recorded sample.
@@ -91,7 +95,7 @@ class RecordedWorker(Worker):
         sample = self._at(question, samples, _turn(request))
         if self._latency == "recorded" and sample.latency_s:
             await anyio.sleep(sample.latency_s)
-        text = sample.text if sample.text.strip() else NO_ANSWER
+        text = sample.text if sample.text.strip() or self._empty_fails else NO_ANSWER
         if request.stream:
             yield text
         missing = None if text is sample.text else "the recorded answer is empty"
@@ -118,12 +122,13 @@ class RecordedWorker(Worker):
         """Return the usage of a sample, estimated if it was not recorded."""
         return _usage(question, sample)
 
-    def usages(self) -> list[Usage]:
-        """Return the usage of each recorded sample of the worker."""
-        of_questions = (
-            (each, self.recordings.samples(each, self.worker)) for each in self.recordings.questions
-        )
-        return [_usage(question, sample) for question, samples in of_questions for sample in samples]
+    def cost_of(self, question: Question) -> float | None:
+        """Return the mean cost of the worker's answers to a question, in USD; `None` if it is not known."""
+        price, samples = self.card.price, self.recordings.samples(question, self.worker)
+        usages = [sample.usage for sample in samples if sample.usage and not sample.usage.estimated]
+        if price is None or not samples or len(usages) < len(samples):
+            return None
+        return sum(map(price.cost, usages)) / len(usages)
 
     def _find(self, request: Request) -> tuple[Question, tuple[Sample, ...]]:
         text = _asked(request)
@@ -157,6 +162,7 @@ def recorded_pool(
     on: date | None = None,
     seed: int = 0,
     latency: Latency = "none",
+    empty_fails: bool = False,
 ) -> list[RecordedWorker]:
     """Return a recorded worker for each name, with the prices of the recording or of this package.
 
@@ -166,15 +172,15 @@ def recorded_pool(
         on: the day of the prices; `None` means the latest prices.
         seed: chooses the samples.
         latency: whether a call waits for the recorded time of its answer.
+        empty_fails: whether an empty answer fails the call.
 
     Raises:
         RecordingInvalid: the recording has no such worker.
     """
     prices = _prices(recordings)
     names = recordings.workers if workers is None else tuple(workers)
-    return [
-        RecordedWorker(recordings, name, prices=prices, on=on, seed=seed, latency=latency) for name in names
-    ]
+    options: dict[str, Any] = {"prices": prices, "on": on, "seed": seed, "latency": latency}
+    return [RecordedWorker(recordings, name, **options, empty_fails=empty_fails) for name in names]
 
 
 def _prices(recordings: Recordings) -> PriceTable:

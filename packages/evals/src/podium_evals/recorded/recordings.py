@@ -12,6 +12,8 @@ from podium_evals.recorded.question import Question, content_key, normalised
 
 NO_ANSWER = "(no answer)"
 """The text that a recorded worker returns for an empty answer. An empty text would be retried."""
+NO_TEXT = "(text not recorded)"
+"""The beginning of the text of an answer of which only the score was recorded; it is not compared."""
 REPEATED = "the worker has already answered another question with the same text"
 """The reason why an answer is left out. Questions with the same text are not independent."""
 
@@ -36,6 +38,11 @@ class Sample:
             raise RecordingInvalid(f"the score {self.score!r} is not between 0 and 1")
         if self.score and not self.text.strip():
             object.__setattr__(self, "score", 0.0)
+
+    @property
+    def is_empty(self) -> bool | None:
+        """Whether the answer has no text, or none that the source could read; `None` if it is not known."""
+        return None if self.text.startswith(NO_TEXT) else not self.text.strip()
 
 
 @dataclass(frozen=True, slots=True)

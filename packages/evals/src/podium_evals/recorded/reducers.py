@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from podium.types import Completion
 from podium.workers import FREE, Card, Request, Worker, step_input_of
 from podium_evals.errors import Unrecorded
-from podium_evals.recorded.recordings import NO_ANSWER
+from podium_evals.recorded.recordings import NO_ANSWER, NO_TEXT
 
 
 def same_answer(text: str) -> str:
@@ -58,7 +58,15 @@ class Reducer(Worker):
         yield Completion(text, missing="no visible step has an answer" if text == NO_ANSWER else None)
 
     def reduced(self, question: str, outputs: Sequence[str]) -> str:
-        """Return one of the outputs that are answers; `NO_ANSWER` if there are none."""
+        """Return one of the outputs that are answers; `NO_ANSWER` if there are none.
+
+        Raises:
+            Unrecorded: the text of an answer was not recorded.
+        """
+        if any(output.startswith(NO_TEXT) for output in outputs):
+            raise Unrecorded(
+                f"{self.card.name!r} compares texts, but only the scores of answers were recorded"
+            )
         answers = [output for output in outputs if output.strip() not in ("", NO_ANSWER)]
         return self.choose(question, answers) if answers else NO_ANSWER
 

@@ -17,7 +17,7 @@ from podium import Conductor
 from podium.budget import Limits, Spend
 from podium.budget.ledger import Ledger, Reservation, charge, charged_by
 from podium.budget.limits import NOTHING
-from podium.errors import AnswerRefused, ConfigError, LimitExceeded, WorkerError, WorkerTimeout
+from podium.errors import AnswerEmpty, AnswerRefused, ConfigError, LimitExceeded, WorkerError, WorkerTimeout
 from podium.execution import Retry
 from podium.types import Completion, Message, Sampling
 from podium.types.messages import usage_or_estimate
@@ -61,7 +61,7 @@ class Summary:
 class Recorder:
     """Asks each worker each question as often as `samples` says, and records the answers.
 
-    Answers that are in the file are not asked for again. A model's refusal is recorded as an empty answer.
+    Answers that are in the file are not asked for again. A refusal is recorded as an empty answer, too.
 
     Args:
         file: the recording, entered.
@@ -248,7 +248,7 @@ class Recorder:
         except TimeoutError as error:
             told = f"{call.worker.card.name!r} did not answer within {self._limits.attempt_seconds:g} s"
             raise WorkerTimeout(told, maybe_paid=True) from error
-        except AnswerRefused as error:
+        except (AnswerRefused, AnswerEmpty) as error:
             spent = _spent(reserved, error, call.worker)
             latency = monotonic() - began
             return Sample(text="", score=0.0, usage=error.usage, latency_s=latency, asked_on=_today())

@@ -1,8 +1,3 @@
-from .headroom import (
-    Conclusion as Conclusion,
-    conclude as conclude,
-    headroom_arms as headroom_arms,
-)
 from .named_arms import (
     ARMS as ARMS,
     BASE as BASE,

@@ -1,8 +1,7 @@
-"""`podium evals`: compare arms on recorded answers, and estimate the possible gains of a pool."""
+"""`podium evals run`: compare arms on recorded answers."""
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, cast, get_args
@@ -16,12 +15,9 @@ from podium.config import find_config, load_config
 from podium.config.source import why_unwritable
 from podium.errors import ConfigError
 from podium_evals.arms import Arm, GivenPlanner, SplitName
-from podium_evals.calibration.probe_curve import COUNTS, probe_curve
 from podium_evals.recorded import Progress as Download, Recordings
-from podium_evals.results.headroom import conclude, headroom_arms
 from podium_evals.results.named_arms import ARMS, NEED_PROBES, PLANS, named_arms
 from podium_evals.results.pools import POOLS, read_pool
-from podium_evals.results.probe_table import draw_probes
 from podium_evals.results.progress import answer_bar, cores
 from podium_evals.results.report import Report, Setting, compare_arms, every_sample
 from podium_evals.results.table import draw_report
@@ -137,72 +133,11 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
             processes=cores(processes),
         )
         report = _compared(screen, recordings, chosen, setting, recording, pool)
-        _save(out, report.as_json())
+        save(out, report.as_json())
         if as_json:
             screen.result_json(report.as_json())
         else:
             draw_report(screen, report)
-
-
-def probes(  # noqa: PLR0913 - one parameter for each argument and option
-    recording: RecordingName,
-    *,
-    pool: PoolName = "all",
-    counts: Annotated[
-        str, typer.Option(metavar="NUMBERS", help="Numbers of probes of a kind, separated by commas.")
-    ] = ",".join(map(str, COUNTS)),
-    draws: Annotated[int, typer.Option(min=1, help="Number of draws of the probes of each kind.")] = 40,
-    seed: Annotated[int, typer.Option("--seed", help="The seed of the draws.")] = 0,
-    data: DataFolder = None,
-    out: Out = None,
-    as_json: AsJson = False,
-) -> None:
-    """Measure the gain of probes: a few graded questions of a new kind."""
-    with reporting() as screen:
-        recordings = _read(screen, recording, pool, data)
-        curve = probe_curve(recordings, counts=_counts(counts), draws=draws, seed=seed)
-        told = {"recording": recording, "pool": pool, "seed": seed} | curve.as_json()
-        _save(out, told)
-        if as_json:
-            screen.result_json(told)
-        else:
-            draw_probes(screen, curve, f"{recording}, pool {pool}")
-
-
-def _counts(text: str) -> list[int]:
-    try:
-        found = sorted({int(number) for number in text.split(",")})
-    except ValueError as error:
-        raise ConfigError(f"--counts {text!r}: write whole numbers, separated by commas") from error
-    if found[0] < 1:
-        raise ConfigError(f"--counts {text!r}: each number must be 1 or more")
-    return found
-
-
-def headroom(  # noqa: PLR0913 - one parameter for each argument and option
-    recording: RecordingName,
-    *,
-    pool: PoolName = "all",
-    seeds: Seeds = None,
-    seed: SplitSeed = 0,
-    processes: Processes = None,
-    data: DataFolder = None,
-    out: Out = None,
-    as_json: AsJson = False,
-) -> None:
-    """Estimate the possible gains of a pool over its best single worker."""
-    with reporting() as screen:
-        recordings = _read(screen, recording, pool, data)
-        setting = Setting(seeds=_seeds(recordings, seeds), split_seed=seed, processes=cores(processes))
-        report = _compared(screen, recordings, headroom_arms(), setting, recording, pool)
-        conclusion = conclude(report)
-        told = report.as_json() | {"conclusion": asdict(conclusion)}
-        _save(out, told)
-        if as_json:
-            screen.result_json(told)
-        else:
-            draw_report(screen, report)
-            screen.result(conclusion.sentence)
 
 
 def _read(screen: Screen, recording: str, pool: str, data: Path | None) -> Recordings:
@@ -230,7 +165,12 @@ def _compared(
         return anyio.run(compare, recordings, arms, setting)
 
 
-def _save(path: Path | None, told: object) -> None:
+def save(path: Path | None, told: object) -> None:
+    """Write a report as JSON, if there is a path.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
     if path is None:
         return
     try:

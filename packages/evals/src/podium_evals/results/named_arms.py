@@ -5,11 +5,12 @@ from pathlib import Path
 
 from podium.errors import ConfigError
 from podium_evals.arms import (
+    AgainIfEmpty,
     Alone,
     AnyCorrect,
     Arm,
     BestSingle,
-    EqualBudgetVote,
+    EqualBudget,
     KindRule,
     MajorityVote,
     MixtureOfAgents,
@@ -30,7 +31,10 @@ ARMS: Mapping[str, Callable[[Sequence[str]], Sequence[Arm]]] = {
     "random": lambda _: [RandomWorker()],
     "random-plan": lambda _: [RandomPlan()],
     "best": lambda _: [BestSingle()],
+    "again": lambda _: [AgainIfEmpty(BestSingle(), "same")],
+    "next-best": lambda _: [AgainIfEmpty(BestSingle())],
     "kind-rule": lambda _: [KindRule()],
+    "kind-next-best": lambda _: [AgainIfEmpty(KindRule())],
     "router": lambda _: [RouterArm()],
     "calibrated": lambda _: [CalibratedArm()],
     "calibrated-found": lambda _: [CalibratedArm(is_told=False)],
@@ -38,7 +42,7 @@ ARMS: Mapping[str, Callable[[Sequence[str]], Sequence[Arm]]] = {
     "vote-3": lambda _: [MajorityVote(3)],
     "vote-5": lambda _: [MajorityVote(5)],
     "own-3": lambda _: [OwnMajority(3)],
-    "equal-budget": lambda _: [EqualBudgetVote(MajorityVote(3))],
+    "equal-budget": lambda _: [EqualBudget(KindRule())],
     "mixture": lambda _: [MixtureOfAgents()],
     "oracle": lambda _: [RoutingOracle()],
     "any-correct": lambda _: [AnyCorrect()],

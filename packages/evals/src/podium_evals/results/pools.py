@@ -12,10 +12,12 @@ from podium_evals.recorded import (
     Recordings,
     fetch_mmlu_pro,
     fetch_reasoning_gym,
+    read_bfcl,
     read_mmlu_pro,
     read_reasoning_gym,
     read_recordings,
 )
+from podium_evals.recorded.bfcl import PRICED, RELEVANCE
 from podium_evals.recorded.mmlu_pro import CHAT_MODELS
 from podium_evals.recorded.packed import Level
 
@@ -32,10 +34,14 @@ MID = (
 mini."""
 
 EASY, HARD, MMLU = "reasoning-gym-easy", "reasoning-gym-hard", "mmlu-pro"
+CALLS, CALLS_ONLY = "bfcl", "bfcl-without-relevance"
+"""Tool calls, with and without the kind in which no function fits (`bfcl.RELEVANCE`)."""
 POOLS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     EASY: {"mid": MID},
     HARD: {"mid": MID},
     MMLU: {"chat": CHAT_MODELS},
+    CALLS: {"priced": PRICED},
+    CALLS_ONLY: {"priced": PRICED},
 }
 """The public recordings, and the workers of their named pools. Each recording also has the pool `all`."""
 
@@ -87,8 +93,8 @@ async def read_recording(
 ) -> Recordings:
     """Return all answers of a recording. It has the same arguments and errors as `read_pool`."""
     if recording in POOLS:
-        if folder is not None:
-            return _read_file(recording, folder)
+        if folder is not None or recording in _PACKED:
+            return _read_file(recording, folder or Path())
         if recording == MMLU:
             return await fetch_mmlu_pro(on_progress=on_progress)
         return await fetch_reasoning_gym(level=_level(recording), on_progress=on_progress)
@@ -97,20 +103,29 @@ async def read_recording(
     return read_recordings(recording)
 
 
+_PACKED = {CALLS: "bfcl_recorded.jsonl.gz", CALLS_ONLY: "bfcl_recorded.jsonl.gz"}
+"""The files of recordings that no command fetches."""
+_FILES = {EASY: "reasoning_gym_recorded.jsonl.gz", HARD: "reasoning_gym_recorded.jsonl.gz"}
+_FILES |= {MMLU: "mmlu_pro_recorded.jsonl.gz"} | _PACKED
+
+
 def _read_file(recording: str, folder: Path) -> Recordings:
-    fetched = folder / f"{recording}.jsonl.gz"
+    fetched, packed = folder / f"{recording}.jsonl.gz", folder / _FILES[recording]
     if fetched.is_file():
         return read_recordings(fetched)
-    packed = folder / (
-        "mmlu_pro_recorded.jsonl.gz" if recording == MMLU else "reasoning_gym_recorded.jsonl.gz"
-    )
     if not packed.is_file():
-        source = "mmlu-pro" if recording == MMLU else f"reasoning-gym --level {_level(recording)}"
-        raise ConfigError(
-            f"{folder} has no recording of {recording}. "
-            f"Fetch it: podium evals record fetch {source} --out {shlex.quote(str(fetched))}"
-        )
+        raise ConfigError(f"{folder} has no recording of {recording}. {_remedy(recording, fetched)}")
+    if recording in _PACKED:
+        found = read_bfcl(packed)
+        return found if recording == CALLS else found.where(lambda question: question.kind != RELEVANCE)
     return read_mmlu_pro(packed) if recording == MMLU else read_reasoning_gym(packed, level=_level(recording))
+
+
+def _remedy(recording: str, fetched: Path) -> str:
+    if recording in _PACKED:
+        return f"Name the folder with {_PACKED[recording]} (--data)"
+    source = "mmlu-pro" if recording == MMLU else f"reasoning-gym --level {_level(recording)}"
+    return f"Fetch it: podium evals record fetch {source} --out {shlex.quote(str(fetched))}"
 
 
 def _level(recording: str) -> Level:

@@ -49,6 +49,11 @@ def seconds(value: float | None) -> str:
     return UNKNOWN if value is None else f"{ceil(value * 10 - _EXACT) / 10:,.1f}"
 
 
+def percent(share: float | None) -> str:
+    """Format a share in per cent, rounded up."""
+    return UNKNOWN if share is None else f"{ceil(share * 100 - _EXACT)}"
+
+
 def _down(value: float) -> float:
     return floor(value * 1000 + _EXACT) / 1000
 

@@ -33,7 +33,7 @@ def _head(report: Report) -> Iterator[str]:
 def _table(screen: Screen, report: Report) -> Table:
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("arm", overflow="fold", min_width=14)
-    for title in ("score", "gain", "alone", "together", "calls", "tokens", "$/1000", "s"):
+    for title in ("score", "gain", "alone", "together", "calls", "empty", "$/1000", "s"):
         table.add_column(title, justify="right", no_wrap=True)
     for arm in report.arms:
         table.add_row(Text(screen.shown(arm.name + ("" if arm.achievable else " *"))), *_cells(arm))
@@ -49,7 +49,7 @@ def _cells(arm: ArmResult) -> Iterator[str]:
         yield rounding.interval(arm.difference.alone)
         yield rounding.interval(arm.difference.together)
     yield rounding.count(arm.calls)
-    yield rounding.whole(arm.tokens)
+    yield rounding.percent(arm.empty)
     yield rounding.per_thousand(arm.cost)
     yield rounding.seconds(arm.latency_s)
 
@@ -64,7 +64,8 @@ def _foot(report: Report) -> Iterator[str]:
     if report.setting.bundles is not None:
         yield "Single workers are asked each part of a bundle in a separate call. This favours them."
     if report.is_estimated:
-        yield "Tokens and costs are estimated from texts. They are too low for models that reason."
+        yield "The tokens of some answers were not recorded, so their costs are not known."
+    yield "empty: answers without text, or that the source could not read, in per cent."
     dates = sorted({each.price_source[-10:] for each in report.workers if each.price_source})
     if dates:
         yield f"Prices of {dates[0]}." if len(dates) == 1 else f"Prices of {dates[0]} to {dates[-1]}."

@@ -9,14 +9,8 @@ from .curve import (
     Goal as Goal,
     quality_curve as quality_curve,
 )
-from .figure import (
-    draw_curve as draw_curve,
-)
 from .fitting import (
     fit_router as fit_router,
-)
-from .found_kinds import (
-    find_kinds as find_kinds,
 )
 from .planner import (
     RouterPlanner as RouterPlanner,
@@ -30,13 +24,6 @@ from .tiers import (
     OneWorker as OneWorker,
     Tier as Tier,
     Tiers as Tiers,
+    fit_for as fit_for,
     measure_tiers as measure_tiers,
-)
-from .training import (
-    Gain as Gain,
-    Training as Training,
-    TrainingReport as TrainingReport,
-    WorkerReport as WorkerReport,
-    expected_calibration_error as expected_calibration_error,
-    train_router as train_router,
 )

@@ -9,7 +9,7 @@ from podium.workers import Card
 from podium_evals.arms import ChoosingArm, Fold
 from podium_evals.arms.planner_arm import arm_pool
 from podium_evals.errors import ArmUnfit, RouterInvalid, Unrecorded
-from podium_evals.recorded import Question
+from podium_evals.recorded import Question, Recordings
 from podium_evals.router.fitting import fit_router
 from podium_evals.router.planner import RouterPlanner
 from podium_evals.router.router import Router
@@ -27,6 +27,14 @@ class RouterArm(ChoosingArm):
         super().__init__(name)
         self._options = options
         self._fitted: tuple[Fold, Router, Mapping[str, Mapping[str, float]]] | None = None
+
+    def fit(self, recordings: Recordings) -> Router:
+        """Return the router that is fitted on recorded answers.
+
+        Raises:
+            RouterInvalid: there are too few questions or workers, or an answer has no score.
+        """
+        return fit_router(recordings)
 
     def cards(self, fold: Fold, seed: int) -> Sequence[Card]:
         """Return the cards that the router sees."""
@@ -54,7 +62,7 @@ class RouterArm(ChoosingArm):
         """Return the router, and its predictions for each question of `fold.test`, by the question's key."""
         if self._fitted is None or self._fitted[0] is not fold:
             try:
-                router = fit_router(fold.train)
+                router = self.fit(fold.train)
             except RouterInvalid as error:
                 raise ArmUnfit(str(error)) from error
             questions = fold.test.questions

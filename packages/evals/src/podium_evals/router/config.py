@@ -13,7 +13,7 @@ from podium.workers import Worker
 
 
 class RouterSection(AddedPlanner):
-    """`[planner]` of type `router`: a router, which `podium train router` made, chooses the workers."""
+    """`[planner]` of type `router`: a router, which `podium evals tune` made, chooses the workers."""
 
     type: Literal["router"]
     """Kind of the planner."""
@@ -51,7 +51,7 @@ class RouterSection(AddedPlanner):
             raise ConfigError(
                 f"'path' in [planner]: {path} was trained for {known}, but there is no "
                 f"[workers.{missing[0]}]: train the router for the workers of this config "
-                "(`podium train router --config`)"
+                "(`podium evals tune`)"
             )
         try:
             return RouterPlanner(router, strategy=self.strategy, worth=self.worth, voters=self.voters or 3)

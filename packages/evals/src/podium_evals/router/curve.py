@@ -53,7 +53,7 @@ def quality_curve(
         RouterInvalid: the price of a worker is not known, or there are fewer than two questions.
     """
     if unknown := [name for name, cost in zip(table.workers, costs, strict=True) if cost is None]:
-        raise RouterInvalid(f"the price of {unknown[0]!r} is not known, so its answers cannot be weighed")
+        raise RouterInvalid(f"the cost of {unknown[0]!r} is not known: its price, or the tokens of an answer")
     if len(table.questions) < 2:
         raise RouterInvalid("a curve needs at least two questions")
     tried = worths or _worths([cost for cost in costs if cost is not None])

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from podium_evals.errors import RouterInvalid
 from podium_evals.recorded import Recordings
 from podium_evals.router.router import Router, RouterFacts, calibrated
-from podium_evals.router.score_table import Prices, ScoreTable
+from podium_evals.router.score_table import ScoreTable
 from podium_evals.router.text_scores import Floats, TextScores
 from podium_evals.statistics.splits import Places
 
@@ -26,7 +26,7 @@ class Fitted:
     folds. Predictions are calibrated like the router's."""
 
 
-def fit_router(recordings: Recordings, *, prices: Prices | None = None, seed: int = 0) -> Router:
+def fit_router(recordings: Recordings, *, seed: int = 0) -> Router:
     """Fit a router on recorded answers.
 
     Each question is predicted by a ridge regression that is fitted on the other three of four folds. These
@@ -36,14 +36,13 @@ def fit_router(recordings: Recordings, *, prices: Prices | None = None, seed: in
 
     Args:
         recordings: graded answers. Each worker has answered each question.
-        prices: the prices of the workers; `None` is the table of this package.
         seed: the seed of the folds.
 
     Raises:
         RouterInvalid: there are fewer than 20 questions or two workers, an answer is missing, or an answer
             has no score.
     """
-    return fit_table(ScoreTable.of(recordings, prices), seed=seed).router
+    return fit_table(ScoreTable.of(recordings), seed=seed).router
 
 
 def fit_table(table: ScoreTable, *, seed: int = 0) -> Fitted:

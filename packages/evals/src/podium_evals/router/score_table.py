@@ -1,6 +1,5 @@
 """Scores and costs of answers as arrays, with a row for each question and a column for each worker."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from json import dumps
@@ -9,14 +8,10 @@ from typing import Self
 
 import numpy as np
 
-from podium.workers import Price
 from podium_evals.errors import RouterInvalid
 from podium_evals.recorded import Question, Recordings, recorded_pool
 from podium_evals.router.text_scores import Floats
 from podium_evals.statistics.splits import Places
-
-Prices = Mapping[str, Price | None]
-"""The price of each worker; `None` if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +23,15 @@ class ScoreTable:
     scores: Floats
     """Shape (questions, workers): the mean scores of the samples, 0 to 1."""
     costs: Floats
-    """Shape (questions, workers): the mean costs of the samples, in USD; NaN if the price is not known."""
+    """Shape (questions, workers): the mean costs of the samples, in USD; NaN if the price is not known, or
+    the tokens were not recorded."""
 
     @classmethod
-    def of(cls, recordings: Recordings, prices: Prices | None = None) -> Self:
+    def of(cls, recordings: Recordings) -> Self:
         """Return the table of a recording.
 
         Args:
             recordings: graded answers.
-            prices: the prices of the workers; `None` is the table of this package.
 
         Raises:
             RouterInvalid: a worker has not answered a question.
@@ -45,7 +40,6 @@ class ScoreTable:
         workers, questions = recordings.workers, recordings.questions
         scores, costs = (np.full((len(questions), len(workers)), np.nan) for _ in range(2))
         for column, worker in enumerate(recorded_pool(recordings)):
-            price = worker.card.price if prices is None else prices.get(worker.worker)
             for row, question in enumerate(questions):
                 samples = recordings.samples(question, worker.worker)
                 graded = [sample.score for sample in samples if sample.score is not None]
@@ -53,10 +47,8 @@ class ScoreTable:
                     raise RouterInvalid(f"the answer of {worker.worker!r} to {question.id!r} has no score")
                 if graded:
                     scores[row, column] = fmean(graded)
-                if samples and price is not None:
-                    costs[row, column] = fmean(
-                        price.cost(worker.usage_of(question, sample)) for sample in samples
-                    )
+                if (cost := worker.cost_of(question)) is not None:
+                    costs[row, column] = cost
         if np.isnan(scores).any():
             raise RouterInvalid(
                 "some workers have not answered all questions: select with `recordings.only(workers)`"
@@ -70,7 +62,7 @@ class ScoreTable:
 
     @property
     def mean_costs(self) -> tuple[float | None, ...]:
-        """The mean cost of an answer of each worker, in USD; `None` if its price is not known."""
+        """The mean cost of an answer of each worker, in USD; `None` if it is not known."""
         return tuple(None if np.isnan(cost) else cost for cost in self.costs.mean(axis=0).tolist())
 
     @property

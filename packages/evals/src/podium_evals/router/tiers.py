@@ -1,12 +1,13 @@
 """Tiers of a router: thresholds for a wanted quality or price, and the curve of quality over cost."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from podium_evals.errors import RouterInvalid
 from podium_evals.recorded import Recordings
 from podium_evals.router.curve import CurvePoint, Goal, quality_curve, reach
 from podium_evals.router.fitting import fit_table
+from podium_evals.router.router import Router
 from podium_evals.router.score_table import ScoreTable
 from podium_evals.router.text_scores import Floats
 from podium_evals.statistics import halves
@@ -90,6 +91,23 @@ def measure_tiers(
         tiers=tuple(tiers),
         unreached=tuple(unreached),
     )
+
+
+def fit_for(goal: Goal, recordings: Recordings, *, seed: int = 0) -> Router:
+    """Fit a router with the worth of a right answer that reaches a goal out of fold.
+
+    Args:
+        goal: the goal.
+        recordings: graded answers. Each worker has answered each question, and its cost is known.
+        seed: the seed of the folds.
+
+    Raises:
+        RouterInvalid: no worth reaches the goal, there are too few questions, or a cost is not known.
+    """
+    table = ScoreTable.of(recordings)
+    fitted = fit_table(table, seed=seed)
+    chosen = reach(goal, quality_curve(table, fitted.out_of_fold, costs=fitted.router.facts.costs))
+    return Router(replace(fitted.router.facts, worth=chosen.worth), fitted.router.scores)
 
 
 def tier_of(

@@ -1,9 +1,12 @@
-"""Makes new questions of Reasoning Gym with the library `reasoning-gym`."""
+"""Makes new questions of Reasoning Gym with the library `reasoning-gym`, and writes them to a file."""
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+from podium.config.source import why_unwritable
 from podium.errors import ConfigError, install_hint
 from podium_evals.grading import reasoning_gym
 from podium_evals.recorded import Question
@@ -72,3 +75,26 @@ def _row(kind: str, seed: int, index: int, entry: dict[str, Any]) -> QuestionRow
         expected=None if answer is None else str(answer),
     )
     return QuestionRow(question, entry)
+
+
+def write_questions(rows: Iterable[Mapping[str, Any]], path: Path) -> int:
+    """Write a new file of questions, and return their number. A failed write leaves no partial file.
+
+    Raises:
+        ConfigError: the file already exists or cannot be written, or a row is not JSON.
+    """
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        lines = [json.dumps(row, ensure_ascii=True) + "\n" for row in rows]
+        if path.exists():
+            raise ConfigError(f"{path} already exists: choose another file")
+        with part.open("x", encoding="utf-8") as file:
+            file.writelines(lines)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except (OSError, TypeError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be written: {why_unwritable(error)}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return len(lines)

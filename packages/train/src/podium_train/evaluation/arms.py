@@ -9,9 +9,9 @@ from podium.plan_text import Spelling, parse_plan, write_plan
 from podium.planners import Planner, PlanRequest, PlanText
 from podium.types import Message, Plan, Step
 from podium.workers import Card
-from podium_evals.arms import ASK, best_of, kind_scores, mean_cost, mean_scores
-from podium_evals.errors import ArmUnfit, RouterInvalid
-from podium_evals.recorded import Question, recorded_pool
+from podium_evals.arms import ASK, best_of, kind_scores, mean_scores
+from podium_evals.errors import RouterInvalid
+from podium_evals.recorded import Question
 from podium_evals.router import RouterPlanner, fit_router
 from podium_train.environments import Episode, RecordedAnswers
 from podium_train.environments.recorded import parts_of
@@ -112,6 +112,11 @@ def card_arms() -> list[PlanArm]:
 
 def best_card(cards: Sequence[Card], kind: str) -> int:
     """Return the place of the card with the highest rate on a kind; of equal ones the best on all kinds."""
+    return best_cards(cards, kind)[0]
+
+
+def best_cards(cards: Sequence[Card], kind: str) -> list[int]:
+    """Return the places of the cards, the one with the highest rate on a kind first."""
 
     def rank(place: int) -> tuple[float, float]:
         rates = cards[place].measured
@@ -119,7 +124,7 @@ def best_card(cards: Sequence[Card], kind: str) -> int:
         on_kind = next((rate.rate for rate in rates if rate.kind.name == kind), mean)
         return on_kind, mean
 
-    return max(range(len(cards)), key=rank)
+    return sorted(range(len(cards)), key=rank, reverse=True)
 
 
 def _model_cards(episode: Episode) -> Sequence[Card]:
@@ -159,8 +164,7 @@ def recorded_arms(environment: RecordedAnswers) -> list[PlanArm]:
     - `kind rule`: the worker with the best training score on the kind, which the arm is told.
     - `router`: a router that reads the question.
     - `calibrated router`: the same with the measured rates of the cards.
-    - `vote of the best 3`, and `best single, budget of the vote`, which answers as often as the vote's mean
-      cost allows, at most three times and at most as often as it was recorded.
+    - `vote of the best 3`, by the training scores, and `vote of the best 3 cards`, by the measured rates.
     - `best worker`: knows each worker's mean score on the very question. It estimates a bound: votes, and
       luck with the sample of an episode, can be above it.
     """
@@ -172,7 +176,9 @@ def recorded_arms(environment: RecordedAnswers) -> list[PlanArm]:
         "best card": lambda episode, question: [best_card(episode.cards[: _models(episode)], question.kind)],
         "kind rule": fitted.kind_rule,
         f"vote of the best {VOTERS}": fitted.vote,
-        "best single, budget of the vote": fitted.equal_budget,
+        f"vote of the best {VOTERS} cards": lambda episode, question: best_cards(
+            episode.cards[: _models(episode)], question.kind
+        )[:VOTERS],
     }
     arms = [plan_arm(name, fitted.planned(choose)) for name, choose in choosers.items()]
     arms += fitted.router_arms()
@@ -237,10 +243,6 @@ class _Fitted:
         self._kinds = kind_scores(training)
         self._first = best_of(training)
         self._training = training
-        try:
-            self._costs = {worker.worker: mean_cost(worker) for worker in recorded_pool(training)}
-        except ArmUnfit:  # a price is unknown
-            self._costs = {}
 
     def planned(self, choose: Choose) -> Callable[[Episode], Plan]:
         def plan(episode: Episode) -> Plan:
@@ -265,13 +267,6 @@ class _Fitted:
         names = episode.workers[: _models(episode)]
         known = [place for place in self.ranked(episode) if names[place] in scores]
         return [max(known, key=lambda place: scores[names[place]])] if known else self.ranked(episode)[:1]
-
-    def equal_budget(self, episode: Episode, question: Question) -> Sequence[int]:
-        voters = self.vote(episode, question)
-        costs = [self._costs.get(episode.workers[place], 0.0) for place in voters]
-        times = int(sum(costs) / costs[0] + 1e-9) if costs[0] else 1
-        samples = self._environment.recordings.samples(question, episode.workers[voters[0]])
-        return [voters[0]] * min(VOTERS, times, len(samples))
 
     def best_worker(self, episode: Episode, question: Question) -> Sequence[int]:
         names = episode.workers[: _models(episode)]

@@ -156,7 +156,7 @@ def _of_rates(names: str, *, trained: bool) -> str:
     if trained:
         return (
             f"the conductor learned to choose workers by measured rates, and these have none: {names}. So "
-            "its plans may be worse. Measure the rates with `podium evals calibrate`, and name their file as "
+            "its plans may be worse. Measure the rates with `podium evals tune`, and name their file as "
             "`measured` in [pool]"
         )
     return (

@@ -269,10 +269,11 @@ class ChatWorker(Worker):
 
     @property
     def identity(self) -> str:
-        """The identity of the worker for a cache: the model, its server, and the default sampling."""
+        """The identity of the worker for a cache: the model, its server, the default sampling, `accept`."""
         card, endpoint = self.card, self.endpoint
         server = (endpoint.base_url, endpoint.provider.name)
-        return repr((self.api, card.name, card.version, self.model, server, self.sampling))
+        accept = () if card.accept is None else (card.accept,)
+        return repr((self.api, card.name, card.version, self.model, server, self.sampling, *accept))
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Call the model, with a streamed response if the request asks for it.

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from podium.errors import AnswerRefused, WorkerBroken, WorkerFailed
+from podium.errors import AnswerEmpty, AnswerRefused, WorkerBroken, WorkerFailed
 from podium.types.messages import Completion, FinishReason, Message, Part, storable, usage_or_estimate
 from podium.types.outcome import Problem, inner_problem
 from podium.usage import MAX_COUNT, Usage
@@ -227,7 +227,8 @@ class AnswerReader:
                 told = f"the answer has no text; {_told(self._other)}"
                 raise WorkerFailed(told, maybe_paid=True, usage=self._usage)
             hint = ": reasoning used all its tokens, so raise max_tokens" if finish == "length" else ""
-            raise unread(f"the answer is empty{hint}")
+            told = f"the answer is empty{hint}"
+            raise AnswerEmpty(told, maybe_paid=True, usage=self._usage)
         if finish == "tool_calls" and not calls:
             said = storable(self.finish)
             raise refused(f"the finish_reason is {said!r:.80}, and the answer calls no tool")

@@ -215,7 +215,7 @@ class CardWriter:
     """Writes cards.
 
     Rates are measured for each episode on other drawn questions of the kind. So they are as noisy as the
-    rates of `podium evals calibrate` with as many questions.
+    rates of `podium evals tune` with as many questions.
 
     Args:
         recordings: recorded answers.

@@ -1,0 +1,138 @@
+"""Which worker is asked after an answer that nobody can use: an empty one, or one that `accept` rejects."""
+
+from typing import Any
+
+import pytest
+from core.actors import Actor, answering, plan_of
+from core.virtual_clock import BACKEND
+
+from podium.conductor import Conductor
+from podium.config.variant import retry_within
+from podium.errors import ConfigError
+from podium.execution import Retry
+from podium.journal import MemoryJournal
+from podium.planners import FixedPlanner
+from podium.policy import Policy
+from podium.types import AttemptFailed, Completion, Event
+from podium.usage import Usage
+from podium.workers import Card, Pool, Price, ScriptedWorker, Worker
+
+pytestmark = pytest.mark.anyio
+PLAN = plan_of((0, "do it", ()))
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    """Let waiting take no time."""
+    return BACKEND
+
+
+def _worker(name: str, *answers: str, **facts: Any) -> ScriptedWorker:
+    """Return a worker that gives these answers one after the other, then the last again."""
+    left = [Completion(text, usage=Usage(3, 1)) for text in answers]
+    return ScriptedWorker(Card(name=name, **facts), lambda _request: left.pop(0) if left[1:] else left[0])
+
+
+def _conductor(workers: list[Worker], retry: Retry, **options: Any) -> Conductor:
+    return Conductor(FixedPlanner(PLAN), workers, retry=retry, **options)
+
+
+@pytest.mark.parametrize(
+    ("answers", "retry", "called", "answer"),
+    [
+        ((("", ""), ("B",), ("C",)), {}, "aaa", ""),
+        ((("",), ("B",), ("C",)), {"next_best": ("b", "c")}, "aab", "B"),
+        ((("", "A"), ("B",), ("C",)), {"next_best": ("b", "c")}, "aa", "A"),
+        ((("",), ("B",), ("C",)), {"next_best": ("b", "c"), "ask_again": False}, "ab", "B"),
+        ((("",), ("",), ("C",)), {"next_best": ("b", "c"), "ask_again": False}, "abc", "C"),
+        ((("",), ("B",), ("C",)), {"next_best": ("a", "c"), "ask_again": False}, "ac", "C"),
+        ((("",), ("B",), ("C",)), {"next_best": ("b",), "attempts": 2}, "ab", "B"),
+        ((("",), ("B",), ("C",)), {"next_best": ("b",), "attempts": 1}, "a", ""),
+        (
+            (("",), ("",), ("C",)),
+            {"next_best": ("b",), "fallbacks": {"a": ("c",)}, "attempts": 4},
+            "aabc",
+            "C",
+        ),
+    ],
+)
+async def test_an_empty_answer_goes_to_the_next_best(
+    answers: tuple[tuple[str, ...], ...], retry: dict[str, Any], called: str, answer: str
+) -> None:
+    """The same worker once more, then the best that was not asked; the last attempt is theirs."""
+    workers: list[Worker] = [_worker(name, *said) for name, said in zip("abc", answers, strict=True)]
+    result = await _conductor(workers, Retry(**retry)).run(PLAN)
+    calls = result.outcomes[0].calls
+    assert "".join(call.worker for call in calls) or called == "a"
+    assert result.answer == answer
+    assert {call.problem.code for call in calls if call.problem is not None} <= {"answer_empty"}
+
+
+async def test_an_unreadable_answer_is_asked_for_again() -> None:
+    """By the worker's own `accept`; it is paid for, recorded with its reason, and opens no breaker."""
+    letter = r"^\(?[A-D]\)?$"
+    price = Price(input=1.0, output=1.0)
+    workers: list[Worker] = [
+        _worker("a", "It depends.", "Hard to say.", accept=letter, price=price),
+        _worker("b", "perhaps", price=price),
+    ]
+    told: list[Event] = []
+    retry = Retry(next_best=("b",), break_after=1)
+    conductor = _conductor(workers, retry, journal=MemoryJournal())
+    result = await conductor.run(PLAN, on_event=told.append)
+    assert (result.answer, result.status, result.cost) == ("perhaps", "ok", pytest.approx(12e-6))
+    failed = [event.call for event in told if isinstance(event, AttemptFailed)]
+    assert [(call.worker, call.problem and call.problem.code) for call in failed] == [
+        ("a", "answer_unreadable"),
+        ("a", "answer_unreadable"),
+    ]
+    assert failed[0].problem is not None
+    assert "does not match its `accept`" in failed[0].problem.message
+    again = await _conductor([_worker("a", "(B)", accept=letter), _worker("b", "no")], retry).run(PLAN)
+    assert again.answer == "(B)"
+
+
+async def test_data_that_a_worker_may_not_see_stays_where_it_is() -> None:
+    """The policy holds for the next best, and an action is carried out once."""
+    best = _worker("b", "B", labels=frozenset({"outside"}))
+    guarded = _conductor(
+        [_worker("a", ""), best], Retry(next_best=("b",)), policy=Policy(denied=frozenset({"outside"}))
+    )
+    assert (await guarded.run(PLAN)).status == "failed"
+    assert not best.requests
+    acting = Actor("a", answering(""))
+    acting.acts = True
+    other = _worker("b", "B")
+    result = await _conductor([acting, other], Retry(next_best=("b",))).run(PLAN)
+    assert (result.status, other.requests) == ("failed", [])
+
+
+async def test_a_forecast_has_the_calls_of_the_next_best() -> None:
+    """A worker that is often empty costs a call of a dearer one; without a price, the cost is unknown."""
+    cheap, dear = Price(input=0.0, output=1.0), Price(input=0.0, output=1e6)
+
+    def forecast(*names: str, **facts: Any) -> Any:
+        workers: list[Worker] = [_worker("a", *[""] * 40, price=cheap), _worker("b", "B", **facts)]
+        return workers, _conductor(workers, Retry(next_best=names, attempts=2))
+
+    for facts, most in (({"price": dear}, 1.0), ({}, None)):
+        _, conductor = forecast("b", **facts)
+        for _ in range(8):
+            await conductor.run(PLAN)
+        cost = conductor.forecast(PLAN).cost
+        assert (cost is None) if most is None else (cost is not None and cost.low >= most)
+
+
+def test_names_of_the_next_best_are_checked() -> None:
+    """Unknown workers, workers that act, and texts in place of lists; a part of the pool keeps its own."""
+    acting = Actor("b", answering("done"))
+    acting.acts = True
+    pool = Pool([_worker("a", "A"), acting])
+    for names, why in ((("nobody",), "'nobody' is not in the pool"), (("b",), "'b' acts or is a person")):
+        with pytest.raises(ConfigError, match=why):
+            Retry(next_best=names).check(pool)
+    with pytest.raises(ConfigError, match="must be a list of names"):
+        Retry(next_best="a")
+    with pytest.raises(ConfigError, match="accept of worker 'a' is '\\(': it must be a regular expression"):
+        Card(name="a", accept="(")
+    assert retry_within(Retry(next_best=("a", "c")), pool).next_best == ("a",)

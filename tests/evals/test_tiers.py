@@ -1,0 +1,216 @@
+"""Routers that weigh prices, and routers as planners of a config."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from core.cli.conftest import config, podium, server
+from typer.testing import Result
+
+from podium.usage import Usage
+from podium_evals.errors import RouterInvalid
+from podium_evals.recorded import (
+    Question,
+    Recording,
+    Recordings,
+    Sample,
+    read_recordings,
+    write_recordings,
+)
+from podium_evals.router import Goal, choose, fit_for, fit_router, measure_tiers, quality_curve
+from podium_evals.router.score_table import ScoreTable
+
+__all__ = ["config", "podium", "server"]
+Podium = Callable[..., Result]
+CHEAP, DEAR = "google_gemma-3-27b-it", "anthropic_claude-sonnet-4"
+TASKS = {
+    "add": "Add {} and 7.",
+    "verb": "Conjugate the verb number {}.",
+    "map": "Which city lies at {} degrees?",
+}
+
+
+def recorded(
+    *,
+    knows: dict[str, set[str]] | None = None,
+    kind: str | None = None,
+    names: tuple[str, str] = (CHEAP, DEAR),
+) -> Recordings:
+    """Return 120 questions of three kinds: the cheap worker knows verbs, the dear one all but verbs.
+
+    Args:
+        knows: other kinds that the workers know.
+        kind: the kind of all questions, for those that carry none.
+        names: the names of the workers.
+    """
+    known = knows or {CHEAP: {"verb"}, DEAR: {"add", "map"}}
+
+    def answers() -> Iterator[Recording]:
+        for number in range(120):
+            task = list(TASKS)[number % 3]
+            question = Question(id=f"q{number}", kind=kind or task, text=TASKS[task].format(number))
+            for worker, name in zip((CHEAP, DEAR), names, strict=True):
+                is_right = task in known[worker]
+                sample = Sample(text="right" if is_right else f"{name} is wrong", score=float(is_right))
+                yield Recording(
+                    question, name, (Sample(text=sample.text, score=sample.score, usage=Usage(50, 50)),)
+                )
+
+    return Recordings(answers())
+
+
+ALL = {CHEAP: {"verb"}, DEAR: {"add", "verb", "map"}}
+"""The dear worker knows all."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the working folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_tier_for_a_price() -> None:
+    """The best that can be had for it; a dear worker for every question is too much."""
+    tiers = measure_tiers(recorded(knows=ALL), above_best=(0.5,), prices=(0.0007,))
+    (tier,), (missed,) = tiers.tiers, tiers.unreached
+    assert tier.chosen.cost.mean <= 0.0007
+    cheapest, best = tiers.curve[0], tiers.curve[-1]
+    assert cheapest.quality.mean < tier.reached.quality.mean <= best.quality.mean
+    assert cheapest.cost.mean < tier.reached.cost.mean < best.cost.mean
+    assert "no tier reaches a quality of 1.5" in missed[1]
+    assert fit_for(Goal("price", 0.0007), recorded(knows=ALL)).facts.worth is not None
+
+
+def test_a_price_out_of_reach_is_refused() -> None:
+    """With what can be reached."""
+    with pytest.raises(
+        RouterInvalid, match=r"no tier costs \$1e-09 a question or less .*: the cheapest costs \$"
+    ):
+        fit_for(Goal("price", 1e-9), recorded(knows={CHEAP: {"verb"}, DEAR: {"add"}}))
+
+
+def test_a_curve_needs_costs() -> None:
+    """Of a worker without a price, or without recorded tokens, the cost is not known."""
+    estimated = recorded().with_answers(
+        Recording(each.question, each.worker, (Sample(text=each.samples[0].text, score=each.score),))
+        for each in recorded()
+    )
+    for recordings in (recorded(names=("mine", "yours")), estimated):
+        table = ScoreTable.of(recordings)
+        assert set(table.mean_costs) == {None}
+        with pytest.raises(RouterInvalid, match="is not known: its price, or the tokens of an answer"):
+            quality_curve(table, table.scores, costs=table.mean_costs)
+
+
+def test_the_choice_weighs_price_against_prediction() -> None:
+    """Of equal workers the cheapest is chosen."""
+    predicted = np.array([[0.5, 0.6, 0.6]])
+    costs = (0.001, 0.01, 0.005)
+    assert choose(predicted, costs).tolist() == [2]
+    assert choose(predicted, costs, 1.0).tolist() == [2]
+    assert choose(predicted, costs, 0.01).tolist() == [0]
+    assert choose(predicted, (None, 0.01, None)).tolist() == [1]
+
+
+TOML = """
+[endpoints.lab]
+base_url = "{url}"
+provider = "vllm"
+{workers}
+[planner]
+type = "router"
+path = "router.npz"
+{more}
+"""
+WORKER = """
+[workers.{name}]
+endpoint = "lab"
+model = "{name}"
+price = {{ input = {price}, output = {price} }}
+"""
+
+
+@pytest.fixture
+def own(folder: Path, server: object) -> Path:
+    """Return a config whose workers were recorded and whose planner is a router of theirs."""
+    write_recordings(recorded(names=("small", "large")), "own.jsonl")
+    path = folder / "own.toml"
+    workers = WORKER.format(name="small", price=0.1) + WORKER.format(name="large", price=10)
+    path.write_text(TOML.format(url=server.url, workers=workers, more=""))  # type: ignore[attr-defined]
+    fit_router(read_recordings("own.jsonl")).save("router.npz")
+    return path
+
+
+@pytest.mark.long
+def test_a_router_is_the_planner_of_a_config(own: Path, podium: Podium) -> None:
+    """`check`, `plan` and `run` work with it."""
+    checked = podium("check", "--config", str(own))
+    assert checked.exit_code == 0, checked.stdout
+    assert "router" in checked.stdout
+    for question, worker in (("Add 500 and 7.", "large"), ("Conjugate the verb number 900.", "small")):
+        planned = podium("plan", "--config", str(own), question)
+        assert planned.exit_code == 0, planned.stderr
+        assert worker in planned.stdout
+        run = podium("run", "--config", str(own), "--no-journal", "--json", question)
+        assert run.exit_code == 0, run.stderr
+        assert [step["worker"] for step in json.loads(run.stdout)["outcomes"]] == [worker]
+
+
+def test_a_vote_brings_the_worker_that_counts(own: Path, podium: Podium) -> None:
+    """It is no table of the file."""
+    own.write_text(own.read_text() + 'strategy = "vote"\nvoters = 2\n')
+    checked = podium("check", "--config", str(own))
+    assert checked.exit_code == 0, checked.stdout
+    run = podium("run", "--config", str(own), "--no-journal", "--json", "Add 500 and 7.")
+    assert run.exit_code == 0, run.stderr
+    assert [step["worker"] for step in json.loads(run.stdout)["outcomes"]] == ["large", "small", "vote"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (('path = "router.npz"', 'path = "none.npz"'), "'path' in [planner]: "),
+        (('path = "router.npz"', 'path = "own.jsonl"'), "is not a router"),
+        (('path = "router.npz"', ""), "[planner] lacks 'path': add it"),
+        (
+            ('path = "router.npz"', 'path = "router.npz"\nstrategy = "guess"'),
+            "'strategy' in [planner] is 'guess'",
+        ),
+        (
+            ('path = "router.npz"', 'path = "router.npz"\nthreshold = 0.7'),
+            "unknown key 'threshold' in [planner]",
+        ),
+        (
+            ('path = "router.npz"', 'path = "router.npz"\nvoters = 1\nstrategy = "vote"'),
+            "'voters' in [planner] is 1",
+        ),
+        (('path = "router.npz"', 'path = "router.npz"\nvoters = 3'), "'voters' in [planner] has no effect"),
+        (('path = "router.npz"', 'path = "router.npz"\nworth = 0'), "'worth' in [planner] is 0"),
+        (('path = "router.npz"', 'path = "router.npz"\nstrategy = "value"'), "'value' needs worth"),
+        (
+            ("workers.large", "workers.huge"),
+            "router.npz was trained for small, large, but there is no [workers.large]",
+        ),
+    ],
+)
+def test_what_is_wrong_in_the_planner_names_its_key(
+    own: Path, podium: Podium, change: tuple[str, str], told: str
+) -> None:
+    """With its line."""
+    own.write_text(own.read_text().replace(*change))
+    result = podium("plan", "--config", str(own), "Add 500 and 7.")
+    assert result.exit_code == 2
+    stderr = " ".join(result.stderr.split())
+    assert told in stderr
+    assert re.search(r"own\.toml:\d+: ", stderr)
+
+
+def test_commands_that_read_the_journal_do_not_load_the_router(own: Path, podium: Podium) -> None:
+    """Nor need its file."""
+    Path("router.npz").unlink()
+    assert podium("runs", "--config", str(own)).exit_code == 0

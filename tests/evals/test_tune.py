@@ -1,0 +1,273 @@
+"""`podium evals tune`: what pays for a pool, in five lines, and written into podium.toml."""
+
+import json
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evals.results.two_specialists import NOTHING, SUMS, VERBS, two_specialists, written
+from servers.chat_server import Call, ChatServer, Reply, says
+from typer.testing import Result
+
+from podium.config import load_config
+from podium.errors import ConfigError
+from podium.usage import Usage
+from podium.workers.rates import read_measured
+from podium_evals.arms import ArmResult
+from podium_evals.errors import ArmUnfit
+from podium_evals.recorded import Recording, Recordings, Sample, write_recordings
+from podium_evals.statistics import Difference, Interval
+from podium_evals.tuning import Settings, Wish
+from podium_evals.tuning.tuning import choose
+from podium_evals.tuning.written import edited
+
+Podium = Callable[..., Result]
+CONFIG = """# my workers
+[endpoints.loopback]
+base_url = "{url}"
+provider = "vllm"
+
+[workers.adder]
+endpoint = "loopback"
+model = "adder"
+price = {{ input = 1, output = 1 }}
+
+[workers.poet]
+endpoint = "loopback"
+model = "poet"
+price = {{ input = 1, output = 1 }}
+
+[workers.sums]
+type = "calculator"
+
+[planner]
+type = "rule"
+
+# at most
+[limits]
+calls = 50
+"""
+WORDS = (
+    *("sun", "moon", "star", "tree", "rain", "snow", "wind", "fire", "lake", "hill"),
+    *("road", "door", "wall", "roof", "salt", "milk", "corn", "gold", "iron", "sand"),
+)
+
+
+def _rows(count: int) -> str:
+    sums = (
+        {"question": f"Add the numbers {n} and 7.", "answer": n + 7, "kind": "sums", "grader": "number"}
+        for n in range(10, 10 + count)
+    )
+    rhymes = (
+        {"question": f"Which rhyme has the poem on {word}?", "answer": word[::-1], "kind": "rhymes"}
+        for word in WORDS[:count]
+    )
+    return "".join(json.dumps({"grader": "exact"} | row) + "\n" for row in (*sums, *rhymes))
+
+
+def _specialist(call: Call) -> Reply:
+    """Answer as the model that is asked can; the poet has no text for a sum."""
+    asked = call.body["messages"][-1]["content"].splitlines()[-1]
+    text = call.body["messages"][-1]["content"]
+    is_sum, words = "Add the numbers" in text, asked.rstrip("?.").split()
+    if call.body["model"] == "adder":
+        number = text.partition("Add the numbers ")[2].split()[0] if is_sum else "0"
+        return says(call, str(int(number) + 7) if is_sum and int(number) >= 14 else "odd")
+    word = text.partition("the poem on ")[2].partition("?")[0]
+    return says(call, "" if is_sum else (word or words[-1])[::-1])
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    """Serve two specialists."""
+    with ChatServer(_specialist).in_thread() as serving:
+        yield serving
+
+
+@pytest.fixture
+def config(server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write a config with the two specialists and a calculator, and forty questions."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.jsonl").write_text(_rows(20))
+    path = tmp_path / "podium.toml"
+    path.write_text(CONFIG.format(url=server.url))
+    return path
+
+
+@pytest.mark.long
+def test_a_few_graded_questions_through_live_workers(
+    podium: Podium, config: Path, server: ChatServer
+) -> None:
+    """Five lines; the file is written, a run follows it, and a second command calls no model."""
+    result = podium("evals", "tune", "mine.jsonl", "--processes", "1")
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [
+        "Base",
+        "Pays",
+        "Is not shown to pay",
+        "Not measured",
+        "Chosen",
+    ]
+    assert "poet alone, score .500" in lines[0]
+    assert "50.0 % empty" in lines[0]
+    assert "best single, next best if empty +" in lines[1]
+    assert "again if empty" in lines[3]  # one sample of each answer
+    assert "Maximum cost" in result.stderr
+    found = tomllib.loads(config.read_text())
+    assert found["planner"] == {"type": "tuned", "ask": ["poet"], "by_kind": True}
+    assert found["retry"] == {"next_best": ["poet", "adder"], "ask_again": False}
+    assert found["pool"] == {"measured": "measured.json"}
+    assert found["limits"] == {"calls": 50}
+    assert "# my workers" in config.read_text()
+    assert "# at most\n[limits]" in config.read_text()
+    assert 'type = "rule"' in config.with_name("podium.toml.before-tune").read_text()
+    assert set(read_measured(config.with_name("measured.json")).kinds) == {"sums", "rhymes"}
+    asked = len(server.calls)
+    for question, answer, models in (
+        ("Add the numbers 90 and 7.", "97", ["adder"]),
+        ("Which rhyme has the poem on hats?", "stah", ["poet"]),
+        ("Please sum up: Add the numbers 91 and 7 for the poem on ants?", "98", ["poet", "adder"]),
+    ):
+        run = podium("run", question)
+        assert run.exit_code == 0, run.stderr
+        assert run.stdout.strip().endswith(answer) or models[0] == "poet"
+        assert [call.body["model"] for call in server.calls[asked:]][-1] in models
+        asked = len(server.calls)
+    again = podium("evals", "tune", "mine.jsonl", "--processes", "1", "--dry-run")
+    assert again.stdout == result.stdout
+    assert len(server.calls) == asked
+
+
+def test_what_was_not_asked_is_told(podium: Podium, config: Path, server: ChatServer) -> None:
+    """A budget that ends: the exit code says so, and the next command asks for the rest only."""
+    (config.parent / "mine.jsonl").write_text(_rows(6))
+    first = podium("evals", "tune", "mine.jsonl", "--calls", "20", "--dry-run", "--processes", "1")
+    assert first.exit_code == 3, first.stderr
+    assert "answers were not asked for" in first.stderr
+    assert len(server.calls) <= 20
+    second = podium("evals", "tune", "mine.jsonl", "--dry-run", "--processes", "1", "--json")
+    assert second.exit_code == 0, second.stderr
+    told = json.loads(second.stdout)
+    assert (told["questions"], told["written"], len(told["lines"])) == (12, [], 5)
+    assert config.read_text() == CONFIG.format(url=server.url)
+
+
+def test_a_recording_is_tuned_for_the_workers_of_a_config(
+    podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a config of these workers nothing is written; with one, its planner chooses by kind."""
+    monkeypatch.chdir(tmp_path)
+    path = written(tmp_path, two_specialists())
+    told = podium("evals", "tune", path, "--processes", "1")
+    assert told.exit_code == 0, told.stderr
+    assert "no podium.toml here has the workers of the recording" in told.stderr
+    tables = "".join(f'[workers.{name}]\ntype = "gather"\n' for name in (VERBS, SUMS, NOTHING))
+    config = tmp_path / "podium.toml"
+    config.write_text(tables.replace("claude-sonnet-4", "claude-sonnet-4") + '[planner]\ntype = "rule"\n')
+    result = podium("evals", "tune", path, "--processes", "1", "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["chosen"] == "best of the kind, next best if empty"
+    assert found["written"] == ["podium.toml", "measured.json"]
+    assert load_config(config).conductor() is not None
+
+
+def test_scores_without_texts_have_no_repairs_and_no_votes(podium: Podium, tmp_path: Path) -> None:
+    """A price chooses a router that weighs prices; a price without recorded tokens is an error."""
+    plain = two_specialists()
+
+    def sample(worker: str, score: float | None, usage: Usage | None) -> Sample:
+        return Sample(text=f"(text not recorded) {worker}: {score}", score=score, usage=usage)
+
+    for name, usage in (("priced", Usage(100, 10)), ("unpriced", None)):
+        recordings = Recordings(
+            Recording(each.question, each.worker, (sample(each.worker, each.score, usage),))
+            for each in plain.only([VERBS, SUMS])
+        )
+        write_recordings(recordings, tmp_path / f"{name}.jsonl.gz")
+    options = ("--price", "1", "--processes", "1")
+    result = podium("evals", "tune", str(tmp_path / "priced.jsonl.gz"), *options, "--json")
+    assert result.exit_code == 0, result.stderr
+    names = [arm["name"] for arm in json.loads(result.stdout)["arms"]]
+    assert names == ["best single", "best of the kind", "learned router", "router for $1"]
+    failed = podium("evals", "tune", str(tmp_path / "unpriced.jsonl.gz"), *options)
+    assert failed.exit_code == 1
+    assert "a price needs recorded tokens" in failed.stderr
+
+
+def _result(name: str, score: float, low: float | None, calls: float, cost: float | None = None) -> ArmResult:
+    gain = None if low is None else Interval(low + 0.02, low, low + 0.04)
+    return ArmResult(
+        name=name,
+        achievable=True,
+        questions=9,
+        recorded=9,
+        score=Interval(score, score - 0.02, score + 0.02),
+        difference=None if gain is None else Difference(alone=gain, together=gain, p=0.0),
+        calls=calls,
+        cost=cost,
+    )
+
+
+@pytest.mark.parametrize(
+    ("wish", "chosen", "why"),
+    [
+        (Wish(), "repair", "the fewest calls"),
+        (Wish(calls=1.0), "best single", "no other way is shown to be better"),
+        (Wish(calls=3.0), "repair", "the fewest calls"),
+        (Wish(quality=0.6), "repair", "the cheapest whose lower bound reaches 0.6"),
+        (Wish(quality=0.9), "repair", "no lower bound reaches 0.9; the highest lower bound"),
+    ],
+)
+def test_the_lower_bound_decides_and_then_the_calls(wish: Wish, chosen: str, why: str) -> None:
+    """A bound that is better by less than .01 is not worth two calls; what is not shown is not chosen."""
+    results: Sequence[ArmResult] = (
+        _result("best single", 0.55, None, 1.0),
+        _result("repair", 0.63, 0.05, 1.3),
+        _result("vote", 0.64, 0.055, 3.0),
+        _result("router", 0.57, -0.01, 1.0),
+    )
+    found, told = choose(results, wish)
+    assert (found.name, why in told) == (chosen, True)
+
+
+def test_a_price_below_the_best_single_takes_what_fits() -> None:
+    """The best lower bound of a score within the price; none within it is an error."""
+    results = [_result("best single", 0.8, None, 1.0, 0.01), _result("cheap", 0.7, -0.2, 1.0, 0.001)]
+    assert choose(results, Wish(price=0.002))[0].name == "cheap"
+    with pytest.raises(ArmUnfit, match="allow more"):
+        choose(results, Wish(price=0.0001))
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('[planner]\ntype = "rule"\n', {}),
+        ('[retry]\nattempts = 5\nnext_best = ["x"]\n[planner]\nworker = "a"\n', {"retry": {"attempts": 5}}),
+        ('[planner]\nworker = "a"\n[planner.sampling]\nseed = 1\n[workers.a]\nmodel = "m"\n', {"workers"}),
+        ("", {}),
+    ],
+)
+def test_other_tables_stay(text: str, left: Any) -> None:
+    """Written twice, the file is the same."""
+    settings = Settings(ask=("a",), next_best=("a", "b"))
+    once = edited(text, settings)
+    found = tomllib.loads(once)
+    assert found["planner"] == {"type": "tuned", "ask": ["a"]}
+    assert (found["retry"]["next_best"], found["retry"]["ask_again"]) == (["a", "b"], False)
+    assert edited(once, settings) == once
+    assert set(left) <= set(found)
+    assert "sampling" not in found["planner"]
+    plain = tomllib.loads(edited(once, Settings(ask=("b",))))
+    assert plain["planner"]["ask"] == ["b"]
+    assert "next_best" not in plain.get("retry", {})
+
+
+def test_a_file_that_cannot_be_edited_stays() -> None:
+    """An inline table is told with the lines to write."""
+    with pytest.raises(ConfigError, match=r'Write these lines yourself(.|\n)*ask = \["a"\]'):
+        edited('planner = { type = "rule" }\n', Settings(ask=("a",)))
