@@ -90,7 +90,8 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
 INFORMED = 0.9
 """Share of the picks that are drawn from the numbers of the row; the others are drawn from all workers."""
 TRIES = 120
-"""Number of random plans that are carried out to find the right ones for a question."""
+"""Number of random plans that are carried out to find the right ones for a question; up to four times as many
+if none is right."""
 SHARPNESS = 3
 """How much more often texts are drawn from strategies that were right more often."""
 Draft = tuple[Call, ...]
@@ -108,8 +109,12 @@ def right_texts(episode: Episode, random: Random, count: int) -> list[str]:
     The plans are grouped by their acts, and most texts are from the acts that were right most often.
     """
     task, pool = read(episode)
-    drafts = [_drawn(episode, random) for _ in range(TRIES)]
-    right = [each for each in drafts if outputs_of(task, pool, each)[-1] == len(task.needs)]
+    drafts: list[Draft] = []
+    right: list[Draft] = []
+    while not right and len(drafts) < 4 * TRIES:
+        more = [_drawn(episode, random) for _ in range(TRIES)]
+        drafts += more
+        right += [each for each in more if outputs_of(task, pool, each)[-1] == len(task.needs)]
     tried = Counter(map(_acts, drafts))
     good = Counter(map(_acts, right))
     weights = [

@@ -73,6 +73,7 @@ def test_wrong_input(words: tuple[str, ...], text: str | None, told: str, tmp_pa
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.timeout(300)
 def test_examples_of_a_recipe(tmp_path: Path) -> None:
     """With the reasons of their choices if the prompt asks for them; a file that is there is kept."""
     write_recordings(small_recording(), tmp_path / "recording.jsonl")

@@ -58,7 +58,7 @@ def base(
         Path | None, typer.Option(metavar="FILE", help="Write the model of a GGUF file, in float32.")
     ] = None,
 ) -> None:
-    """Write a model to start from: one that has learnt nothing, to rehearse, or the model in a GGUF file."""
+    """Write a model to start from: one that has learnt nothing, to rehearse, or the model of a GGUF file."""
     trainers = _trainers()
     weights = trainers.write_small_base(out) if gguf is None else trainers.write_gguf_base(gguf, out)
     kind = "random weights" if gguf is None else "weights"

@@ -29,6 +29,7 @@ from podium.plan_text import parse_plan
 from podium.types import Plan
 from podium_train import EarlierRound, Episode, PlanOutcome
 
+pytestmark = pytest.mark.timeout(300)
 WORLD = Workshop()
 SMALL = TinyConfig(width=32, heads=2, feed_forward=48, layers=2)  # as the fixture `small`
 EPISODES = WORLD.episodes("train", 6, seed=1)

