@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from evals.small_sources import STRONG, WEAK, choice_row, dice_row, write_packed
 
-from podium_evals.errors import RecordingInvalid
-from podium_evals.recorded import Recordings, read_mmlu_pro, read_reasoning_gym
+from podium.usage import Usage
+from podium_evals.errors import RecordingInvalid, Unrecorded
+from podium_evals.recorded import Recordings, Vote, read_bfcl, read_mmlu_pro, read_reasoning_gym
 from podium_evals.recorded.mmlu_pro import CHAT_MODELS
 from podium_evals.recorded.reasoning_gym import HELD_BACK, KINDS
 
@@ -130,3 +131,22 @@ def test_the_real_mmlu_pro() -> None:
     assert len(common) > 10_000
     best = scores(common, "gemini-1.5-pro-002")
     assert 0.70 < sum(best) / len(best) < 0.73
+
+
+def test_tool_calls_have_tokens_and_no_texts(tmp_path: Path) -> None:
+    """A kind that is held back is left out; a failed call has no usage, and a vote cannot compare."""
+    rows = [
+        {"kind": "simple", "id": "0", "question": "Call it.", "answers": {"a": [1, 40, 9, 1.5], "b": None}},
+        {"kind": "simple", "id": "1", "question": "Call.", "answers": {"a": [0, None, None, 2.0]}},
+        {"kind": "rest", "id": "2", "question": "Fetch it.", "answers": {"a": [1, 4, 9, 1.5]}},
+    ]
+    path = tmp_path / "bfcl.jsonl.gz"
+    recordings = read_bfcl(write_packed(path, rows))
+    assert [question.kind for question in recordings.questions] == ["simple", "simple"]
+    assert recordings.left_out == {"its kind is held back for a last test": 1}
+    assert recordings.workers == ("a",)
+    right, failed = (each.samples[0] for each in recordings)
+    assert (right.score, right.usage, right.latency_s, right.is_empty) == (1.0, Usage(40, 9), 1.5, None)
+    assert (failed.score, failed.usage) == (0.0, None)
+    with pytest.raises(Unrecorded, match="only the scores of answers were recorded"):
+        Vote().reduced("Call it.", [right.text, failed.text])

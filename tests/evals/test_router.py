@@ -12,7 +12,7 @@ from podium import Conductor
 from podium.errors import ConfigError, PlannerError
 from podium.planners import Planner
 from podium.usage import Usage
-from podium.workers import Card, Kind, MeasuredRate, Price
+from podium.workers import Card, Kind, MeasuredRate
 from podium_evals.arms import BestSingle, GivenPlanner, evaluate, folds
 from podium_evals.errors import RouterInvalid
 from podium_evals.recorded import Question, Recording, Recordings, Sample, Vote, recorded_pool
@@ -163,8 +163,6 @@ async def test_a_price_that_is_not_known_cannot_be_weighed() -> None:
     assert router.facts.costs[0] is None
     with pytest.raises(ConfigError, match="the cost of mine is not known"):
         RouterPlanner(router, strategy="value", worth=1.0)
-    priced = fit_router(renamed, prices={"mine": Price(input=1.0, output=2.0), DEAR: None})
-    assert priced.facts.costs == (pytest.approx(150e-6), None)
 
 
 async def test_a_vote_needs_a_worker_that_votes(router: Router) -> None:
