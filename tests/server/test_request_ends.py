@@ -213,7 +213,8 @@ def test_the_command_writes_the_log_to_stderr(tmp_path: Path, upstream: ChatServ
         about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": who}
         begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
         accept = {"Accept": "application/json, text/event-stream"}
-        httpx2.post(running.url.replace("/v1", "/mcp"), json=begin, headers=accept)
+        mcp = running.url.replace("/v1", "/mcp")  # its first request imports the SDK
+        httpx2.post(mcp, json=begin, headers=accept, timeout=60.0)
         httpx2.get(running.url + "/runs/a%0Arequest%20status=200")
         address = running.url.removeprefix("http://").removesuffix("/v1").split(":")
         with socket.create_connection((address[0], int(address[1]))) as open_one:
