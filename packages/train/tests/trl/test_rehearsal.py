@@ -61,6 +61,7 @@ def test_the_rehearsal(tmp_path: Path) -> None:
     (tmp_path / "podium.toml").write_text(CONFIG)
     conductor = load_config(tmp_path / "podium.toml").conductor(journaled=False)
     assert isinstance(conductor, Conductor)
-    assert ["podium evals tune" in warning for warning in conductor.warnings] == [True]
+    told = ("podium evals tune", "pools of 3, 4 workers")
+    assert [part in warning for part, warning in zip(told, conductor.warnings, strict=True)] == [True, True]
     with pytest.raises(ConfigError, match="rehearsal-base exists"):
         write_small_base(tmp_path / "rehearsal-base")
