@@ -24,7 +24,8 @@ GOOD = {"type": "text", "text": "good"}
 HM = {"role": "assistant", "content": None, "reasoning_content": "hm"}
 Face = Literal["worker", "streamed worker"]
 
-BROKEN, REFUSED, TOOLS, FAULT = "worker_broken", "answer_refused", "answer_tool_calls", "worker_unavailable"
+BROKEN, EMPTY = "worker_broken", "answer_empty"
+REFUSED, TOOLS, FAULT = "answer_refused", "answer_tool_calls", "worker_unavailable"
 MESSAGES: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "text for content": ({"text": "half"}, BROKEN),
     "parts for content": ({"parts": [{"text": "half"}]}, BROKEN),
@@ -100,7 +101,7 @@ CHAT: dict[str, tuple[Callable[[Call], Reply], str]] = {
     },
     "only reasoning": (
         lambda c: events(chunk(HM), _body(delta={})) if c.body.get("stream") else whole(_body(message=HM)),
-        BROKEN,
+        EMPTY,
     ),
     "two first choices": (lambda c: _whole_chat(c, {"choices": [_body()["choices"][0]] * 2}), BROKEN),
     "no choices": (lambda c: _whole_chat(c, {"choices": [], "usage": dict(USAGE)}), BROKEN),
@@ -176,8 +177,8 @@ RESPONSES: Mapping[str, tuple[Mapping[str, Any], str]] = {
         TOOLS,
     ),
     "a call without a name": (_response([], output=[{"type": "function_call", "arguments": "{}"}]), BROKEN),
-    "only reasoning": (_response([], output=[{"type": "reasoning", "summary": []}]), BROKEN),
-    "no output": (_response([], output=[]), BROKEN),
+    "only reasoning": (_response([], output=[{"type": "reasoning", "summary": []}]), EMPTY),
+    "no output": (_response([], output=[]), EMPTY),
     "an answer of the other API": (completion("half"), BROKEN),
     "a whole answer": (_response([FOUR]), "ok"),
 }
