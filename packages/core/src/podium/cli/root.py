@@ -38,7 +38,7 @@ STORY = {
     "run": ("plan", "run", "resume", "decide", "batch"),
     "look": ("runs", "show", "audit"),
     "serve": ("serve", "keys"),
-    "measure": ("evals", "train"),
+    "measure": ("evals",),
 }
 """The commands in the order of the help."""
 _MODULES = {"demo": "run", "decide": "resume"}
