@@ -26,6 +26,7 @@ from servers.chat_server import CUT, RESET, Call, ChatServer, Reply, chunk, comp
 from langchain_podium import ConductorRunnable, as_planner, as_worker
 from podium import Card, Conductor, Plan, Price, ScriptedWorker, Step
 from podium.errors import (
+    AnswerEmpty,
     AnswerRefused,
     ConfigError,
     WorkerBroken,
@@ -176,7 +177,7 @@ async def test_calls_of_offered_tools_come_back(openai: Make, *, stream: bool) -
         (lambda c: whole("down", status=500, content_type="text/plain"), WorkerUnavailable, True, "500"),
         (lambda c: Reply((RESET,)), WorkerUnavailable, True, "connection"),
         (lambda c: says(c, "half an ans", finish_reason=None), WorkerBroken, True, "finish_reason"),
-        (lambda c: says(c, ""), WorkerBroken, True, "empty"),
+        (lambda c: says(c, ""), AnswerEmpty, True, "empty"),
         (lambda c: says(c, "", finish_reason="content_filter"), AnswerRefused, True, "refused"),
     ],
 )

@@ -31,6 +31,6 @@ def _told(field: Any) -> str:
     value = field.default if field.default is not MISSING else field.default_factory()
     if isinstance(value, float):
         return f"{value:g}"
-    if isinstance(value, frozenset | dict):
+    if isinstance(value, frozenset | dict | tuple):
         return ", ".join(sorted(value)) or "none"
     return str(value)

@@ -30,7 +30,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     return installer(tmp_path / "site", monkeypatch)
 
 
-SIXTEEN = [
+EVERY = [
     "run",
     "plan",
     "runs",
@@ -46,7 +46,6 @@ SIXTEEN = [
     "keys",
     "policy",
     "evals",
-    "train",
 ]
 
 
@@ -66,7 +65,7 @@ def test_the_help_fits_one_screen(monkeypatch: pytest.MonkeyPatch) -> None:
         lines = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).stdout.splitlines()
         assert len(lines) < 24
         listed = [found[1] for line in lines if (found := re.match(r"  [ a-z]{7}  (\w+) +[A-Z]", line))]
-        assert sorted(listed) == sorted(SIXTEEN)
+        assert sorted(listed) == sorted(EVERY)
         assert ("(not installed)" in "".join(lines)) is not is_installed
 
 
@@ -267,7 +266,7 @@ def loaded(folder: Path, *args: str) -> set[str]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("group", [(), ("evals",), ("train",)])
+@pytest.mark.parametrize("group", [(), ("evals",)])
 def test_the_help_imports_no_library_but_typer(tmp_path: Path, group: tuple[str, ...]) -> None:
     """Neither rich and pydantic nor a package that adds a command."""
     modules = loaded(tmp_path, *group, "--help")

@@ -46,7 +46,7 @@ class Dice(AddedPlanner):
         planner.name = f"dice of {folder.name}"
         return planner
 
-    def workers(self):
+    def workers(self, folder):
         return (Gather("tray"),)
 
 class Unsure(FixedPlanner):

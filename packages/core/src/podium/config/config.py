@@ -382,7 +382,7 @@ class Config:
         if self._planner is None:
             return ()
         with self._source.at("planner"):
-            return self._planner.workers_near(self.path.parent)
+            return self._planner.workers(self.path.parent)
 
     def policy(self) -> Policy:
         """Return the policy. It may name all workers of the file, and the model of the planner.

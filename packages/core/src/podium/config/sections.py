@@ -302,13 +302,9 @@ class AddedPlanner(PlannerTable, ABC):
             ConfigError: a value is invalid. A message that begins with a key of the table gets its line.
         """
 
-    def workers(self) -> Sequence[Worker]:
-        """Return additional workers that the plans need. They are added to the workers of the file."""
+    def workers(self, folder: Path) -> Sequence[Worker]:  # noqa: ARG002 - for planners with a file
+        """Return workers that the plans need besides those of the file, which is in this folder."""
         return ()
-
-    def workers_near(self, folder: Path) -> Sequence[Worker]:  # noqa: ARG002 - for planners with a file
-        """Return the same as `workers`, if a file in the folder of `podium.toml` tells which they are."""
-        return self.workers()
 
 
 class HostedSection(Section):

@@ -58,7 +58,7 @@ class RouterSection(AddedPlanner):
         except ConfigError as error:
             raise ConfigError(f"'strategy' in [planner]: {error}") from error
 
-    def workers(self) -> Sequence[Worker]:
+    def workers(self, folder: Path) -> Sequence[Worker]:  # noqa: ARG002 - no file is read
         """Return the worker that counts votes, for the strategy `vote`."""
         if self.strategy != "vote":
             return ()

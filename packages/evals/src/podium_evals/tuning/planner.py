@@ -88,7 +88,7 @@ class TunedSection(AddedPlanner):
             raise ConfigError(f"'ask' in [planner]: there is no [workers.{missing[0]}]")
         return TunedPlanner(self.ask, by_kind=self.by_kind)
 
-    def workers(self) -> Sequence[Worker]:
+    def workers(self, folder: Path) -> Sequence[Worker]:  # noqa: ARG002 - no file is read
         """Return the worker that counts votes, if several workers are asked."""
         if len(self.ask) == 1:
             return ()

@@ -51,7 +51,7 @@ class ConductorSection(AddedPlanner):
         except ConfigError as error:
             raise ConfigError(f"'path' in [planner]: {error}") from error
 
-    def workers_near(self, folder: Path) -> Sequence[Worker]:
+    def workers(self, folder: Path) -> Sequence[Worker]:
         """Return the workers that each pool of the training had at its end, such as a vote.
 
         Raises:
