@@ -33,4 +33,4 @@ def _told(field: Any) -> str:
         return f"{value:g}"
     if isinstance(value, frozenset | dict | tuple):
         return ", ".join(sorted(value)) or "none"
-    return str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
