@@ -221,18 +221,18 @@ class Scene:
         return found
 
     async def _disturb(self, kills: int, outages: int, database: PostgresServer) -> None:
-        """Kill replicas, and after each of them or with it the batch; crash the database between kills."""
+        """Kill replicas, crash the database after some of them, and kill the batch after some."""
         outage_after = {kills * (each + 1) // (outages + 1) for each in range(outages)}
         for number in range(kills):
             while self._ended < self._runs * (number + 0.5) / (kills + 1):  # noqa: ASYNC110 - of other tasks
                 await anyio.sleep(0.01)
             await self._fleet.kill()
-            if number % 3 == 1:
-                self._lines.kill()
             if number in outage_after:
                 database.stop(immediate=True)
                 await anyio.sleep(OUTAGE_SECONDS)
                 await anyio.to_thread.run_sync(database.start)
+            if number % 3 == 1:  # not before an outage, in which a command does not start
+                self._lines.kill()
 
     async def _chat(self, client: Client, number: int) -> None:
         answer = await client.chat(f"Question {number}?")
@@ -324,7 +324,7 @@ async def _use(fleet: Fleet, token: str, runs: int, faults: int) -> list[float]:
             assert events[-1]["type"] == "run_ended"
             again = await client.start(query)
             assert (again.json()["id"], again.headers["idempotent-replayed"]) == (run_id, "true")
-            run = await client.show(run_id)
+            run = await client.get(f"/runs/{run_id}")
             assert (run["status"], run["answer"]) == ("ok", "the answer"), run["problem"]
             costs.append(run["cost"])
 
