@@ -14,6 +14,8 @@ from podium.journal import Schema, SqlJournal, SqlTables, Transaction
 from podium.planners import FixedPlanner
 from podium.types.codec import write_record
 from podium_server.keys import Ask, KeyAccess, KeyRules, KeyStore
+from podium_server.keys.account import Amounts, Bill
+from podium_server.keys.ledger import Bid, Ledger
 from podium_server.keys.store import SCHEMA
 
 pytestmark = pytest.mark.anyio
@@ -136,3 +138,26 @@ async def test_a_failing_database_admits_nothing_and_loses_no_charge(tmp_path: P
         locked.execute("ROLLBACK")
         locked.close()
         assert await spent(store, caller) == COST
+
+
+@pytest.mark.parametrize(
+    ("bills", "charged"),
+    [
+        ((("one", 600), ("two", 5404), ("one", 600)), 5404),
+        ((("one", 900), ("two", 5404), ("one", 600)), 5404),
+        ((("one", 600), ("two", 5404), ("one", 6000)), 6000),
+        ((("one", 900), ("one", 600)), 600),
+    ],
+)
+async def test_a_late_bill_takes_nothing_back(
+    store: KeyStore, bills: tuple[tuple[str, int], ...], charged: int
+) -> None:
+    """A process was suspended, another settled its request and continued the run, and the first goes on."""
+    async with store, Ledger(store) as ledger:
+        key, _ = await store.create("alice", KeyRules())
+        for name in ("one", "two"):
+            await ledger.admit(Bid(turn_id=name, key=key, run_id="run", cost=9000, tokens=0))
+        for name, cost in bills:
+            ledger.settle(Bill(turn_id=name, key=key, run=Amounts(cost)))
+            await anyio.sleep(0.2)
+    assert sum(day.cost for day in await store.days(key.key_id, "2000")) == charged

@@ -168,6 +168,8 @@ class Batch:
         charge = bill.run.beyond(paid)
         if not bill.is_priced:
             charge = replace(charge, cost=turn.cost)
+        if turn.holder is None and paid != Amounts():  # others paid the rest of the run
+            charge = before + charge.beyond(before)
         day = self._days.setdefault((turn.key_id, turn.day), DaySpent(turn.key_id, turn.day))
         day.add(charge - before)
         if turn.holder is not None:
