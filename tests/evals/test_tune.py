@@ -19,7 +19,7 @@ from podium_evals.arms import ArmResult
 from podium_evals.errors import ArmUnfit
 from podium_evals.recorded import Recording, Recordings, Sample, write_recordings
 from podium_evals.statistics import Difference, Interval
-from podium_evals.tuning import Settings, Wish
+from podium_evals.tuning import Settings, Wish, write_settings
 from podium_evals.tuning.tuning import choose
 from podium_evals.tuning.written import edited
 
@@ -112,7 +112,7 @@ def test_a_few_graded_questions_through_live_workers(
         "Not measured",
         "Chosen",
     ]
-    assert "poet alone, score .500" in lines[0]
+    assert "the other half (poet on all questions), score .500" in lines[0]
     assert "50.0 % empty" in lines[0]
     assert "best single, next best if empty +" in lines[1]
     assert "again if empty" in lines[3]  # one sample of each answer
@@ -271,3 +271,19 @@ def test_a_file_that_cannot_be_edited_stays() -> None:
     """An inline table is told with the lines to write."""
     with pytest.raises(ConfigError, match=r'Write these lines yourself(.|\n)*ask = \["a"\]'):
         edited('planner = { type = "rule" }\n', Settings(ask=("a",)))
+
+
+def test_what_a_person_wrote_is_kept(config: Path) -> None:
+    """Their order of workers, if the way needs none; their file, also after a second tuning."""
+    own = config.read_text() + '[retry]\nnext_best = ["speaker"]  # mine\n'
+    config.write_text(own)
+    copy = config.with_name("podium.toml.before-tune")
+    for best, order in ((("thinker", "speaker"), ["thinker", "speaker"]), ((), None)):
+        write_settings(Settings(ask=("thinker",)), load_config(config))
+        assert tomllib.loads(config.read_text())["retry"] == {"next_best": ["speaker"]}
+        config.write_text(own)
+        write_settings(Settings(ask=("thinker",), next_best=best), load_config(config))
+        assert tomllib.loads(config.read_text())["retry"]["next_best"] == (order or ["speaker"])
+        write_settings(Settings(ask=("speaker",)), load_config(config))
+        assert copy.read_text() == own
+        config.write_text(own)

@@ -106,7 +106,8 @@ class Tuning:
         """The five lines that say what pays and what does not."""
         found = {result.name: result for result in self.results}
         base = found[BASE]
-        yield f"Base: {self.best[0]} alone, {_figures(base)}, on {self.questions:,} held-out questions."
+        told = f"the best single worker of the other half ({self.best[0]} on all questions)"
+        yield f"Base: {told}, {_figures(base)}, on {self.questions:,} held-out questions."
         compared = [each for each in self.results if each.difference is not None]
         pays = [each for each in compared if each.difference and each.difference.together.low > 0]
         yield f"Pays: {_listed(pays)}."

@@ -45,8 +45,9 @@ class Settings:
 def write_settings(settings: Settings, config: Config) -> Sequence[str]:
     """Write the settings into the file of a config, and the files that they name beside it.
 
-    `[planner]` is replaced, and so are `next_best` and `ask_again` of `[retry]`. Questions that are routed by
-    kind need `measured` of `[pool]`, which is added. The file before is kept with the ending `.before-tune`.
+    `[planner]` is replaced, and, if the way uses them or an earlier tuning wrote them, `next_best` and
+    `ask_again` of `[retry]`. Questions that are routed by kind need `measured` of `[pool]`, which is added.
+    The file before the first tuning is kept with the ending `.before-tune`.
 
     Returns:
         The names of the written files.
@@ -67,7 +68,9 @@ def write_settings(settings: Settings, config: Config) -> Sequence[str]:
         if settings.router is not None:
             settings.router.save(path.parent / ROUTER)
             written.append(ROUTER)
-        path.with_name(path.name + BEFORE).write_text(text, "utf-8")
+        copy = path.with_name(path.name + BEFORE)
+        if not (copy.exists() and _is_tuned(text)):  # the copy is the file of its author
+            copy.write_text(text, "utf-8")
         draft = path.with_name(f".{path.name}.draft")
         draft.write_text(changed, "utf-8")
         draft.replace(path)
@@ -119,11 +122,12 @@ def edited(text: str, settings: Settings) -> str:
     if settings.by_kind:
         pool = {"measured": MEASURED} | pool
     lines = _without_table([line for line in text.splitlines() if line != _TOLD], "planner")
-    lines = _with_keys(lines, "retry", retry, ("next_best", "ask_again"))
+    owned = ("next_best", "ask_again") if retry or _is_tuned(text) else ()
+    lines = _with_keys(lines, "retry", retry, owned)
     lines = _with_keys(lines, "pool", pool, ("measured",))
     told = [_TOLD, "[planner]", *_lines(settings.planner)]
     found = "\n".join([*_trimmed(lines), "", *told]) + "\n"
-    after, owned = _parsed(found), ("next_best", "ask_again")
+    after = _parsed(found)
     kept = {key: value for key, value in before.get("retry", {}).items() if key not in owned}
     wanted = {**before, "planner": dict(settings.planner), "retry": kept | retry, "pool": pool}
     if {key: value for key, value in wanted.items() if value} != {k: v for k, v in after.items() if v}:
@@ -132,6 +136,10 @@ def edited(text: str, settings: Settings) -> str:
             + "\n".join([*told[1:], "[retry]", *_lines(retry), "[pool]", *_lines(pool)])
         )
     return found
+
+
+def _is_tuned(text: str) -> bool:
+    return _TOLD in text.splitlines()
 
 
 def _parsed(text: str) -> Mapping[str, Any]:
@@ -170,7 +178,7 @@ def _without_table(lines: Sequence[str], name: str) -> list[str]:
 
 def _with_keys(lines: Sequence[str], name: str, keys: Mapping[str, Any], owned: Sequence[str]) -> list[str]:
     """Return the lines with keys in a table, in place of the keys that this program owns."""
-    old = re.compile(rf"^\s*(?:{'|'.join(owned)})\s*=")
+    old = re.compile(rf"^\s*(?:{'|'.join(owned) or '(?!)'})\s*=")
     tables = _tables(lines)
     kept = [
         line for line, table in zip(lines, tables, strict=True) if not (table == name and old.match(line))
