@@ -87,7 +87,7 @@ def grader() -> Grader:
         (CODE, "def thrice(x):\n    return x", 0),
         ({"type": "code", "code": "assert twice(b'a') == b'aa'\nassert twice({1}) == {1}"}, RIGHT, 0),
         ({"type": "code", "code": "assert same({1: {2j}}) == {1: {2j}}"}, "def same(x):\n    return x", 1),
-        ({"type": "code", "code": "1 / 0"}, RIGHT, 0),
+        ({"type": "code", "code": "1 / 0\nassert True"}, RIGHT, 0),
     ],
 )
 def test_programs_are_graded(grader: Grader, tests: dict[str, Any], program: str, score: int) -> None:
@@ -247,6 +247,10 @@ def test_packed_cases_that_are_something_else(text: str, told: str) -> None:
         {"tests": {"type": "magic"}},
         {"tests": {"type": "stdin", "cases": []}},
         {"tests": {"type": "stdin", "cases": [{"in": "1"}]}},
+        {"tests": {"type": "call", "function": "f", "cases": [{"input": [3], "output": 6}]}},
+        {"tests": {"type": "code", "code": "assert f(3) =="}},
+        {"tests": {"type": "code", "code": "x = 1"}},
+        {"tests": {"type": "code"}},
         {"tests": {"type": "call", "function": "f", "cases": [{"input": "no json", "output": "1"}]}},
     ],
 )

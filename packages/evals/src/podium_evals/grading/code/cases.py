@@ -33,9 +33,16 @@ def cases_of(tests: Mapping[str, Any]) -> Sequence[Case]:
     """
     try:
         rows = [*tests.get("cases", ()), *(decode_cases(packed) if (packed := tests.get("packed")) else ())]
-        return [Case(str(row["input"]), str(row["output"])) for row in rows]
+        cases = [Case(row["input"], row["output"]) for row in rows]
     except (KeyError, TypeError) as error:
-        raise ConfigError(f"test cases cannot be read: {type(error).__name__}: {error}") from error
+        raise ConfigError(
+            f"each test case needs `input` and `output` ({type(error).__name__}: {error})"
+        ) from error
+    if not all(isinstance(text, str) for case in cases for text in (case.input, case.output)):
+        raise ConfigError(
+            "`input` and `output` of a test case must be text; for a function, text of JSON values"
+        )
+    return cases
 
 
 def decode_cases(packed: str) -> list[dict[str, Any]]:

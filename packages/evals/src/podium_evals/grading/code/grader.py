@@ -1,5 +1,6 @@
 """Grades a program: 1 if it passes all tests of its question, else 0."""
 
+import ast
 import json
 import socket
 from collections.abc import Mapping
@@ -43,19 +44,34 @@ def code_grader(python: str, limits: CodeLimits | None = None) -> Grader:
 
 
 def _score(sandbox: Sandbox, row: Mapping[str, Any], program: str) -> float:
-    tests = row.get("tests")
+    tests, asked = row.get("tests"), f"the question {str(row.get('question'))[:80]!r}"
     kind = tests.get("type") if isinstance(tests, Mapping) else None
     if not isinstance(tests, Mapping) or kind not in ("stdin", "call", "code"):
-        raise ConfigError(f"the question {str(row.get('question'))[:80]!r} has no `tests` to grade code by")
+        raise ConfigError(f"{asked} has no `tests` to grade code by")
     if kind == "code":
+        if not _tests_something(str(tests.get("code"))):
+            raise ConfigError(
+                f"{asked} has `code` that is not Python, or has no assert statement and no class"
+            )
         return float(bool(program) and _passes_code(sandbox, tests, program))
-    cases = cases_of(tests)
+    try:
+        cases = cases_of(tests)
+    except ConfigError as error:
+        raise ConfigError(f"{asked}: {error}") from error
     if not cases:
-        raise ConfigError(f"the question {str(row.get('question'))[:80]!r} has no test cases")
+        raise ConfigError(f"{asked} has no test cases")
     if not program:
         return 0.0
     passes = _passes_stdin if kind == "stdin" else _passes_call
     return float(all(passes(sandbox, tests, program, case) for case in cases))
+
+
+def _tests_something(code: str) -> bool:
+    try:
+        nodes = ast.walk(ast.parse(code))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return any(isinstance(node, ast.Assert | ast.ClassDef | ast.Raise) for node in nodes)
 
 
 def _passes_stdin(sandbox: Sandbox, _tests: Mapping[str, Any], program: str, case: Case) -> bool:
