@@ -1,5 +1,6 @@
 """A cassette has each call of a run, and replays it exactly or says that it was not recorded."""
 
+import gzip
 import json
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -157,8 +158,14 @@ async def test_a_planner_is_recorded(tmp_path: Path) -> None:
 def test_another_file_is_refused(tmp_path: Path, content: bytes | None, told: str) -> None:
     """And not changed."""
     path = tmp_path / "steps.jsonl"
+    (tmp_path / "packed.jsonl").write_bytes(gzip.compress(content or b""))
     if content is not None:
         path.write_bytes(content)
+        packed = path.with_suffix(".gz")
+        packed.write_bytes(content)
+        for other in (packed, tmp_path / "packed.jsonl") if content else ():
+            with pytest.raises(RecordingInvalid, match=r"\.gz at its end"), Cassette(other):
+                pass
     with pytest.raises(RecordingInvalid, match=told), Cassette(path):
         pass
     if content:
@@ -220,7 +227,7 @@ def test_plans_are_compared(podium: Podium, config: Path, server: ChatServer, na
     (config.parent / "sums.jsonl").write_text(ROWS.replace("What", "So what"))
     lost = podium(*asking, "--replay")
     assert lost.exit_code == 3
-    assert "once.json: 0 of 5 scored, 5 calls, 0 tokens, $0, 5 unrecorded" in lost.stdout, lost.stdout
+    assert "once.json: 0 of 5 scored, 0 calls, 0 tokens, $0, 5 unrecorded" in lost.stdout, lost.stdout
 
 
 def test_answers_are_gzipped_as_the_name_says(podium: Podium, config: Path) -> None:

@@ -130,9 +130,13 @@ def read_lines(path: Path, *, begins: str, what: str) -> Sequence[bytes]:
 
 def _whole_lines(path: Path, data: bytes, begins: bytes, what: str) -> tuple[Sequence[bytes], int]:
     """Return the complete lines of a file, and the number of bytes that they take."""
+    if data and _is_gzipped(path) != (data[:2] == _GZIP[: len(data)]):
+        told = "a name with .gz at its end and content that is not gzipped"
+        told = told if _is_gzipped(path) else "gzipped content and a name without .gz at its end"
+        raise RecordingInvalid(f"{path} is not a {what}: it has {told}")
     whole, cut, size = _unpacked(data) if _is_gzipped(path) else (data, b"", len(data))
     begun = whole + cut
-    if not begun.startswith(begins[: len(begun)]) or (data and not begun and data[:2] != _GZIP):
+    if not begun.startswith(begins[: len(begun)]):
         raise RecordingInvalid(f"{path} is not a {what}: it does not begin with {begins.decode()}")
     lines = whole[: whole.rfind(b"\n") + 1]
     return lines.splitlines(), size - (0 if _is_gzipped(path) else len(whole) - len(lines))

@@ -10,8 +10,9 @@ import anyio
 from podium import Conductor
 from podium.cli.screen import counted, money
 from podium.errors import PodiumError
-from podium.types import Message, Plan, Result
+from podium.types import Message, Outcome, Plan, Result
 from podium.types.outcome import total_cost
+from podium_evals.arms.run_scores import unrecorded
 from podium_evals.errors import Unrecorded
 from podium_evals.grading import Grader, GraderOf, grade, grader_of
 from podium_evals.recording.cassette import Cassette
@@ -39,7 +40,7 @@ class PlanScores:
 
     def add(self, result: Result) -> None:
         """Add what a run has spent."""
-        self.calls += sum(outcome.attempts for outcome in result.outcomes)
+        self.calls += sum(each.attempts for each in result.outcomes if not _is_unrecorded(each))
         self.calls += sum(proposal.usage.total_tokens > 0 for proposal in result.proposals)
         self.tokens += result.usage.total_tokens
         self.costs.append(result.cost)
@@ -50,7 +51,7 @@ class PlanScores:
 def plan_table(found: Mapping[str, PlanScores]) -> list[dict[str, Any]]:
     """Return a row for each plan, as JSON data: its score, gain over the first plan, and spending.
 
-    The gain is over the questions that both plans have scores for, with a joint interval for all gains.
+    The gain is over the questions that all plans have scores for, with a joint interval for all gains.
     """
     # scipy is slow to import
     from podium_evals.statistics import Resampling, compare  # noqa: PLC0415
@@ -146,16 +147,12 @@ async def _score(
     except PodiumError as error:
         scores.failed[error.code] += 1
         scores.costs.append(None)
-        return None if _is_unrecorded(error) or grader is None else 0.0
+        return None if unrecorded(error) is not None or grader is None else 0.0
     scores.add(result)
-    if grader is None or any(
-        outcome.problem is not None and outcome.problem.code == Unrecorded.code for outcome in result.outcomes
-    ):
+    if grader is None or any(map(_is_unrecorded, result.outcomes)):
         return None
     return (await grade(grader, row.row, result.answer))[1]
 
 
-def _is_unrecorded(error: BaseException | None) -> bool:
-    while error is not None and not isinstance(error, Unrecorded):
-        error = error.__cause__
-    return error is not None
+def _is_unrecorded(outcome: Outcome) -> bool:
+    return outcome.problem is not None and outcome.problem.code == Unrecorded.code

@@ -39,11 +39,6 @@ def per_thousand(cost: float | None) -> str:
     return UNKNOWN if cost is None else f"{ceil(cost * 1000 * 100 - _EXACT) / 100:,.2f}"
 
 
-def per_thousand_down(cost: float) -> str:
-    """Write the lower end of such a cost in USD, rounded down."""
-    return f"{floor(cost * 1000 * 100 + _EXACT) / 100:,.2f}"
-
-
 def seconds(value: float | None) -> str:
     """Format seconds, rounded up."""
     return UNKNOWN if value is None else f"{ceil(value * 10 - _EXACT) / 10:,.1f}"
