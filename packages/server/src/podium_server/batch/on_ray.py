@@ -5,10 +5,10 @@ import os
 import socket
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 from hashlib import sha256
-from math import ceil, inf
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,9 @@ try:
 except ImportError as missing:
     raise ConfigError(f"--ray needs Ray, which is not installed: {install_hint('server[ray]')}") from missing
 
-_LINES = 32  # that an actor runs at the same time
-_CPUS = 0.1  # an actor waits for models most of the time
+_LINES = 32  # for which an actor is started, up to one for each core: the start takes seconds of a core
 _OPTIONS = {
-    "num_cpus": _CPUS,
-    "max_concurrency": 2 * _LINES,
+    "num_cpus": 0.1,  # an actor waits for models most of the time
     "max_restarts": -1,
     "max_task_retries": 10,  # of a line, after the process of its actor died; the journal continues its run
     "scheduling_strategy": "SPREAD",
@@ -81,7 +79,7 @@ def same_as(config: Path) -> Iterator[tuple[str, str, str]]:
     yield "podium-server", __version__, "install the same version"  # first: another may not read the config
     journal = load_config(config).journal()
     yield f"{config} of hash", sha256(config.read_bytes()).hexdigest(), "give each machine the same file"
-    url = "none" if journal is None else str(journal.url)  # without the password
+    url = str(journal and journal.url)  # without the password
     yield "journal", url, "set the same variables and paths on each machine"
 
 
@@ -133,39 +131,33 @@ class LineActor:
             self._opened.set_exception(error)
 
 
+@dataclass(eq=False)
 class OnRay:
     """Runs lines in the actors of a Ray cluster. The budget and the files stay in this process."""
 
-    def __init__(
-        self,
-        address: str,
-        name: str,
-        config: Path,
-        run_cost: float | None,
-        concurrency: int,
-        note: Callable[[str], None],
-    ) -> None:
-        self._address = address
-        self._name = name
-        self._config = config
-        self._run_cost = run_cost
-        self._actors = ceil(concurrency / _LINES)
-        self._note = note
-        self._ready: list[Any] = []
-        self._free, self._slots = anyio.create_memory_object_stream[Any](inf)
-        """The free places of the actors that have started, or the errors of those that cannot start."""
+    address: str
+    name: str
+    config: Path
+    run_cost: float | None
+    concurrency: int
+    note: Callable[[str], None]
+    _ready: list[Any] = field(default_factory=list, init=False)
+    _places: asyncio.Queue[Any] = field(default_factory=asyncio.Queue, init=False)
+    """The free places in actors that have started, or the errors of those that cannot start."""
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None, None]:
         """Connect to the cluster, and keep the actors in the block."""
-        with _connected(self._address), self._free, self._slots:
+        with _connected(self.address):
             await self._wait_for_earlier()
-            machine, config = ray.util.get_node_ip_address(), self._config.absolute()
-            setup = Setup(config, machine, self._run_cost, tuple(same_as(config)))
-            kind = ray.remote(**_OPTIONS)(LineActor)
-            actors = [kind.options(name=f"{self._name}:{each}").remote(setup) for each in range(self._actors)]
+            machine, config = ray.util.get_node_ip_address(), self.config.absolute()
+            setup = Setup(config, machine, self.run_cost, tuple(same_as(config)))
+            cores = int(ray.cluster_resources().get("CPU", 0)) or self.concurrency  # 0: the cluster grows
+            lines = ceil(self.concurrency / (count := min(ceil(self.concurrency / _LINES), cores)))
+            kind = ray.remote(**_OPTIONS, max_concurrency=2 * lines)(LineActor)
+            actors = [kind.options(name=f"{self.name}:{each}").remote(setup) for each in range(count)]
             try:
-                async with beside(self._tell, *(partial(self._open, actor) for actor in actors)):
+                async with beside(self._tell, *(partial(self._open, actor, lines) for actor in actors)):
                     yield
             finally:
                 with anyio.move_on_after(20.0, shield=True):
@@ -177,39 +169,38 @@ class OnRay:
 
     async def run(self, line: Line, *, is_recorded: bool) -> Record:
         """Run a line in an actor; see `RunsLines.run`."""
-        slot = await self._slots.receive()
+        place = await self._places.get()
         try:
-            if isinstance(slot, PodiumError):
-                raise slot
+            if isinstance(place, PodiumError):
+                raise place
             sent = {each.name: getattr(line, each.name) for each in fields(line)}
-            sent["model"] = line.model.name  # an actor has models of its own
-            record: Record = await _answer(slot.run.remote(sent, is_recorded=is_recorded))
+            sent["model"] = line.model.name  # an actor has its own models
+            record: Record = await _answer(place.run.remote(sent, is_recorded=is_recorded))
         finally:
-            self._free.send_nowait(slot)
+            self._places.put_nowait(place)
         return record
 
-    async def _open(self, actor: Any) -> None:
+    async def _open(self, actor: Any, lines: int) -> None:
         """Wait until an actor can run lines. So an actor for which the cluster has no place gets none."""
-        slot = actor
+        place = actor
         try:
             await _answer(actor.open.remote())
             self._ready.append(actor)
         except PodiumError as error:
-            slot = error
-        for _ in range(_LINES):
-            self._free.send_nowait(slot)
+            place = error
+        for _ in range(lines):
+            self._places.put_nowait(place)
 
     async def _tell(self) -> None:
         """Tell the user what an actor needs, if none has started after 20 s."""
         await anyio.sleep(20.0)
         if not self._ready:
-            self._note(f"podium: the actors wait for a place in the Ray cluster: each needs {_CPUS} CPUs")
+            self.note("podium: the actors wait for a place in the Ray cluster: each needs 0.1 CPUs")
 
     async def _wait_for_earlier(self) -> None:
         """Wait until Ray has ended the actors of an earlier command that was killed."""
-        prefix = f"{self._name}:"
         for _ in range(_EARLIER_LOOKS):
-            if not any(name.startswith(prefix) for name in ray.util.list_named_actors()):
+            if not any(name.startswith(f"{self.name}:") for name in ray.util.list_named_actors()):
                 return
             await anyio.sleep(0.2)
         raise RunHeld("another command runs this batch on this cluster: wait, or choose another --name")
