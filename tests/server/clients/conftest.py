@@ -48,7 +48,9 @@ def run(script: str, folder: Path, programs: Path, **more: str) -> str:
         programs: the folder with the programs of the npm packages.
         more: further variables of the environment.
     """
+    (folder / "tmp").mkdir()
     known = {"HOME": str(folder), "PATH": f"{programs}:{os.environ['PATH']}", **more}
+    known["TMPDIR"] = str(folder / "tmp")  # Codex needs a home elsewhere to call its sandbox by bubblewrap
     known["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] = "1"
     repository = folder / "repository"
     repository.mkdir()

@@ -166,12 +166,14 @@ def test_two_agents_change_a_repository_until_its_tests_pass(npm_programs: Path,
     repository = tmp_path / "repository"
     repository.mkdir()
     (tmp_path / "home").mkdir()
+    (tmp_path / "tmp").mkdir()
     test = "from add import add\nfrom mul import mul\nassert (add(2, 3), mul(2, 3)) == (5, 6)\n"
     (repository / "test.py").write_text(test)
     made = "git init -q -b main && git config user.name a && git config user.email a@localhost"
     subprocess.run(f"{made} && git add . && git commit -q -m One", shell=True, cwd=repository, check=True)  # noqa: S602
     model = Model()
     env = {"HOME": str(tmp_path / "home"), "PATH": f"{npm_programs}:{os.environ['PATH']}"}
+    env |= {"TMPDIR": str(tmp_path / "tmp")}  # Codex needs a home elsewhere to call its sandbox by bubblewrap
     env |= {"OPENAI_API_KEY": "sk-of-the-test-only", "ANTHROPIC_API_KEY": "sk-of-the-test-only"}
     with ChatServer(agent_model(model.think)).in_thread() as server:
         root = server.url.removesuffix("/v1")
