@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from servers.chat_server import STALL, Call, ChatServer, Reply, events, says, whole
 
-from podium import ChatWorker, Conductor, Endpoint, Limits, ScriptedWorker
+from podium import ChatWorker, Conductor, Endpoint, FunctionWorker, Limits, ScriptedWorker
 from podium.errors import LimitExceeded, PlannerError, QueryError
 from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy, Rule
 from podium.types import AnswerDelta, Constraint, Message, Plan, Sampling, Step, Tools
-from podium.workers import Card, Price
+from podium.workers import FREE, Card, Price
 
 pytestmark = pytest.mark.anyio
 
@@ -87,6 +87,13 @@ async def test_an_answer_streams_and_its_tokens_are_whole() -> None:
     assert call.headers["authorization"] == f"Bearer {KEY}"
     assert (call.body["reasoning"], call.body["max_output_tokens"]) == ({"effort": "xhigh"}, 500)
     assert KEY not in result.explain()
+
+
+async def test_a_function_is_sent_the_question() -> None:
+    """As its subtask; nothing in it is a reference to a step."""
+    conductor = Conductor.of(FunctionWorker(lambda given: given.subtask, card=Card(name="f", price=FREE)))
+    for context in ({}, {"x": "text"}):
+        assert (await conductor.run("Why {{0}}, {{x}}?", context=context)).answer == "Why {{0}}, {{x}}?"
 
 
 async def test_a_conversation_reaches_the_model_unchanged() -> None:

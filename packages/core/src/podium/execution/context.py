@@ -333,6 +333,8 @@ class RunContext:
         """Return the input of a step's worker; `template` is the subtask before values were filled in."""
         query, most_chars = self.request.query, self.settings.limits.output_chars
         shown = worker.card.remembers(query) if self.shows_question else ()
+        if step == self.settings.verbatim and not worker.reads_prose:  # it reads its subtask, and no messages
+            return StepInput(query[-1].text, query=tuple(shown))
         texts = self.request.context
         return step_input(worker, step, visible, shown, most_chars=most_chars, texts=texts, template=template)
 
