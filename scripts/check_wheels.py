@@ -74,7 +74,7 @@ DISTRIBUTIONS = (
         "podium-server",
         "server",
         also=("openai",),
-        pages=("docs/server.md", "docs/server-runs.md"),
+        pages=("docs/server.md", "docs/server-api.md"),
         command="serve --help",
     ),
     Distribution(

@@ -140,11 +140,6 @@ def _take(page: Page, root: str, client: httpx2.Client, database: Path) -> None:
     page.goto(f"{root}/#/compare/{ids[-1]}/{ids[0]}")
     page.get_by_role("heading", name="Steps").wait_for()
     _shoot(page, "viewer-compare")
-    page.emulate_media(color_scheme="dark")
-    page.goto(f"{root}/#/runs/{ids[-1]}/1.5")
-    page.get_by_label("Step 5", exact=True).wait_for()
-    page.wait_for_timeout(500)
-    _shoot(page, "viewer-dark")
 
 
 def _copy(database: Path, run_id: str) -> None:

@@ -1,9 +1,9 @@
-"""The blocks of `docs/clients.md`."""
+"""The blocks of `docs/server.md`."""
 
 import re
 from pathlib import Path
 
-_PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
+_PAGE = Path(__file__).parents[3] / "docs" / "server.md"
 
 
 def blocks(heading: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Coding agents call a tool in a folder and answer, configured as `docs/clients.md` says."""
+"""Coding agents call a tool in a folder and answer, configured as `docs/server.md` says."""
 
 import json
 from pathlib import Path

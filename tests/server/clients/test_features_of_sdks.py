@@ -1,4 +1,4 @@
-"""Each feature of `docs/clients.md`, tried with the SDKs of OpenAI and Anthropic for Python.
+"""Each feature of `docs/server.md`, tried with the SDKs of OpenAI and Anthropic for Python.
 
 A feature is a row: its name, and a request with what must be in its answer.
 """

@@ -1,4 +1,4 @@
-"""Open WebUI, started as `docs/clients.md` says, with a chat through its own API."""
+"""Open WebUI, started as `docs/server.md` says, with a chat through its own API."""
 
 import json
 import os

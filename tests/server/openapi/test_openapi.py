@@ -78,7 +78,7 @@ def test_the_pages_list_every_route() -> None:
 )
 def test_the_table_of_features_has_every_field(document: Any, column: int, schema: str) -> None:
     """Of the requests of each API, in the column of the API."""
-    section = (ROOT / "docs/clients.md").read_text(encoding="utf-8").split("## Features")[1].split("\n## ")[0]
+    section = (ROOT / "docs/server.md").read_text(encoding="utf-8").split("## Features")[1].split("\n## ")[0]
     cells = "".join(line.split("|")[column] for line in section.splitlines() if line.startswith("|"))
     named = set(re.findall(r"`([a-z_]+)", cells))
     assert set(document["components"]["schemas"][schema]["properties"]) - {"model"} <= named
