@@ -1,4 +1,4 @@
-"""`docs/operations.md` has every code that an error or a problem can have, and no other."""
+"""`docs/configuration.md` has every code that an error or a problem can have, and no other."""
 
 import ast
 import re
@@ -14,7 +14,7 @@ from podium.budget import Limits
 from podium.execution import Retry
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
 SOURCES = [
     ast.parse(file.read_text(encoding="utf-8")) for file in sorted(ROOT.glob("packages/*/src/**/*.py"))
 ]
