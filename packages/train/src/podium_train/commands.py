@@ -14,6 +14,7 @@ import typer
 from podium.errors import ConfigError, PodiumError, install_hint
 from podium_train.environments import Split
 from podium_train.guards import PLANS_ARE_LEARNT, WrittenText, held_out_told, lines_of, second_told
+from podium_train.mix import EACH, SOURCES, write_mix
 from podium_train.progress import reporter
 from podium_train.recipes import (
     Recipe,
@@ -63,6 +64,25 @@ def base(
     weights = trainers.write_small_base(out) if gguf is None else trainers.write_gguf_base(gguf, out)
     kind = "random weights" if gguf is None else "weights"
     typer.echo(f"{out} has a model of {weights:,} {kind}, for 'base' in [model].")
+
+
+@app.command()
+def mix(  # noqa: PLR0913 - one option for each source
+    *,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The file of questions to write.")],
+    math: Annotated[Path | None, typer.Option(metavar="FILE", help="MATH-500.")] = None,
+    mmlu: Annotated[Path | None, typer.Option(metavar="FILE", help="MMLU.")] = None,
+    rlpr: Annotated[Path | None, typer.Option(metavar="FILE", help="RLPR-Train-Dataset.")] = None,
+    livecodebench: Annotated[Path | None, typer.Option(metavar="FILE", help="code_generation_lite.")] = None,
+    each: Annotated[int, typer.Option(min=1, help="Number of questions of each source.")] = EACH,
+    seed: Annotated[int, typer.Option(help="Seed of the choice.")] = 42,
+) -> None:
+    """Write the 960 questions of the paper, for a live environment, from local copies of their sources."""
+    files = {"math": math, "mmlu": mmlu, "rlpr": rlpr, "livecodebench": livecodebench}
+    written = write_mix(files, out, each=each, seed=seed)
+    typer.echo(f"{out} has {written} questions. Code is graded with `python` in [environment].")
+    for kind, source in SOURCES.items():
+        typer.echo(f"  {kind}: {source.name}, licence: {source.licence}")
 
 
 @app.command()

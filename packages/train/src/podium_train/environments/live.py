@@ -28,7 +28,7 @@ from podium.types import Completion, Message, Outcome, Plan, Result
 from podium.workers import Request, Worker
 from podium.workers.rates import identity_of
 from podium_evals.grading import choose_graders, grade, grader_version
-from podium_evals.recording import QuestionRow, read_questions
+from podium_evals.recording import Cassette, QuestionRow, read_questions
 from podium_train.environments.environment import EarlierRound, Environment, Episode, PlanOutcome, Split
 from podium_train.pools import PoolDraw
 
@@ -60,6 +60,8 @@ class LivePool(Environment):
             `podium_evals.recording.read_questions`.
         grader: the grader of all questions; `None` takes the one that each question names.
         python: the interpreter for graders that run code; `None` allows none.
+        cassette: recorded calls of these workers, by their whole prompts (`podium evals record run`); a plan
+            with another call has no outcome. `None` calls the workers.
         sizes: possible numbers of models in a pool, in random order; `None` takes all, in the order of the
             `podium.toml`, so that a conductor can learn their numbers. Tools are in each pool.
         sample: a name for these answers. Another name makes cached rewards invalid.
@@ -77,6 +79,7 @@ class LivePool(Environment):
         *,
         grader: str | None = None,
         python: str | None = None,
+        cassette: Path | str | None = None,
         sizes: tuple[int, ...] | None = None,
         sample: str = "1",
         name: str = "live",
@@ -96,6 +99,14 @@ class LivePool(Environment):
                 "workers"
             )
         rows = read_questions(questions)
+        if python is None and "code" in (grader, *(each.row.get("grader") for each in rows)):
+            raise ConfigError(
+                f"{questions} has questions on code: allow to run answers, with `python` in [environment]"
+            )
+        self._cassette = None
+        if cassette is not None:
+            with Cassette(cassette) as self._cassette:  # reads all calls
+                pass
         self._grader_of = choose_graders(rows, grader, python)
         self._rows = {row.question.key: row for row in rows}
         self._check_grades(rows)
@@ -106,7 +117,8 @@ class LivePool(Environment):
         told = [(name, identity_of(workers[place])) for name, place in self._places.items()]
         asked = [(key, sorted(row.row.items())) for key, row in sorted(self._rows.items())]
         graded = (grader, grader_version(grader), python)
-        content = repr((told, asked, graded, self._conductor.limits, sample))
+        heard = None if cassette is None else sha256(Path(cassette).read_bytes()).hexdigest()
+        content = repr((told, asked, graded, self._conductor.limits, sample, heard))
         self.version = sha256(content.encode("utf-8", "replace")).hexdigest()[:16]
 
     async def __aenter__(self) -> Self:
@@ -175,10 +187,10 @@ class LivePool(Environment):
     async def _run(self, episode: Episode, plan: Plan, earlier: EarlierRound | None) -> Result:
         query = (Message("user", episode.question),)
         if earlier is None:
-            return await self._conductor.run(replace(plan, query=query))
+            return await self._conductor.run(replace(plan, query=query), middleware=self._cassette)
         second = _with(self._conductor, FixedPlanner(plan), rounds=2)
         first = replace(earlier.plan, query=query)
-        return await second.run(first, middleware=partial(_recalled, earlier.outputs))
+        return await second.run(first, middleware=partial(_recalled, earlier.outputs, self._cassette))
 
     def _episode(self, row: QuestionRow, random: Random) -> Episode:
         models = tuple(self._models) if self._sizes is None else self._sizes.draw(self._models, random)
@@ -223,7 +235,7 @@ def _with(built: Conductor, planner: FixedPlanner, *, rounds: int) -> Conductor:
 
 
 async def _recalled(
-    outputs: Sequence[str | None], worker: Worker, request: Request
+    outputs: Sequence[str | None], cassette: Cassette | None, worker: Worker, request: Request
 ) -> AsyncGenerator[str | Completion, None]:
     """Answer the calls of the first round with its outputs, and make the calls of the second."""
     assert request.caller is not None
@@ -233,7 +245,7 @@ async def _recalled(
             raise WorkerRefused("the step has no output in the first round")
         yield Completion(output, cost=0.0)
         return
-    async with aclosing(worker.call(request)) as pieces:
+    async with aclosing(worker.call(request) if cassette is None else cassette(worker, request)) as pieces:
         async for piece in pieces:
             yield piece
 

@@ -47,6 +47,8 @@ class EnvironmentSection(Section):
     """The grader of all questions, for `live`; by default each question names one."""
     python: str | None = None
     """The interpreter that runs answers to questions on code, within limits, for `live`; by default none."""
+    cassette: str | None = None
+    """Recorded calls in place of the workers, for `live`; a plan with another call has no outcome."""
     sizes: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
     """Possible numbers of workers in a pool, for `live`. A few sizes make a conductor that adapts to its
     pool."""
@@ -351,6 +353,7 @@ def environment_of(section: EnvironmentSection, folder: Path) -> Environment:
         folder / section.questions,
         grader=section.grader,
         python=section.python,
+        cassette=None if section.cassette is None else folder / section.cassette,
         sizes=section.sizes,
     )
 

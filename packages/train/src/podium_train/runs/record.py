@@ -290,7 +290,8 @@ _TABLES = {
 }
 _FREE = frozenset(
     {
-        *("environment.recording", "environment.config", "environment.questions", "sft.examples"),  # digests
+        *("environment.recording", "environment.config", "environment.questions"),  # digests
+        *("environment.cassette", "sft.examples"),  # as above
         *("model.attention", "sft.micro_batch", "grpo.micro_batch", "grpo.vllm"),  # machine
         *("reward.limits",),
         *("sft.save_every", "grpo.save_every", "held_out.every"),
