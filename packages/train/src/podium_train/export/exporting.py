@@ -12,6 +12,7 @@ from podium_train.prompts import prefill_of
 from podium_train.recipes import Recipe, fingerprint_of
 from podium_train.runs import RECORD, TrainingRecord, check_recipe, read_record, share_files, weights_of
 
+GGUF_FILE = "conductor.gguf"
 _KEPT = (
     "config.json",
     "generation_config.json",
@@ -26,7 +27,9 @@ _KEPT = (
 )
 
 
-def export_conductor(recipe: Recipe, folder: Path, model: Path, out: Path) -> ConductorFacts:
+def export_conductor(
+    recipe: Recipe, folder: Path, model: Path, out: Path, *, gguf: bool = False
+) -> ConductorFacts:
     """Write the model, its tokenizer with the chat template, and `podium_conductor.json`.
 
     What the file says of the training is read from the record of the model. Small matrices of LoRA are merged
@@ -37,6 +40,7 @@ def export_conductor(recipe: Recipe, folder: Path, model: Path, out: Path) -> Co
         folder: the folder of the recipe.
         model: a folder that a trainer wrote.
         out: the folder to write, which must not exist.
+        gguf: whether to also write `conductor.gguf`, for llama.cpp.
 
     Raises:
         ConfigError: there is no model, or it was not trained, the folder exists, the recipe has another
@@ -67,6 +71,8 @@ def export_conductor(recipe: Recipe, folder: Path, model: Path, out: Path) -> Co
         trainers = import_module("podium_train.trl")
         trainers.merge_lora(model, new, dtype=trainers.dtype_of(record.recipe.model))
     _copy(model, new)
+    if gguf:
+        import_module("podium_train.trl").write_gguf(new, new / GGUF_FILE)
     facts = _facts(record, model)
     (new / FACTS_FILE).write_bytes(FACTS.dump_json(facts, indent=2))
     share_files(new, like=FACTS_FILE)

@@ -3,6 +3,9 @@ from .evaluation import (
     evaluate as evaluate,
     measure_held_out as measure_held_out,
 )
+from .gguf_file import (
+    write_gguf as write_gguf,
+)
 from .grpo import (
     run_grpo as run_grpo,
 )
