@@ -75,7 +75,7 @@ test-inspect: $(UV)
 TRAIN := packages/train
 test-train: $(UV)
 	$(UV) run --frozen --project $(TRAIN) mypy --cache-dir $(TRAIN)/.mypy_cache $(TRAIN)/src --exclude '/podium_train/trl/'
-	$(UV) run --frozen --project $(TRAIN) pytest -q -n 1 $(TRAIN) docs/train-tutorial.md docs/training-environments.md
+	$(UV) run --frozen --project $(TRAIN) pytest -q -n 1 $(TRAIN) docs/training.md
 
 # Torch is installed with pip, because pip finds the build for processors without a GPU.
 TRAINERS := .venv-trainers

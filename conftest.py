@@ -37,7 +37,7 @@ APART = {
     "openai_agents_podium": ("packages/openai-agents", "docs/openai-agents.md"),
     "inspect_podium": ("packages/inspect", "docs/inspect.md"),
     "ray": ("tests/server/ray", "docs/scale.md"),
-    "podium_train": ("packages/train", "docs/train-tutorial.md", "docs/training-environments.md"),
+    "podium_train": ("packages/train", "docs/training.md"),
 }
 """Files whose tests need an environment of their own, by a module that only this environment has."""
 NOT_HERE = tuple(path for module, paths in APART.items() if find_spec(module) is None for path in paths)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from podium.errors import ConfigError
 from podium_train import needs_of, shape_of
-from podium_train.recipes import load_recipe, shipped_launchers, shipped_recipes
+from podium_train.recipe import load_recipe, shipped_launchers, shipped_recipes
 
 LAUNCHER = "zero3.yaml"
 LORA = "\n[model.lora]\nrank = 32\nalpha = 64\n"

@@ -21,6 +21,7 @@ MODULES = (
     "langchain/src/langchain_podium/shadow/runnable.py",
     "llamaindex/src/llama_index_podium/events.py",
     "train/src/podium_train/errors.py",
+    "train/src/podium_train/warm_start.py",
 )
 """Public modules that are not folders, in `packages/`; all their classes and functions are public."""
 

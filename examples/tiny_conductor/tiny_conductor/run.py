@@ -15,24 +15,20 @@ from statistics import fmean
 import torch
 
 from podium.types import Plan
-from podium_train.environments import Episode
-from podium_train.environments.environment import Split
+from podium_train.environments import Episode, Split
 from podium_train.guards import (
-    STEPS,
-    BestCheckpoint,
     Guards,
     GuardSettings,
     HeldOut,
     Sample,
-    StepLog,
     StepMeasures,
     Stop,
     entropy_of,
     held_out_told,
     measure as step_measures,
 )
-from podium_train.reward import Reward
-from podium_train.rewards import Score
+from podium_train.rewards import Reward, Score
+from podium_train.run_files import STEPS, BestCheckpoint, StepLog
 from tiny_conductor.model import TinyConductor, TinyConfig
 from tiny_conductor.texts import Variation
 from tiny_conductor.training import MAX_TOKENS, Grpo, Update, WarmUp, roll_out, train, warm_up

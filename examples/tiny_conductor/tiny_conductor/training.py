@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from podium_train.environments import Environment, Episode
-from podium_train.reward import Reward, reward_of
+from podium_train.rewards import Reward, reward_of
 from tiny_conductor.model import TinyConductor, TinyModel
 from tiny_conductor.texts import END, END_ID, PAD_ID, UNVARIED, Variation, encode, prompt_text, right_texts
 from tiny_conductor.world import Workshop

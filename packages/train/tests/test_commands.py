@@ -9,7 +9,7 @@ import pytest
 from small_recording import small_recording
 
 from podium_evals.recorded import write_recordings
-from podium_train.recipes import shipped_recipes
+from podium_train.recipe import shipped_recipes
 from podium_train.warm_start import read_examples
 
 WORLD = 'type = "python"\nfactory = "tiny_conductor.world:Workshop"'

@@ -21,10 +21,9 @@ from podium.workers.rates import KindEntry, MeasuredFile, RateEntry, identity_of
 from podium_evals.recorded import write_recordings
 from podium_train import PromptStyle, RecordedAnswers, fingerprint
 from podium_train.environments.recorded import parts_of
-from podium_train.export import FACTS_FILE, ConductorFacts, export_conductor, read_facts
-from podium_train.export.planner import FACTS
+from podium_train.export import FACTS, FACTS_FILE, ConductorFacts, export_conductor, read_facts
 from podium_train.prompts import with_prefill
-from podium_train.recipes import environment_of, load_recipe
+from podium_train.recipe import environment_of, load_recipe
 from podium_train.runs import RECORD, PoolFacts, record_of, write_record
 
 FACTS_OF = ConductorFacts(

@@ -13,21 +13,16 @@ from podium.errors import ConfigError
 from podium.workers import Card
 from podium_train import Episode
 from podium_train.guards import (
-    BestCheckpoint,
     Guards,
     GuardSettings,
     HeldOut,
     Sample,
-    StepLog,
     StepMeasures,
     ended_without_plans,
-    lines_of,
-    logged_texts,
     measure,
-    read_steps,
-    written_text,
 )
 from podium_train.rewards import Score
+from podium_train.run_files import BestCheckpoint, StepLog, lines_of, logged_texts, read_steps, written_text
 
 GOOD = StepMeasures(
     step=1,

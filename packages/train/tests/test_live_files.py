@@ -15,7 +15,7 @@ from podium.errors import ConfigError
 from podium.types import Message, Plan, Step
 from podium_evals.recording import Cassette
 from podium_train import EarlierRound, LivePool, PlanOutcome, reward_of
-from podium_train.recipes import environment_of, load_recipe
+from podium_train.recipe import environment_of, load_recipe
 
 CONFIG = """
 [endpoints.local]

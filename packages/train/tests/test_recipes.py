@@ -12,7 +12,7 @@ from podium.errors import ConfigError
 from podium.workers import Price
 from podium_evals.recorded import DatedPrice, PriceTable, Recordings, write_recordings
 from podium_train import PromptStyle, RecordedAnswers, RecordedSettings, fingerprint, messages
-from podium_train.recipes import (
+from podium_train.recipe import (
     check_environment,
     check_model,
     environment_of,

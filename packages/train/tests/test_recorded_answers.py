@@ -29,7 +29,7 @@ from podium_train import (
     reward_of,
 )
 from podium_train.environments import Split
-from podium_train.environments.recorded import asked_alone
+from podium_train.environments.outcomes import asked_alone
 
 SINGLE = RecordedSettings(sizes=(2, 3), held_workers=1)
 BUNDLES = replace(SINGLE, parts=(2, 3), linked=0.7)

@@ -16,14 +16,16 @@ from scored_world import ScoredWorld, episode, plan
 from podium.errors import ConfigError
 from podium_train.rewards import (
     CostWeight,
+    Meter,
     RewardLimits,
     RewardService,
-    RewardStore,
     Score,
     ScoreRequest,
+    episode_json,
+    read_episode,
     with_costs,
 )
-from podium_train.rewards.service import Meter, episode_json, read_episode
+from podium_train.store import RewardStore
 
 pytestmark = pytest.mark.anyio
 

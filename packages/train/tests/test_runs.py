@@ -9,7 +9,7 @@ from small_recording import small_recording
 
 from podium.errors import ConfigError
 from podium_evals.recorded import write_recordings
-from podium_train.recipes import load_recipe
+from podium_train.recipe import load_recipe
 from podium_train.runs import (
     RECORD,
     TrainingRecord,

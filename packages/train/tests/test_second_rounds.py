@@ -18,14 +18,9 @@ from podium.planners import ChatPlanner
 from podium.workers import ScriptedWorker
 from podium_train import EarlierRound, PlanOutcome, PromptStyle, fingerprint, reward_of, second_messages
 from podium_train.guards import Sample, measure, second_rounds
-from podium_train.recipes import load_recipe
-from podium_train.rewards import (
-    RewardService,
-    RewardStore,
-    Score,
-    ScoreRequest,
-    with_second_rounds,
-)
+from podium_train.recipe import load_recipe
+from podium_train.rewards import RewardService, Score, ScoreRequest, with_second_rounds
+from podium_train.store import RewardStore
 
 KEEP = "model_id = []\nsubtasks = []\naccess_list = []"
 

@@ -9,7 +9,7 @@ import pytest
 
 from podium.errors import ConfigError
 from podium_train import needs_of, shape_of
-from podium_train.recipes import load_recipe, shipped_recipes
+from podium_train.recipe import load_recipe, shipped_recipes
 
 SCRIPT = Path(__file__).parents[3] / "examples" / "gpu" / "train.py"
 

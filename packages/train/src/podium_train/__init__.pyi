@@ -1,16 +1,20 @@
-from .environments import (
+from .environments.environment import (
     EarlierRound as EarlierRound,
     Environment as Environment,
     Episode as Episode,
-    LivePool as LivePool,
     PlanOutcome as PlanOutcome,
-    RecordedAnswers as RecordedAnswers,
-    RecordedSettings as RecordedSettings,
 )
-from .pools import (
+from .environments.episodes import (
     PoolDraw as PoolDraw,
+    RecordedSettings as RecordedSettings,
     disguised as disguised,
     measured_rates as measured_rates,
+)
+from .environments.live import (
+    LivePool as LivePool,
+)
+from .environments.recorded import (
+    RecordedAnswers as RecordedAnswers,
 )
 from .prompts import (
     MAX_STEPS as MAX_STEPS,
@@ -20,7 +24,7 @@ from .prompts import (
     plan_request as plan_request,
     second_messages as second_messages,
 )
-from .reward import (
+from .rewards import (
     Reward as Reward,
     reward_of as reward_of,
 )

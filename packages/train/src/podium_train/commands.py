@@ -13,10 +13,9 @@ import typer
 
 from podium.errors import ConfigError, PodiumError, install_hint
 from podium_train.environments import Split
-from podium_train.guards import PLANS_ARE_LEARNT, WrittenText, held_out_told, lines_of, second_told
+from podium_train.guards import PLANS_ARE_LEARNT, held_out_told, second_told
 from podium_train.mix import EACH, SOURCES, write_mix
-from podium_train.progress import reporter
-from podium_train.recipes import (
+from podium_train.recipe import (
     Recipe,
     check_environment,
     check_model,
@@ -24,6 +23,7 @@ from podium_train.recipes import (
     shipped_launchers,
     shipped_recipes,
 )
+from podium_train.run_files import Reporter, WrittenText, lines_of
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 Config = Annotated[Path, typer.Option("--config", metavar="FILE", help="The recipe.")]
@@ -92,7 +92,7 @@ def examples(
     seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 1,
 ) -> None:
     """Write plans for sft that choose workers by the measured rates on their cards. It needs no model."""
-    from podium_train.warm_start.examples import write_example_plans  # noqa: PLC0415 - used by this command only
+    from podium_train.warm_start import write_example_plans  # noqa: PLC0415 - used by this command only
 
     found = _with(config, "sft")
     assert found.sft is not None
@@ -105,10 +105,10 @@ def sft(config: Config, report_to: ReportTo = "none") -> None:
     """Train on plans. An interrupted run continues."""
     found, trainers = _with(config, "sft"), _trainers()
     check_model(found, config.parent)
-    with reporter() as report:
-        with _interruptible(f"sft --config {config}", _KEPT):
-            trained = trainers.run_sft(found, config.parent, report=report, report_to=report_to)
-        report.line(f"The trained model is in {trained}; `podium-train grpo` starts from it.")
+    report = Reporter()
+    with _interruptible(f"sft --config {config}", _KEPT):
+        trained = trainers.run_sft(found, config.parent, report=report, report_to=report_to)
+    report.line(f"The trained model is in {trained}; `podium-train grpo` starts from it.")
 
 
 @app.command()
@@ -116,11 +116,11 @@ def grpo(config: Config, report_to: ReportTo = "none") -> None:
     """Train by reinforcement on the outcome of plans. An interrupted run continues."""
     found, trainers = _with(config, "grpo"), _trainers()
     check_model(found, config.parent)
-    with reporter() as report:
-        with _interruptible(f"grpo --config {config}", _KEPT):
-            stop = trainers.run_grpo(found, config.parent, report=report, report_to=report_to)
-        run = config.parent / found.folder
-        report.line(f"The last model is in {run / 'final'}, the best checkpoint in {run / 'best'}.")
+    report = Reporter()
+    with _interruptible(f"grpo --config {config}", _KEPT):
+        stop = trainers.run_grpo(found, config.parent, report=report, report_to=report_to)
+    run = config.parent / found.folder
+    report.line(f"The last model is in {run / 'final'}, the best checkpoint in {run / 'best'}.")
     if stop is not None:
         _fail(stop.told)
 
@@ -164,8 +164,8 @@ def compare(
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the figures as JSON.")] = None,
 ) -> None:
     """Compare a served conductor with baselines on a split, with intervals. It needs no trainer."""
-    from podium_train.comparing import compare_served  # noqa: PLC0415 - used by this command only
     from podium_train.evaluation import as_json, as_table  # noqa: PLC0415
+    from podium_train.evaluation.comparison import compare_served  # noqa: PLC0415 - used by this command only
 
     recipe = load_recipe(config)
     if out is not None and out.exists():

@@ -96,17 +96,7 @@ SOURCES: Mapping[str, Source] = {
 
 
 def write_mix(files: Mapping[str, Path | None], out: Path, *, each: int, seed: int) -> int:
-    """Write as many questions of each source, and return their number. Equal arguments give an equal file.
-
-    Args:
-        files: the local file of each of `SOURCES`, JSON lines or parquet.
-        out: the file of questions to write, which must not exist.
-        each: number of questions of each source.
-        seed: of the choice.
-
-    Raises:
-        ConfigError: a source is missing, cannot be read or has too few questions, or `out` exists.
-    """
+    """Write as many questions of each source, and return their number. Equal arguments give an equal file."""
     if missing := [kind for kind in SOURCES if files.get(kind) is None]:
         told = "".join(f"\n  --{kind} FILE: {_told(SOURCES[kind])}" for kind in missing)
         raise ConfigError(f"the mix needs local copies of its sources, and these are missing:{told}")

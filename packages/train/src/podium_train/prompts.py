@@ -29,12 +29,7 @@ _ANY_STEPS = 32
 
 
 def with_prefill(template: str, prefill: str) -> str:
-    """Return a chat template whose prompts end with a prefill.
-
-    Args:
-        template: a chat template, which may have another prefill of this function.
-        prefill: the text; empty for none.
-    """
+    """Return a chat template whose prompts end with a prefill."""
     # Jinja leaves out one line end at the end of a template.
     plain = _ADDED.sub("", template).removesuffix("\n")
     if not prefill:
@@ -50,11 +45,7 @@ def prefill_of(template: str) -> str:
 
 
 def whole_text(completion: str, prefill: str) -> str:
-    """Return an example's text with the prefill, which it may already begin with.
-
-    Raises:
-        ConfigError: with the prefill the text has another plan, or none.
-    """
+    """Return an example's text with the prefill, which it may already begin with."""
     if completion.startswith(prefill):
         return completion
     text, plan = prefill + completion, _plan_in(completion)
@@ -135,12 +126,7 @@ def second_messages(episode: Episode, style: PromptStyle, *, text: str, answer: 
 
 
 def plan_request(episode: Episode, *, max_steps: int = MAX_STEPS) -> PlanRequest:
-    """Return the request that a run in production gives to any planner for this episode.
-
-    Args:
-        episode: the episode.
-        max_steps: `Limits.plan_steps` of the run.
-    """
+    """Return the request that a run in production gives to any planner for this episode."""
     return PlanRequest(
         query=(Message("user", episode.question),),
         context=tuple((name, len(text)) for name, text in episode.texts),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from podium.errors import ConfigError
-from podium_train.recipes import Recipe
+from podium_train.recipe import Recipe
 
 PROMPT: Final = 2048
 """Assumed maximum tokens of a prompt."""
@@ -80,11 +80,7 @@ class Needs:
         return self.peak <= gpu and self.vllm >= self.vllm_least
 
     def told(self, gpu: float) -> str:
-        """Return the lines for people.
-
-        Args:
-            gpu: the memory of each GPU, in GB.
-        """
+        """Return the lines for people."""
         verdict = "fits" if self.fits(gpu) else "DOES NOT FIT"
         return (
             f"model: {self.weights / _GB:.2f} billion weights\n"
@@ -96,11 +92,7 @@ class Needs:
 
 
 def shape_of(base: str) -> Shape:
-    """Return the shape of a model: a folder, or a known name on the Hub.
-
-    Raises:
-        ConfigError: its shape is not known.
-    """
+    """Return the shape of a model: a folder, or a known name on the Hub."""
     path = Path(base) / "config.json"
     if path.exists():
         facts = json.loads(path.read_text(encoding="utf-8"))
@@ -123,14 +115,7 @@ def shape_of(base: str) -> Shape:
 
 
 def needs_of(recipe: Recipe, shape: Shape, *, gpus: int, gpu: float) -> Needs:
-    """Return what GRPO by a recipe needs.
-
-    Args:
-        recipe: the settings, with `[grpo]`.
-        shape: the shape of the base.
-        gpus: GPUs of the training; all weights are divided among them, those under LoRA are on each.
-        gpu: the memory of each, in GB.
-    """
+    """Return what GRPO by a recipe needs."""
     grpo, lora = recipe.grpo, recipe.model.lora
     assert grpo is not None
     trained = shape.weights if lora is None else shape.lora(lora.rank)

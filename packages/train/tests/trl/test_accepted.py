@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from accelerate.commands.config.config_args import load_config_from_file
 
-from podium_train.recipes import load_recipe, shipped_launchers, shipped_recipes
+from podium_train.recipe import load_recipe, shipped_launchers, shipped_recipes
 from podium_train.trl.grpo import grpo_config
 
 

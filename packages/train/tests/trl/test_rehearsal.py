@@ -16,7 +16,7 @@ from podium import Conductor
 from podium.config import load_config
 from podium.errors import ConfigError
 from podium_evals.recorded import write_recordings
-from podium_train.recipes import shipped_recipes
+from podium_train.recipe import shipped_recipes
 from podium_train.trl import write_small_base
 
 SMALLER = {"epochs = 2": "epochs = 1", "steps = 4": "steps = 2", "episodes = 8": "episodes = 2"}

@@ -16,7 +16,7 @@ from trl_base import PLAN, QUIET, make_base
 from podium.config import load_config
 from podium.errors import ConfigError
 from podium_train.export import FACTS_FILE
-from podium_train.recipes import environment_of, load_recipe, messages_of
+from podium_train.recipe import environment_of, load_recipe, messages_of
 from podium_train.trl import write_gguf, write_gguf_base, write_small_base
 
 RECIPE = """

@@ -24,16 +24,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl_base import PLAN, QUIET, make_base
 
 from podium.errors import ConfigError
-from podium_train.recipes import environment_of, load_recipe, messages_of
-from podium_train.rewards import RewardStore, Score, ScoreRequest, episode_json
+from podium_train.recipe import environment_of, load_recipe, messages_of
+from podium_train.rewards import Score, ScoreRequest, episode_json
 from podium_train.runs import read_record
-from podium_train.trl import (
-    Generator,
-    PlanReward,
-    measure_held_out,
-    merge_lora,
-    tokens_of,
-)
+from podium_train.store import RewardStore
+from podium_train.trl import Generator, PlanReward, measure_held_out, merge_lora, tokens_of
 
 WORLD = 'type = "python"\nfactory = "tiny_conductor.world:Workshop"'
 RECIPE = """

@@ -8,7 +8,7 @@ import pytest
 from trl.generation import vllm_generation
 from vllm.engine.arg_utils import EngineArgs
 
-from podium_train.recipes import load_recipe, shipped_recipes
+from podium_train.recipe import load_recipe, shipped_recipes
 from podium_train.trl import write_small_base
 from podium_train.trl.grpo import grpo_config
 

@@ -5,11 +5,13 @@ from .environment import (
     PlanOutcome as PlanOutcome,
     Split as Split,
 )
+from .episodes import (
+    Asks as Asks,
+    RecordedSettings as RecordedSettings,
+)
 from .live import (
     LivePool as LivePool,
 )
 from .recorded import (
-    Asks as Asks,
     RecordedAnswers as RecordedAnswers,
-    RecordedSettings as RecordedSettings,
 )

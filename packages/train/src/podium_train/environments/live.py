@@ -30,7 +30,7 @@ from podium.workers.rates import identity_of
 from podium_evals.grading import choose_graders, grade, grader_version
 from podium_evals.recording import Cassette, QuestionRow, read_questions
 from podium_train.environments.environment import EarlierRound, Environment, Episode, PlanOutcome, Split
-from podium_train.pools import PoolDraw
+from podium_train.environments.episodes import PoolDraw
 
 HELD_OUT = 0.2
 """Share of the questions of each kind, and of the kinds if there are five or more, that is held out."""
@@ -49,7 +49,7 @@ class LivePool(Environment):
     it, or if a model refuses to answer.
 
     Episodes are the same each time, but answers of live workers are not. `version` changes with the workers,
-    the questions and `sample`; a reward that was cached under it is one sample.
+    and the questions; a reward that was cached under it is one sample.
 
     As an async context manager it keeps connections open between plans.
 
@@ -64,15 +64,15 @@ class LivePool(Environment):
             with another call has no outcome. `None` calls the workers.
         sizes: possible numbers of models in a pool, in random order; `None` takes all, in the order of the
             `podium.toml`, so that a conductor can learn their numbers. Tools are in each pool.
-        sample: a name for these answers. Another name makes cached rewards invalid.
-        name: the name of the environment.
 
     Raises:
         ConfigError: a file is invalid, a question cannot be graded, or there are too few workers.
         RecordingInvalid: the file of questions cannot be read.
     """
 
-    def __init__(  # noqa: PLR0913 - all but two have defaults
+    name = "live"
+
+    def __init__(
         self,
         config: Path | str,
         questions: Path | str,
@@ -81,10 +81,7 @@ class LivePool(Environment):
         python: str | None = None,
         cassette: Path | str | None = None,
         sizes: tuple[int, ...] | None = None,
-        sample: str = "1",
-        name: str = "live",
     ) -> None:
-        self.name = name
         self._conductor = _conductor(Path(config))
         self.unpriced = self._conductor.unpriced
         self._places = {card.name: place for place, card in enumerate(self._conductor.pool.cards)}
@@ -118,7 +115,7 @@ class LivePool(Environment):
         asked = [(key, sorted(row.row.items())) for key, row in sorted(self._rows.items())]
         graded = (grader, grader_version(grader), python)
         heard = None if cassette is None else sha256(Path(cassette).read_bytes()).hexdigest()
-        content = repr((told, asked, graded, self._conductor.limits, sample, heard))
+        content = repr((told, asked, graded, self._conductor.limits, heard))
         self.version = sha256(content.encode("utf-8", "replace")).hexdigest()[:16]
 
     async def __aenter__(self) -> Self:

@@ -17,5 +17,4 @@ from .comparison import (
     as_table as as_table,
     compare_arms as compare_arms,
     evaluate as evaluate,
-    write_plans as write_plans,
 )

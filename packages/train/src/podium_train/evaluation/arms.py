@@ -2,17 +2,15 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 
-from podium.plan_text import Spelling, parse_plan, write_plan
-from podium.planners import Planner, PlanRequest, PlanText
+from podium.plan_text import Spelling, write_plan
+from podium.planners import Planner, PlanText
 from podium.types import Message, Plan, Step
 from podium.workers import Card
 from podium_evals.arms import ASK, best_of, kind_scores, mean_scores
-from podium_evals.errors import RouterInvalid
 from podium_evals.recorded import Question
-from podium_evals.router import RouterPlanner, fit_router
 from podium_train.environments import Episode, RecordedAnswers
 from podium_train.environments.recorded import parts_of
 from podium_train.prompts import PromptStyle, messages, plan_request
@@ -56,14 +54,7 @@ def conductor_arm(name: str, complete: Complete, style: PromptStyle, *, samples:
 
 
 def planner_arm(name: str, planner: Planner, *, max_steps: int, samples: int = 1) -> PlanArm:
-    """Return the arm of a planner of Podium, such as a chat model on an OpenAI-compatible server.
-
-    Args:
-        name: the name in tables.
-        planner: the planner. Enter it before, so that its connections stay open.
-        max_steps: maximum number of steps that it is asked for.
-        samples: number of texts for each episode; 1 for a planner that always writes the same.
-    """
+    """Return the arm of a planner of Podium, such as a chat model on an OpenAI-compatible server."""
 
     async def text(episode: Episode, _sample: int) -> str:
         return await planned_text(planner, episode, max_steps=max_steps)
@@ -72,13 +63,7 @@ def planner_arm(name: str, planner: Planner, *, max_steps: int, samples: int = 1
 
 
 def plan_arm(name: str, choose: Callable[[Episode], Plan], *, is_achievable: bool = True) -> PlanArm:
-    """Return the arm of a function that chooses a plan.
-
-    Args:
-        name: the name in tables.
-        choose: returns the plan for an episode.
-        is_achievable: whether it knows nothing of the right answers to what it is asked.
-    """
+    """Return the arm of a function that chooses a plan."""
 
     async def text(episode: Episode, _sample: int) -> str:
         return write_plan(choose(episode), "rows")
@@ -87,11 +72,7 @@ def plan_arm(name: str, choose: Callable[[Episode], Plan], *, is_achievable: boo
 
 
 async def planned_text(planner: Planner, episode: Episode, *, max_steps: int) -> str:
-    """Return the text that a planner writes for an episode, valid or not.
-
-    Raises:
-        PodiumError: the planner gave no text.
-    """
+    """Return the text that a planner writes for an episode, valid or not."""
     async with aclosing(planner.plan(plan_request(episode, max_steps=max_steps))) as pieces:
         found = [piece.text async for piece in pieces if isinstance(piece, PlanText)]
     return found[-1]
@@ -155,15 +136,13 @@ def recorded_arms(environment: RecordedAnswers) -> list[PlanArm]:
 
     Each part of a bundle is planned as a question of its own, and the answers are joined. What is fitted is
     fitted on `environment.training`; so a worker that is held out has no training score there, and is chosen
-    only at random, by its card, or by the calibrated router.
+    only at random, or by its card.
 
     - `random plan`: one to three random workers, and a vote if there are several.
     - `random worker`.
     - `best single`: the worker with the best training score.
     - `best card`: the worker with the best measured rate on the kind, which the arm is told.
     - `kind rule`: the worker with the best training score on the kind, which the arm is told.
-    - `router`: a router that reads the question.
-    - `calibrated router`: the same with the measured rates of the cards.
     - `vote of the best 3`, by the training scores, and `vote of the best 3 cards`, by the measured rates.
     - `best worker`: knows each worker's mean score on the very question. It estimates a bound: votes, and
       luck with the sample of an episode, can be above it.
@@ -181,7 +160,6 @@ def recorded_arms(environment: RecordedAnswers) -> list[PlanArm]:
         )[:VOTERS],
     }
     arms = [plan_arm(name, fitted.planned(choose)) for name, choose in choosers.items()]
-    arms += fitted.router_arms()
     return [*arms, plan_arm("best worker", fitted.planned(fitted.best_worker), is_achievable=False)]
 
 
@@ -242,7 +220,6 @@ class _Fitted:
         self._scores = mean_scores(training)
         self._kinds = kind_scores(training)
         self._first = best_of(training)
-        self._training = training
 
     def planned(self, choose: Choose) -> Callable[[Episode], Plan]:
         def plan(episode: Episode) -> Plan:
@@ -276,37 +253,6 @@ class _Fitted:
             return sum(sample.score or 0.0 for sample in samples) / len(samples)
 
         return [max(self.ranked(episode), key=score)]
-
-    def router_arms(self) -> list[PlanArm]:
-        """Return a router without and with measured rates; none if the training part is too small."""
-        try:
-            planner = RouterPlanner(fit_router(self._training))
-        except RouterInvalid:
-            return []
-        return [
-            self._routed("router", planner, reads_rates=False),
-            self._routed("calibrated router", planner, reads_rates=True),
-        ]
-
-    def _routed(self, name: str, planner: Planner, *, reads_rates: bool) -> PlanArm:
-        async def text(episode: Episode, _sample: int) -> str:
-            parts = parts_of(self._environment.query_of(episode))
-            names = episode.workers[: _models(episode)]
-            cards = tuple(
-                replace(card, name=worker, measured=card.measured if reads_rates else ())
-                for card, worker in zip(episode.cards, names, strict=False)
-            )
-            chosen = [await _route(planner, part.question.text, cards) for part in parts]
-            return write_plan(self._environment.plan_by_part(episode, chosen), "rows")
-
-        return PlanArm(name=name, text=text)
-
-
-async def _route(planner: Planner, question: str, cards: tuple[Card, ...]) -> Sequence[int]:
-    request = PlanRequest(query=(Message("user", question),), cards=cards, max_steps=1, stream=False)
-    async with aclosing(planner.plan(request)) as pieces:
-        found = [piece.text async for piece in pieces if isinstance(piece, PlanText)]
-    return [step.worker for step in parse_plan(found[-1], workers=len(cards), max_steps=1).calls]
 
 
 def _models(episode: Episode) -> int:

@@ -2,23 +2,25 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import anyio
 
+from podium.cli.screen import counted
+from podium.config import load_config
 from podium.errors import ConfigError, PodiumError
-from podium.types import Plan
-from podium_evals.plans import NoPlan, PlanFile, PlansAbout, RecordedPlan
-from podium_evals.recorded import FirstAgreeing, JoinParts, Longest, Vote, content_key
 from podium_evals.results import rounding
 from podium_evals.statistics import Difference, Interval, Resampling, Unit, compare, intervals_of_means
 from podium_evals.task_failures import first_failure
-from podium_train.environments import Environment, Episode, RecordedAnswers
-from podium_train.evaluation.arms import PlanArm
-from podium_train.reward import Reward, reward_of
+from podium_train.environments import Environment, Episode, RecordedAnswers, Split
+from podium_train.errors import NothingMeasured
+from podium_train.evaluation.arms import PlanArm, card_arms, plan_arm, planner_arm, recorded_arms
+from podium_train.recipe import Recipe, environment_of
+from podium_train.rewards import Reward, reward_of
 
 MOST_STEPS = 32
 """Maximum number of steps of a plan of an arm that is not a conductor. Votes on the parts of a bundle need
@@ -335,45 +337,64 @@ def _notes(evaluation: Evaluation) -> Iterator[str]:
             yield f"{arm.name} gave no text for {_percent(arm.failed)}, first because of {arm.failure}"
 
 
-async def write_plans(
-    path: Path | str, trials: Sequence[Trial], environment: RecordedAnswers, *, planner: str
-) -> int:
-    """Append the plans of an arm to a file of recorded plans, and return how many were new.
-
-    Use episodes of `RecordedAnswers.episodes_of`, whose pools have all workers. The first text for a question
-    counts. Where workers see the bundle, subtasks are written with the text of the part that they name, which
-    is what was recorded. A text without a valid plan is written as unusable. Where the arm failed, nothing is
-    written.
-
-    Args:
-        path: the file, which is made where it is missing.
-        trials: the trials of one arm.
-        environment: the environment of the episodes.
-        planner: the name of the conductor.
-
-    Raises:
-        RecordingInvalid: the file is something else, or has plans of another planner or for another pool.
-    """
-    reducers = [Vote(), FirstAgreeing(), Longest(), *([JoinParts()] if environment.settings.parts else [])]
-    workers = (*environment.recordings.workers, *(reducer.card.name for reducer in reducers))
-    about = PlansAbout(planner=planner, workers=workers, is_told=False, source="podium-train")
-    written = 0
-    with PlanFile(path, about) as file:
-        for trial in trials:
-            key = content_key(trial.episode.question)
-            if trial.failure or key in file.queries:
-                continue
-            await file.append(_recorded(key, trial, environment, workers))
-            written += 1
-    return written
+_FIRST = 8
+"""Number of first texts of a planner that must not all fail. They are asked at the same time."""
 
 
-def _recorded(key: str, trial: Trial, environment: RecordedAnswers, workers: Sequence[str]) -> RecordedPlan:
-    plan = trial.reward.plan
-    if plan is None:
-        why: tuple[NoPlan, str] = ("planner_unusable", trial.reward.problem)
-        return RecordedPlan(query=key, plan=None, text=trial.text, problem=why, cost=None)
-    places = [workers.index(name) for name in trial.episode.workers]
-    asked = environment.as_recorded(trial.episode, plan).calls
-    steps = tuple(replace(step, worker=places[step.worker]) for step in asked)
-    return RecordedPlan(query=key, plan=Plan(steps), text=trial.text, cost=None)
+async def compare_served(
+    recipe: Recipe,
+    folder: Path,
+    *,
+    split: Split,
+    episodes: int,
+    seed: int,
+    planner: Path | None,
+) -> Evaluation:
+    """Return the comparison of the baselines and, if one is given, of the planner of a `podium.toml`."""
+    environment = environment_of(recipe.environment, folder)
+    arms = _baselines(environment)
+    base = "best single" if any(arm.name == "best single" for arm in arms) else arms[0].name
+    drawn = environment.episodes(split, episodes, seed=seed)
+    async with AsyncExitStack() as stack:
+        if planner is not None:
+            model = await stack.enter_async_context(load_config(planner).planner())
+            steps = recipe.prompt.style.max_steps
+            if model.name in [arm.name for arm in arms]:
+                raise ConfigError(f"the planner has the name of a baseline, {model.name!r}: rename it")
+            arms = [planner_arm(model.name, model, max_steps=steps), *arms]
+        first = _FirstTexts(None if planner is None else arms[0].name, min(episodes, _FIRST))
+        trials = await evaluate(environment, drawn, arms, on_trial=first.hear)
+    if all(trial.score is None for each in trials.values() for trial in each):
+        raise NothingMeasured(
+            f"no plan of any arm has a known outcome: {environment.name} could not carry out a single one; "
+            "check its workers with `podium check`"
+        )
+    return compare_arms(arms, trials, base=base, environment=environment.name, split=split)
+
+
+class _FirstTexts:
+    """Ends a comparison whose planner, if there is one, fails for all of its first texts."""
+
+    def __init__(self, planner: str | None, first: int) -> None:
+        self._planner, self._first = planner, first
+        self._failures: list[str] = []
+        self._answers = False
+
+    def hear(self, trial: Trial) -> None:
+        if trial.arm != self._planner or self._answers:
+            return
+        self._answers = not trial.failure
+        self._failures.append(trial.failure)
+        if not self._answers and len(self._failures) == self._first:
+            raise NothingMeasured(
+                f"the planner {self._planner!r} gave no plan for the first "
+                f"{counted(self._first, 'episode')}: {self._failures[0]}"
+            )
+
+
+def _baselines(environment: Environment) -> list[PlanArm]:
+    if isinstance(environment, RecordedAnswers):
+        return recorded_arms(environment)
+    own = environment.baselines().items()
+    found = [plan_arm(name, choose, is_achievable=name != "oracle") for name, choose in own]
+    return found or card_arms()

@@ -12,6 +12,8 @@ from .grpo import (
 from .models import (
     dtype_of as dtype_of,
     merge_lora as merge_lora,
+    write_gguf_base as write_gguf_base,
+    write_small_base as write_small_base,
 )
 from .rewards import (
     PlanReward as PlanReward,
@@ -19,8 +21,4 @@ from .rewards import (
 from .sft import (
     run_sft as run_sft,
     tokens_of as tokens_of,
-)
-from .small_base import (
-    write_gguf_base as write_gguf_base,
-    write_small_base as write_small_base,
 )

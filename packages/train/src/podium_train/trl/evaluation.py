@@ -19,17 +19,10 @@ from podium.errors import ConfigError
 from podium.types import Message
 from podium_train.environments import Environment, Episode
 from podium_train.errors import NothingMeasured
-from podium_train.guards import (
-    HeldOut,
-    SecondRounds,
-    WrittenText,
-    accuracy,
-    held_out_told,
-    second_rounds,
-    written_text,
-)
-from podium_train.recipes import Recipe, check_dtype, environment_of, messages_of
+from podium_train.guards import HeldOut, SecondRounds, accuracy, held_out_told, second_rounds
+from podium_train.recipe import Recipe, check_dtype, environment_of, messages_of
 from podium_train.rewards import Score, ScoreRequest
+from podium_train.run_files import WrittenText, written_text
 from podium_train.runs import check_prompt, read_record
 from podium_train.trl.models import dtype_of, quiet, tokenizer_of
 from podium_train.trl.rewards import PlanReward
@@ -39,15 +32,7 @@ _STAND_IN = (Message("user", "Wait."),)
 
 
 class Generator:
-    """Samples texts in batches, without a change to the random numbers of the training.
-
-    Args:
-        model: a causal language model of transformers.
-        tokenizer: its tokenizer, with a chat template.
-        max_tokens: maximum length of a text.
-        temperature: the temperature of sampled texts.
-        batch: prompts of a batch.
-    """
+    """Samples texts in batches, without a change to the random numbers of the training."""
 
     def __init__(
         self, model: Any, tokenizer: Any, *, max_tokens: int, temperature: float = 1.0, batch: int = 32
@@ -119,15 +104,7 @@ def measure_held_out(
     score: Callable[[Sequence[ScoreRequest]], list[Score]],
     heard: Callable[[str, WrittenText], object] = lambda _split, _text: None,
 ) -> Mapping[str, HeldOut]:
-    """Return the accuracy on the splits of `[held_out]`. Each process measures a part of the episodes.
-
-    Args:
-        recipe: the settings.
-        folder: the folder of the recipe.
-        generator: samples the texts.
-        score: rewards the texts.
-        heard: is given each text of this process, after its split; sampled texts come first.
-    """
+    """Return the accuracy on the splits of `[held_out]`. Each process measures a part of the episodes."""
     environment, wanted, state = environment_of(recipe.environment, folder), recipe.held_out, PartialState()
     found: dict[str, HeldOut] = {}
     for split in wanted.splits:

@@ -20,11 +20,7 @@ _FILE_TYPES = {torch.float32: gguf.LlamaFileType.ALL_F32, torch.bfloat16: gguf.L
 
 @quiet()
 def write_gguf(model: Path, file: Path) -> None:
-    """Write the weights in their own type, the tokenizer and the chat template of a folder.
-
-    Raises:
-        ConfigError: the model or its tokenizer is of a family that this function cannot write.
-    """
+    """Write the weights in their own type, the tokenizer and the chat template of a folder."""
     pre = _splitting(json.loads((model / "tokenizer.json").read_text(encoding="utf-8")), model)
     read = AutoModelForCausalLM.from_pretrained(model, dtype="auto")
     config, dtype = read.config, next(read.parameters()).dtype

@@ -1,22 +1,52 @@
-"""GRPO with TRL's `GRPOTrainer`."""
+"""GRPO with TRL's `GRPOTrainer`, whose callback measures each step and keeps the best checkpoint.
+
+The log has the share of the weights that moved. Weights in bfloat16 have eight bits: updates of a small
+learning rate are rounded away. At 1e-6, 200 updates of AdamW change 1 % of them.
+"""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate import PartialState
+from accelerate.utils import gather_object
 from datasets import Dataset
+from torch import Tensor
+from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from podium.errors import ConfigError
-from podium_train.guards import HeldOut, Stop, ended_without_plans, last_checkpoint, read_steps
-from podium_train.progress import Reporter
-from podium_train.recipes import GrpoSection, Recipe, base_of, environment_of, messages_of
+from podium_train.guards import (
+    Guards,
+    GuardSettings,
+    HeldOut,
+    Sample,
+    StepMeasures,
+    Stop,
+    ended_without_plans,
+    held_out_told,
+    measure,
+    second_told,
+)
+from podium_train.recipe import GrpoSection, Recipe, base_of, environment_of, messages_of
 from podium_train.rewards import Score, ScoreRequest, episode_json
-from podium_train.runs import begin, begin_after_sft, mark_model, record_of
-from podium_train.runs.record import passes_of, processes_of_training
-from podium_train.trl.callbacks import GuardCallback
+from podium_train.run_files import (
+    MEMORY,
+    STEPS,
+    TEXTS,
+    BestCheckpoint,
+    Reporter,
+    StepLog,
+    last_checkpoint,
+    logged_texts,
+    read_steps,
+    step_of,
+)
+from podium_train.runs import begin, begin_after_sft, mark_model, passes_of, processes_of_training, record_of
 from podium_train.trl.evaluation import Generator, measure_held_out
 from podium_train.trl.models import (
     common_arguments,
@@ -29,6 +59,114 @@ from podium_train.trl.models import (
 )
 from podium_train.trl.rewards import EPISODE, PlanReward, SecondRoundRollouts
 
+_SAMPLE = 1024
+"""Weights of each matrix that are compared."""
+
+
+class MovedWeights:
+    """Compares a sample of the trained weights of this process with their values when it was made."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._first = [each.clone() for each in self._sample()]
+
+    def share(self) -> float:
+        """Return the share of the weights that differ."""
+        pairs = zip(self._sample(), self._first, strict=True)
+        changed = torch.stack([(now != first).sum() for now, first in pairs]).sum()
+        return float(changed) / max(1, sum(each.numel() for each in self._first))
+
+    def _sample(self) -> Iterator[Tensor]:
+        for weight in self._model.parameters():
+            if weight.requires_grad:
+                local = getattr(weight, "ds_tensor", weight)  # the shard of DeepSpeed's stage 3
+                local = local.to_local() if hasattr(local, "to_local") else local
+                flat = local.detach().flatten()
+                yield flat[:: max(1, len(flat) // _SAMPLE)]
+
+
+class GuardCallback(TrainerCallback):
+    """Logs the measures of each step, stops a run that fails, and keeps the best checkpoint."""
+
+    def __init__(
+        self,
+        *,
+        folder: Path,
+        settings: GuardSettings,
+        checkpoint: Path | None,
+        held_out: Callable[[], Mapping[str, HeldOut]],
+        every: int,
+        report: Reporter,
+    ) -> None:
+        self._is_first = PartialState().is_main_process
+        memory = None if checkpoint is None else json.loads((checkpoint / MEMORY).read_text())
+        step = step_of(checkpoint)
+        self.stop: Stop | None = None
+        self._guards = Guards(settings, memory)
+        self._log = StepLog(folder / STEPS, resumed_at=step) if self._is_first else None
+        self._texts = StepLog(folder / TEXTS, resumed_at=step) if self._is_first else None
+        self._best = BestCheckpoint(folder)
+        self._folder, self._held_out, self._every, self._report = folder, held_out, every, report
+        self._moved: MovedWeights | None = None
+        self._samples: list[Sample] = []
+        self._accuracy: float | None = None
+        self._began = time.monotonic()
+
+    def hear(self, samples: Sequence[Sample]) -> None:
+        """Take the samples of a batch of rewards of this process."""
+        self._samples += samples
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:  # noqa: ARG002 - of transformers
+        """Note the first weights."""
+        self._moved = MovedWeights(model)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - of transformers
+        """Measure the step, and stop the run if a rule says so."""
+        step = state.global_step
+        held_out: Mapping[str, HeldOut] = {}
+        if step % self._every == 0:
+            held_out = self._held_out()
+            self._accuracy = next(iter(held_out.values())).reached
+        seconds, self._began = time.monotonic() - self._began, time.monotonic()
+        # All processes measure all samples, so that they stop at the same step.
+        samples = gather_object(self._samples)
+        moved = None if self._moved is None else self._moved.share()
+        measures = measure(step, samples, held_out=held_out, seconds=seconds, moved=moved)
+        self._samples = []
+        if self._log is not None and self._texts is not None:
+            self._log.write(measures)
+            for text in logged_texts(step, samples):
+                self._texts.write(text)
+            self._report.step(step, state.max_steps, _told(measures))
+        self.stop = self._guards.check(measures)
+        if self.stop is not None:
+            control.should_training_stop = True
+            control.should_save = True
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - of transformers
+        """Write the memory of the guards, and keep the checkpoint if it is the best."""
+        if not state.is_world_process_zero:
+            return
+        checkpoint = self._folder / f"checkpoint-{state.global_step}"
+        mark_model(checkpoint, self._folder)
+        (checkpoint / MEMORY).write_text(json.dumps(self._guards.memory))
+        if self._accuracy is not None:
+            self._best.offer(checkpoint, step=state.global_step, accuracy=self._accuracy)
+            self._accuracy = None
+
+
+def _told(measures: StepMeasures) -> str:
+    held = "".join(
+        f", {name} {held_out_told(found)}{second_told(found.sampled_second)}"
+        for name, found in measures.held_out.items()
+    )
+    unknown = f", {measures.unknown:.0%} of the outcomes unknown" if measures.unknown else ""
+    moved = "" if measures.moved is None else f", {measures.moved:.0%} of the weights moved"
+    return (
+        f"reward {measures.reward:.3f}, valid {measures.valid_plans:.0%}, "
+        f"entropy {measures.worker_entropy:.2f}{moved}{unknown}{second_told(measures.second)}{held}"
+    )
+
 
 @quiet()
 def run_grpo(
@@ -37,19 +175,6 @@ def run_grpo(
     """Train by GRPO. An interrupted run continues from its last checkpoint, to the same weights.
 
     The last weights are in `final`, and the best checkpoint is in `best`, in the folder of the run.
-
-    Args:
-        recipe: the settings, with `[grpo]`.
-        folder: the folder of the recipe, at which relative paths start.
-        report: tells people of each step; `None` prints lines.
-        report_to: where TRL reports its measures: `tensorboard`, `wandb`, `trackio`.
-
-    Returns:
-        Why the guards stopped the run, or that its last step has no valid plan; else `None`.
-
-    Raises:
-        ConfigError: a setting does not fit the machine or the environment, or the run was started with other
-            settings.
     """
     grpo = recipe.grpo
     assert grpo is not None
@@ -84,7 +209,6 @@ def run_grpo(
         held_out=held_out,
         every=recipe.held_out.every,
         report=report,
-        tensorboard="tensorboard" in report_to,
     )
     reward.heard = callback.hear
     trainer = GRPOTrainer(
@@ -108,11 +232,7 @@ def run_grpo(
 
 
 def grpo_config(recipe: Recipe, run: Path, report_to: str = "none") -> GRPOConfig:
-    """Return TRL's settings for a recipe.
-
-    Raises:
-        ConfigError: the texts of an update cannot be divided among the processes.
-    """
+    """Return TRL's settings for a recipe."""
     grpo = recipe.grpo
     assert grpo is not None
     texts = grpo.groups * grpo.group_size

@@ -1,11 +1,11 @@
-"""Models and tokenizers of a recipe: found, loaded, and merged with their small matrices."""
+"""Models and tokenizers of a recipe: found, loaded, merged; and models to start from on a processor."""
 
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from logging import LogRecord, getLogger
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx2
 import torch
@@ -13,23 +13,29 @@ from huggingface_hub import HfApi, hf_hub_url, is_offline_mode, try_to_load_from
 from huggingface_hub.errors import HfHubHTTPError
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
 from peft import AutoPeftModelForCausalLM, LoraConfig
-from transformers import AutoTokenizer, PrinterCallback
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    PrinterCallback,
+    TrainingArguments,
+)
 from transformers.utils import logging
 
 from podium.errors import ConfigError
-from podium_train.progress import Reporter
-from podium_train.prompts import with_prefill
-from podium_train.recipes import ModelSection, check_dtype
+from podium.plan_text import Spelling
+from podium_train.prompts import PromptStyle, sample_prompts, with_prefill
+from podium_train.recipe import ModelSection, check_dtype
+from podium_train.run_files import Reporter
 
 _SECONDS = 5.0
 
 
 def check_hub(base: str) -> None:
-    """Check that a model can be loaded: a folder, a name on the Hub, or offline a name in the cache.
-
-    Raises:
-        ConfigError: the Hub has no such model or cannot be reached, or the cache lacks it.
-    """
+    """Check that a model can be loaded: a folder, a name on the Hub, or offline a name in the cache."""
     if Path(base).is_dir():
         return
     told = f"the model {base} cannot be loaded: there is no such folder, and"
@@ -57,12 +63,7 @@ def check_hub(base: str) -> None:
 
 
 def tokenizer_of(base: str, prefill: str = "") -> Any:
-    """Return the tokenizer of a model, whose chat template ends each prompt with the prefill.
-
-    Raises:
-        ConfigError: there is no such model, the Hub cannot be reached, or the chat template cannot take the
-            prefill.
-    """
+    """Return the tokenizer of a model, whose chat template ends each prompt with the prefill."""
     check_hub(base)
     try:
         tokenizer = AutoTokenizer.from_pretrained(base)
@@ -111,17 +112,18 @@ def lora_of(model: ModelSection) -> LoraConfig | None:
 
 
 def common_arguments(model: ModelSection) -> dict[str, Any]:
-    """Return the arguments of a trainer that depend on the machine.
-
-    Raises:
-        ConfigError: the weights are to be in bfloat16, and there is no GPU.
-    """
+    """Return the arguments of a trainer that depend on the machine."""
     check_dtype(model)
-    has_gpu = torch.cuda.is_available()
+    has_gpu, name = torch.cuda.is_available(), "activation_checkpointing"
+    if name not in TrainingArguments.__dataclass_fields__:  # releases that vLLM 0.31 allows
+        name = "gradient_checkpointing"
     return {
         "use_cpu": not has_gpu,
         "bf16": has_gpu,
-        "activation_checkpointing": has_gpu,
+        # The releases of transformers that vLLM 0.31 allows have the older name.
+        "activation_checkpointing"
+        if "activation_checkpointing" in known
+        else "gradient_checkpointing": has_gpu,
         "weight_decay": 0.0,
         "max_grad_norm": 1.0,
         "logging_steps": 1,
@@ -183,11 +185,95 @@ def _is_useful(record: LogRecord) -> bool:
 
 @quiet()
 def merge_lora(model: Path, out: Path, *, dtype: str) -> None:
-    """Write the whole weights of a model that was trained with LoRA.
-
-    Args:
-        model: the folder of the trained matrices, which names its base.
-        out: the folder to write.
-        dtype: the type of the weights.
-    """
+    """Write the whole weights of a model that was trained with LoRA."""
     AutoPeftModelForCausalLM.from_pretrained(model, dtype=dtype).merge_and_unload().save_pretrained(out)
+
+
+_PAD, _END = "<pad>", "<end>"
+_TEMPLATE = (
+    "{% for message in messages %}{{ '<' + message.role + '>' + message.content }}"
+    "{% if message.role == 'assistant' %}" + _END + "{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+_VOCABULARY = 2048
+_CONTEXT = 32_768
+
+
+def write_small_base(folder: Path) -> int:
+    """Write a Llama of about 0.2 million random weights, and a tokenizer for bytes with a chat template.
+
+    The tokenizer has merged the bytes of the planner's prompts, so that prompts are short.
+    """
+    if folder.exists():
+        raise ConfigError(f"{folder} exists: name a new folder with --out")
+    tokenizer = _tokenizer()
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=64,
+            intermediate_size=160,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            max_position_embeddings=_CONTEXT,
+            pad_token_id=tokenizer.pad_token_id,
+            bos_token_id=None,
+            eos_token_id=tokenizer.eos_token_id,
+            tie_word_embeddings=True,
+        )
+    )
+    try:
+        folder.mkdir(parents=True)
+        with quiet():
+            tokenizer.save_pretrained(folder)
+            model.save_pretrained(folder)
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be written: {error}") from error
+    return int(model.num_parameters())
+
+
+def write_gguf_base(file: Path, folder: Path) -> int:
+    """Write a model that transformers reads from a GGUF file, in float32, so that it can be trained."""
+    if folder.exists():
+        raise ConfigError(f"{folder} exists: name a new folder with --out")
+    try:
+        with quiet():
+            tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+            read = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
+    except (ImportError, OSError, ValueError) as error:
+        raise ConfigError(f"{file} cannot be read: {str(error).splitlines()[0]}") from error
+    if hasattr(read.config, "quantization_config"):
+        del read.config.quantization_config  # the weights are no longer quantised
+    model = type(read)(read.config)  # transformers refuses to save a model that was quantised
+    model.load_state_dict(read.state_dict())
+    with quiet():
+        tokenizer.save_pretrained(folder)
+        model.save_pretrained(folder)
+    return int(model.num_parameters())
+
+
+def _tokenizer() -> Any:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=_VOCABULARY,
+        special_tokens=[_PAD, _END, "<system>", "<user>", "<assistant>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_texts(), trainer)
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]  # it has no types
+        tokenizer_object=tokenizer,
+        pad_token=_PAD,
+        eos_token=_END,
+        chat_template=_TEMPLATE,
+        model_max_length=_CONTEXT,
+    )
+
+
+def _texts() -> Iterator[str]:
+    """Yield prompts in each spelling."""
+    for spelling in get_args(Spelling):
+        for prompt in sample_prompts(PromptStyle(spelling=spelling)):
+            yield from (message.text for message in prompt)

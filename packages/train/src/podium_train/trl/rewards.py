@@ -13,17 +13,17 @@ from typing import Any
 
 from podium_train.environments import Environment
 from podium_train.guards import Sample
-from podium_train.recipes import Recipe, environment_of, messages_of
+from podium_train.recipe import Recipe, environment_of, messages_of
 from podium_train.rewards import (
     RewardService,
-    RewardStore,
     Score,
     ScoreRequest,
     read_episode,
     with_costs,
     with_second_rounds,
 )
-from podium_train.runs.record import processes_of_training
+from podium_train.runs import processes_of_training
+from podium_train.store import RewardStore
 
 
 class PlanReward:
@@ -31,10 +31,6 @@ class PlanReward:
 
     A text with an unknown outcome gets `None`, which TRL leaves out of the group. An instance can be pickled;
     it opens its scorer when it is first called.
-
-    Args:
-        recipe: the settings.
-        folder: the folder of the recipe, at which relative paths start.
     """
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
@@ -73,16 +69,7 @@ class PlanReward:
         trainer_state: Any = None,
         **_others: Any,
     ) -> list[float | None]:
-        """Return the reward of each completion.
-
-        Args:
-            completions: the texts after the prefill, as messages.
-            completion_ids: their tokens.
-            episode: the episode of each text, as JSON.
-            earlier: for each text of a second round, the text that it continues.
-            scored: the scores that are known.
-            trainer_state: the state of TRL's trainer, for the step.
-        """
+        """Return the reward of each completion."""
         episodes = [read_episode(text) for text in episode]
         prefill = self._recipe.prompt.style.prefill
         texts = [prefill + messages[-1]["content"] for messages in completions]
@@ -151,13 +138,7 @@ Scoring = Callable[[Sequence[ScoreRequest]], list[Score]]
 
 
 class SecondRoundRollouts:
-    """A `rollout_func` of TRL.
-
-    Args:
-        recipe: the settings, with `[grpo]` and `[recursion]`.
-        environment: the environment.
-        score: rewards texts.
-    """
+    """A `rollout_func` of TRL."""
 
     def __init__(self, recipe: Recipe, environment: Environment, score: Scoring) -> None:
         assert recipe.grpo is not None
@@ -166,12 +147,7 @@ class SecondRoundRollouts:
         self._half = self._size // 2
 
     def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, list[Any] | None]:
-        """Return the tokens of a batch, whose prompts are whole groups of equal prompts.
-
-        Returns:
-            What TRL needs, and for the reward function `earlier` (for each text the first text that it
-            continues) and `scored` (its score, if it is of the first round and known).
-        """
+        """Return the tokens of a batch, whose prompts are whole groups of equal prompts."""
         groups = [prompts[start : start + self._size] for start in range(0, len(prompts), self._size)]
         firsts = [prompt for group in groups for prompt in group[: self._half]]
         ids, made, logprobs = _sample(trainer, firsts, self._half)

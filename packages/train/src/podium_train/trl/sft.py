@@ -1,6 +1,5 @@
 """Supervised training on plans with TRL's `SFTTrainer`."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,11 @@ from transformers import TrainerCallback
 from trl import SFTConfig, SFTTrainer
 
 from podium.errors import ConfigError
-from podium_train.guards import MEMORY, last_checkpoint
-from podium_train.progress import Reporter
 from podium_train.prompts import whole_text
-from podium_train.recipes import Recipe, base_of
-from podium_train.runs import begin, mark_model, record_of
-from podium_train.runs.record import passes_of
-from podium_train.trl.callbacks import MovedWeights
+from podium_train.recipe import Recipe, base_of
+from podium_train.run_files import MEMORY, Reporter, last_checkpoint
+from podium_train.runs import begin, mark_model, passes_of, record_of
+from podium_train.trl.grpo import MovedWeights
 from podium_train.trl.models import (
     common_arguments,
     lora_of,
@@ -26,6 +23,7 @@ from podium_train.trl.models import (
     tokenizer_of,
     without_extras,
 )
+from podium_train.warm_start import read_examples
 
 
 class _Progress(TrainerCallback):
@@ -53,21 +51,7 @@ class _Progress(TrainerCallback):
 
 @quiet()
 def run_sft(recipe: Recipe, folder: Path, *, report: Reporter | None = None, report_to: str = "none") -> Path:
-    """Train on plans. An interrupted run continues from its last checkpoint, to the same weights.
-
-    Args:
-        recipe: the settings, with `[sft]`.
-        folder: the folder of the recipe, at which relative paths start.
-        report: tells people of each step; `None` prints lines.
-        report_to: where TRL reports its measures: `tensorboard`, `wandb`, `trackio`.
-
-    Returns:
-        The folder with the trained model, from which `run_grpo` starts.
-
-    Raises:
-        ConfigError: the examples cannot be read, a setting does not fit the machine, or the run was started
-            with other settings.
-    """
+    """Train on plans. An interrupted run continues from its last checkpoint, to the same weights."""
     sft, report = recipe.sft, report or Reporter()
     assert sft is not None
     run = folder / recipe.folder / "sft"
@@ -77,7 +61,15 @@ def run_sft(recipe: Recipe, folder: Path, *, report: Reporter | None = None, rep
     tokenizer = tokenizer_of(base, recipe.prompt.style.prefill)
     tell_processor(report)
     prefill = recipe.prompt.style.prefill
-    tokens = [tokens_of(*example, tokenizer=tokenizer, prefill=prefill) for example in read]
+    tokens = [
+        tokens_of(
+            [{"role": each.role, "content": each.text} for each in example.messages],
+            example.completion,
+            tokenizer=tokenizer,
+            prefill=prefill,
+        )
+        for example in read
+    ]
     examples = _short_enough(tokens, sft.max_tokens, report)
     is_first = PartialState().is_main_process
     if is_first:
@@ -106,11 +98,7 @@ def run_sft(recipe: Recipe, folder: Path, *, report: Reporter | None = None, rep
 
 
 def _sft_config(recipe: Recipe, run: Path, report_to: str) -> SFTConfig:
-    """Return TRL's settings for a recipe.
-
-    Raises:
-        ConfigError: the examples of an update cannot be divided among the processes.
-    """
+    """Return TRL's settings for a recipe."""
     sft = recipe.sft
     assert sft is not None
     return SFTConfig(
@@ -137,9 +125,6 @@ def tokens_of(
 
     The prompt has the tokens that it has when it is served, whatever the chat template does with earlier
     answers, and whatever tokens could span the end of the prompt.
-
-    Raises:
-        ConfigError: the chat template changes the text of the example.
     """
     text = whole_text(completion, prefill)
     prompt = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
@@ -170,28 +155,3 @@ def _short_enough(
             f"{len(examples) - len(short)} of {len(examples)} examples have more than {most} tokens: left out"
         )
     return short
-
-
-def read_examples(path: Path) -> list[tuple[list[dict[str, str]], str]]:
-    """Return the messages and the completion of each example of a file.
-
-    Raises:
-        ConfigError: the file cannot be read, is empty, or a line is not an example. The message has the line.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the examples {path} cannot be read: {error}") from error
-    found = []
-    for number, line in enumerate(lines, 1):
-        try:
-            match json.loads(line):
-                case {"messages": [*messages], "completion": str(completion)} if completion.strip():
-                    found.append((messages, completion))
-                case _:
-                    raise ConfigError(f"{path}:{number}: an example needs `messages` and a `completion`")
-        except json.JSONDecodeError as error:
-            raise ConfigError(f"{path}:{number}: not JSON: {error}") from error
-    if not found:
-        raise ConfigError(f"{path} has no examples")
-    return found

@@ -1,8 +1,15 @@
-"""The planner of a trained conductor: how it was trained and must be asked, and what its pool needs."""
+"""A trained conductor outside of its training: its folder for servers, and the planner that asks it.
 
+The folder is for vLLM, llama.cpp and other servers. Its file `podium_conductor.json` says how the conductor
+was trained and must be asked, and what its pool needs.
+"""
+
+import json
+import shutil
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -12,8 +19,18 @@ from podium.planners import ChatPlanner, PlanRequest, PlanText
 from podium.workers import Card, Worker
 from podium_evals.grading.answers import final_answer
 from podium_evals.recorded import JoinParts, Vote
-from podium_train.prompts import PromptStyle, fingerprint
-from podium_train.runs import PoolFacts
+from podium_train.prompts import PromptStyle, fingerprint, prefill_of
+from podium_train.recipe import Recipe, fingerprint_of
+from podium_train.run_files import Best
+from podium_train.runs import (
+    RECORD,
+    PoolFacts,
+    TrainingRecord,
+    check_recipe,
+    read_record,
+    share_files,
+    weights_of,
+)
 
 FACTS_FILE = "podium_conductor.json"
 _MOST_BYTES = 2**20
@@ -41,19 +58,13 @@ class ConductorFacts:
     """The step of the exported checkpoint; `None` if unknown."""
     accuracy: float | None = None
     """Its sampled accuracy on the validation split; `None` if unknown."""
-    last_measures: dict[str, object] = field(default_factory=dict)
-    """The line of the log at this step."""
 
 
 FACTS = TypeAdapter(ConductorFacts)
 
 
 def read_facts(folder: Path) -> ConductorFacts:
-    """Read the file of an exported folder.
-
-    Raises:
-        ConfigError: the folder has no such file, or it is invalid.
-    """
+    """Read the file of an exported folder."""
     path = folder / FACTS_FILE
     try:
         with path.open("rb") as file:
@@ -81,11 +92,7 @@ _BROUGHT: Mapping[str, Callable[[], Worker]] = {
 
 
 def brought_workers(facts: ConductorFacts) -> tuple[Worker, ...]:
-    """Return the workers that each pool of the training had at its end and that need no setting.
-
-    Raises:
-        ConfigError: this release has no such worker.
-    """
+    """Return the workers that each pool of the training had at its end and that need no setting."""
     if unknown := [name for name in facts.pool.brings if name not in _BROUGHT]:
         raise ConfigError(
             f"the conductor was trained with the worker {unknown[0]!r} of its environment, and podium-train "
@@ -95,16 +102,7 @@ def brought_workers(facts: ConductorFacts) -> tuple[Worker, ...]:
 
 
 def check_pool(facts: ConductorFacts, workers: Sequence[Worker]) -> Iterator[str]:
-    """Yield a text for each difference of the cards from those of the training, with its remedy.
-
-    Args:
-        facts: how the conductor was trained.
-        workers: the workers of the pool. Cards of workers that read no prose, such as a vote, are not
-            compared: they have no measured rates.
-
-    Raises:
-        ConfigError: the pool lacks a worker without which the plans of the training cannot run.
-    """
+    """Yield a text for each difference of the cards from those of the training, with its remedy."""
     names = tuple(worker.card.name for worker in workers)
     _refuse(facts, names)
     if facts.style.show == "ordinals":
@@ -255,3 +253,115 @@ class ConductorPlanner(ChatPlanner):
                 else:
                     yield before + piece
                     before = ""
+
+
+GGUF_FILE = "conductor.gguf"
+_KEPT = (
+    "config.json",
+    "generation_config.json",
+    "*.safetensors",
+    "model.safetensors.index.json",
+    "tokenizer*",
+    "special_tokens_map.json",
+    "vocab*",
+    "merges.txt",
+    "added_tokens.json",
+    "chat_template*",
+)
+
+
+def export_conductor(
+    recipe: Recipe, folder: Path, model: Path, out: Path, *, gguf: bool = False
+) -> ConductorFacts:
+    """Write the model, its tokenizer with the chat template, and `podium_conductor.json`.
+
+    What the file says of the training is read from the record of the model. Small matrices of LoRA are merged
+    into the weights.
+    """
+    if out.exists():
+        raise ConfigError(f"{out} exists: name a new folder with --out")
+    is_lora = (model / "adapter_config.json").exists()
+    if not (model / "config.json").exists() and not is_lora:
+        raise ConfigError(f"there is no model in {model}: train one, or name its folder with --model")
+    record = read_record(model)
+    if record is None:
+        raise ConfigError(
+            f"the model in {model} was not trained by podium-train, because it has no {RECORD}: name 'best', "
+            f"'final' or a checkpoint of {folder / recipe.folder} with --model"
+        )
+    check_recipe(record, recipe, model)
+    if record.fingerprint is None:
+        fingerprint_of(record.recipe.prompt)  # says why it cannot be served
+    _check_template(model, record.recipe.prompt.style.prefill)
+    if is_lora:
+        _check_start(model, record)
+    new = out.with_name(f"{out.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    if is_lora:
+        trainers = import_module("podium_train.trl")
+        trainers.merge_lora(model, new, dtype=trainers.dtype_of(record.recipe.model))
+    _copy(model, new)
+    if gguf:
+        import_module("podium_train.trl").write_gguf(new, new / GGUF_FILE)
+    facts = _facts(record, model)
+    (new / FACTS_FILE).write_bytes(FACTS.dump_json(facts, indent=2))
+    share_files(new, like=FACTS_FILE)
+    new.rename(out)
+    return facts
+
+
+def _facts(record: TrainingRecord, model: Path) -> ConductorFacts:
+    best = _best(model)
+    assert record.fingerprint is not None
+    return ConductorFacts(
+        fingerprint=record.fingerprint,
+        style=record.recipe.prompt.style,
+        base=record.recipe.model.base,
+        environment=record.environment,
+        data=record.data,
+        pool=record.pool,
+        step=None if best is None else best.step,
+        accuracy=None if best is None else best.accuracy,
+    )
+
+
+def _copy(model: Path, out: Path) -> None:
+    """Copy the files of the model and the tokenizer, without the state of the trainer."""
+    for pattern in _KEPT:
+        for path in model.glob(pattern):
+            if not (out / path.name).exists() and not path.name.startswith("adapter_"):
+                shutil.copy2(path, out / path.name)
+
+
+def _check_template(model: Path, prefill: str) -> None:
+    """Check that the tokenizer has a chat template with this prefill, because servers write it."""
+    own, settings = model / "chat_template.jinja", model / "tokenizer_config.json"
+    template = None
+    if own.exists():
+        template = own.read_text(encoding="utf-8")
+    elif settings.exists():
+        template = json.loads(settings.read_text(encoding="utf-8")).get("chat_template")
+    if not isinstance(template, str):
+        raise ConfigError(f"the tokenizer in {model} has no chat template: take a chat model as base")
+    if (found := prefill_of(template)) != prefill:
+        raise ConfigError(
+            f"the chat template in {model} has the prefill {found!r:.60}, and the training had "
+            f"{prefill!r:.60}: restore the template of the training"
+        )
+
+
+def _check_start(model: Path, record: TrainingRecord) -> None:
+    """Check that the small matrices are merged into the weights from which their training started."""
+    settings = json.loads((model / "adapter_config.json").read_text(encoding="utf-8"))
+    start = Path(settings["base_model_name_or_path"])
+    if record.weights is not None and weights_of(start) != record.weights:
+        raise ConfigError(
+            f"the model in {model} changes the weights in {start}, and these are not the weights from which "
+            "its training started: restore them"
+        )
+
+
+def _best(model: Path) -> Best | None:
+    path = model / "best.json"
+    return Best(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None

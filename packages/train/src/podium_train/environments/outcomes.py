@@ -20,7 +20,7 @@ from podium_evals.arms import follows_an_error, part_asked, vote_plan
 from podium_evals.errors import Unrecorded
 from podium_evals.recorded import NO_ANSWER, Bundle, Part, Question, Recordings, normalised
 from podium_train.environments.environment import EarlierRound
-from podium_train.environments.recorded.episodes import Asks
+from podium_train.environments.episodes import Asks
 
 _NAMED = re.compile(
     r"(?:please )?(?:answer|solve)(?: only)?(?: the question (?:in|of))? part (\d)(?: only| alone)?"
@@ -35,11 +35,6 @@ def asked_alone(plan: Plan, bundle: Bundle, models: int) -> Plan:
     A subtask names a part if it is "Answer part 1." or says so in a few more words, such as "Solve only part
     1 of the question". The step has an empty access list, or if the part needs the answer to another part,
     one step on it. Other steps stay as they are, and are answered if they have the text of a part.
-
-    Args:
-        plan: a plan whose workers see the bundle.
-        bundle: the bundle.
-        models: number of workers that answer questions; they come first in the pool.
     """
     steps = tuple(_alone(step, bundle) if step.worker < models else step for step in plan.calls)
     return replace(plan, steps=steps)
@@ -59,16 +54,7 @@ def _alone(step: Step, bundle: Bundle) -> Step:
 def plan_by_part(
     query: Bundle | None, chosen: Sequence[Sequence[int]], *, vote: int, join: int, asks: Asks
 ) -> Plan:
-    """Return the plan that asks each part of a query of some workers.
-
-    Args:
-        query: the bundle; `None` for a single question.
-        chosen: the workers of each part, by their places in the pool. If a part has several workers, a vote
-            chooses among their answers.
-        vote: the place of the worker that votes.
-        join: the place of the worker that joins the parts of a bundle.
-        asks: how a part is asked.
-    """
+    """Return the plan that asks each part of a query of some workers."""
     if query is None:
         (workers,) = chosen
         return vote_plan(list(workers), vote)
@@ -124,13 +110,6 @@ async def run_steps(
     """Return how the needed steps of a plan end; the output of the last step is the answer.
 
     A step with a missing input runs with a note about it, as by `on_failure="note"`. No call is retried.
-
-    Args:
-        plan: a valid plan without `enough`: which steps end first is not recorded.
-        query: what workers see besides their subtask; empty if they see nothing.
-        texts: the named texts.
-        pool: the workers, which answer at once.
-        earlier: the first round, if this is the plan of the second.
     """
     ends: dict[int, StepEnd] = {}
     before = () if earlier is None else earlier.visible(texts)
@@ -174,11 +153,7 @@ async def _answer(worker: Worker, shown: StepInput, caller: Caller) -> Completio
 
 
 class RecordedScores:
-    """Scores answers that some worker gave.
-
-    Args:
-        recordings: recorded answers, all with a score.
-    """
+    """Scores answers that some worker gave."""
 
     def __init__(self, recordings: Recordings) -> None:
         self._recordings = recordings
@@ -189,11 +164,6 @@ class RecordedScores:
 
         In a bundle, a part that needs the answer to another part was not recorded with a wrong answer to it.
         Such a part scores 0.
-
-        Args:
-            query: the question or the bundle.
-            plan: the plan.
-            ends: how its needed steps ended.
         """
         answer = ends[len(plan.calls) - 1].text or ""
         allowed: Part | None = None

@@ -251,7 +251,7 @@ class Recipe(Section):
 
 def shipped_recipes() -> dict[str, str]:
     """Return the text of each recipe of this package, by name."""
-    folder = files("podium_train.recipes")
+    folder = files("podium_train") / "shipped"
     return {
         entry.name.removesuffix(".toml"): entry.read_text(encoding="utf-8")
         for entry in sorted(folder.iterdir(), key=lambda each: each.name)
@@ -261,7 +261,7 @@ def shipped_recipes() -> dict[str, str]:
 
 def shipped_launchers() -> dict[str, str]:
     """Return the text of each file for `accelerate launch --config_file`, by its name."""
-    folder = files("podium_train.recipes")
+    folder = files("podium_train") / "shipped"
     return {
         entry.name: entry.read_text(encoding="utf-8")
         for entry in folder.iterdir()
@@ -270,11 +270,7 @@ def shipped_launchers() -> dict[str, str]:
 
 
 def load_recipe(path: Path) -> Recipe:
-    """Read and check a recipe.
-
-    Raises:
-        ConfigError: the file cannot be read, or is not a valid recipe. The message names each wrong key.
-    """
+    """Read and check a recipe."""
     known = ", ".join(shipped_recipes())
     return read_table(path, Recipe, f"name another; `podium-train recipe NAME` writes one of {known}")
 
@@ -287,10 +283,6 @@ def check_model(recipe: Recipe, folder: Path) -> None:
     """Check what a training would need first: its base, and a type of weights that this machine can train.
 
     The Hub is not asked.
-
-    Raises:
-        ConfigError: the base is neither a model's folder nor a name on the Hub, or there is no GPU for the
-            type of the weights.
     """
     if not (folder / recipe.folder / "sft" / "final").is_dir():  # from which reinforcement starts
         base_of(recipe.model, folder)
@@ -298,11 +290,7 @@ def check_model(recipe: Recipe, folder: Path) -> None:
 
 
 def base_of(model: ModelSection, folder: Path) -> str:
-    """Return the base as a path if it is a folder beside the recipe, or else its name on the Hub.
-
-    Raises:
-        ConfigError: it is neither a model's folder nor a name on the Hub.
-    """
+    """Return the base as a path if it is a folder beside the recipe, or else its name on the Hub."""
     named = Path(model.base)
     path = folder / (named.expanduser() if model.base.startswith("~/") else named)
     if path.is_dir():
@@ -320,11 +308,7 @@ def base_of(model: ModelSection, folder: Path) -> str:
 
 
 def check_dtype(model: ModelSection) -> None:
-    """Check the type of the weights.
-
-    Raises:
-        ConfigError: the weights are to be in bfloat16, and there is no GPU.
-    """
+    """Check the type of the weights."""
     if model.dtype == "bfloat16" and not import_module("torch").cuda.is_available():
         raise ConfigError(
             "'dtype' in [model] is 'bfloat16', and there is no GPU: write \"float32\", or leave it out"
@@ -332,15 +316,7 @@ def check_dtype(model: ModelSection) -> None:
 
 
 def environment_of(section: EnvironmentSection, folder: Path) -> Environment:
-    """Return the environment.
-
-    Args:
-        section: the table.
-        folder: the folder of the recipe, at which relative paths start.
-
-    Raises:
-        ConfigError: a file cannot be read, or has too little.
-    """
+    """Return the environment."""
     if section.type == "python":
         return _own(section, folder)
     if section.type == "recorded":
@@ -381,14 +357,7 @@ def _own(section: EnvironmentSection, folder: Path) -> Environment:
 def messages_of(
     recipe: Recipe, environment: Environment, episode: Episode, earlier: tuple[str, str] | None = None
 ) -> tuple[Message, ...]:
-    """Return the messages that the conductor is sent for an episode.
-
-    Args:
-        recipe: says how it is asked.
-        environment: the environment of the episode.
-        episode: the episode.
-        earlier: for the second round, the conductor's text of the first round, and its answer.
-    """
+    """Return the messages that the conductor is sent for an episode."""
     style = recipe.prompt.style
     if recipe.prompt.form == "environment":
         asked = Message("user", environment.message(episode))
@@ -403,11 +372,7 @@ def messages_of(
 
 
 def fingerprint_of(section: PromptSection) -> str:
-    """Return the fingerprint of the prompt, with which the conductor must be served.
-
-    Raises:
-        ConfigError: the prompt is not the prompt of the planner that production uses.
-    """
+    """Return the fingerprint of the prompt, with which the conductor must be served."""
     if section.form == "environment":
         raise ConfigError(
             "a conductor with a prompt of its environment cannot be served: it knows its own world only"
@@ -419,9 +384,6 @@ def check_environment(recipe: Recipe, folder: Path) -> None:
     """Check that the environment has the held-out splits, and the prices for `[reward.cost]`.
 
     A training would end at the first split that is missing. Without prices, costs would have no effect.
-
-    Raises:
-        ConfigError: the environment lacks a split or a price, or cannot be made.
     """
     environment = environment_of(recipe.environment, folder)
     for split in recipe.held_out.splits:

@@ -3,6 +3,8 @@
 - Half of the questions of each kind are for training, as in `podium_evals.statistics.halves`; a part of them
   is for validation. Cards are measured on this half too. Held-out splits ask questions of the other half.
 - Some kinds, workers and combinations of workers are in no episode of `train` and `validation`.
+- A conductor that is trained on one fixed pool learns the numbers of its workers by heart. So each episode
+  has its own workers, in an order of its own, and cards that tell what was measured and not who it is.
 """
 
 from collections import defaultdict
@@ -18,12 +20,92 @@ from typing import Literal
 import numpy as np
 
 from podium.errors import ConfigError
-from podium.workers import Card, Kind, MeasuredRate
-from podium_evals.calibration import Tally, priors
+from podium.workers import Card, Kind, MeasuredRate, Price
+from podium_evals.calibration import Tally, estimates, intervals, priors
 from podium_evals.recorded import Question, Recordings
 from podium_evals.statistics import halves
 from podium_train.environments.environment import Split
-from podium_train.pools import PoolDraw, disguised, measured_rates
+
+_JITTER = 0.3
+_LETTERS = "bcdfghjklmnpqrstvwxz"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolDraw:
+    """How many workers an episode has.
+
+    Raises:
+        ConfigError: there is no size, or a size is below 1.
+    """
+
+    sizes: tuple[int, ...]
+    """Possible numbers of workers; each is as probable as the others."""
+
+    def __post_init__(self) -> None:
+        if not self.sizes or min(self.sizes) < 1:
+            raise ConfigError(f"sizes is {self.sizes!r}: name at least one size, 1 or more")
+
+    def draw(self, workers: Sequence[str], random: Random) -> tuple[str, ...]:
+        """Return some of the workers, in random order.
+
+        Raises:
+            ConfigError: there are fewer workers than the drawn size.
+        """
+        size = random.choice(self.sizes)
+        if size > len(workers):
+            raise ConfigError(f"a pool of {size} cannot be drawn from {len(workers)} workers")
+        return tuple(random.sample(list(workers), size))
+
+
+def disguised(cards: Sequence[Card], random: Random) -> tuple[Card, ...]:
+    """Return cards that do not tell which models they are.
+
+    Each card gets a pseudonym and no description, and its price is changed by up to 30 % and rounded. What
+    was measured stays.
+    """
+    names: list[str] = []
+    while len(names) < len(cards):
+        name = "model-" + "".join(random.choices(_LETTERS, k=3))
+        if name not in names:
+            names.append(name)
+    return tuple(
+        replace(card, name=name, description="A language model.", price=_jittered(card.price, random))
+        for card, name in zip(cards, names, strict=True)
+    )
+
+
+def _jittered(price: Price | None, random: Random) -> Price | None:
+    if price is None:
+        return None
+    factor = random.uniform(1 - _JITTER, 1 + _JITTER)
+    return Price(input=_rounded(price.input * factor), output=_rounded(price.output * factor))
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.2g}")
+
+
+def measured_rates(
+    kind: Kind, *, prior: Sequence[float], right: Sequence[float], answers: int, day: date
+) -> tuple[MeasuredRate, ...]:
+    """Return the measured rate of each worker on a kind, by the estimate of `podium evals tune`."""
+    before, found = np.asarray(prior, dtype=np.float64), np.asarray(right, dtype=np.float64)
+    count = np.full(len(found), float(answers))
+    low, high = intervals(before, found, count)
+    columns = zip(estimates(before, found, count), low, high, found, strict=True)
+    return tuple(
+        MeasuredRate(
+            kind=kind,
+            rate=float(rate),
+            low=float(least),
+            high=float(most),
+            right=float(scored),
+            answers=answers,
+            measured_on=day,
+        )
+        for rate, least, most, scored in columns
+    )
+
 
 Asks = Literal["alone", "shown"]
 """How a plan asks a part of a bundle.
@@ -90,15 +172,7 @@ _MOST_LISTED = 5000
 
 
 class Partition:
-    """The parts of a recording.
-
-    Args:
-        recordings: recorded answers; each worker has answered each question.
-        settings: what is held out.
-
-    Raises:
-        ConfigError: there are too few workers or questions.
-    """
+    """The parts of a recording."""
 
     def __init__(self, recordings: Recordings, settings: RecordedSettings) -> None:
         seed, workers, most = settings.split_seed, recordings.workers, max(settings.sizes)
@@ -216,12 +290,6 @@ class CardWriter:
 
     Rates are measured for each episode on other drawn questions of the kind. So they are as noisy as the
     rates of `podium evals tune` with as many questions.
-
-    Args:
-        recordings: recorded answers.
-        measuring: the questions that may be drawn.
-        cards: the card of each worker, by its name.
-        settings: what cards show.
     """
 
     def __init__(
@@ -247,13 +315,7 @@ class CardWriter:
         }
 
     def write(self, workers: Sequence[str], asked: Sequence[Question], random: Random) -> tuple[Card, ...]:
-        """Return the cards of some workers for an episode.
-
-        Args:
-            workers: their names.
-            asked: the questions of the episode, on which nothing is measured.
-            random: draws the measured questions, the kinds and the disguise.
-        """
+        """Return the cards of some workers for an episode."""
         cards = tuple(self._cards[name] for name in workers)
         if self._settings.disguise:
             cards = disguised(cards, random)

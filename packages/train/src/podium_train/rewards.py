@@ -1,12 +1,15 @@
-"""The reward service: its limits, what it is asked and returns, and the rewards of a group.
+"""The reward of a conductor's text, and the service that rewards the texts of a training.
+
+As in the RL Conductor (arXiv 2512.04388), the reward is 0 without a valid plan, 0.5 for a wrong, and 1 for a
+right answer.
 
 Cost is a tie-break among right answers of one group. A cost term for all texts teaches a conductor to write
 cheap plans that fail. So only texts with a right answer are compared by cost, with a weight that grows during
 training, and a right answer never falls to the reward of a wrong one.
 
-A group may have texts of two rounds, as in the RL Conductor (arXiv 2512.04388). A text of the first round
-gets `(1 - discount) * own + discount * following`, where `own` is its own reward, and `following` is the mean
-reward of the texts that continue it. A text of the second round gets its own reward.
+A group may have texts of two rounds. A text of the first round gets `(1 - discount) * own + discount *
+following`, where `own` is its own reward, and `following` is the mean reward of the texts that continue it. A
+text of the second round gets its own reward.
 """
 
 import json
@@ -20,12 +23,91 @@ from typing import Literal
 import anyio
 from pydantic import TypeAdapter
 
-from podium.errors import ConfigError, PlanError
+from podium.errors import ConfigError, PlanError, PlanInvalid
+from podium.plan_text import parse_plan
 from podium.types import Plan
+from podium.types.steps import Block, is_unconditional
 from podium_train.environments import EarlierRound, Environment, Episode, PlanOutcome
 from podium_train.prompts import MAX_STEPS
-from podium_train.reward import graded, keeps, read_plan
-from podium_train.rewards.store import RewardStore
+from podium_train.store import RewardStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reward:
+    """The reward of one text, and why."""
+
+    value: float | None
+    """0 for a text without a valid plan, 0.5 for a valid plan with a wrong answer, 1 for a right answer, and
+    between 0.5 and 1 for a graded one. `None` if the outcome cannot be known; do not train on such a text."""
+    plan: Plan | None = None
+    """The plan; `None` if the text has no valid plan."""
+    outcome: PlanOutcome | None = None
+    """The outcome of the plan; `None` without a plan or if it cannot be known."""
+    problem: str = ""
+    """The code of the error in the text; empty for a valid plan."""
+
+
+async def reward_of(
+    text: str,
+    episode: Episode,
+    environment: Environment,
+    *,
+    max_steps: int = MAX_STEPS,
+    earlier: Reward | None = None,
+) -> Reward:
+    """Return the reward of a conductor's text for an episode.
+
+    Args:
+        text: what the conductor wrote.
+        episode: the question and the pool that the conductor was shown.
+        environment: carries out the plan.
+        max_steps: maximum number of steps of a valid plan.
+        earlier: the reward of the first round, if the text is of the second round. Its plan has an answer.
+    """
+    try:
+        plan = read_plan(text, episode, max_steps=max_steps, previous=earlier is not None)
+    except PlanError as error:
+        return Reward(value=0.0, problem=error.code)
+    if earlier is None:
+        outcome = await environment.carry_out(episode, plan)
+    else:
+        assert earlier.plan is not None
+        assert earlier.outcome is not None
+        if keeps(plan, earlier.plan):
+            outcome = replace(earlier.outcome, cost=0.0, calls=0, tokens=0)
+            return Reward(value=earlier.value, plan=plan, outcome=outcome)
+        before = EarlierRound(plan=earlier.plan, outputs=earlier.outcome.outputs)
+        outcome = await environment.carry_out(episode, plan, before)
+    if outcome is None:
+        return Reward(value=None, plan=plan)
+    return Reward(value=graded(outcome), plan=plan, outcome=outcome)
+
+
+def read_plan(text: str, episode: Episode, *, max_steps: int, previous: bool = False) -> Plan:
+    """Return the plan of a conductor's text."""
+    plan = parse_plan(text, workers=len(episode.cards), max_steps=max_steps, previous=previous)
+    plan.check_types([card.form for card in episode.cards])
+    for index, step in enumerate(plan.steps):
+        if isinstance(step, Block) or not is_unconditional(step):
+            told = f"step {index} has each, when or steps, and environments have outcomes of plain steps"
+            raise PlanInvalid("bad_shape", f"{told}: write steps with worker, subtask and access", step=index)
+    if not plan.calls and not previous:
+        raise PlanInvalid("nothing_to_keep", "the plan has no steps, and there is no answer to keep")
+    return plan
+
+
+def keeps(plan: Plan, earlier: Plan) -> bool:
+    """Return whether a plan of the second round keeps the answer of the first, as in a run.
+
+    It has no steps, or it repeats the first plan and its steps do not see the first round.
+    """
+    return not plan.calls or (plan == earlier and not any(step.previous for step in plan.calls))
+
+
+def graded(outcome: PlanOutcome) -> float:
+    """Return the reward of a valid plan with this outcome."""
+    return 0.5 + 0.5 * outcome.score
+
 
 WhyUnknown = Literal["", "outcome", "budget"]
 """Why a text has no reward: the environment does not know the outcome, or the money limit does not allow the
@@ -42,9 +124,6 @@ class ScoreRequest:
     """What the conductor wrote."""
     earlier: str | None = None
     """The text of the first round, if `text` is of the second. The conductor was shown its answer."""
-    sample: int = 0
-    """Number of the execution of the plan. Equal plans with equal numbers are carried out once; another
-    number gives another execution, for environments whose outcomes vary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +169,6 @@ class RewardLimits:
     """Maximum number of plans in execution."""
     requests_per_minute: float | None = None
     """Maximum number of worker calls that start in a minute, evenly spaced; `None` for no limit."""
-    tokens_per_minute: float | None = None
-    """Maximum number of tokens of workers per minute; `None` for no limit. The tokens of a plan are known
-    after its execution, so the first plans are not delayed, and later ones pay for them."""
     budget: float | None = None
     """Maximum spending, in the environment's unit, of all runs with the same database; `None` for no
     limit."""
@@ -101,7 +177,7 @@ class RewardLimits:
     although plans run concurrently. Needed with `budget`."""
 
     def __post_init__(self) -> None:
-        for name in ("concurrency", "requests_per_minute", "tokens_per_minute", "budget", "plan_cost"):
+        for name in ("concurrency", "requests_per_minute", "budget", "plan_cost"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ConfigError(f"{name} is {value!r}: it must be above 0")
@@ -110,15 +186,10 @@ class RewardLimits:
 
     def shared_by(self, processes: int) -> "RewardLimits":
         """Return the limits of each of some processes; the budget is in the database that they share."""
-
-        def part(rate: float | None) -> float | None:
-            return None if rate is None else rate / processes
-
         return replace(
             self,
             concurrency=max(1, self.concurrency // processes),
-            requests_per_minute=part(self.requests_per_minute),
-            tokens_per_minute=part(self.tokens_per_minute),
+            requests_per_minute=self.requests_per_minute and self.requests_per_minute / processes,
         )
 
 
@@ -176,12 +247,7 @@ class CostWeight:
 
 
 def with_costs(group: Sequence[Score], weight: float) -> list[float | None]:
-    """Return the rewards of one group, less the weighted cost of each right plan.
-
-    Args:
-        group: the scores of the texts for one episode.
-        weight: what the most expensive right plan loses; the cheapest loses nothing.
-    """
+    """Return the rewards of one group, less the weighted cost of each right plan."""
     costs = [score.cost for score in group if score.value == 1.0 and score.cost is not None]
     least, spread = min(costs, default=0.0), max(costs, default=0.0) - min(costs, default=0.0)
     return [
@@ -203,14 +269,7 @@ def with_second_rounds(
     *,
     discount: float = DISCOUNT,
 ) -> list[float | None]:
-    """Return the rewards of one group.
-
-    Args:
-        texts: the texts.
-        earlier: for each text of the second round, the text of the first that it continues.
-        rewards: the reward of each text by itself; `None` if unknown.
-        discount: the weight of the second round, from 0 to 1.
-    """
+    """Return the rewards of one group."""
     following: dict[str, list[float]] = defaultdict(list)
     for before, reward in zip(earlier, rewards, strict=True):
         if before is not None and reward is not None:
@@ -232,15 +291,11 @@ def episode_json(episode: Episode) -> str:
 
 
 def read_episode(text: str) -> Episode:
-    """Read an episode from `episode_json`.
-
-    Raises:
-        pydantic.ValidationError: the text is not an episode.
-    """
+    """Read an episode from `episode_json`."""
     return _EPISODE.validate_json(text)
 
 
-_VERSION = 2
+_VERSION = 3
 """Increased when stored outcomes have less than `PlanOutcome` needs; older outcomes are then not found."""
 
 
@@ -250,7 +305,6 @@ class _Work:
 
     episode: Episode
     plan: Plan
-    sample: int
     earlier: EarlierRound | None = None
 
 
@@ -278,12 +332,6 @@ class RewardService:
     An unknown outcome is not stored, so a later request for the same plan tries again. Use a service in one
     event loop. Several processes share one database, and so the outcomes and the budget; equal plans that
     they execute at the same moment are executed by each.
-
-    Args:
-        environment: executes the plans.
-        store: keeps the outcomes and the ledger.
-        limits: the limits.
-        max_steps: maximum number of steps of a valid plan.
     """
 
     def __init__(
@@ -301,8 +349,6 @@ class RewardService:
         self._executions: dict[str, _Execution] = {}
         self._places = anyio.Semaphore(self.limits.concurrency)
         self._calls = Meter(self.limits.requests_per_minute)
-        self._tokens = Meter(self.limits.tokens_per_minute)
-        self._executed, self._tokens_used = 0, 0
 
     async def score(self, requests: Sequence[ScoreRequest]) -> list[Score]:
         """Return the reward of each text, in the same order. The plans are executed concurrently."""
@@ -327,15 +373,10 @@ class RewardService:
             plan = self._read(request.text, request.episode)
         except PlanError as error:
             return Score(value=0.0, problem=error.code)
-        return _scored(plan, await self._outcome(_Work(request.episode, plan, request.sample)))
+        return _scored(plan, await self._outcome(_Work(request.episode, plan)))
 
     async def _second(self, request: ScoreRequest, earlier: Score) -> Score:
-        """Return the score of a text of the second round.
-
-        Args:
-            request: the text, with the text of the first round.
-            earlier: the score of the first round.
-        """
+        """Return the score of a text of the second round."""
         episode = request.episode
         if not earlier.answer or request.earlier is None:
             return Score(value=None, why_unknown=earlier.why_unknown or "outcome", cost=None)
@@ -346,7 +387,7 @@ class RewardService:
             return Score(value=0.0, problem=error.code)
         if keeps(plan, first):
             return Score(value=earlier.value, answer=earlier.answer, kept=True, cached=True)
-        work = _Work(episode, first, request.sample)
+        work = _Work(episode, first)
         found = await self._outcome(work)
         if found.outcome is None:
             return Score(value=None, why_unknown=found.why_unknown, cost=None)
@@ -356,15 +397,15 @@ class RewardService:
     def _read(self, text: str, episode: Episode, *, previous: bool = False) -> Plan:
         return read_plan(text, episode, max_steps=self._max_steps, previous=previous)
 
-    def key(self, episode: Episode, plan: Plan, sample: int, earlier: EarlierRound | None = None) -> str:
+    def key(self, episode: Episode, plan: Plan, earlier: EarlierRound | None = None) -> str:
         """Return the key of an execution: equal executions have equal keys in all processes."""
-        content = [self.environment.name, self.environment.version, episode.key, _steps(plan), sample]
+        content = [self.environment.name, self.environment.version, episode.key, _steps(plan)]
         before = [] if earlier is None else [_steps(earlier.plan), earlier.outputs]
         return sha256(json.dumps([_VERSION, *content, before], ensure_ascii=False).encode()).hexdigest()
 
     async def _outcome(self, work: _Work) -> _Found:
         """Return a stored outcome, the outcome of an equal execution in progress, or of a new one."""
-        key = self.key(work.episode, work.plan, work.sample, work.earlier)
+        key = self.key(work.episode, work.plan, work.earlier)
         while True:
             stored = self.store.outcome(key)
             if stored is not None:
@@ -393,10 +434,8 @@ class RewardService:
                 reserved = 0.0
             elif not self.store.reserve(reserved, budget=budget):
                 return _Found(None, "budget")
-            tokens = self._tokens_used / max(self._executed, 1)
             try:
                 await self._calls.admit(calls)
-                await self._tokens.admit(tokens)
             except BaseException:  # cancelled before the plan started
                 self.store.release(reserved)
                 raise
@@ -404,9 +443,7 @@ class RewardService:
             self.store.settle(key, outcome, reserved=reserved)
             if outcome is None:
                 return _Found(None, "outcome")
-            self._executed, self._tokens_used = self._executed + 1, self._tokens_used + outcome.tokens
             self._calls.correct(max(outcome.calls - calls, 0))
-            self._tokens.correct(outcome.tokens - tokens)
             return _Found(outcome)
 
 

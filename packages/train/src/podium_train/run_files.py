@@ -1,16 +1,19 @@
-"""The files of a run: the logs of steps and texts, whole checkpoints, and the best one."""
+"""The files of a run, and what it tells people: logs of steps and texts, whole checkpoints, the best one."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from rich.console import Console
+
 from podium.errors import ConfigError
 from podium.secrets import printable
 from podium_train.environments import Episode
-from podium_train.guards.measures import REASONS, Sample, StepMeasures
+from podium_train.guards import REASONS, Sample, StepMeasures
 from podium_train.rewards import Score
 
 TEXTS: Final = "texts.jsonl"
@@ -99,16 +102,7 @@ STEPS: Final = "steps.jsonl"
 
 
 class StepLog:
-    """Appends the measures, or some texts, of each step to a file.
-
-    Args:
-        path: the file, which is made if needed.
-        resumed_at: the last step of the checkpoint from which the run continues. Lines of later steps are
-            removed, because these steps are done again; a line that was cut by a crash is removed too.
-
-    Raises:
-        ConfigError: the file cannot be written.
-    """
+    """Appends the measures, or some texts, of each step to a file."""
 
     def __init__(self, path: Path, *, resumed_at: int = 0) -> None:
         self._path = path
@@ -133,14 +127,7 @@ class StepLog:
 
 
 def read_steps(folder: Path) -> Sequence[dict[str, Any]]:
-    """Return the lines of a run's log; none without a log. A line that a crash cut off is left out.
-
-    Args:
-        folder: the folder of the run.
-
-    Raises:
-        ConfigError: the log cannot be read.
-    """
+    """Return the lines of a run's log; none without a log. A line that a crash cut off is left out."""
     path = folder / STEPS
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -190,9 +177,6 @@ class BestCheckpoint:
     """Keeps a copy of the best checkpoint in `FOLDER/best`.
 
     The copy is whole or absent after a crash.
-
-    Args:
-        folder: the folder of the run.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -205,11 +189,7 @@ class BestCheckpoint:
         return Best(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
     def offer(self, checkpoint: Path, *, step: int, accuracy: float) -> bool:
-        """Keep a copy of a checkpoint if it is better than the kept one.
-
-        Returns:
-            Whether it was better.
-        """
+        """Keep a copy of a checkpoint if it is better than the kept one."""
         kept = self.best
         if kept is not None and kept.accuracy >= accuracy:
             return False
@@ -223,3 +203,19 @@ class BestCheckpoint:
         new.rename(self.folder)
         shutil.rmtree(old, ignore_errors=True)
         return True
+
+
+class Reporter:
+    """Prints a line for each step. Of several processes of a training, only the first one tells anything."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        is_other = os.environ.get("RANK", "0") != "0"
+        self._console = console or Console(highlight=False, soft_wrap=True, quiet=is_other)
+
+    def line(self, text: str) -> None:
+        """Print a line."""
+        self._console.print(text, markup=False)
+
+    def step(self, done: int, total: int, text: str) -> None:
+        """Tell that a step has ended."""
+        self.line(f"step {done} of {total}: {text}")

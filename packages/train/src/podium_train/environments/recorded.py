@@ -22,14 +22,8 @@ from podium_evals.recorded import (
     recorded_pool,
 )
 from podium_train.environments.environment import EarlierRound, Environment, Episode, PlanOutcome, Split
-from podium_train.environments.recorded.episodes import CardWriter, Partition, RecordedSettings
-from podium_train.environments.recorded.outcomes import (
-    RecordedScores,
-    StepEnd,
-    asked_alone,
-    plan_by_part,
-    run_steps,
-)
+from podium_train.environments.episodes import CardWriter, Partition, RecordedSettings
+from podium_train.environments.outcomes import RecordedScores, StepEnd, asked_alone, plan_by_part, run_steps
 
 VERSION = 1
 """Increased when the same plan may have another outcome on the same recording."""
@@ -97,25 +91,6 @@ class RecordedAnswers(Environment):
         random = Random(f"{split}/{seed}")
         queries = islice(self._queries(split, count, random), count)
         return [self._episode(query, self.partition.pool(split, random), random) for query in queries]
-
-    def episodes_of(self, queries: Sequence[Question | Bundle], *, seed: int) -> Sequence[Episode]:
-        """Return an episode for each of some recorded queries, with a pool of all workers.
-
-        So are plans written for `podium_evals.plans`, whose pools have all workers.
-
-        Raises:
-            ConfigError: bundles and questions are mixed up, or a question is not recorded.
-        """
-        for query in queries:
-            if isinstance(query, Bundle) is not (self.settings.parts is not None):
-                raise ConfigError("parts is set for bundles, and for nothing else: see RecordedSettings")
-            if lacking := [part for part in parts_of(query) if part.question.key not in self._questions]:
-                raise ConfigError(f"the question {lacking[0].question.id!r} is not in the recording")
-        random = Random(f"queries/{seed}")
-        workers = self.recordings.workers
-        return [
-            self._episode(query, tuple(random.sample(workers, len(workers))), random) for query in queries
-        ]
 
     async def carry_out(
         self, episode: Episode, plan: Plan, earlier: EarlierRound | None = None

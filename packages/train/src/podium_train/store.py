@@ -27,14 +27,7 @@ INSERT OR IGNORE INTO ledger VALUES (1, 0);
 
 
 class RewardStore:
-    """Outcomes by key, and a ledger in billionths, so that sums are exact. Close it after use.
-
-    Args:
-        path: the database file, which is created if needed; `None` keeps all in memory.
-
-    Raises:
-        ConfigError: the file is not such a database, or cannot be written.
-    """
+    """Outcomes by key, and a ledger in billionths, so that sums are exact. Close it after use."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path

@@ -36,10 +36,7 @@ class ConductorSection(AddedPlanner):
             ConfigError: the folder is not an exported conductor, or the installed Podium writes another
                 prompt.
         """
-        from podium_train.export.planner import (  # noqa: PLC0415 - numpy is slow to import
-            ConductorPlanner,
-            read_facts,
-        )
+        from podium_train.export import ConductorPlanner, read_facts  # noqa: PLC0415 - numpy is slow to import
 
         key = None if self.key_env is None else os.environ.get(self.key_env)
         if self.key_env is not None and not key:
@@ -57,10 +54,7 @@ class ConductorSection(AddedPlanner):
         Raises:
             ConfigError: the folder is not an exported conductor, or this release has no such worker.
         """
-        from podium_train.export.planner import (  # noqa: PLC0415 - as above
-            brought_workers,
-            read_facts,
-        )
+        from podium_train.export import brought_workers, read_facts  # noqa: PLC0415 - as above
 
         try:
             return brought_workers(read_facts(folder / Path(self.path).expanduser()))

@@ -16,8 +16,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from podium.errors import ConfigError
 from podium_train.environments import Environment, Episode
-from podium_train.guards import last_checkpoint, step_of
-from podium_train.recipes import Recipe, environment_of, fingerprint_of
+from podium_train.recipe import Recipe, environment_of, fingerprint_of
+from podium_train.run_files import last_checkpoint, step_of
 
 RECORD: Final = "training.json"
 """The name of the file in the folder of a run, and in each checkpoint."""
@@ -80,17 +80,7 @@ _TYPE = TypeAdapter(TrainingRecord)
 def record_of(
     part: Literal["sft", "grpo"], recipe: Recipe, folder: Path, *, start: Path | None = None
 ) -> TrainingRecord:
-    """Return the record of a training that starts now.
-
-    Args:
-        part: the table of the recipe.
-        recipe: the settings.
-        folder: the folder of the recipe.
-        start: the folder with the model from which the training starts; `None` takes the base.
-
-    Raises:
-        ConfigError: the environment cannot be made, or a file cannot be read.
-    """
+    """Return the record of a training that starts now."""
     environment = environment_of(recipe.environment, folder)
     examples = None
     if part == "sft" and recipe.sft is not None:
@@ -116,11 +106,7 @@ def weights_of(folder: Path) -> str | None:
 
 
 def read_record(folder: Path) -> TrainingRecord | None:
-    """Return the record in a folder; `None` if it has none.
-
-    Raises:
-        ConfigError: the file cannot be read, or is invalid.
-    """
+    """Return the record in a folder; `None` if it has none."""
     path = folder / RECORD
     try:
         with path.open("rb") as file:
@@ -137,11 +123,7 @@ def read_record(folder: Path) -> TrainingRecord | None:
 
 
 def write_record(folder: Path, record: TrainingRecord) -> None:
-    """Write the record of a folder, which is made if needed. After a crash it is whole or as before.
-
-    Raises:
-        ConfigError: it cannot be written.
-    """
+    """Write the record of a folder, which is made if needed. After a crash it is whole or as before."""
     path = folder / RECORD
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -189,14 +171,7 @@ def _digest(paths: Iterable[Path]) -> str:
 def changes(
     then: Recipe, now: Recipe, keys: Sequence[str], *, free: frozenset[str] = frozenset()
 ) -> list[str]:
-    """Return a line for each setting that differs.
-
-    Args:
-        then: the recipe of the training.
-        now: the recipe of today.
-        keys: the tables and settings to compare, as in `model` or `model.base`.
-        free: settings in these tables that may differ.
-    """
+    """Return a line for each setting that differs."""
     found = _differences(then.model_dump(mode="json"), now.model_dump(mode="json"))
     return [
         f"{_named(path)}: {_value(before)}, now {_value(after)}"
@@ -207,20 +182,12 @@ def changes(
 
 
 def check_prompt(record: TrainingRecord, recipe: Recipe, model: object) -> None:
-    """Check that a recipe has the prompt with which a model was trained.
-
-    Raises:
-        ConfigError: it has another one. The message names each setting that differs.
-    """
+    """Check that a recipe has the prompt with which a model was trained."""
     _refuse(prompt_changes(record, recipe), model)
 
 
 def check_recipe(record: TrainingRecord, recipe: Recipe, model: object) -> None:
-    """Check that a recipe has the prompt, the data and the base with which a model was trained.
-
-    Raises:
-        ConfigError: it has others. The message names each setting that differs.
-    """
+    """Check that a recipe has the prompt, the data and the base with which a model was trained."""
     others = changes(record.recipe, recipe, ["environment", "model.base"])
     _refuse([*prompt_changes(record, recipe), *others], model)
 
@@ -303,19 +270,7 @@ _MODELS = ("best", "final")
 
 
 def begin(run: Path, record: TrainingRecord) -> list[str]:
-    """Write the record of a run that starts, or check that a run continues with the settings of its start.
-
-    Args:
-        run: the folder of the run.
-        record: what the training is started with now.
-
-    Returns:
-        Sentences that people should read.
-
-    Raises:
-        ConfigError: the run was started with other settings, which the message names, or nothing tells its
-            settings.
-    """
+    """Write the record of a run that starts, or check that a run continues with the settings of its start."""
     checkpoint = last_checkpoint(run)
     told: list[str] = []
     if checkpoint is not None or any((run / name).exists() for name in _MODELS):
@@ -337,15 +292,7 @@ def begin(run: Path, record: TrainingRecord) -> list[str]:
 
 
 def begin_after_sft(run: Path, recipe: Recipe) -> None:
-    """Check that GRPO continues a supervised training of the same base with the same prompt.
-
-    Args:
-        run: the folder of the run, which has `sft/final`.
-        recipe: the recipe of today.
-
-    Raises:
-        ConfigError: it does not. The message names each setting that differs.
-    """
+    """Check that GRPO continues a supervised training of the same base with the same prompt."""
     record = read_record(run / "sft" / "final")
     if record is None:
         raise ConfigError(f"{run / 'sft' / 'final'} has no {RECORD}: run podium-train sft again")
@@ -398,16 +345,7 @@ def processes_of_training() -> int:
 
 
 def passes_of(whole: int, micro_batch: int, *, what: str) -> int:
-    """Return how many forward passes of `micro_batch` each process makes for an update.
-
-    Args:
-        whole: texts of an update, in all processes.
-        micro_batch: texts of a pass.
-        what: what `whole` is in the recipe.
-
-    Raises:
-        ConfigError: the update cannot be divided.
-    """
+    """Return how many forward passes of `micro_batch` each process makes for an update."""
     at_once = micro_batch * processes_of_training()
     if whole % at_once:
         raise ConfigError(

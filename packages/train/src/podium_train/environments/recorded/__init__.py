@@ -1,5 +1,0 @@
-"""Episodes of recorded answers: plans are carried out by looking answers up, with no model."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

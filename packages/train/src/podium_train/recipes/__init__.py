@@ -1,5 +1,0 @@
-"""Recipes: all settings of a training in one TOML file."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
