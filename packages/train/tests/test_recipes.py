@@ -105,7 +105,6 @@ def test_the_settings_of_the_paper(tmp_path: Path) -> None:
         (SMALL + "[reward.limits]\nbudget = 3.0\n", "[reward.limits]: budget needs plan_cost"),
         (SMALL + "[reward.cost]\nweight = 0.7\n", "below 0.5"),
         (SMALL + '[prompt]\nstyle = { spelling = "xml" }\n', "'spelling' in [prompt.style]"),
-        (SMALL + '[grpo.vllm]\nmode = "server"\n', "write 'url'"),
         (SMALL + '[prompts]\nform = "environment"\n', "unknown table [prompts]"),
     ],
 )

@@ -291,17 +291,6 @@ def test_a_reward_of_an_unrecorded_plan_is_unknown() -> None:
     assert "{{part_1}}" in messages(bundle, PromptStyle())[1].text
 
 
-def test_episodes_of_given_queries_have_all_workers() -> None:
-    """For plans that are compared with other arms."""
-    environment = ENVIRONMENTS["single"]
-    questions = environment.partition.questions["kinds"]
-    episodes = environment.episodes_of(questions, seed=1)
-    assert [each.question for each in episodes] == [question.text for question in questions]
-    assert all(set(each.workers) == {*WORKERS, "vote"} for each in episodes)
-    with pytest.raises(ConfigError, match="parts"):
-        ENVIRONMENTS["alone"].episodes_of(questions, seed=1)
-
-
 @pytest.mark.parametrize(
     ("changed", "told"),
     [

@@ -36,9 +36,9 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def asked(text: str, question: str = "What is 2 + 2?", sample: int = 0) -> ScoreRequest:
+def asked(text: str, question: str = "What is 2 + 2?") -> ScoreRequest:
     """Return a request."""
-    return ScoreRequest(episode=episode(question), text=text, sample=sample)
+    return ScoreRequest(episode=episode(question), text=text)
 
 
 async def test_scores_are_in_order_with_their_facts() -> None:
@@ -54,17 +54,17 @@ async def test_scores_are_in_order_with_their_facts() -> None:
 
 
 async def test_equal_plans_are_executed_once() -> None:
-    """In one batch and later, whatever the text around the plan; another sample is another execution."""
+    """In one batch and later, whatever the text around the plan; for another question again."""
     world = ScoredWorld()
     texts = [plan(0), "I think.\n" + plan(0), plan(0).replace("[0]", "[ 0 ]")]
     scorer = RewardService(world, RewardStore())
     first = await scorer.score([asked(text) for text in texts])
     again = await scorer.score([asked(plan(0))])
-    await scorer.score([asked(plan(0), sample=1), asked(plan(0), "What is 3 + 3?")])
+    await scorer.score([asked(plan(0), "What is 3 + 3?")])
     assert [score.value for score in (*first, *again)] == [1.0] * 4
     assert [score.cached for score in first].count(False) == 1
     assert again[0].cached
-    assert len(world.executed) == 3
+    assert len(world.executed) == 2
 
 
 async def test_an_unknown_outcome_is_tried_again() -> None:
@@ -199,7 +199,6 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     [
         ({"concurrency": 0}, "concurrency"),
         ({"budget": 1}, "plan_cost"),
-        ({"tokens_per_minute": -1}, "above 0"),
     ],
 )
 def test_wrong_limits(limits: dict[str, float], told: str) -> None:

@@ -123,26 +123,15 @@ class SftSection(Section):
 
 
 class VllmSection(Section):
-    """`[grpo.vllm]`: texts are sampled by vLLM."""
+    """`[grpo.vllm]`: texts are sampled by vLLM in the process of the trainer."""
 
-    mode: Literal["colocate", "server"] = "colocate"
-    """In the process of the trainer, or `trl vllm-serve` at `url`."""
-    url: str | None = None
-    """URL of the server."""
     memory: Share = 0.5
-    """Share of the GPU's memory, for `colocate`."""
+    """Share of the GPU's memory."""
     tensor_parallel: Positive = 1
     sleep: bool = True
-    """Whether vLLM frees its memory while the weights are trained, for `colocate`."""
+    """Whether vLLM frees its memory while the weights are trained."""
     max_length: Positive | None = None
-    """Maximum tokens of a prompt and its text, for `colocate`; default: what the model allows, which can need
-    more memory than there is."""
-
-    @model_validator(mode="after")
-    def _has_url(self) -> Self:
-        if (self.mode == "server") != (self.url is not None):
-            raise ValueError("write 'url' with mode = \"server\", and only with it")
-        return self
+    """Maximum tokens of a prompt and its text; default: what the model allows, which needs more memory."""
 
 
 class GrpoSection(Section):

@@ -32,8 +32,6 @@ class PoolFacts:
 
     sizes: tuple[int, ...]
     """Numbers of workers, drawn from a sample of episodes."""
-    cards: tuple[str, ...]
-    """Descriptions on the cards of an example pool."""
     workers: tuple[str, ...]
     """The workers, in their order, if all pools were equal; else empty."""
     rates: bool
@@ -140,7 +138,6 @@ def _pool(environment: Environment) -> PoolFacts:
     prose = [card for each in episodes for place, card in enumerate(each.cards) if place not in each.fills]
     return PoolFacts(
         sizes=tuple(sorted({len(pool) for pool in pools})),
-        cards=tuple(card.description for card in episodes[0].cards),
         workers=pools.pop() if len(pools) == 1 else (),
         rates=any(card.measured for card in prose),
         prices=any(card.price is not None for card in prose),

@@ -126,7 +126,7 @@ def needs_of(recipe: Recipe, shape: Shape, *, gpus: int, gpu: float) -> Needs:
     layer = 34 * tokens * shape.hidden
     logits = grpo.micro_batch * grpo.max_tokens * shape.vocabulary * 4 * 2
     passes = (2 * tokens * shape.hidden * shape.layers + layer + logits) / _GB
-    vllm = grpo.vllm if grpo.vllm is not None and grpo.vllm.mode == "colocate" else None
+    vllm = grpo.vllm
     return Needs(
         weights=shape.weights,
         states=states,

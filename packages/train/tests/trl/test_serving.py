@@ -93,7 +93,7 @@ def exported(folder: Path, rate: float) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("rate", "code", "planner"), [(5e-3, 0, "conductor"), (1e-9, 3, "rule")], ids=["trained", "untrained"]
 )
@@ -109,11 +109,10 @@ def test_a_trained_conductor_plans(rate: float, code: int, planner: str, tmp_pat
         done = command("podium", "run", "--json", "--no-journal", "How much is it?", folder=tmp_path)
     assert done.returncode == code, done.stderr
     result = json.loads(done.stdout)
-    (only,) = result["rounds"]
-    assert only["planner"]["name"] == planner
+    assert result["planner"]["name"] == planner
     if planner == "conductor":
         assert result["answer"] == "first"
-        assert [(step["worker"], step["subtask"]) for step in only["plan"]["steps"]] == [(0, "lookup")]
+        assert [(each["worker"], each["status"]) for each in result["outcomes"]] == [("first", "ok")]
         facts = tmp_path / "conductor" / FACTS_FILE
         facts.write_text(facts.read_text().replace('"examples": 0', '"examples": 1'))
         with pytest.raises(ConfigError, match="trained with the prompt"):
@@ -124,7 +123,7 @@ def test_a_trained_conductor_plans(rate: float, code: int, planner: str, tmp_pat
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_llama_cpp_writes_the_same_texts(tmp_path: Path) -> None:
     """The greedy texts of a real model, whose base is a GGUF file itself, are those of transformers."""
     torch.set_num_threads(1)
@@ -135,14 +134,14 @@ def test_llama_cpp_writes_the_same_texts(tmp_path: Path) -> None:
     with small_model(tmp_path / "again.gguf") as url, httpx2.Client(timeout=120, trust_env=False) as client:
         for asked in ("What is the capital of France?", "Write a sentence with 23 + 42,\n  and x_1 = 3.5."):
             messages = [{"role": "user", "content": asked}]
-            body = {"model": "it", "messages": messages, "temperature": 0, "max_tokens": 16}
+            body = {"model": "it", "messages": messages, "temperature": 0, "max_tokens": 8}
             told = client.post(f"{url}/chat/completions", json=body).json()
             tokens = tokenizer.apply_chat_template(
                 messages, add_generation_prompt=True, return_tensors="pt", return_dict=True
             )
             size = tokens["input_ids"].shape[1]
             found = model.generate(
-                **tokens, max_new_tokens=16, do_sample=False, pad_token_id=tokenizer.pad_token_id
+                **tokens, max_new_tokens=8, do_sample=False, pad_token_id=tokenizer.pad_token_id
             )
             assert told["usage"]["prompt_tokens"] == size
             text = tokenizer.decode(found[0, size:], skip_special_tokens=True)

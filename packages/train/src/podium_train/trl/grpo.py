@@ -275,11 +275,10 @@ def _vllm(grpo: GrpoSection) -> dict[str, Any]:
         return {}
     return {
         "use_vllm": True,
-        "vllm_mode": grpo.vllm.mode,
-        "vllm_server_base_url": grpo.vllm.url,
+        "vllm_mode": "colocate",
         "vllm_gpu_memory_utilization": grpo.vllm.memory,
         "vllm_tensor_parallel_size": grpo.vllm.tensor_parallel,
-        "vllm_enable_sleep_mode": grpo.vllm.sleep and grpo.vllm.mode == "colocate",
+        "vllm_enable_sleep_mode": grpo.vllm.sleep,
         "vllm_max_model_length": grpo.vllm.max_length,
         "vllm_importance_sampling_correction": True,
     }

@@ -120,10 +120,7 @@ def common_arguments(model: ModelSection) -> dict[str, Any]:
     return {
         "use_cpu": not has_gpu,
         "bf16": has_gpu,
-        # The releases of transformers that vLLM 0.31 allows have the older name.
-        "activation_checkpointing"
-        if "activation_checkpointing" in known
-        else "gradient_checkpointing": has_gpu,
+        name: has_gpu,
         "weight_decay": 0.0,
         "max_grad_norm": 1.0,
         "logging_steps": 1,
