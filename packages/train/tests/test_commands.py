@@ -38,7 +38,7 @@ def command(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         cwd=folder,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

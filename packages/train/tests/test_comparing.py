@@ -48,7 +48,7 @@ def compare(folder: Path, *words: str, recipe: str = RECIPE) -> subprocess.Compl
         capture_output=True,
         text=True,
         cwd=folder,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

@@ -36,16 +36,9 @@ def test_recipes_are_accepted_by_vllm(name: str, tmp_path: Path, monkeypatch: py
     recipe = load_recipe(tmp_path / "recipe.toml")
     assert recipe.grpo is not None
     assert recipe.grpo.vllm is not None
-    gpus = recipe.grpo.vllm.tensor_parallel
-    monkeypatch.setenv("WORLD_SIZE", str(gpus))
-    args = grpo_config(recipe, tmp_path)
-    for key, value in {
-        "RANK": "0",
-        "LOCAL_RANK": "0",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": "9",
-    }.items():
-        monkeypatch.setenv(key, value)  # and so restored after TRL sets them
+    gpus, args = recipe.grpo.vllm.tensor_parallel, grpo_config(recipe, tmp_path)
+    for key in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(key, "0")  # so that they are removed after TRL has set them
     process: Any = SimpleNamespace(num_processes=gpus, process_index=0, local_process_index=0)
     process.wait_for_everyone = lambda: None
     groups = "torch.distributed.new_subgroups_by_enumeration"
