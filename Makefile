@@ -108,7 +108,7 @@ $(VLLM)/installed: $(TRAIN)/vllm.txt
 	touch $@
 
 test-vllm: $(VLLM)/installed
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 $(VLLM)/bin/python -m pytest -q -W default --timeout 600 $(TRAIN)/tests/vllm
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 $(VLLM)/bin/python -m pytest -q -W default --timeout 600 $(TRAIN)/tests/engine
 
 # Clients of podium serve from npm, which need Node.js 20 or later and 900 MB, and LiteLLM, which needs
 # another release of mcp than the workspace.

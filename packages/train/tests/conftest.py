@@ -8,5 +8,5 @@ from importlib.util import find_spec
 from pathlib import Path
 
 collect_ignore = [] if find_spec("torch") else ["tiny", "trl"]
-collect_ignore += [] if find_spec("vllm") else ["vllm"]
+collect_ignore += [] if find_spec("vllm") else ["engine"]
 os.environ["PYTHONPATH"] = str(Path(__file__).parents[3] / "examples" / "tiny_conductor")

@@ -208,7 +208,7 @@ def test_wrong_limits(limits: dict[str, float], told: str) -> None:
 
 
 PLANS = st.lists(
-    st.tuples(st.lists(st.integers(0, 1), min_size=1, max_size=4), st.integers(0, 3), st.integers(0, 1)),
+    st.tuples(st.lists(st.integers(0, 1), min_size=1, max_size=4), st.integers(0, 3)),
     max_size=30,
 )
 
@@ -216,10 +216,10 @@ PLANS = st.lists(
 @settings(deadline=None)
 @given(plans=PLANS, budget=st.integers(1, 40), halves=st.integers(0, 30))
 def test_the_cache_changes_no_value_and_the_budget_holds(
-    plans: list[tuple[list[int], int, int]], budget: int, halves: int
+    plans: list[tuple[list[int], int]], budget: int, halves: int
 ) -> None:
     """For any texts, in one batch or two: known values are those of the environment."""
-    requests = [asked(plan(*workers), f"Question {question}", sample) for workers, question, sample in plans]
+    requests = [asked(plan(*workers), f"Question {question}") for workers, question in plans]
     world, store = ScoredWorld(), RewardStore()
     service = RewardService(world, store, limits=RewardLimits(budget=budget, plan_cost=4))
 
