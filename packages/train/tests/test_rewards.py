@@ -199,6 +199,7 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     [
         ({"concurrency": 0}, "concurrency"),
         ({"budget": 1}, "plan_cost"),
+        ({"tokens_per_minute": -1}, "above 0"),
     ],
 )
 def test_wrong_limits(limits: dict[str, float], told: str) -> None:

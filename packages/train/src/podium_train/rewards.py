@@ -169,6 +169,9 @@ class RewardLimits:
     """Maximum number of plans in execution."""
     requests_per_minute: float | None = None
     """Maximum number of worker calls that start in a minute, evenly spaced; `None` for no limit."""
+    tokens_per_minute: float | None = None
+    """Maximum number of tokens of workers per minute; `None` for no limit. The tokens of a plan are known
+    after its execution, so the first plans are not delayed, and later ones pay for them."""
     budget: float | None = None
     """Maximum spending, in the environment's unit, of all runs with the same database; `None` for no
     limit."""
@@ -177,7 +180,7 @@ class RewardLimits:
     although plans run concurrently. Needed with `budget`."""
 
     def __post_init__(self) -> None:
-        for name in ("concurrency", "requests_per_minute", "budget", "plan_cost"):
+        for name in ("concurrency", "requests_per_minute", "tokens_per_minute", "budget", "plan_cost"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ConfigError(f"{name} is {value!r}: it must be above 0")
@@ -190,6 +193,7 @@ class RewardLimits:
             self,
             concurrency=max(1, self.concurrency // processes),
             requests_per_minute=self.requests_per_minute and self.requests_per_minute / processes,
+            tokens_per_minute=self.tokens_per_minute and self.tokens_per_minute / processes,
         )
 
 
@@ -349,6 +353,8 @@ class RewardService:
         self._executions: dict[str, _Execution] = {}
         self._places = anyio.Semaphore(self.limits.concurrency)
         self._calls = Meter(self.limits.requests_per_minute)
+        self._tokens = Meter(self.limits.tokens_per_minute)
+        self._executed, self._tokens_used = 0, 0
 
     async def score(self, requests: Sequence[ScoreRequest]) -> list[Score]:
         """Return the reward of each text, in the same order. The plans are executed concurrently."""
@@ -434,8 +440,10 @@ class RewardService:
                 reserved = 0.0
             elif not self.store.reserve(reserved, budget=budget):
                 return _Found(None, "budget")
+            tokens = self._tokens_used / max(self._executed, 1)
             try:
                 await self._calls.admit(calls)
+                await self._tokens.admit(tokens)
             except BaseException:  # cancelled before the plan started
                 self.store.release(reserved)
                 raise
@@ -443,7 +451,9 @@ class RewardService:
             self.store.settle(key, outcome, reserved=reserved)
             if outcome is None:
                 return _Found(None, "outcome")
+            self._executed, self._tokens_used = self._executed + 1, self._tokens_used + outcome.tokens
             self._calls.correct(max(outcome.calls - calls, 0))
+            self._tokens.correct(outcome.tokens - tokens)
             return _Found(outcome)
 
 

@@ -63,19 +63,20 @@ def _splitting(tokenizer: Mapping[str, Any], model: Path) -> str:
 
 def _add_shape(writer: gguf.GGUFWriter, config: LlamaConfig, model: Path) -> None:
     rope = config.rope_parameters
-    if rope is None or rope["rope_type"] != "default":
+    theta = None if rope is None else rope["rope_theta"]
+    if rope is None or theta is None or rope["rope_type"] != "default":
         raise _unknown(model, "it scales the positions of its tokens")
-    size = config.head_dim
+    size = config.head_dim or config.hidden_size // config.num_attention_heads
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_head_count_kv(config.num_key_value_heads or config.num_attention_heads)
     writer.add_key_length(size)
     writer.add_value_length(size)
     writer.add_rope_dimension_count(size)
-    writer.add_rope_freq_base(rope["rope_theta"])
+    writer.add_rope_freq_base(theta)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_vocab_size(config.vocab_size)
 
