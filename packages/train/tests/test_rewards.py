@@ -228,7 +228,7 @@ def test_the_cache_changes_no_value_and_the_budget_holds(
         return [*await service.score(requests[:halves]), *await service.score(requests[halves:])]
 
     scores = anyio.run(scored)
-    for score, (workers, _, _) in zip(scores, plans, strict=True):
+    for score, (workers, _) in zip(scores, plans, strict=True):
         expected = 1.0 if workers[-1] == 0 else 0.5
         assert score.value == expected or score.why_unknown == "budget"
     assert store.spent <= budget
