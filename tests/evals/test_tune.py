@@ -143,16 +143,21 @@ def test_a_few_graded_questions_through_live_workers(
 
 
 def test_what_was_not_asked_is_told(podium: Podium, config: Path, server: ChatServer) -> None:
-    """A budget that ends: the exit code says so, and the next command asks for the rest only."""
+    """A budget that ends: nothing is written, and the next command asks for the rest."""
     (config.parent / "mine.jsonl").write_text(_rows(6))
-    first = podium("evals", "tune", "mine.jsonl", "--calls", "20", "--dry-run", "--processes", "1")
+    first = podium("evals", "tune", "mine.jsonl", "--calls", "20", "--processes", "1")
     assert first.exit_code == 3, first.stderr
     assert "answers were not asked for" in first.stderr
+    assert "wrote nothing: repeat the command" in first.stderr
     assert len(server.calls) <= 20
+    assert {each.name for each in config.parent.glob("*.*")} == {
+        *("podium.toml", "mine.jsonl", "mine.answers.jsonl")
+    }
     second = podium("evals", "tune", "mine.jsonl", "--dry-run", "--processes", "1", "--json")
     assert second.exit_code == 0, second.stderr
     told = json.loads(second.stdout)
     assert (told["questions"], told["written"], len(told["lines"])) == (12, [], 5)
+    assert "a router is fitted on at least 20 questions: there are 6, and 6 are held out" in told["lines"][3]
     assert config.read_text() == CONFIG.format(url=server.url)
 
 
@@ -265,6 +270,60 @@ def test_other_tables_stay(text: str, left: Any) -> None:
     plain = tomllib.loads(edited(once, Settings(ask=("b",))))
     assert plain["planner"]["ask"] == ["b"]
     assert "next_best" not in plain.get("retry", {})
+
+
+def test_comments_stay_where_they_are() -> None:
+    """Above the planner, among its keys, behind them, within a value that goes, and in an inner table."""
+    text = """# top
+[workers.a]
+model = "m"
+
+# chosen in May
+[planner]
+# why a rule
+type = "rule" # cheap
+worker = "a#b"  # the best
+hints = [
+  "x # y", # one
+  # two
+]
+
+[planner.sampling]
+seed = 1 # hot
+
+# at most
+[limits]
+calls = 50 # fifty
+"""
+    once = edited(text, Settings(ask=("a",), by_kind=True))
+    assert (
+        once
+        == """# top
+[workers.a]
+model = "m"
+
+# chosen in May
+# Written by `podium evals tune`.
+[planner]
+# why a rule
+type = "tuned"  # cheap
+ask = ["a"]
+by_kind = true
+# the best
+# one
+# two
+
+# hot
+
+# at most
+[limits]
+calls = 50 # fifty
+
+[pool]
+measured = "measured.json"
+"""
+    )
+    assert edited(once, Settings(ask=("a",), by_kind=True)) == once
 
 
 def test_a_file_that_cannot_be_edited_stays() -> None:

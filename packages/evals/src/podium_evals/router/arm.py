@@ -10,7 +10,7 @@ from podium_evals.arms import ChoosingArm, Fold
 from podium_evals.arms.planner_arm import arm_pool
 from podium_evals.errors import ArmUnfit, RouterInvalid, Unrecorded
 from podium_evals.recorded import Question, Recordings
-from podium_evals.router.fitting import fit_router
+from podium_evals.router.fitting import LEAST_QUESTIONS, fit_router
 from podium_evals.router.planner import RouterPlanner
 from podium_evals.router.router import Router
 
@@ -61,6 +61,9 @@ class RouterArm(ChoosingArm):
     def _fit(self, fold: Fold) -> tuple[Router, Mapping[str, Mapping[str, float]]]:
         """Return the router, and its predictions for each question of `fold.test`, by the question's key."""
         if self._fitted is None or self._fitted[0] is not fold:
+            if len(fold.train) < LEAST_QUESTIONS:
+                there = f"there are {len(fold.train)}, and {len(fold.test)} are held out"
+                raise ArmUnfit(f"a router is fitted on at least {LEAST_QUESTIONS} questions: {there}")
             try:
                 router = self.fit(fold.train)
             except RouterInvalid as error:

@@ -54,7 +54,7 @@ def fit_table(table: ScoreTable, *, seed: int = 0) -> Fitted:
     if len(table.workers) < 2 or len(table.questions) < LEAST_QUESTIONS:
         told = f"{len(table.questions)} questions and {len(table.workers)} workers"
         raise RouterInvalid(
-            f"a router needs at least {LEAST_QUESTIONS} questions and 2 workers: there are {told}"
+            f"a router is fitted on at least {LEAST_QUESTIONS} questions of 2 workers: there are {told}"
         )
     try:
         scores, alpha, raw = TextScores.fit(table.texts, table.scores, _folds(table, seed))

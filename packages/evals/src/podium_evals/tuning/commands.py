@@ -101,7 +101,8 @@ def tune(  # noqa: PLR0913 - one parameter for each argument and option
         _tell_left_out(screen, recordings, graded)
         wish = Wish(calls=calls_each, price=price, quality=quality)
         found = _tuned(screen, graded, wish, [_given(path) for path in planner or ()], processes)
-        written = [] if dry_run or loaded is None else _write(found, graded, loaded)
+        is_whole = summary is None or not (summary.failed or summary.stopped)
+        written = [] if dry_run or loaded is None or not is_whole else _write(found, graded, loaded)
         told = _as_json(found) | {"written": list(written)}
         save(out, told)
         if as_json:
@@ -109,9 +110,10 @@ def tune(  # noqa: PLR0913 - one parameter for each argument and option
         else:
             for line in found.lines:
                 screen.result(screen.shown(line))
-            _tell(screen, found, written, loaded, dry_run=dry_run)
-        if summary is not None and (summary.failed or summary.stopped):
-            screen.note("podium: repeat the command to ask for the missing answers")
+            if is_whole:
+                _tell(screen, found, written, loaded, dry_run=dry_run)
+        if not is_whole:
+            screen.note("podium: wrote nothing: repeat the command to ask for the missing answers")
             raise typer.Exit(PARTIAL)
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ MEASURED, ROUTER = "measured.json", "router.npz"
 BEFORE = ".before-tune"
 """The end of the name of the copy of `podium.toml` as it was."""
 _TOLD = "# Written by `podium evals tune`."
-_HEADER = re.compile(r"^\s*\[\[?\s*([^\]]+?)\s*\]")
+_HEAD, _HEADER = "[]", re.compile(r"^\s*\[\[?\s*([^\]]+?)\s*\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +45,9 @@ class Settings:
 def write_settings(settings: Settings, config: Config) -> Sequence[str]:
     """Write the settings into the file of a config, and the files that they name beside it.
 
-    `[planner]` is replaced, and, if the way uses them or an earlier tuning wrote them, `next_best` and
-    `ask_again` of `[retry]`. Questions that are routed by kind need `measured` of `[pool]`, which is added.
-    The file before the first tuning is kept with the ending `.before-tune`.
+    The keys of `[planner]` are replaced. `next_best` and `ask_again` of `[retry]` are, too, if the way uses
+    them or an earlier tuning wrote them. Questions that are routed by kind need `measured` of `[pool]`, which
+    is added. The file before the first tuning is kept with the ending `.before-tune`.
 
     Returns:
         The names of the written files.
@@ -109,7 +109,7 @@ def _identified(measured: MeasuredFile, config: Config) -> MeasuredFile:
 
 
 def edited(text: str, settings: Settings) -> str:
-    """Return the text of `podium.toml` with the settings.
+    """Return the text of `podium.toml` with the settings; all comments stay.
 
     Raises:
         ConfigError: the text is written in a way that cannot be edited line by line.
@@ -118,22 +118,29 @@ def edited(text: str, settings: Settings) -> str:
     if settings.next_best:
         retry = {"next_best": list(settings.next_best), "ask_again": False}
     before = tomllib.loads(text)
-    pool = before.get("pool", {})
-    if settings.by_kind:
-        pool = {"measured": MEASURED} | pool
-    lines = _without_table([line for line in text.splitlines() if line != _TOLD], "planner")
+    pool = {"measured": MEASURED} if settings.by_kind and "measured" not in before.get("pool", {}) else {}
     owned = ("next_best", "ask_again") if retry or _is_tuned(text) else ()
-    lines = _with_keys(lines, "retry", retry, owned)
-    lines = _with_keys(lines, "pool", pool, ("measured",))
-    told = [_TOLD, "[planner]", *_lines(settings.planner)]
-    found = "\n".join([*_trimmed(lines), "", *told]) + "\n"
-    after = _parsed(found)
+    parts = _with_keys(_parts(text), "retry", retry, owned)
+    parts = _with_keys(_with_keys(parts, "pool", pool, ()), "planner", settings.planner)
+    if not _is_tuned(text):
+        head = next(place for place, each in enumerate(parts) if (each.table, each.key) == ("planner", _HEAD))
+        parts.insert(head, _Part(_TOLD))
+    found = "\n".join(each.text for each in parts) + "\n"
     kept = {key: value for key, value in before.get("retry", {}).items() if key not in owned}
-    wanted = {**before, "planner": dict(settings.planner), "retry": kept | retry, "pool": pool}
-    if {key: value for key, value in wanted.items() if value} != {k: v for k, v in after.items() if v}:
+    changes = {
+        "planner": dict(settings.planner),
+        "retry": kept | retry,
+        "pool": before.get("pool", {}) | pool,
+    }
+    after = _parsed(found)
+    if after is None or _full(before | changes) != _full(after):
         raise ConfigError(
             "the file cannot be edited line by line. Write these lines yourself, in place of [planner]:\n"
-            + "\n".join([*told[1:], "[retry]", *_lines(retry), "[pool]", *_lines(pool)])
+            + "\n".join(
+                line
+                for name, keys in (("planner", settings.planner), ("retry", retry), ("pool", pool))
+                for line in (f"[{name}]", *_lines(keys))
+            )
         )
     return found
 
@@ -142,57 +149,90 @@ def _is_tuned(text: str) -> bool:
     return _TOLD in text.splitlines()
 
 
-def _parsed(text: str) -> Mapping[str, Any]:
+def _full(tables: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: table for name, table in tables.items() if table}
+
+
+def _parsed(text: str) -> dict[str, Any] | None:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError:
-        return {}
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A header, a key with its value, or a line without either."""
+
+    text: str
+    table: str = ""
+    key: str = ""
+    """`_HEAD` for a header."""
+
+
+def _parts(text: str) -> list[_Part]:
+    found: list[_Part] = []
+    table, begun = "", list[str]()
+    for line in text.splitlines():
+        begun.append(line)
+        whole = "\n".join(begun)
+        parsed = _parsed(whole)
+        if parsed is None:
+            continue  # the value has more lines
+        header = _HEADER.match(whole)
+        table = re.sub(r"[\s\"']", "", header[1]) if header else table
+        found.append(_Part(whole, table, _HEAD if header else next(iter(parsed), "")))
+        begun.clear()
+    return found
+
+
+def _with_keys(
+    parts: Sequence[_Part], name: str, keys: Mapping[str, Any], owned: Collection[str] | None = None
+) -> list[_Part]:
+    """Return the parts with keys in a table, in place of the keys that this program owns.
+
+    Args:
+        parts: the file.
+        name: the table.
+        keys: the keys to write.
+        owned: the keys to remove; `None` for all, and for the tables inside of this one.
+    """
+
+    def is_owned(part: _Part) -> bool:
+        if owned is None and part.table.startswith(f"{name}."):
+            return part.key != ""
+        return part.table == name and part.key not in ("", _HEAD) and (owned is None or part.key in owned)
+
+    found: list[_Part] = []
+    left, place = dict(keys), 0
+    for part in parts:
+        if part.table == name and part.key in left:
+            comments = "".join(f"  {each}" for each in _comments(part.text))
+            (line,) = _lines({part.key: left.pop(part.key)})
+            found.append(_Part(line + comments, name, part.key))
+        else:
+            found += [_Part(each, name) for each in _comments(part.text)] if is_owned(part) else [part]
+        if part.table == name and part.key in (_HEAD, *keys):
+            place = len(found)
+    if left and not place:
+        found += [_Part(""), _Part(f"[{name}]", name, _HEAD)]
+        place = len(found)
+    found[place:place] = [_Part(line, name) for line in _lines(left)]
+    return found
+
+
+def _comments(text: str) -> Iterator[str]:
+    """Yield the comments in a part: what can be cut from the end of a line without another value."""
+    lines, parsed = text.split("\n"), _parsed(text)
+    for number, line in enumerate(lines):
+        for place, sign in enumerate(line):
+            if (
+                sign == "#"
+                and _parsed("\n".join([*lines[:number], line[:place], *lines[number + 1 :]])) == parsed
+            ):
+                yield line[place:]
+                break
 
 
 def _lines(table: Mapping[str, Any]) -> list[str]:
     return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items()]
-
-
-def _tables(lines: Sequence[str]) -> list[str]:
-    """Return for each line the name of the table that it is in."""
-    found, table = [], ""
-    for line in lines:
-        header = _HEADER.match(line)
-        table = header[1].replace('"', "") if header else table
-        found.append(table)
-    return found
-
-
-def _without_table(lines: Sequence[str], name: str) -> list[str]:
-    """Return the lines without a table and the tables inside of it; comments before the next table stay."""
-    kept: list[str] = []
-    notes: list[str] = []
-    for line, table in zip(lines, _tables(lines), strict=True):
-        is_out = table == name or table.startswith(f"{name}.")
-        is_note = not line.strip() or line.lstrip().startswith("#")
-        if not is_out:
-            kept += [*notes, line]
-        notes = [*notes, line] if is_out and is_note else []
-    return [*kept, *notes]
-
-
-def _with_keys(lines: Sequence[str], name: str, keys: Mapping[str, Any], owned: Sequence[str]) -> list[str]:
-    """Return the lines with keys in a table, in place of the keys that this program owns."""
-    old = re.compile(rf"^\s*(?:{'|'.join(owned) or '(?!)'})\s*=")
-    tables = _tables(lines)
-    kept = [
-        line for line, table in zip(lines, tables, strict=True) if not (table == name and old.match(line))
-    ]
-    if not keys:
-        return kept
-    heads = [place for place, line in enumerate(kept) if (m := _HEADER.match(line)) and m[1] == name]
-    if heads:
-        return [*kept[: heads[0] + 1], *_lines(keys), *kept[heads[0] + 1 :]]
-    return [*_trimmed(kept), "", f"[{name}]", *_lines(keys)]
-
-
-def _trimmed(lines: Sequence[str]) -> list[str]:
-    end = len(lines)
-    while end and not lines[end - 1].strip():
-        end -= 1
-    return list(lines[:end])
