@@ -13,10 +13,12 @@ from podium.errors import ConfigError, PlannerError
 from podium.planners import Planner
 from podium.usage import Usage
 from podium.workers import Card, Kind, MeasuredRate
-from podium_evals.arms import BestSingle, GivenPlanner, evaluate, folds
+from podium_evals.arms import BestSingle, evaluate, folds
+from podium_evals.arms.planners import GivenPlanner
 from podium_evals.errors import RouterInvalid
 from podium_evals.recorded import Question, Recording, Recordings, Sample, Vote, recorded_pool
-from podium_evals.router import Router, RouterArm, RouterPlanner, Strategy, fit_router
+from podium_evals.router import Router, RouterPlanner, fit_router
+from podium_evals.router.planner import RouterArm
 from tests.contracts.planner_contract import PlannerContract
 
 pytestmark = pytest.mark.anyio
@@ -59,13 +61,11 @@ async def test_a_router_learns_from_the_words_who_is_good_at_what() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("strategy", ["best", "vote"])
-async def test_the_arm_is_the_planner(strategy: Strategy) -> None:
+async def test_the_arm_is_the_planner() -> None:
     """Its plans are looked up; runs of the planner have the same scores, calls, tokens and costs."""
     parts = list(folds(_recorded(), "questions"))
-    options: dict[str, Any] = {"strategy": strategy, "voters": 2}
-    live = GivenPlanner("live", lambda fold: RouterPlanner(fit_router(fold.train), **options), is_told=False)
-    arms = [BestSingle(), RouterArm(**options), live]
+    live = GivenPlanner("live", lambda fold: RouterPlanner(fit_router(fold.train)), is_told=False)
+    arms = [BestSingle(), RouterArm(), live]
     _, routed, planned = await evaluate(arms, parts, base="best single", unit="question")
     assert replace(routed, name="") == replace(planned, name="")
     assert routed.recorded == 30
@@ -133,7 +133,7 @@ async def test_a_worker_answers_that_is_worth_its_price() -> None:
     router = fit_router(recordings)
     verb, addition = "Conjugate the verb number 7.", "Add 8 and 56."
     for worth, workers in ((0.01, (CHEAP, DEAR)), (1e-5, (CHEAP, CHEAP)), (100.0, (DEAR, DEAR))):
-        planner = RouterPlanner(router, strategy="value", worth=worth)
+        planner = RouterPlanner(router, worth=worth)
         async with Conductor(planner, recorded_pool(recordings)) as conductor:
             for text, worker in zip((verb, addition), workers, strict=True):
                 result = await conductor.run(text)
@@ -142,15 +142,13 @@ async def test_a_worker_answers_that_is_worth_its_price() -> None:
 
 
 async def test_a_router_with_a_tier_plans_by_it() -> None:
-    """Its worth is the default; a strategy can be named all the same."""
+    """Its worth is the default."""
     recordings = _recorded(strong=DEAR)
     fitted = fit_router(recordings)
     router = Router(replace(fitted.facts, worth=0.01), fitted.scores)
     verb = "Conjugate the verb number 7."
     by_tier = await Conductor(RouterPlanner(router), recorded_pool(recordings)).run(verb)
     assert [outcome.worker for outcome in by_tier.outcomes] == [CHEAP]
-    with pytest.raises(ConfigError, match="'value' needs worth"):
-        RouterPlanner(fitted, strategy="value")
 
 
 async def test_a_price_that_is_not_known_cannot_be_weighed() -> None:
@@ -162,19 +160,7 @@ async def test_a_price_that_is_not_known_cannot_be_weighed() -> None:
     router = fit_router(renamed)
     assert router.facts.costs[0] is None
     with pytest.raises(ConfigError, match="the cost of mine is not known"):
-        RouterPlanner(router, strategy="value", worth=1.0)
-
-
-async def test_a_vote_needs_a_worker_that_votes(router: Router) -> None:
-    """The best workers answer, and it chooses."""
-    recordings = _recorded()
-    planner = RouterPlanner(router, strategy="vote", voters=2)
-    async with Conductor(planner, [*recorded_pool(recordings), Vote()]) as conductor:
-        result = await conductor.run("Add 8 and 56.")
-    assert [outcome.worker for outcome in result.outcomes] == [DEAR, CHEAP, "vote"]
-    assert result.answer == "right"
-    with pytest.raises(PlannerError, match="needs a worker called 'vote'"):
-        await Conductor(planner, recorded_pool(recordings)).run("Add 8 and 56.")
+        RouterPlanner(router, worth=1.0)
 
 
 async def test_a_router_of_another_pool_is_refused(router: Router) -> None:
@@ -185,11 +171,9 @@ async def test_a_router_of_another_pool_is_refused(router: Router) -> None:
 
 def test_wrong_options_are_refused(router: Router) -> None:
     """When the planner is made."""
-    with pytest.raises(ConfigError, match="voters is 1"):
-        RouterPlanner(router, strategy="vote", voters=1)
     for worth in (0.0, -1.0, float("nan")):
         with pytest.raises(ConfigError, match=r"worth is .*: it must be above 0"):
-            RouterPlanner(router, strategy="value", worth=worth)
+            RouterPlanner(router, worth=worth)
 
 
 async def test_measured_rates_decide_for_questions_of_their_kind(router: Router) -> None:

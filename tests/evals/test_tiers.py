@@ -20,8 +20,8 @@ from podium_evals.recorded import (
     read_recordings,
     write_recordings,
 )
-from podium_evals.router import Goal, choose, fit_for, fit_router, measure_tiers, quality_curve
-from podium_evals.router.score_table import ScoreTable
+from podium_evals.router import fit_router
+from podium_evals.router.router import Goal, choose, fit_for
 
 __all__ = ["config", "podium", "server"]
 Podium = Callable[..., Result]
@@ -73,20 +73,28 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_tier_for_a_price() -> None:
-    """The best that can be had for it; a dear worker for every question is too much."""
-    tiers = measure_tiers(recorded(knows=ALL), above_best=(0.5,), prices=(0.0007,))
-    (tier,), (missed,) = tiers.tiers, tiers.unreached
-    assert tier.chosen.cost.mean <= 0.0007
-    cheapest, best = tiers.curve[0], tiers.curve[-1]
-    assert cheapest.quality.mean < tier.reached.quality.mean <= best.quality.mean
-    assert cheapest.cost.mean < tier.reached.cost.mean < best.cost.mean
-    assert "no tier reaches a quality of 1.5" in missed[1]
-    assert fit_for(Goal("price", 0.0007), recorded(knows=ALL)).facts.worth is not None
+@pytest.mark.parametrize(
+    ("goal", "asked"),
+    [
+        (Goal("price", 0.0007), {"add": DEAR, "verb": CHEAP}),
+        (Goal("quality", 0.3), {"add": CHEAP, "verb": CHEAP}),
+        (Goal("quality", 0.9), {"add": DEAR, "verb": CHEAP}),
+    ],
+)
+def test_a_router_for_a_goal(goal: Goal, asked: dict[str, str]) -> None:
+    """The best that can be had for a price, and the cheapest with a quality."""
+    router = fit_for(goal, recorded(knows=ALL))
+    assert router.facts.worth is not None
+    costs = router.facts.costs
+    for task, worker in asked.items():
+        predicted = router.predict_all([TASKS[task].format(7)])
+        assert router.facts.workers[choose(predicted, costs, router.facts.worth)[0]] == worker
 
 
 def test_a_price_out_of_reach_is_refused() -> None:
     """With what can be reached."""
+    with pytest.raises(RouterInvalid, match=r"no tier reaches a quality of 1.5"):
+        fit_for(Goal("quality", 1.5), recorded(knows=ALL))
     with pytest.raises(
         RouterInvalid, match=r"no tier costs \$1e-09 a question or less .*: the cheapest costs \$"
     ):
@@ -100,10 +108,8 @@ def test_a_curve_needs_costs() -> None:
         for each in recorded()
     )
     for recordings in (recorded(names=("mine", "yours")), estimated):
-        table = ScoreTable.of(recordings)
-        assert set(table.mean_costs) == {None}
         with pytest.raises(RouterInvalid, match="is not known: its price, or the tokens of an answer"):
-            quality_curve(table, table.scores, costs=table.mean_costs)
+            fit_for(Goal("price", 1.0), recordings)
 
 
 def test_the_choice_weighs_price_against_prediction() -> None:
@@ -160,16 +166,6 @@ def test_a_router_is_the_planner_of_a_config(own: Path, podium: Podium) -> None:
         assert [step["worker"] for step in json.loads(run.stdout)["outcomes"]] == [worker]
 
 
-def test_a_vote_brings_the_worker_that_counts(own: Path, podium: Podium) -> None:
-    """It is no table of the file."""
-    own.write_text(own.read_text() + 'strategy = "vote"\nvoters = 2\n')
-    checked = podium("check", "--config", str(own))
-    assert checked.exit_code == 0, checked.stdout
-    run = podium("run", "--config", str(own), "--no-journal", "--json", "Add 500 and 7.")
-    assert run.exit_code == 0, run.stderr
-    assert [step["worker"] for step in json.loads(run.stdout)["outcomes"]] == ["large", "small", "vote"]
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "told"),
@@ -178,20 +174,9 @@ def test_a_vote_brings_the_worker_that_counts(own: Path, podium: Podium) -> None
         (('path = "router.npz"', 'path = "own.jsonl"'), "is not a router"),
         (('path = "router.npz"', ""), "[planner] lacks 'path': add it"),
         (
-            ('path = "router.npz"', 'path = "router.npz"\nstrategy = "guess"'),
-            "'strategy' in [planner] is 'guess'",
-        ),
-        (
             ('path = "router.npz"', 'path = "router.npz"\nthreshold = 0.7'),
             "unknown key 'threshold' in [planner]",
         ),
-        (
-            ('path = "router.npz"', 'path = "router.npz"\nvoters = 1\nstrategy = "vote"'),
-            "'voters' in [planner] is 1",
-        ),
-        (('path = "router.npz"', 'path = "router.npz"\nvoters = 3'), "'voters' in [planner] has no effect"),
-        (('path = "router.npz"', 'path = "router.npz"\nworth = 0'), "'worth' in [planner] is 0"),
-        (('path = "router.npz"', 'path = "router.npz"\nstrategy = "value"'), "'value' needs worth"),
         (
             ("workers.large", "workers.huge"),
             "router.npz was trained for small, large, but there is no [workers.large]",

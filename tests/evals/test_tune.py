@@ -18,10 +18,9 @@ from podium.workers.rates import read_measured
 from podium_evals.arms import ArmResult
 from podium_evals.errors import ArmUnfit
 from podium_evals.recorded import Recording, Recordings, Sample, write_recordings
+from podium_evals.results.tuning import Wish, choose
+from podium_evals.router.config import Settings, edited, write_settings
 from podium_evals.statistics import Difference, Interval
-from podium_evals.tuning import Settings, Wish, write_settings
-from podium_evals.tuning.tuning import choose
-from podium_evals.tuning.written import edited
 
 Podium = Callable[..., Result]
 CONFIG = """# my workers

@@ -14,28 +14,27 @@ from podium.usage import Usage
 from podium.workers import ChatWorker, Endpoint
 from podium_evals.arms import (
     ASK,
-    AgainIfEmpty,
-    Alone,
-    AnyCorrect,
     Arm,
     ArmResult,
     BestSingle,
-    ChoosingArm,
-    EqualBudget,
     Fold,
-    GivenPlanner,
     KindRule,
-    MajorityVote,
-    MixtureOfAgents,
-    OwnMajority,
-    RandomPlan,
-    RandomWorker,
-    RoutingOracle,
     SplitName,
     evaluate,
     folds,
 )
-from podium_evals.arms.baselines import best_of
+from podium_evals.arms.baselines import (
+    AgainIfEmpty,
+    Alone,
+    AnyCorrect,
+    EqualBudget,
+    MajorityVote,
+    OwnMajority,
+    RandomWorkers,
+    RoutingOracle,
+    best_of,
+)
+from podium_evals.arms.planners import ChoosingArm, GivenPlanner
 from podium_evals.errors import ArmUnfit, RecordingInvalid
 from podium_evals.recorded import Question, Recording, Recordings, Sample
 
@@ -77,7 +76,7 @@ def _specialists(worker: str, question: Question, sample: int) -> bool:
 async def _evaluate(
     recordings: Recordings, *arms: Arm, split: SplitName = "questions", seeds: Sequence[int] = (0,)
 ) -> dict[str, ArmResult]:
-    parts = list(folds(recordings, split, count=2))
+    parts = list(folds(recordings, split))
     unit: Any = "kind" if split == "kinds" else "question"
     results = await evaluate([BestSingle(), *arms], parts, base="best single", unit=unit, seeds=seeds)
     return {result.name: result for result in results}
@@ -92,7 +91,7 @@ def _mean(result: ArmResult) -> float:
 async def test_two_specialists_gain_from_a_rule_and_not_from_a_vote() -> None:
     """Each worker alone is right on half; who knows the kind is always right."""
     found = await _evaluate(
-        _recorded(_specialists), *map(Alone, POOL), KindRule(), MajorityVote(3), AnyCorrect(), RandomWorker()
+        _recorded(_specialists), *map(Alone, POOL), KindRule(), MajorityVote(3), AnyCorrect(), RandomWorkers()
     )
     assert [_mean(found[worker]) for worker in POOL] == [0.5, 0.5, 0]
     assert _mean(found["kind rule"]) == _mean(found["any correct, not achievable"]) == 1
@@ -111,16 +110,6 @@ async def test_a_rule_by_kind_knows_nothing_of_other_kinds() -> None:
     found = await _evaluate(_recorded(_specialists), KindRule(), split="kinds")
     assert found["kind rule"].questions == 40
     assert _mean(found["kind rule"]) == _mean(found["best single"])
-
-
-async def test_new_workers_are_unknown_to_what_is_fitted() -> None:
-    """With the best worker missing in training, the best single is the second best."""
-    recordings = _recorded(lambda worker, question, _n: worker == DEAR or _specialists(worker, question, 0))
-    parts = list(folds(recordings, "workers"))
-    assert [set(POOL) - set(fold.train.workers) for fold in parts] == [{worker} for worker in POOL]
-    assert all(fold.test.workers == POOL for fold in parts)
-    found = await _evaluate(recordings, split="workers")
-    assert _mean(found["best single"]) == pytest.approx((1 + 0.5 + 1) / 3)
 
 
 async def test_calls_tokens_and_cost_are_those_of_the_plan() -> None:
@@ -195,14 +184,6 @@ async def test_an_empty_answer_is_asked_for_again() -> None:
     assert _mean(once[following.name]) > _mean(once[CHEAP])
 
 
-async def test_a_mixture_of_agents_is_not_recorded() -> None:
-    """Its last step reads other answers: the table says so, and no score is made up."""
-    found = await _evaluate(_recorded(_specialists), MixtureOfAgents())
-    mixture = found["mixture of agents"]
-    assert (mixture.recorded, mixture.score, mixture.difference) == (0, None, None)
-    assert "recordings have single questions only" in mixture.unrecorded
-
-
 async def test_an_oracle_gains_nothing_from_luck() -> None:
     """Workers that guess: the oracle, judged by other samples, is no better. Any correct is."""
     coins = _recorded(lambda worker, question, sample: _coin(worker, question.id, sample), samples=3)
@@ -242,7 +223,7 @@ async def test_any_planner_can_be_an_arm() -> None:
 
 async def test_random_plans_vote() -> None:
     """They have one to three workers here; another seed draws others."""
-    found = await _evaluate(_recorded(_specialists), RandomPlan(), RandomWorker())
+    found = await _evaluate(_recorded(_specialists), RandomWorkers(5), RandomWorkers())
     assert 1 < found["random plan"].calls < 3
     assert found["random worker"].calls == 1
 
@@ -256,9 +237,9 @@ async def test_an_arm_that_does_not_fit_says_why() -> None:
     with pytest.raises(ArmUnfit, match="no arm has the name 'worst'"):
         await evaluate([BestSingle()], parts, base="worst", unit="question")
     with pytest.raises(ArmUnfit, match="no arm can be compared"):
-        await evaluate([MixtureOfAgents()], parts, base="mixture of agents", unit="question")
-    with pytest.raises(ArmUnfit, match="7 folds"):
-        list(folds(recordings, "kinds", count=7))
+        await evaluate([OwnMajority(4)], parts, base="best single 4 times", unit="question")
+    with pytest.raises(ArmUnfit, match="one kind only"):
+        list(folds(recordings.where(lambda question: question.kind == "sums"), "kinds"))
 
 
 def test_folds_need_an_answer_of_each_worker() -> None:
@@ -301,7 +282,7 @@ async def test_an_arm_that_is_fitted_on_what_it_is_asked_is_caught() -> None:
 async def test_processes_find_what_one_process_finds() -> None:
     """The same results, and each answer is reported."""
     parts = list(folds(_recorded(_specialists), "questions"))
-    arms: list[Arm] = [BestSingle(), KindRule(), RandomWorker(), GivenPlanner("rule", RulePlanner())]
+    arms: list[Arm] = [BestSingle(), KindRule(), RandomWorkers(), GivenPlanner("rule", RulePlanner())]
     reported = Counter[str]()
 
     def report(arm: Arm, number: int) -> None:

@@ -7,26 +7,27 @@ import pytest
 from podium import Plan, Step
 from podium.planners import FixedPlanner
 from podium_evals.arms import (
-    Alone,
-    AnyCorrect,
     Arm,
     ArmResult,
     BestSingle,
     Fold,
-    GivenPlanner,
     KindRule,
-    MajorityVote,
-    MixtureOfAgents,
-    OwnMajority,
-    RandomPlan,
-    RoutingOracle,
-    bundled,
     evaluate,
     folds,
 )
+from podium_evals.arms.arm import bundled
+from podium_evals.arms.baselines import (
+    Alone,
+    AnyCorrect,
+    MajorityVote,
+    OwnMajority,
+    RandomWorkers,
+    RoutingOracle,
+)
+from podium_evals.arms.planners import GivenPlanner
 from podium_evals.errors import ArmUnfit
 from podium_evals.recorded import Question, Recording, Recordings, Sample
-from podium_evals.router import RouterArm
+from podium_evals.router.planner import RouterArm
 
 pytestmark = pytest.mark.anyio
 
@@ -125,11 +126,10 @@ async def test_a_bundle_as_a_whole_was_never_asked() -> None:
         _fold(),
         GivenPlanner("whole", FixedPlanner(whole)),
         GivenPlanner("parts", FixedPlanner(parts)),
-        MixtureOfAgents(),
         RoutingOracle(),
-        RandomPlan(),
+        RandomWorkers(5),
     )
-    assert found["whole"].recorded == found["parts"].recorded == found["mixture of agents"].recorded == 0
+    assert found["whole"].recorded == found["parts"].recorded == 0
     assert found["routing oracle"].recorded == found["random plan"].recorded == 6
 
 

@@ -11,25 +11,20 @@ from podium.usage import Usage
 from podium_evals.arms import (
     Arm,
     BestSingle,
-    EqualBudget,
     Fold,
     KindRule,
-    MajorityVote,
-    OwnMajority,
     PlannerArm,
-    RandomPlan,
-    RandomWorker,
     SplitName,
-    bundled,
     evaluate,
     folds,
 )
-from podium_evals.arms.planner_arm import arm_pool
+from podium_evals.arms.arm import bundled
+from podium_evals.arms.baselines import EqualBudget, MajorityVote, OwnMajority, RandomWorkers
+from podium_evals.arms.planners import arm_pool
 from podium_evals.errors import PodiumError
 from podium_evals.recorded import Question, Recording, Recordings, Sample
-from podium_evals.results import ARMS
-from podium_evals.results.named_arms import NEED_PROBES
-from podium_evals.router import RouterArm
+from podium_evals.results.comparison import ARMS, NEED_PROBES
+from podium_evals.router.planner import RouterArm
 
 pytestmark = pytest.mark.anyio
 
@@ -94,7 +89,7 @@ async def test_no_choice_depends_on_scores_of_the_questions_that_are_asked(name:
         lambda w, q, s: bool(is_right[w, q, s]), kinds=3, questions=60, samples=3, workers=5
     )
     if name in NEED_PROBES:
-        fold, *_ = folds(recordings, "kinds", count=3, probes=3)
+        fold, *_ = folds(recordings, "kinds", probes=3)
     else:
         (fold,) = folds(recordings, "questions")
     for arm in ARMS[name](recordings.workers):
@@ -160,7 +155,7 @@ async def test_without_an_effect_gains_are_found_as_rarely_as_stated(split: Spli
     are drawn, how good a worker is at a kind is drawn too.
     """
     random, times = np.random.default_rng(11), 150
-    arms: list[Arm] = [BestSingle(), RandomWorker(), RandomPlan(), KindRule()]
+    arms: list[Arm] = [BestSingle(), RandomWorkers(), RandomWorkers(5), KindRule()]
     if split == "questions":
         arms.append(RouterArm())
     unit = "kind" if split == "kinds" else "question"
@@ -171,7 +166,7 @@ async def test_without_an_effect_gains_are_found_as_rarely_as_stated(split: Spli
         recordings = _recorded(
             lambda w, q, _s, is_right=is_right: bool(is_right[w, q]), kinds=40, questions=160, workers=2
         )
-        results = await evaluate(arms, list(folds(recordings, split, count=2)), base="best single", unit=unit)
+        results = await evaluate(arms, list(folds(recordings, split)), base="best single", unit=unit)
         alarms += any(
             each.difference is not None and each.difference.together.excludes_zero for each in results
         )

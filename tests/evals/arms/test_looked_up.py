@@ -9,21 +9,15 @@ from podium import Plan, Step
 from podium.usage import Usage
 from podium_evals.arms import (
     ASK,
-    AgainIfEmpty,
-    Alone,
     Arm,
     Asked,
-    ChoosingArm,
     Fold,
     KindRule,
-    MajorityVote,
-    MixtureOfAgents,
-    OwnMajority,
     PlannerArm,
-    RandomPlan,
-    RandomWorker,
     folds,
 )
+from podium_evals.arms.baselines import AgainIfEmpty, Alone, MajorityVote, OwnMajority, RandomWorkers
+from podium_evals.arms.planners import ChoosingArm
 from podium_evals.recorded import Question, Recording, Recordings, Sample
 
 pytestmark = pytest.mark.anyio
@@ -82,13 +76,12 @@ async def _answers(answers: AsyncIterator[Asked]) -> list[Asked]:
     "arm",
     [
         *map(Alone, POOL),
-        RandomWorker(),
-        RandomPlan(),
+        RandomWorkers(),
+        RandomWorkers(5),
         MajorityVote(3),
         OwnMajority(2),
-        AgainIfEmpty(RandomWorker()),
+        AgainIfEmpty(RandomWorkers()),
         AgainIfEmpty(KindRule()),
-        MixtureOfAgents(),
         AnyPlan(),
     ],
     ids=lambda arm: arm.name,

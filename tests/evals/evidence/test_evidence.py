@@ -18,21 +18,25 @@ from evals.evidence.small_pools import small_recordings, write_folder
 from typer.testing import Result
 
 from podium_evals.arms import Arm
-from podium_evals.evidence import PARTS, KeptAnswers, Measured, Part, measure, write_page
-from podium_evals.evidence.kept import source_digest
-from podium_evals.evidence.measuring import ABOVE_BEST, PRICES
-from podium_evals.evidence.picture import pareto
 from podium_evals.recorded import Recordings
 from podium_evals.recorded.bfcl import PRICED as CALLED
-from podium_evals.results import fingerprint
+from podium_evals.results.comparison import OnShare
+from podium_evals.results.evidence import (
+    PARTS,
+    KeptAnswers,
+    Measured,
+    Part,
+    measure,
+    source_digest,
+)
+from podium_evals.results.page import pareto, write_page
 from podium_evals.results.pools import CALLS, EASY, HARD, MID
-from podium_evals.results.report import OnShare
 
 Podium = Callable[..., Result]
 MID_CALLS = CALLED[:4]
 ARMS = ("workers", "again", "next-best", "kind-rule", "kind-next-best", "vote-3", "own-3", "any-correct")
 KNOWN = Part(name=f"{EASY}, mid", recording=EASY, pool="mid", arms=ARMS)
-PRICED = Part(name=CALLS, recording=CALLS, pool="priced", arms=("kind-rule", "equal-budget"), tiers=True)
+PRICED = Part(name=CALLS, recording=CALLS, pool="priced", arms=("kind-rule", "equal-budget"))
 SMALL = (
     KNOWN,
     Part(name=f"{HARD}, mid", recording=HARD, pool="mid", arms=ARMS),
@@ -45,8 +49,6 @@ SMALL = (
         split="kinds",
         probes=3,
     ),
-    Part(name="workers", recording=HARD, pool="mid", arms=("vote-3",), split="workers", questions=20),
-    Part(name="bundles", recording=HARD, pool="mid", arms=("workers", "kind-rule"), bundles=300),
 )
 
 
@@ -104,32 +106,20 @@ def test_the_page_has_each_part_and_is_the_same_each_time(kept: Path, tmp_path: 
 
 @pytest.mark.long
 def test_all_figures_are_in_a_file(kept: Path, tmp_path: Path) -> None:
-    """A row for each arm, worker and tier of each part; costs only where tokens were recorded."""
+    """A row for each arm and worker of each part; costs only where tokens were recorded."""
     measured = _measured(kept)
     write_page(measured, tmp_path / "page.md", "make evidence")
     with (tmp_path / "evidence-figures.csv").open() as file:
         rows = list(DictReader(file))
-    assert {(row["recording"], row["split"], row["asked"]) for row in rows} >= {
-        ("hard mid", "questions", "bundles"),
-        ("hard mid", "workers", "questions"),
-        ("tool calls", "questions", "questions"),
+    assert {(row["recording"], row["split"]) for row in rows} == {
+        *((part, "questions") for part in ("easy mid", "hard mid", "tool calls")),
+        ("hard mid", "kinds"),
     }
     for row in rows:
         has_cost = row["USD for 1,000"] not in ("", "—")
         assert has_cost is (row["recording"] == "tool calls" and row["score"] != "")
     single = next(row for row in rows if row["arm"] == MID[0] and row["split"] == "questions")
     assert single["empty"] not in ("", "—")
-    tiers = measured[2].tiers
-    assert tiers is not None
-    goals = [row for row in rows if row["arm"].startswith("router for")]
-    assert len(goals) == len(ABOVE_BEST) + len(PRICES) == len(tiers.tiers) + len(tiers.unreached)
-    reached = [row["note"] == "kept" for row in goals if row["score"]]
-    assert reached == [
-        tier.reached.quality.mean >= tier.goal.value
-        if tier.goal.of == "quality"
-        else tier.reached.cost.mean <= tier.goal.value
-        for tier in tiers.tiers
-    ]
 
 
 @pytest.mark.long
@@ -142,18 +132,6 @@ def test_the_picture_is_small_and_says_what_it_shows(kept: Path, tmp_path: Path)
     text = " ".join(root.itertext())
     for told in ("kind rule", "Pareto front", "best single, next best if empty", "easy mid", "tool calls"):
         assert told in text
-
-
-@pytest.mark.long
-def test_tiers_are_kept(kept: Path, tmp_path: Path) -> None:
-    """They are read in place of being measured; a damaged file is measured again."""
-    shutil.copytree(kept, tmp_path / "kept")
-    recordings, folder = _of(PRICED), KeptAnswers(tmp_path / "kept")
-    found = folder.read_tiers(fingerprint(recordings), [ABOVE_BEST, PRICES])
-    assert found is not None
-    assert found == _measured(tmp_path / "kept")[2].tiers
-    assert folder.read_tiers(fingerprint(recordings), [ABOVE_BEST, (1.0,)]) is None
-    assert folder.read_tiers("other", [ABOVE_BEST, PRICES]) is None
 
 
 @pytest.mark.long
@@ -231,7 +209,7 @@ def test_the_front_has_no_arm_that_costs_more_and_scores_less() -> None:
 def test_each_part_has_its_own_name() -> None:
     """Parts are found by it, and each recording has a part with known kinds."""
     assert len({part.name for part in PARTS}) == len(PARTS)
-    assert {part.recording for part in PARTS if part.split == "questions" and not part.bundles} == {
+    assert {part.recording for part in PARTS if part.split == "questions"} == {
         part.recording for part in PARTS
     }
 
@@ -262,7 +240,7 @@ def test_the_command_writes_the_page(podium: Podium, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     assert f"{len(PARTS)} of {len(PARTS)}" in result.stderr
     page = out.read_text()
-    assert "## New workers" in page
+    assert "## The table" in page
     assert podium("evals", "evidence", *options).exit_code == 0
     assert out.read_text() == page
     anew = (*options[:-3], str(tmp_path / "other"), "--processes", "1")

@@ -1,11 +1,14 @@
-"""The interface of an arm, a way to answer questions: it is fitted on some questions and asked others."""
+"""The interface of an arm, a way to answer questions, and the folds that arms are fitted on and asked."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal, TypeVar
 
-from podium_evals.recorded import Bundle, Question, Recording, Recordings
+from podium_evals.errors import ArmUnfit
+from podium_evals.recorded import Bundle, Question, Recording, Recordings, make_bundles
+from podium_evals.statistics import Places, halves, leave_kinds_out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +33,10 @@ class Fold:
             Recording(_blind(each.question), each.worker, tuple(replace(s, score=None) for s in each.samples))
             for each in self.test
         )
-        bundles = (
-            replace(
-                bundle, parts=tuple(replace(part, question=_blind(part.question)) for part in bundle.parts)
-            )
-            for bundle in self.bundles
+        parts = (
+            [replace(part, question=_blind(part.question)) for part in each.parts] for each in self.bundles
         )
+        bundles = (replace(each, parts=tuple(of)) for each, of in zip(self.bundles, parts, strict=True))
         return replace(self, test=self.test.with_answers(blind), bundles=tuple(bundles))
 
     @property
@@ -64,6 +65,15 @@ def kind_of(query: Question | Bundle) -> str:
         return query.kind
     is_linked = any(part.needs is not None for part in query.parts)
     return f"{len(query.parts)} parts" + (", linked" if is_linked else "")
+
+
+N = TypeVar("N", int, float)
+
+
+def total(amounts: Sequence[N | None]) -> N | None:
+    """Return the sum of amounts; `None` if one of them is not known."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if len(known) == len(amounts) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,3 +128,95 @@ class Arm(ABC):
         Raises:
             ArmUnfit: the arm does not support this pool, or there are too few recorded answers to fit it.
         """
+
+
+FOLDS = 5
+"""Number of folds of kinds."""
+SplitName = Literal["questions", "kinds"]
+"""What is new to an arm: only the questions, or the questions and their kinds."""
+
+
+def folds(
+    recordings: Recordings,
+    split: SplitName,
+    *,
+    seed: int = 0,
+    questions: int | None = None,
+    probes: int = 0,
+) -> Iterator[Fold]:
+    """Yield the folds of a split.
+
+    - `questions`: one fold. Arms are fitted on half of each kind and asked the other half.
+    - `kinds`: five folds, fewer if there are fewer kinds. Each kind is asked in one fold, in which arms are
+      fitted on other kinds.
+
+    Args:
+        recordings: recorded answers of the pool. Each worker has answered each question.
+        split: what is new to arms.
+        seed: the seed of the split.
+        questions: the maximum number of questions that arms are asked in a fold; `None` asks all. Each arm is
+            asked the same questions.
+        probes: the number of probes of each kind: questions that arms are not asked, and whose scores they
+            may read. Only with the split `kinds`.
+
+    Raises:
+        ArmUnfit: a worker has not answered a question, there are fewer than two kinds to split, or `probes`
+            is set for another split than `kinds`.
+    """
+    if probes and split != "kinds":
+        raise ArmUnfit("probes need the split `kinds`")
+    asked = recordings.questions
+    for worker in recordings.workers:
+        if not all(recordings.samples(question, worker) for question in asked):
+            raise ArmUnfit(f"{worker!r} has not answered each question: use `recordings.only(pool)`")
+    if split == "questions":
+        first, second = halves(asked, seed=seed)
+        yield Fold(train=_at(recordings, first), test=_some(_at(recordings, second), questions, seed))
+        return
+    try:
+        parts = list(leave_kinds_out(asked, folds=FOLDS, seed=seed))
+    except ValueError as error:
+        raise ArmUnfit(str(error)) from error
+    for others, left_out in parts:
+        new = _at(recordings, left_out)
+        probed = _probes(new, probes, seed)
+        found, test = (
+            new.where(lambda each, is_probe=is_probe, keys=probed: (each.split_key in keys) is is_probe)  # type: ignore[misc]
+            for is_probe in (True, False)
+        )
+        test = _some(test, questions, seed)
+        yield Fold(train=_at(recordings, others), test=test, probes=found if probes else None)
+
+
+def bundled(fold: Fold, count: int, *, seed: int = 0) -> Fold:
+    """Return the fold with bundles of its questions, which are asked in place of the single questions.
+
+    A bundle has two to five parts of different kinds.
+    """
+    sizes = (2, max(2, min(5, len(fold.test.kinds))))
+    return replace(fold, bundles=make_bundles(fold.test, count, seed=seed, sizes=sizes))
+
+
+def _at(recordings: Recordings, places: Places) -> Recordings:
+    questions = recordings.questions
+    return _only(recordings, {questions[place].key for place in places.tolist()})
+
+
+def _only(recordings: Recordings, keys: set[str]) -> Recordings:
+    return recordings.where(lambda question: question.key in keys)
+
+
+def _probes(recordings: Recordings, count: int, seed: int) -> set[str]:
+    """Return the split keys of some questions of each kind; the seed chooses the questions."""
+    drawn: set[str] = set()
+    for kind in recordings.kinds if count else ():
+        found = {each.split_key: each.position(seed) for each in recordings.questions if each.kind == kind}
+        drawn.update(sorted(found, key=lambda key: (found[key], key))[:count])
+    return drawn
+
+
+def _some(recordings: Recordings, most: int | None, seed: int) -> Recordings:
+    if most is None:
+        return recordings
+    drawn = sorted(recordings.questions, key=lambda question: (question.position(seed), question.key))[:most]
+    return _only(recordings, {question.key for question in drawn})

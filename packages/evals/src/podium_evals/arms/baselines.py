@@ -1,72 +1,72 @@
-"""Simple arms to compare with: single workers, random workers, a rule by kind, votes."""
+"""Simple arms to compare with: single workers, a rule by kind, votes, bounds that read right answers."""
 
+from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from random import Random
 from statistics import fmean
 from typing import Literal
 
 from podium import Plan, Step
 from podium.execution import Retry
-from podium_evals.arms.arm import Fold
-from podium_evals.arms.choosing import ASK, ChoosingArm
-from podium_evals.errors import ArmUnfit, Unrecorded
-from podium_evals.recorded import Question, RecordedWorker, Recordings, recorded_pool
+from podium_evals.arms.arm import Answered, Arm, Asked, Fold
+from podium_evals.arms.planners import ChoosingArm
+from podium_evals.arms.run_scores import ASK, check_recorded, sampled, summed
+from podium_evals.errors import ArmUnfit
+from podium_evals.recorded import Bundle, Question, RecordedWorker, Recordings, recorded_pool
 
 
-class Alone(ChoosingArm):
-    """One worker answers everything.
+class SamePlan(ChoosingArm):
+    """An arm that has one plan for all questions."""
 
-    Args:
-        worker: the name of the worker.
-    """
-
-    def __init__(self, worker: str) -> None:
-        super().__init__(worker)
-
-    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the interface has both parameters
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
         """Return a function that returns the same plan for each question."""
-        plan = _one(_number(fold, self.name))
+        plan = self.plan(fold, seed)
         return lambda _question: plan
 
+    @abstractmethod
+    def plan(self, fold: Fold, seed: int) -> Plan:
+        """Return the plan, fitted on `fold.train`."""
 
-class BestSingle(ChoosingArm):
+
+class Alone(SamePlan):
+    """The worker whose name the arm has answers everything."""
+
+    def plan(self, fold: Fold, seed: int) -> Plan:  # noqa: ARG002 - the interface has both parameters
+        """Return a plan with the worker."""
+        return _one(fold, self.name)
+
+
+class BestSingle(SamePlan):
     """The worker with the best mean score on the training questions answers everything."""
 
     def __init__(self) -> None:
         super().__init__("best single")
 
-    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the interface has both parameters
-        """Return a function that returns the same plan for each question."""
-        plan = _one(_number(fold, best_of(fold.train)))
-        return lambda _question: plan
+    def plan(self, fold: Fold, seed: int) -> Plan:  # noqa: ARG002 - the interface has both parameters
+        """Return a plan with the worker."""
+        return _one(fold, best_of(fold.train))
 
 
-class RandomWorker(ChoosingArm):
-    """For each question, a worker is drawn at random and answers."""
+class RandomWorkers(ChoosingArm):
+    """For each question, some workers are drawn at random; of several answers, a vote chooses one.
 
-    def __init__(self) -> None:
-        super().__init__("random worker")
+    A seed draws the same workers each time.
+    """
 
-    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
-        """Return plans with a worker that depends on the seed and the question."""
-        count = len(fold.test.workers)
-        return lambda question: _one(_random(seed, question).randrange(count))
-
-
-class RandomPlan(ChoosingArm):
-    """One to five workers are drawn at random for each question; of several answers, a vote chooses one."""
-
-    def __init__(self) -> None:
-        super().__init__("random plan")
+    def __init__(self, most: int = 1) -> None:
+        super().__init__("random worker" if most == 1 else "random plan")
+        self._most = most
 
     def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
         """Return plans that depend on the seed and the question."""
         count = len(fold.test.workers)
 
         def choose(question: Question) -> Plan:
-            random = _random(seed, question)
-            return vote_plan(random.sample(range(count), random.randint(1, min(5, count))), count)
+            random = Random(f"{seed}/{question.key}")  # noqa: S311 - the same draw each time is wanted
+            if self._most == 1:
+                return vote_plan([random.randrange(count)], count)
+            return vote_plan(random.sample(range(count), random.randint(1, min(self._most, count))), count)
 
         return choose
 
@@ -83,31 +83,20 @@ class KindRule(ChoosingArm):
 
     def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the interface has both parameters
         """Return plans with the best worker of each kind."""
-        names = fold.test.workers
-        otherwise = _one(names.index(best_of(fold.train)))
-        best = {kind: _one(names.index(_best(scores))) for kind, scores in kind_scores(fold.train).items()}
+        otherwise = _one(fold, best_of(fold.train))
+        best = {kind: _one(fold, _best(scores)) for kind, scores in kind_scores(fold.train).items()}
         return lambda question: best.get(question.kind, otherwise)
 
 
 class AgainIfEmpty(ChoosingArm):
-    """Another arm, whose empty answers are asked for again, as `podium.execution.Retry` does it.
-
-    Args:
-        arm: the other arm, whose plans have one worker.
-        of: `same` asks the same worker once more. `next` asks the best worker on the training questions that
-            was not asked; if its answer is empty too, the one after it.
-    """
+    """Another arm, whose empty answers are asked for again, as `podium.execution.Retry` does it."""
 
     def __init__(self, arm: ChoosingArm, of: Literal["same", "next"] = "next") -> None:
         super().__init__(f"{arm.name}, {'next best' if of == 'next' else 'again'} if empty")
         self._arm, self._of = arm, of
 
     def retry(self, fold: Fold) -> Retry:
-        """Return the setting.
-
-        Raises:
-            ArmUnfit: bundles are asked, and no recording shows what a second answer to a part would be.
-        """
+        """Return the setting."""
         if self._of == "next":
             return Retry(next_best=ranked(fold.train), ask_again=False)
         if fold.bundles:
@@ -119,103 +108,70 @@ class AgainIfEmpty(ChoosingArm):
         return self._arm.chooser(fold, seed)
 
 
-class MajorityVote(ChoosingArm):
-    """The best workers on the training questions answer, and the most frequent answer wins.
-
-    Args:
-        voters: the number of workers.
-    """
+class MajorityVote(SamePlan):
+    """The best workers on the training questions answer, and the most frequent answer wins."""
 
     def __init__(self, voters: int = 3) -> None:
         super().__init__(f"vote of the best {voters}")
         self.voters = voters
 
-    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the interface has both parameters
-        """Return the same plan for each question.
-
-        Raises:
-            ArmUnfit: the pool has fewer workers than `voters`.
-        """
+    def plan(self, fold: Fold, seed: int) -> Plan:  # noqa: ARG002 - the interface has both parameters
+        """Return a plan with a vote."""
         names, best = fold.test.workers, ranked(fold.train)
         if len(best) < self.voters:
             raise ArmUnfit(f"{self.name!r} needs {self.voters} workers: the pool has {len(best)}")
-        plan = vote_plan([names.index(name) for name in best[: self.voters]], len(names))
-        return lambda _question: plan
+        return vote_plan([names.index(name) for name in best[: self.voters]], len(names))
 
 
 class OwnMajority(ChoosingArm):
-    """The best single worker answers several times, and its most frequent answer wins.
-
-    Args:
-        times: the number of answers. A question with fewer recorded answers is unrecorded.
-    """
+    """The best single worker answers several times, from different samples; the most frequent answer wins."""
 
     def __init__(self, times: int = 3) -> None:
         super().__init__(f"best single {times} times")
         self._times = times
 
     def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the interface has both parameters
-        """Return a function that returns the same plan for each question."""
-        return own_vote(fold, self._times)
+        """Return a plan with a vote for each question that has so many recorded answers."""
+        names, best = fold.test.workers, best_of(fold.train)
+        plan = vote_plan([names.index(best)] * self._times, len(names))
+
+        def choose(question: Question) -> Plan:
+            check_recorded(best, question, len(fold.test.samples(question, best)), self._times)
+            return plan
+
+        return choose
 
 
-class EqualBudget(ChoosingArm):
+class EqualBudget(SamePlan):
     """The best worker that costs at most as much as another arm answers everything.
 
     The budget is the other arm's mean cost of a question, on the training questions.
-
-    Args:
-        of: the arm whose budget is used. Its plans have one worker.
     """
 
     def __init__(self, of: ChoosingArm) -> None:
         super().__init__(f"best single, budget of {of.name}")
         self._of = of
 
-    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
-        """Return the same plan for each question.
-
-        Raises:
-            ArmUnfit: the price or the tokens of a worker are not known.
-        """
+    def plan(self, fold: Fold, seed: int) -> Plan:
+        """Return a plan with the worker."""
         names, choose = fold.test.workers, self._of.chooser(fold, seed)
         pool = {worker.worker: worker for worker in recorded_pool(fold.train)}
-        costs = {name: mean_cost(worker) for name, worker in pool.items()}
+        costs = {name: _mean_cost(worker) for name, worker in pool.items()}
         chosen = ((pool[names[choose(each).calls[0].worker]], each) for each in fold.train.questions)
         budget = fmean(worker.cost_of(question) or 0.0 for worker, question in chosen) + 1e-12
-        plan = _one(names.index(next(name for name in ranked(fold.train) if costs[name] <= budget)))
-        return lambda _question: plan
+        return _one(fold, next(name for name in ranked(fold.train) if costs[name] <= budget))
 
 
-class MixtureOfAgents(ChoosingArm):
-    """Several workers answer; then the best worker reads their answers and writes one (arXiv 2406.04692).
-
-    The last step depends on other answers, so its own answer was never recorded. On recordings, all questions
-    are unrecorded.
-
-    Args:
-        proposers: the number of workers whose answers the last step reads.
-    """
-
-    def __init__(self, proposers: int = 3) -> None:
-        super().__init__("mixture of agents")
-        self._proposers = proposers
-
-    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the interface has both parameters
-        """Return a function that returns the same plan for each question."""
-        names, best = fold.test.workers, ranked(fold.train)[: self._proposers]
-        steps = [Step(names.index(name), ASK) for name in best]
-        gather = "Write one answer to the question from the answers of the earlier steps. They may be wrong."
-        steps.append(Step(names.index(best[0]), gather, tuple(range(len(steps)))))
-        return lambda _question: Plan(tuple(steps))
+def _mean_cost(worker: RecordedWorker) -> float:
+    costs = [worker.cost_of(question) for question in worker.recordings.questions]
+    known = [cost for cost in costs if cost is not None]
+    if len(known) < len(costs):
+        raise ArmUnfit(f"the cost of {worker.worker!r} is not known: its price, or the tokens of an answer")
+    return fmean(known)
 
 
 def mean_scores(recordings: Recordings) -> dict[str, float]:
-    """Return the mean score of each worker over its questions. A question with several samples counts once.
-
-    Raises:
-        ArmUnfit: there are no recorded answers.
-    """
+    """Return the mean score of each worker. A question with several samples counts once."""
     scores = defaultdict[str, list[float]](list)
     for recording in recordings:
         scores[recording.worker].append(recording.score)
@@ -249,55 +205,117 @@ def _best(scores: Mapping[str, float]) -> str:
     return max(scores, key=lambda worker: scores[worker])
 
 
-def mean_cost(worker: RecordedWorker) -> float:
-    """Return the mean cost of an answer of a worker, in USD.
-
-    Raises:
-        ArmUnfit: the price of the worker is not known, or the tokens of its answers were not recorded.
-    """
-    costs = [worker.cost_of(question) for question in worker.recordings.questions]
-    known = [cost for cost in costs if cost is not None]
-    if len(known) < len(costs):
-        raise ArmUnfit(f"the cost of {worker.worker!r} is not known: its price, or the tokens of an answer")
-    return fmean(known)
-
-
 def vote_plan(workers: Sequence[int], vote: int) -> Plan:
-    """Return a plan in which workers answer; if there are several, a vote chooses the answer.
-
-    Args:
-        workers: numbers of the workers; a number that repeats is a worker that answers several times.
-        vote: the number of the worker `Vote`.
-    """
-    if len(workers) == 1:
-        return _one(workers[0])
+    """Return a plan in which workers answer; if there are several, a vote chooses the answer."""
     steps = [Step(number, ASK) for number in workers]
+    if len(steps) == 1:
+        return Plan(tuple(steps))
     return Plan((*steps, Step(vote, "Choose.", tuple(range(len(steps))))))
 
 
-def own_vote(fold: Fold, times: int) -> Callable[[Question], Plan]:
-    """Return a function that plans several answers of the best single worker, from different samples."""
-    names, best = fold.test.workers, best_of(fold.train)
-    plan = vote_plan([names.index(best)] * times, len(names))
-
-    def choose(question: Question) -> Plan:
-        recorded = len(fold.test.samples(question, best))
-        if recorded < times:
-            raise Unrecorded(
-                f"{best!r} has {recorded} recorded answers to {question.id!r}: {times} are needed"
-            )
-        return plan
-
-    return choose
+def _one(fold: Fold, worker: str) -> Plan:
+    return Plan((Step(fold.test.workers.index(worker), ASK),))
 
 
-def _random(seed: int, question: Question) -> Random:
-    return Random(f"{seed}/{question.key}")  # noqa: S311 - the same draw each time is wanted
+ROUTING_ORACLE = "routing oracle"
 
 
-def _one(worker: int) -> Plan:
-    return Plan((Step(worker, ASK),))
+class Bound(Arm):
+    """An arm that reads scores, so it is not a result. It answers the parts of a bundle one by one."""
+
+    achievable = False
+
+    async def answer(self, fold: Fold, seeds: Sequence[int]) -> AsyncIterator[Asked]:
+        """Answer each query. The seed is the number of the sample whose score counts."""
+        pool = recorded_pool(fold.test)
+        self.look_at(fold)
+        for seed in seeds:
+            for query in fold.asked:
+                if isinstance(query, Bundle):
+                    parts = [self.best(pool, part.question, seed) for part in query.parts]
+                    scores = [part.score for part in parts if part.score is not None]
+                    found = summed(
+                        parts,
+                        score=fmean(scores) if len(scores) == len(parts) else None,
+                        latency_s=None,
+                        unrecorded=next((part.unrecorded for part in parts if part.unrecorded), ""),
+                    )
+                else:
+                    found = self.best(pool, query, seed)
+                yield Asked(query=query, seed=seed, answered=found)
+
+    def look_at(self, fold: Fold) -> None:
+        """Read the training questions, if the arm needs them."""
+
+    @abstractmethod
+    def best(self, pool: Sequence[RecordedWorker], question: Question, number: int) -> Answered:
+        """Return the best answer of a pool to a question; each subclass defines "best"."""
 
 
-def _number(fold: Fold, worker: str) -> int:
-    return fold.test.workers.index(worker)
+class RoutingOracle(Bound):
+    """For each question, the best worker answers. The other samples of the question say which worker is best.
+
+    The scored sample takes no part in the choice, because an oracle that chooses by its own score mistakes
+    luck for skill. Of equally good workers, the best one on the kind's training questions answers, then the
+    best one on all training questions. Questions with one sample are unrecorded.
+
+    With few samples this is an estimate: a rule that is fitted on many questions can choose better.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(ROUTING_ORACLE)
+        self._on_all: dict[str, float] = {}
+        self._on_kind: dict[str, dict[str, float]] = {}
+
+    def look_at(self, fold: Fold) -> None:
+        """Read the mean scores of each worker on the training questions."""
+        self._on_all = mean_scores(fold.train)
+        self._on_kind = kind_scores(fold.train)
+
+    def best(self, pool: Sequence[RecordedWorker], question: Question, number: int) -> Answered:
+        """Return the scored sample of the worker with the best other samples."""
+        scores = {worker: _others(worker, question, number) for worker in pool}
+        known = {worker: score for worker, score in scores.items() if score is not None}
+        if not known:
+            return Answered(score=None, unrecorded=f"{question.id!r} has one sample of each worker")
+        on_kind = self._on_kind.get(question.kind, {})
+
+        def rank(worker: RecordedWorker) -> tuple[float, ...]:
+            name = worker.worker
+            return known[worker], on_kind.get(name, 0.0), self._on_all.get(name, 0.0)
+
+        return _sampled(max(known, key=rank), question, number)
+
+
+class AnyCorrect(Bound):
+    """Each question gets the score of the best recorded answer. No planner can achieve this."""
+
+    def __init__(self) -> None:
+        super().__init__("any correct, not achievable")
+
+    def best(self, pool: Sequence[RecordedWorker], question: Question, number: int) -> Answered:
+        """Return the best score. The cost is the sum over all answers."""
+        answers = [_sampled(worker, question, number) for worker in pool]
+        scores = [answer.score for answer in answers if answer.score is not None]
+        return summed(
+            answers,
+            score=max(scores) if scores else None,
+            latency_s=None,
+            empty=None,
+            unrecorded="" if scores else f"no answer to {question.id!r} has a score",
+        )
+
+
+def _others(worker: RecordedWorker, question: Question, number: int) -> float | None:
+    samples = worker.recordings.samples(question, worker.worker)
+    scores = [
+        sample.score
+        for place, sample in enumerate(samples)
+        if place != number % len(samples) and sample.score is not None
+    ]
+    return fmean(scores) if scores else None
+
+
+def _sampled(worker: RecordedWorker, question: Question, number: int) -> Answered:
+    samples = worker.recordings.samples(question, worker.worker)
+    return sampled(worker, question, samples[number % len(samples)])

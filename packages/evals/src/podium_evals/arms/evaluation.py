@@ -1,13 +1,16 @@
 """Asks arms the same questions, and compares them."""
 
+import pickle
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from statistics import fmean
 
-from podium_evals.arms.arm import Arm, Fold
-from podium_evals.arms.side_by_side import OnAnswers, ask_all
-from podium_evals.arms.tally import Tallies
+import anyio
+import anyio.to_process
+
+from podium_evals.arms.arm import Answered, Arm, Fold, key_of, total
 from podium_evals.errors import ArmUnfit
 from podium_evals.statistics import (
     Difference,
@@ -18,6 +21,123 @@ from podium_evals.statistics import (
     interval_of_mean,
     intervals_of_means,
 )
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums over an arm's answers to one query in all folds and for all seeds."""
+
+    answers: int = 0
+    unscored: int = 0
+    score: float = 0.0
+    calls: int = 0
+    tokens: int | None = 0
+    cost: float | None = 0.0
+    latency_s: float | None = 0.0
+    empty: int | None = 0
+
+    def add(self, answer: Answered) -> None:
+        """Add an answer. One unknown amount makes its sum unknown."""
+        self.answers += 1
+        self.unscored += answer.score is None
+        self.score += answer.score or 0.0
+        self.calls += answer.calls
+        for name in ("tokens", "cost", "latency_s", "empty"):
+            setattr(self, name, total([getattr(self, name), getattr(answer, name)]))
+
+
+@dataclass(slots=True)
+class Tallies:
+    """The tallies of an arm for all of its queries."""
+
+    of_query: dict[str, Tally] = field(default_factory=lambda: defaultdict[str, Tally](Tally))
+    unrecorded: str = ""
+    """Why the first answer without a score has no score."""
+    unfit: str = ""
+    """Why the arm could not be asked; empty if it was asked."""
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The mean score of each query whose answers all have a score."""
+        whole = ((key, tally) for key, tally in self.of_query.items() if not tally.unscored)
+        return {key: tally.score / tally.answers for key, tally in whole}
+
+
+async def tallied(
+    arm: Arm, folds: Iterable[Fold], seeds: Sequence[int], on_answer: Callable[[], object] = lambda: None
+) -> Tallies:
+    """Ask an arm the questions of all folds, and add up its answers."""
+    found = Tallies()
+    try:
+        for fold in folds:
+            async for each in arm.answer(fold, seeds):
+                found.of_query[key_of(each.query)].add(each.answered)
+                found.unrecorded = found.unrecorded or each.answered.unrecorded
+                on_answer()
+    except ArmUnfit as error:
+        return Tallies(unfit=str(error))
+    return found
+
+
+OnAnswers = Callable[[Arm, int], object]
+OnArm = Callable[[Arm, Tallies], object]
+
+
+async def ask_all(
+    arms: Sequence[Arm],
+    folds: Sequence[Fold],
+    seeds: Sequence[int],
+    processes: int,
+    on_answers: OnAnswers = lambda _arm, _number: None,
+    on_arm: OnArm = lambda _arm, _tallies: None,
+) -> dict[str, Tallies]:
+    """Ask each arm the questions of all folds.
+
+    With one process, all arms are asked in the current process, one after the other. With more, only arms
+    that wait for servers are asked in the current process.
+    """
+    found: dict[str, Tallies] = {}
+
+    def keep(arm: Arm, tallies: Tallies) -> None:
+        found[arm.name] = tallies
+        on_arm(arm, tallies)
+
+    async def ask_here(arm: Arm) -> None:
+        keep(arm, await tallied(arm, folds, seeds, lambda: on_answers(arm, 1)))
+
+    if processes == 1:
+        for arm in arms:
+            await ask_here(arm)
+        return found
+    limiter = anyio.CapacityLimiter(processes)
+    packed = pickle.dumps(list(folds))
+
+    async def ask_there(arm: Arm) -> None:
+        tallies = await anyio.to_process.run_sync(_ask, arm, packed, seeds, cancellable=True, limiter=limiter)
+        on_answers(arm, sum(tally.answers for tally in tallies.of_query.values()))
+        keep(arm, tallies)
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            for arm in arms:
+                tasks.start_soon(ask_here if arm.waits else ask_there, arm)
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from group
+    return found
+
+
+def _ask(arm: Arm, packed: bytes, seeds: Sequence[int]) -> Tallies:
+    async def ask() -> Tallies:
+        return await tallied(arm, _unpacked(packed), seeds)
+
+    return anyio.run(ask)
+
+
+@lru_cache(maxsize=1)
+def _unpacked(packed: bytes) -> Sequence[Fold]:
+    """Return the folds. A process unpickles them once for all of its arms."""
+    folds: Sequence[Fold] = pickle.loads(packed)  # noqa: S301 - from the process that started this one
+    return folds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,19 +212,18 @@ async def evaluate(  # noqa: PLR0913 - all but two are settings with defaults
 
 
 def check_comparable(arms: Sequence[Arm], folds: Sequence[Fold], *, base: str, unit: Unit) -> None:
-    """Check that the arms can be compared, before any question is asked.
-
-    Raises:
-        ArmUnfit: no arm is called `base`, two arms have one name, a question is in both parts of a fold, or
-            there are fewer than two questions or kinds.
-    """
+    """Check that the arms can be compared, before any question is asked."""
     names = [arm.name for arm in arms]
     if base not in names:
         raise ArmUnfit(f"no arm has the name {base!r}: the arms are {', '.join(names)}")
     if len(set(names)) < len(names):
         raise ArmUnfit(f"two arms are called {next(name for name in names if names.count(name) > 1)!r}")
     for fold in folds:
-        _check_apart(fold)
+        fitted = {question.split_key for question in fold.train.questions}
+        if both := [question for question in fold.test.questions if question.split_key in fitted]:
+            raise ArmUnfit(
+                f"question {both[0].id!r} is among those to fit arms on and among those to test them with"
+            )
     if unit == "kind" and any(fold.bundles for fold in folds):
         raise ArmUnfit("a bundle has several kinds, so there is no interval about other kinds: draw bundles")
     kinds = _kinds(folds)
@@ -114,46 +233,25 @@ def check_comparable(arms: Sequence[Arm], folds: Sequence[Fold], *, base: str, u
 def compare_answers(
     arms: Sequence[Arm], folds: Sequence[Fold], asked: Mapping[str, Tallies], *, base: str, unit: Unit
 ) -> list[ArmResult]:
-    """Compare arms by their answers to the same questions.
-
-    Args:
-        arms: the arms, in the order of the table.
-        folds: the folds that the arms were asked.
-        asked: the tallies of each arm, by the arm's name.
-        base: the name of the arm to compare the others with.
-        unit: the population of the intervals: other questions of the same kinds, or other kinds.
-
-    Raises:
-        ArmUnfit: the base could not be asked all questions, or there are fewer than two questions or kinds.
-    """
+    """Compare arms by their answers to the same questions."""
     kinds = _kinds(folds)
     keys = sorted(kinds)
-    resampling = _resampling(keys, kinds, unit)
-    names = [arm.name for arm in arms]
-    scores = {name: asked[name].scores for name in names}
-    whole = {
-        name: [scores[name][key] for key in keys] for name in names if scores[name].keys() == kinds.keys()
-    }
+    scores = {arm.name: asked[arm.name].scores for arm in arms}
+    whole = {name: [of[key] for key in keys] for name, of in scores.items() if of.keys() == kinds.keys()}
     if base not in whole:
         why = asked[base].unfit or asked[base].unrecorded
         raise ArmUnfit(
             f"{base!r} has no recorded answer to some questions, so no arm can be compared with it: {why}"
         )
+    resampling = _resampling(keys, kinds, unit)
     differences = compare(whole, resampling, against=base)
+    means: dict[str, Interval | None]
     means = dict(zip(whole, intervals_of_means(list(whole.values()), resampling), strict=True))
-    for name in names:
-        if name not in whole and (partial := _interval(scores[name], kinds, unit)) is not None:
-            means[name] = partial
-    results = (
-        _result(arm, asked[arm.name], kinds, means.get(arm.name), differences.get(arm.name)) for arm in arms
-    )
+    means |= {name: _interval(of, kinds, unit) for name, of in scores.items() if name not in whole}
     return [
-        replace(result, base_score=_mean_at(scores[base], scores[result.name].keys())) for result in results
+        _result(arm, asked[arm.name], kinds, means[arm.name], differences.get(arm.name), scores[base])
+        for arm in arms
     ]
-
-
-def _mean_at(scores: Mapping[str, float], keys: Collection[str]) -> float | None:
-    return fmean(scores[key] for key in keys) if keys else None
 
 
 def _kinds(folds: Sequence[Fold]) -> dict[str, str]:
@@ -166,14 +264,6 @@ def _interval(scores: Mapping[str, float], kinds: Mapping[str, str], unit: Unit)
     if len({kinds[key] for key in keys} if unit == "kind" else keys) < 2:
         return None
     return interval_of_mean([scores[key] for key in keys], _resampling(keys, kinds, unit))
-
-
-def _check_apart(fold: Fold) -> None:
-    fitted = {question.split_key for question in fold.train.questions}
-    if both := [question for question in fold.test.questions if question.split_key in fitted]:
-        raise ArmUnfit(
-            f"question {both[0].id!r} is among those to fit arms on and among those to test them with"
-        )
 
 
 def _resampling(keys: Sequence[str], kinds: Mapping[str, str], unit: Unit) -> Resampling:
@@ -189,6 +279,7 @@ def _result(
     kinds: Mapping[str, str],
     score: Interval | None,
     difference: Difference | None,
+    base: Mapping[str, float],
 ) -> ArmResult:
     result = ArmResult(
         name=arm.name,
@@ -197,28 +288,29 @@ def _result(
         unrecorded=tallies.unrecorded,
         unfit=tallies.unfit,
     )
-    scores = tallies.scores
+    scores = dict(sorted(tallies.scores.items()))
     if not scores:
         return result
     of_kind = defaultdict[str, list[float]](list)
-    for key in sorted(scores):
-        of_kind[kinds[key]].append(scores[key])
-    every = [tallies.of_query[key] for key in sorted(scores)]
+    for key, each in scores.items():
+        of_kind[kinds[key]].append(each)
+    every = [tallies.of_query[key] for key in scores]
     answers = sum(tally.answers for tally in every)
+
+    def mean(name: str) -> float | None:
+        known = total([getattr(tally, name) for tally in every])
+        return None if known is None else known / answers
+
     return replace(
         result,
         recorded=len(scores),
         score=score,
         difference=difference,
-        calls=sum(tally.calls for tally in every) / answers,
-        tokens=_mean([tally.tokens for tally in every], answers),
-        empty=_mean([tally.empty for tally in every], answers),
-        cost=_mean([tally.cost for tally in every], answers),
-        latency_s=_mean([tally.latency_s for tally in every], answers),
+        base_score=fmean(base[key] for key in scores),
+        calls=mean("calls"),
+        tokens=mean("tokens"),
+        empty=mean("empty"),
+        cost=mean("cost"),
+        latency_s=mean("latency_s"),
         kinds={kind: fmean(each) for kind, each in sorted(of_kind.items())},
     )
-
-
-def _mean(sums: Sequence[float | None], answers: int) -> float | None:
-    known = [each for each in sums if each is not None]
-    return sum(known) / answers if len(known) == len(sums) else None

@@ -9,7 +9,7 @@ from podium.budget.ledger import Ledger, Reservation, charge, charged_by
 from podium.errors import LimitExceeded, WorkerError
 from podium.planners import Planner, PlanRequest, PlanText
 from podium.usage import Usage
-from podium_evals.arms.wrapped_planner import WrappedPlanner
+from podium_evals.arms.planners import WrappedPlanner
 
 
 class BudgetedPlanner(WrappedPlanner):

@@ -78,7 +78,7 @@ def record_plans(  # noqa: PLR0913 - one parameter for each argument and option
     --bundles and --seed.
     """
     # scipy and scikit-learn are slow to import
-    from podium_evals.results.report import Setting, asked_folds  # noqa: PLC0415
+    from podium_evals.results.comparison import Setting, asked_folds  # noqa: PLC0415
 
     with reporting() as screen:
         if split not in get_args(SplitName):

@@ -19,8 +19,7 @@ from podium.types import Proposal, Result
 from podium.types.outcome import total_cost
 from podium.usage import Usage
 from podium_evals.arms import Fold
-from podium_evals.arms.given import told_planner
-from podium_evals.arms.planner_arm import arm_pool
+from podium_evals.arms.planners import arm_pool, told_planner
 from podium_evals.arms.run_scores import answered
 from podium_evals.plans.budgeted_planner import BudgetedPlanner
 from podium_evals.plans.plan_file import NoPlan, PlanFile, PlansAbout, RecordedPlan

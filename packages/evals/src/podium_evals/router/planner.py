@@ -1,7 +1,7 @@
-"""A planner that chooses workers by a router's predictions. It calls no model."""
+"""The router as a planner without a model; arms that choose workers by measured scores."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Literal
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,16 +9,15 @@ from podium.errors import ConfigError, PlannerError
 from podium.plan_text import write_plan
 from podium.planners import Planner, PlanRequest, PlanText
 from podium.types import Plan, Step
-from podium.workers import Card
-from podium_evals.arms import ASK
-from podium_evals.arms.baselines import vote_plan
-from podium_evals.calibration.shift import with_measured
-from podium_evals.router.choice import choose
-from podium_evals.router.router import Router
-
-Strategy = Literal["best", "value", "vote"]
-"""How a question is planned: one step of the worker with the best prediction; one step of the worker that is
-worth its price; or steps of the best workers and a vote."""
+from podium.workers import Card, Kind
+from podium.workers.rates import kind_of
+from podium_evals.arms import ASK, Fold
+from podium_evals.arms.baselines import best_of
+from podium_evals.arms.planners import ChoosingArm, arm_pool
+from podium_evals.calibration import measured_file, probed_rates, with_measured
+from podium_evals.errors import ArmUnfit, RouterInvalid, Unrecorded
+from podium_evals.recorded import Question, Recordings
+from podium_evals.router.router import LEAST_QUESTIONS, Goal, Router, choose, fit_for, fit_router
 
 
 class RouterPlanner(Planner):
@@ -28,54 +27,35 @@ class RouterPlanner(Planner):
     card has a measured rate for the question's kind. Measured rates on cards also correct the predictions for
     questions of their kind.
 
-    - `best`: one step, of the worker with the best prediction; of equal workers, the cheapest.
-    - `value`: one step, of the worker with the highest `prediction - cost / worth`. A cheap worker answers
-      unless a more expensive worker is sufficiently better.
-    - `vote`: the `voters` workers with the best predictions answer; then the worker named `vote` chooses an
-      answer.
+    Without a `worth`, the worker with the best prediction answers; of equal workers, the cheapest. With it,
+    the worker with the highest `prediction - cost / worth` answers: a cheap worker, unless a more expensive
+    worker is sufficiently better.
 
     Args:
         router: the router.
-        strategy: how a question is planned; `None` means `value` if the router has a tier, else `best`.
-        voters: the number of workers in a vote.
-        worth: the worth of a right answer, in USD; `None` is the worth in the router's tier.
-        vote: the name of the worker that chooses the answer in a vote.
+        worth: the worth of a right answer, in USD. Default: the worth that the router was fitted for, if any.
 
     Raises:
-        ConfigError: fewer than two voters; or a `value` strategy without a `worth` above 0, or without the
-            costs of all workers.
+        ConfigError: `worth` is not above 0, or the cost of a worker is not known.
     """
 
     name = "router"
 
-    def __init__(
-        self,
-        router: Router,
-        *,
-        strategy: Strategy | None = None,
-        voters: int = 3,
-        worth: float | None = None,
-        vote: str = "vote",
-    ) -> None:
-        if voters < 2:
-            raise ConfigError(f"voters is {voters}: a vote needs at least 2")
+    def __init__(self, router: Router, *, worth: float | None = None) -> None:
         worth = router.facts.worth if worth is None else worth
-        if worth is not None and not worth > 0:
-            raise ConfigError(f"worth is {worth}: it must be above 0")
-        if strategy is None:
-            strategy = "best" if worth is None else "value"
-        if strategy == "value":
-            _check_value(router, worth)
-        self._router = router
-        self._strategy = strategy
-        self._voters, self._vote = voters, vote
-        self._worth = worth if strategy == "value" else None
+        if worth is not None:
+            if not worth > 0:
+                raise ConfigError(f"worth is {worth}: it must be above 0")
+            costs = zip(router.facts.workers, router.facts.costs, strict=True)
+            if unknown := [name for name, cost in costs if cost is None]:
+                raise ConfigError(f"worth needs all costs, and the cost of {unknown[0]} is not known")
+        self._router, self._worth = router, worth
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
         """Plan the question by the predicted scores.
 
         Raises:
-            PlannerError: the pool lacks the workers that the strategy needs.
+            PlannerError: the pool has none of the router's workers.
         """
         question = request.query[-1].text
         plan, why = self.choose(question, request.cards, self._router.predict(question))
@@ -95,7 +75,7 @@ class RouterPlanner(Planner):
             predicted: the predictions of the router for the question.
 
         Raises:
-            PlannerError: the pool lacks the workers that the strategy needs.
+            PlannerError: the pool has none of the router's workers.
         """
         numbers = {card.name: number for number, card in enumerate(cards)}
         predicted = with_measured(predicted, cards, question)
@@ -114,28 +94,147 @@ class RouterPlanner(Planner):
             scores = np.asarray([[predicted[name] for name in left]])
             ranked.append(list(left)[choose(scores, list(left.values()), self._worth)[0]])
             del left[ranked[-1]]
-        if self._strategy == "vote":
-            plan = self._vote_plan(ranked[: self._voters], numbers)
-        else:
-            plan = Plan((Step(numbers[ranked[0]], ASK),))
+        plan = Plan((Step(numbers[ranked[0]], ASK),))
         why = "predicted scores: " + ", ".join(f"{name} {predicted[name]:.2f}" for name in ranked[:3])
         if self._worth is not None:
             why += f"; a right answer is worth ${self._worth:.4g}"
         return plan, why
 
-    def _vote_plan(self, voters: Sequence[str], numbers: dict[str, int]) -> Plan:
-        if self._vote not in numbers:
-            raise PlannerError(
-                f"a vote needs a worker called {self._vote!r}: the pool has {', '.join(numbers)}",
-                code="planner_refused",
-            )
-        return vote_plan([numbers[name] for name in voters], numbers[self._vote])
+
+class RouterArm(ChoosingArm):
+    """A router that is fitted on the training questions."""
+
+    def __init__(self, name: str = "learned router") -> None:
+        super().__init__(name)
+        self._fitted: tuple[Fold, Router, Mapping[str, Mapping[str, float]]] | None = None
+
+    def fit(self, recordings: Recordings) -> Router:
+        """Return the router that is fitted on recorded answers."""
+        return fit_router(recordings)
+
+    def cards(self, fold: Fold, seed: int) -> Sequence[Card]:
+        """Return the cards that the router sees."""
+        return [worker.card for worker in arm_pool(fold, seed)]
+
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
+        """Return the function that plans with the router."""
+        router, predicted = self._fit(fold)
+        planner, cards = RouterPlanner(router), self.cards(fold, seed)
+
+        def choose(question: Question) -> Plan:
+            try:
+                plan, _ = planner.choose(question.text, cards, predicted[question.key])
+            except PlannerError as error:
+                raise Unrecorded(str(error)) from error
+            return plan
+
+        return choose
+
+    def _fit(self, fold: Fold) -> tuple[Router, Mapping[str, Mapping[str, float]]]:
+        """Return the router, and its predictions for each question of `fold.test`, by the question's key."""
+        if self._fitted is None or self._fitted[0] is not fold:
+            if len(fold.train) < LEAST_QUESTIONS:
+                there = f"there are {len(fold.train)}, and {len(fold.test)} are held out"
+                raise ArmUnfit(f"a router is fitted on at least {LEAST_QUESTIONS} questions: {there}")
+            try:
+                router = self.fit(fold.train)
+            except RouterInvalid as error:
+                raise ArmUnfit(str(error)) from error
+            questions = fold.test.questions
+            rows = router.predict_all([question.text for question in questions]).tolist()
+            predicted = {
+                question.key: dict(zip(router.facts.workers, row, strict=True))
+                for question, row in zip(questions, rows, strict=True)
+            }
+            self._fitted = fold, router, predicted
+        return self._fitted[1:]
 
 
-def _check_value(router: Router, worth: float | None) -> None:
-    if worth is None:
-        raise ConfigError("strategy 'value' needs worth, or a router that was trained for a tier")
-    facts = router.facts
-    unknown = [name for name, cost in zip(facts.workers, facts.costs, strict=True) if cost is None]
-    if unknown:
-        raise ConfigError(f"strategy 'value' needs all costs, and the cost of {unknown[0]} is not known")
+class TierArm(RouterArm):
+    """A router that weighs prices, for a wanted mean cost or score; the threshold is chosen in training."""
+
+    def __init__(self, goal: Goal) -> None:
+        wanted = f"${goal.value:g}" if goal.of == "price" else f"a score of {goal.value:g}"
+        super().__init__(f"router for {wanted}")
+        self._goal = goal
+
+    def fit(self, recordings: Recordings) -> Router:
+        """Return a router with the threshold."""
+        return fit_for(self._goal, recordings)
+
+
+class CalibratedRouterArm(RouterArm):
+    """A router that is fitted on the training questions, with measured rates on the cards of the workers."""
+
+    def __init__(self) -> None:
+        super().__init__("calibrated router")
+
+    def cards(self, fold: Fold, seed: int) -> Sequence[Card]:
+        """Return the cards of the workers, with rates that are measured on the probes."""
+        rates = probed_rates(fold.train, _probes(fold), seed)
+        return [replace(card, measured=rates.get(card.name, ())) for card in super().cards(fold, seed)]
+
+
+class CalibratedArm(ChoosingArm):
+    """The worker with the best measured rate on a question's kind answers the question.
+
+    The rates are measured on `fold.probes`, with one answer of each worker. The prior is the share of right
+    answers to the training questions. A question of a kind without probes goes to the best single worker.
+
+    Args:
+        is_told: whether the arm is given the kind of a question. Otherwise it finds the kind from the text,
+            as planners do.
+    """
+
+    def __init__(self, *, is_told: bool = True) -> None:
+        super().__init__("calibrated" if is_told else "calibrated, kind found")
+        self._is_told = is_told
+
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
+        """Return plans with the best worker of each kind."""
+        of_worker = probed_rates(fold.train, _probes(fold), seed)
+        kinds = tuple(rate.kind for rate in next(iter(of_worker.values())))
+        best = {
+            kind.name: max(fold.test.workers, key=lambda worker, at=at: of_worker[worker][at].rate)  # type: ignore[misc]
+            for at, kind in enumerate(kinds)
+        }
+        return _by_kind(fold, best, () if self._is_told else kinds)
+
+
+class FoundKind(ChoosingArm):
+    """The worker with the best measured rate on the kind answers; the kind is found from the text.
+
+    The arm and a run with the written rates choose the same worker. A question that is not similar to a
+    measured kind goes to the best single worker.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("best of the kind")
+
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the interface has both parameters
+        """Return plans with the best worker of each kind."""
+        kinds = measured_file(fold.train).kinds
+        best = {
+            name: max(entry.rates, key=lambda worker, entry=entry: entry.rates[worker].rate)  # type: ignore[misc]
+            for name, entry in kinds.items()
+        }
+        return _by_kind(fold, best, [Kind(name, entry.questions) for name, entry in kinds.items()])
+
+
+def _by_kind(fold: Fold, best: Mapping[str, str], kinds: Sequence[Kind]) -> Callable[[Question], Plan]:
+    """Return plans with the best worker of each kind, which is found if `kinds` are given."""
+    plans = {name: Plan((Step(number, ASK),)) for number, name in enumerate(fold.test.workers)}
+    otherwise, found = best_of(fold.train), tuple(kinds)
+
+    def choose(question: Question) -> Plan:
+        kind = kind_of(question.text, found) if found else None
+        name = question.kind if not found else "" if kind is None else kind.name
+        return plans[best.get(name, otherwise)]
+
+    return choose
+
+
+def _probes(fold: Fold) -> Recordings:
+    if fold.probes is None:
+        raise ArmUnfit("the arm needs probes: graded questions of the new kinds")
+    return fold.probes

@@ -1,11 +1,15 @@
-"""`podium evals tune`: find out which ways to answer pay, and write the best one into `podium.toml`."""
+"""Compares the ways to answer that a user could switch on, and chooses one by lower bounds.
 
-from collections.abc import Sequence
+Both halves of the questions are held out in turn: each way is fitted on one half and asked the other. So each
+question is scored once, by a way that has not seen it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import anyio
 import typer
@@ -16,18 +20,227 @@ from podium.cli.screen import Screen, counted, reporting
 from podium.config import Config, find_config, load_config
 from podium.errors import ConfigError
 from podium.workers import Worker
-from podium_evals.arms import Arm, GivenPlanner
-from podium_evals.errors import RouterInvalid
+from podium.workers.rates import MeasuredFile
+from podium_evals.arms import Arm, ArmResult, BestSingle, Fold, evaluate, folds, ranked
+from podium_evals.arms.baselines import AgainIfEmpty, MajorityVote, OwnMajority
+from podium_evals.arms.planners import ChoosingArm
+from podium_evals.calibration import measured_file
+from podium_evals.errors import ArmUnfit, RouterInvalid
 from podium_evals.grading import GRADERS, choose_graders
 from podium_evals.recorded import Recording, Recordings, read_recordings
 from podium_evals.recording import GrowingFile, QuestionRow, Recorder, Summary, read_questions
 from podium_evals.recording.forecast_text import Forecaster
 from podium_evals.recording.limit_text import in_options
-from podium_evals.results.commands import DataFolder, Out, PoolName, Processes, save
+from podium_evals.results import rounding
+from podium_evals.results.comparison import (
+    BASE,
+    DataFolder,
+    OnShare,
+    PoolName,
+    Processes,
+    answer_bar,
+    cores,
+    every_sample,
+    given_planner,
+    shares,
+)
 from podium_evals.results.pools import POOLS, named_workers, read_recording
-from podium_evals.results.progress import answer_bar, cores
-from podium_evals.tuning.tuning import Tuning, Wish, tune as tuned
-from podium_evals.tuning.written import BEFORE, write_rates, write_settings
+from podium_evals.router.config import BEFORE, Settings, write_rates, write_settings
+from podium_evals.router.planner import FoundKind, RouterArm, TierArm
+from podium_evals.router.router import Goal, fit_for, fit_router
+
+CLOSE = 0.01
+"""Ways whose lower bounds differ by less are chosen by their calls or cost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a way may spend for a question, and what it must reach; `None` for anything."""
+
+    calls: float | None = None
+    """Maximum mean number of calls."""
+    price: float | None = None
+    """Maximum mean cost, in USD. It needs recorded tokens and prices."""
+    quality: float | None = None
+    """Mean score that the lower bound must reach, as cheaply as possible."""
+
+    def allows(self, result: ArmResult) -> bool:
+        """Return whether a way stays within the calls and the price."""
+        too_many = self.calls is not None and (result.calls is None or result.calls > self.calls)
+        too_dear = self.price is not None and (result.cost is None or result.cost > self.price)
+        return not (too_many or too_dear)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to answer, and what `podium.toml` says for it."""
+
+    arm: Arm
+    settings: Callable[[Recordings], Settings] | None
+    """Returns the settings, fitted on all questions; `None` for a planner that the user has already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """What pays for a pool."""
+
+    results: tuple[ArmResult, ...]
+    """All ways, compared with the best single worker; joint intervals hold for all of them together."""
+    questions: int
+    chosen: str
+    """The name of the chosen way."""
+    why: str
+    settings: Settings | None
+    """What `podium.toml` says for the chosen way; `None` if the user has its planner already."""
+    measured: MeasuredFile
+    """The rates of all workers by kind."""
+    best: tuple[str, ...]
+    """The workers, the best first."""
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """The five lines that say what pays and what does not."""
+        found = {result.name: result for result in self.results}
+        base = found[BASE]
+        told = f"the best single worker of the other half ({self.best[0]} on all questions)"
+        yield f"Base: {told}, {_figures(base)}, on {self.questions:,} held-out questions."
+        compared = [each for each in self.results if each.difference is not None]
+        pays = [each for each in compared if each.difference and each.difference.together.low > 0]
+        yield f"Pays: {_listed(pays)}."
+        yield f"Is not shown to pay: {_listed([each for each in compared if each not in pays])}."
+        missing = [f"{each.name} ({why})" for each in self.results if (why := _missing(each))]
+        yield f"Not measured: {'; '.join(missing) or 'nothing'}."
+        yield f"Chosen: {self.chosen}, {_figures(found[self.chosen])}: {self.why}."
+
+
+def _missing(result: ArmResult) -> str:
+    return result.unfit or (result.unrecorded if result.recorded < result.questions else "")
+
+
+def _listed(results: Sequence[ArmResult]) -> str:
+    told = []
+    for each in sorted(results, key=lambda each: -(each.difference.together.low if each.difference else 0)):
+        assert each.difference is not None  # otherwise it is not compared
+        low, high = rounding.interval(each.difference.together).split()
+        told.append(f"{each.name} {low} to {high} ({_calls(each)})")
+    return "; ".join(told) or "nothing"
+
+
+def _figures(result: ArmResult) -> str:
+    assert result.score is not None  # it was chosen or is the base
+    low, high = rounding.interval(result.score).replace("+", "").split()
+    empty = "" if not result.empty else f", {100 * result.empty:.1f} % empty"
+    return f"score {rounding.score(result.score.mean)} ({low} to {high}), {_calls(result)}{empty}"
+
+
+def _calls(result: ArmResult) -> str:
+    cost = "" if result.cost is None else f", ${rounding.per_thousand(result.cost)} for 1,000"
+    return f"{rounding.count(result.calls)} calls{cost}"
+
+
+def ways_of(recordings: Recordings, wish: Wish, planners: Sequence[Arm] = ()) -> list[Way]:
+    """Return the ways to try, the simplest first."""
+    single = BestSingle()
+    repairs = all(sample.is_empty is not None for each in recordings for sample in each.samples)
+    ways = [Way(single, lambda of: Settings(ask=_best(of, 1)))]
+    if repairs:
+        ways.append(Way(AgainIfEmpty(single, "same"), lambda of: Settings(ask=_best(of, 1))))
+        ways.append(Way(AgainIfEmpty(single), lambda of: Settings(ask=_best(of, 1), next_best=_best(of))))
+    if len(recordings.workers) >= 3:
+        ways.append(Way(MajorityVote(3), lambda of: Settings(ask=_best(of, 3))))
+    if len(every_sample(recordings)) >= 3:
+        ways.append(Way(OwnMajority(3), lambda of: Settings(ask=_best(of, 1) * 3)))
+    routes: list[tuple[ChoosingArm, Callable[[Recordings], Settings]]]
+    routes = [(FoundKind(), _by_kind)] if len(recordings.kinds) > 1 else []
+    routes.append((RouterArm(), lambda of: Settings(router=fit_router(of))))
+    ways += [_repaired(arm, settings) if repairs else Way(arm, settings) for arm, settings in routes]
+    wanted = {"price": wish.price, "quality": wish.quality}
+    for goal in (Goal(of, value) for of, value in wanted.items() if value is not None):  # type: ignore[arg-type]
+        ways.append(Way(TierArm(goal), lambda of, goal=goal: Settings(router=fit_for(goal, of))))  # type: ignore[misc]
+    return ways + [Way(arm, None) for arm in planners]
+
+
+def _best(recordings: Recordings, most: int | None = None) -> tuple[str, ...]:
+    return tuple(ranked(recordings)[:most])
+
+
+def _by_kind(recordings: Recordings) -> Settings:
+    return Settings(ask=_best(recordings, 1), by_kind=True, measured=measured_file(recordings))
+
+
+def _repaired(arm: ChoosingArm, settings: Callable[[Recordings], Settings]) -> Way:
+    """Return a way whose empty answers go to the next best worker."""
+    return Way(AgainIfEmpty(arm), lambda of: replace(settings(of), next_best=_best(of)))
+
+
+async def tuned(
+    recordings: Recordings, wish: Wish, planners: Sequence[Arm], processes: int, on_share: OnShare
+) -> Tuning:
+    """Find out which way pays, and choose one.
+
+    A way pays if the lower bound of its gain over the best single worker is above zero, where the bounds hold
+    for all ways together. Of the ways within the wish, the one with the highest bound is chosen; of bounds
+    that are closer than .01, the one with the fewest calls, or with the lowest cost if costs are recorded.
+    """
+    ways = ways_of(recordings, wish, planners)
+    (half,) = folds(recordings, "questions")
+    parts, seeds = [half, Fold(train=half.test, test=half.train)], every_sample(recordings)
+    results = await evaluate(
+        [way.arm for way in ways],
+        parts,
+        base=BASE,
+        unit="question",
+        seeds=seeds,
+        processes=processes,
+        on_answers=shares(parts, seeds, on_share),
+    )
+    chosen, why = choose(results, wish)
+    settings = next(way.settings for way in ways if way.arm.name == chosen.name)
+    return Tuning(
+        results=tuple(results),
+        questions=len(recordings),
+        chosen=chosen.name,
+        why=why,
+        settings=None if settings is None else settings(recordings),
+        measured=measured_file(recordings),
+        best=_best(recordings),
+    )
+
+
+def choose(results: Sequence[ArmResult], wish: Wish) -> tuple[ArmResult, str]:
+    """Return the way to use, and why."""
+    whole = [each for each in results if each.score is not None and each.recorded == each.questions]
+    if wish.price is not None and all(each.cost is None for each in whole):
+        raise ArmUnfit("a price needs recorded tokens and the price of each worker: leave --price out")
+    within = [each for each in whole if wish.allows(each)]
+    if not within:
+        raise ArmUnfit("no way stays within the calls and the price that you state: allow more")
+    if wish.quality is not None:
+        good = [each for each in within if each.score and each.score.low >= wish.quality]
+        if good:
+            told = f"the cheapest whose lower bound reaches {wish.quality:g}"
+            return min(good, key=_spent), told
+    unreached = "" if wish.quality is None else f"no lower bound reaches {wish.quality:g}; "
+    pays = [each for each in within if _bound(each) > 0]
+    if not pays:
+        base = next((each for each in within if each.name == BASE), None)
+        if base is not None:
+            return base, f"{unreached}no other way is shown to be better"
+        best = max(within, key=lambda each: each.score.low if each.score else 0.0)
+        return best, f"{unreached}the highest lower bound of a score within what you state"
+    highest = max(map(_bound, pays))
+    close = [each for each in pays if _bound(each) > highest - CLOSE]
+    return min(close, key=_spent), f"{unreached}the highest lower bound of the gain, and the fewest calls"
+
+
+def _bound(result: ArmResult) -> float:
+    return 0.0 if result.difference is None else result.difference.together.low
+
+
+def _spent(result: ArmResult) -> tuple[float, float]:
+    spent = result.calls if result.cost is None else result.cost
+    return (0.0 if spent is None else spent), -_bound(result)
+
 
 FEW = 500
 PARTIAL = 3
@@ -79,7 +292,6 @@ def tune(  # noqa: PLR0913 - one parameter for each argument and option
     data: DataFolder = None,
     processes: Processes = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Do not write podium.toml.")] = False,
-    out: Out = None,
     as_json: AsJson = False,
 ) -> None:
     """Find out what pays for your workers, and write it into podium.toml.
@@ -100,11 +312,10 @@ def tune(  # noqa: PLR0913 - one parameter for each argument and option
         graded = graded_answers(recordings, names)
         _tell_left_out(screen, recordings, graded)
         wish = Wish(calls=calls_each, price=price, quality=quality)
-        found = _tuned(screen, graded, wish, [_given(path) for path in planner or ()], processes)
+        found = _tuned(screen, graded, wish, [given_planner(path) for path in planner or ()], processes)
         is_whole = summary is None or not (summary.failed or summary.stopped)
         written = [] if dry_run or loaded is None or not is_whole else _write(found, graded, loaded)
         told = _as_json(found) | {"written": list(written)}
-        save(out, told)
         if as_json:
             screen.result_json(told)
         else:
@@ -143,8 +354,7 @@ def _common(recorded: Sequence[str], config: Config | None) -> Sequence[str]:
     return known if len(known) > 1 else recorded
 
 
-@dataclass(frozen=True, slots=True)
-class _Asking:
+class _Asking(NamedTuple):
     """The options of the calls."""
 
     grader: str | None
@@ -215,30 +425,16 @@ def _workers(config: Config) -> list[Worker]:
     return found
 
 
-UNGRADED = "it has no score"
-"""The reason why an answer is left out."""
-
-
 def graded_answers(recordings: Recordings, workers: Sequence[str]) -> Recordings:
-    """Return the graded answers of workers to the questions to which all of these workers have one.
-
-    Raises:
-        RouterInvalid: there are no such answers.
-        RecordingInvalid: the recording lacks a worker.
-    """
-    left_out = recordings.left_out.copy()
-
-    def graded() -> Sequence[Recording]:
-        found = []
-        for each in recordings:
-            samples = tuple(sample for sample in each.samples if sample.score is not None)
-            if samples:
-                found.append(Recording(each.question, each.worker, samples))
-            if len(samples) < len(each.samples):
-                left_out[UNGRADED] += len(each.samples) - len(samples)
-        return found
-
-    having_scores = recordings.with_answers(graded(), left_out)
+    """Return the graded answers of workers to the questions to which all of these workers have one."""
+    left_out, graded = recordings.left_out.copy(), list[Recording]()
+    for each in recordings:
+        samples = tuple(sample for sample in each.samples if sample.score is not None)
+        if samples:
+            graded.append(Recording(each.question, each.worker, samples))
+        if len(samples) < len(each.samples):
+            left_out["it has no score"] += len(each.samples) - len(samples)
+    having_scores = recordings.with_answers(graded, left_out)
     if not len(having_scores):
         raise RouterInvalid(
             "no answer in the recording has a score: record with --grader, as in "
@@ -263,18 +459,13 @@ def _tell_left_out(screen: Screen, recordings: Recordings, graded: Recordings) -
         screen.note(f"podium: {number:,} answers are left out: {reason}")
 
 
-def _given(path: Path) -> Arm:
-    return GivenPlanner(f"planner of {path.stem}", load_config(find_config(path)).planner())
-
-
 def _tuned(
     screen: Screen, recordings: Recordings, wish: Wish, planners: Sequence[Arm], processes: int | None
 ) -> Tuning:
     if processes is None and len(recordings) < FEW:
         processes = 1  # to start others takes longer than to ask
     with answer_bar(screen, 10 + len(planners)) as on_share:
-        tuning = partial(tuned, planners=planners, processes=cores(processes), on_share=on_share)
-        return anyio.run(tuning, recordings, wish)
+        return anyio.run(tuned, recordings, wish, planners, cores(processes), on_share)
 
 
 def _write(found: Tuning, recordings: Recordings, config: Config) -> Sequence[str]:

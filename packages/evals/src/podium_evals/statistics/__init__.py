@@ -1,5 +1,0 @@
-"""Statistics for arms that answered the same questions: splits, intervals and comparisons."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
