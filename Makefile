@@ -221,11 +221,11 @@ mutation: $(UV)
 	$(RUN) python -m scripts.mutation --at-least 85
 
 # Measures on recorded answers what each way to answer reaches, and writes docs/evidence-results.md. DATA is a
-# folder with the recordings; `podium evals record fetch` downloads them. What was measured is kept in .evidence/.
+# folder with the recordings; `podium evals record fetch` downloads them.
 DATA := data
 export EVIDENCE_DATA := $(value DATA)
 evidence: $(UV)
-	$(RUN) podium evals evidence --data "$$EVIDENCE_DATA" --out docs/evidence-results.md --kept .evidence
+	$(RUN) python -m benchmarks.evidence --data "$$EVIDENCE_DATA"
 
 # Builds the documentation site in site/build; warnings are errors. It has its own lock, because crewai needs an
 # older tomli than zensical.

@@ -135,14 +135,6 @@ def _reach_of_few(reach: float, units: int) -> float:
     return float(student.isf(norm.sf(reach), units - 1) * (units / (units - 1)) ** 0.5)
 
 
-def _reach_of_many(reach: Floats, units: int) -> Floats:
-    """Return the inverse of `_reach_of_few`."""
-    from scipy.stats import norm, t as student  # noqa: PLC0415 - takes a second to import
-
-    found: Floats = norm.isf(student.sf(reach / (units / (units - 1)) ** 0.5, units - 1))
-    return found
-
-
 def interval_of_mean(values: Sequence[float], resampling: Resampling, confidence: float = 0.95) -> Interval:
     """Return the mean over the questions of one value for each question, with its percentile interval."""
     return intervals_of_means([values], resampling, confidence)[0]
@@ -155,12 +147,10 @@ class Difference:
     Attributes:
         alone: the difference with the percentile interval for this comparison alone.
         together: the joint interval, which holds for all comparisons of the table together.
-        p: the probability that some comparison shows a difference this large although all arms are equal.
     """
 
     alone: Interval
     together: Interval
-    p: float
 
 
 def compare(
@@ -203,20 +193,15 @@ def compare(
 def _differences(means: Floats, drawn: Floats, confidence: float, units: int) -> list[Difference]:
     tails = _interval_ends(means, drawn, confidence, units)
     errors = drawn.std(axis=0, ddof=1)
-    certain = errors == 0  # the difference is the same in every question, so all draws are equal
-    scale = np.where(certain, 1, errors)
+    scale = np.where(errors == 0, 1, errors)  # 0 if the difference is the same in every question
     largest = np.abs((drawn - means) / scale).max(axis=1)
     reach = _reach_of_few(float(np.quantile(largest, confidence)), units) * errors
-    sizes = np.where(certain, np.where(means == 0, 0, np.inf), np.abs(means) / scale)
-    sizes = _reach_of_many(sizes, units)
     return [
         Difference(
             alone=Interval(float(mean), float(low), float(high)),
             together=Interval(float(mean), float(mean - far), float(mean + far)),
-            # the observed difference counts as a draw, so that the probability is never zero
-            p=float((1 + (largest >= size).sum()) / (1 + len(largest))),
         )
-        for mean, low, high, far, size in zip(means, *tails, reach, sizes, strict=True)
+        for mean, low, high, far in zip(means, *tails, reach, strict=True)
     ]
 
 

@@ -49,7 +49,6 @@ ADD_ONS = (
             "evals.questions": "Write new questions of Reasoning Gym to a file.",
             "evals.tune": "Find out what pays for your workers, and write it into podium.toml.",
             "evals.run": "Compare ways to answer with the best single worker.",
-            "evals.evidence": "Write the page of results on public recordings.",
             "audit.costs": "Report what model calls cost, and failures.",
         },
         planners=("router", "tuned"),

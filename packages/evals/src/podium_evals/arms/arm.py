@@ -1,10 +1,10 @@
 """The interface of an arm, a way to answer questions, and the folds that arms are fitted on and asked."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from podium_evals.errors import ArmUnfit
 from podium_evals.recorded import Bundle, Question, Recording, Recordings, make_bundles
@@ -38,6 +38,11 @@ class Fold:
         )
         bundles = (replace(each, parts=tuple(of)) for each, of in zip(self.bundles, parts, strict=True))
         return replace(self, test=self.test.with_answers(blind), bundles=tuple(bundles))
+
+    @cached_property
+    def fits(self) -> dict[Hashable, Any]:
+        """What arms have fitted on this fold, by what it is, so that no other arm and seed fits it again."""
+        return {}
 
     @property
     def asked(self) -> Sequence[Question | Bundle]:
@@ -115,8 +120,6 @@ class Arm(ABC):
 
     achievable = True
     """Whether the arm cannot read the right answers and scores of the questions that it is asked."""
-    waits = False
-    """Whether the arm waits for servers. A separate process would not make such an arm faster."""
 
     def __init__(self, name: str) -> None:
         self.name = name

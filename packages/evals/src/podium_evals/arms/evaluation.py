@@ -1,14 +1,9 @@
 """Asks arms the same questions, and compares them."""
 
-import pickle
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from statistics import fmean
-
-import anyio
-import anyio.to_process
 
 from podium_evals.arms.arm import Answered, Arm, Fold, key_of, total
 from podium_evals.errors import ArmUnfit
@@ -63,9 +58,7 @@ class Tallies:
         return {key: tally.score / tally.answers for key, tally in whole}
 
 
-async def tallied(
-    arm: Arm, folds: Iterable[Fold], seeds: Sequence[int], on_answer: Callable[[], object] = lambda: None
-) -> Tallies:
+async def tallied(arm: Arm, folds: Iterable[Fold], seeds: Sequence[int]) -> Tallies:
     """Ask an arm the questions of all folds, and add up its answers."""
     found = Tallies()
     try:
@@ -73,71 +66,12 @@ async def tallied(
             async for each in arm.answer(fold, seeds):
                 found.of_query[key_of(each.query)].add(each.answered)
                 found.unrecorded = found.unrecorded or each.answered.unrecorded
-                on_answer()
     except ArmUnfit as error:
         return Tallies(unfit=str(error))
     return found
 
 
-OnAnswers = Callable[[Arm, int], object]
-OnArm = Callable[[Arm, Tallies], object]
-
-
-async def ask_all(
-    arms: Sequence[Arm],
-    folds: Sequence[Fold],
-    seeds: Sequence[int],
-    processes: int,
-    on_answers: OnAnswers = lambda _arm, _number: None,
-    on_arm: OnArm = lambda _arm, _tallies: None,
-) -> dict[str, Tallies]:
-    """Ask each arm the questions of all folds.
-
-    With one process, all arms are asked in the current process, one after the other. With more, only arms
-    that wait for servers are asked in the current process.
-    """
-    found: dict[str, Tallies] = {}
-
-    def keep(arm: Arm, tallies: Tallies) -> None:
-        found[arm.name] = tallies
-        on_arm(arm, tallies)
-
-    async def ask_here(arm: Arm) -> None:
-        keep(arm, await tallied(arm, folds, seeds, lambda: on_answers(arm, 1)))
-
-    if processes == 1:
-        for arm in arms:
-            await ask_here(arm)
-        return found
-    limiter = anyio.CapacityLimiter(processes)
-    packed = pickle.dumps(list(folds))
-
-    async def ask_there(arm: Arm) -> None:
-        tallies = await anyio.to_process.run_sync(_ask, arm, packed, seeds, cancellable=True, limiter=limiter)
-        on_answers(arm, sum(tally.answers for tally in tallies.of_query.values()))
-        keep(arm, tallies)
-
-    try:
-        async with anyio.create_task_group() as tasks:
-            for arm in arms:
-                tasks.start_soon(ask_here if arm.waits else ask_there, arm)
-    except BaseExceptionGroup as group:
-        raise group.exceptions[0] from group
-    return found
-
-
-def _ask(arm: Arm, packed: bytes, seeds: Sequence[int]) -> Tallies:
-    async def ask() -> Tallies:
-        return await tallied(arm, _unpacked(packed), seeds)
-
-    return anyio.run(ask)
-
-
-@lru_cache(maxsize=1)
-def _unpacked(packed: bytes) -> Sequence[Fold]:
-    """Return the folds. A process unpickles them once for all of its arms."""
-    folds: Sequence[Fold] = pickle.loads(packed)  # noqa: S301 - from the process that started this one
-    return folds
+OnArm = Callable[[Arm], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,15 +111,14 @@ class ArmResult:
     """Why the arm could not be asked any question; empty if it was asked."""
 
 
-async def evaluate(  # noqa: PLR0913 - all but two are settings with defaults
+async def evaluate(
     arms: Sequence[Arm],
     folds: Sequence[Fold],
     *,
     base: str,
     unit: Unit,
     seeds: Sequence[int] = (0,),
-    processes: int = 1,
-    on_answers: OnAnswers = lambda _arm, _number: None,
+    on_arm: OnArm = lambda _arm: None,
 ) -> list[ArmResult]:
     """Ask each arm the questions of all folds, and compare all arms with the arm `base`.
 
@@ -198,21 +131,29 @@ async def evaluate(  # noqa: PLR0913 - all but two are settings with defaults
         base: the name of the arm to compare the others with.
         unit: the population of the intervals: other questions of the same kinds, or other kinds.
         seeds: the numbers of the samples to use.
-        processes: the number of processes that compute at the same time. With more than one, the arms must be
-            picklable.
-        on_answers: called with an arm and the number of its new answers.
+        on_arm: called with each arm before it is asked.
 
     Raises:
         ArmUnfit: no arm is called `base`, two arms have one name, a question is in both parts of a fold,
             the base could not be asked all questions, or there are fewer than two questions or kinds.
     """
-    check_comparable(arms, folds, base=base, unit=unit)
-    asked = await ask_all(arms, folds, seeds, processes, on_answers)
+    asked = await ask_all(arms, folds, base=base, unit=unit, seeds=seeds, on_arm=on_arm)
     return compare_answers(arms, folds, asked, base=base, unit=unit)
 
 
-def check_comparable(arms: Sequence[Arm], folds: Sequence[Fold], *, base: str, unit: Unit) -> None:
-    """Check that the arms can be compared, before any question is asked."""
+async def ask_all(
+    arms: Sequence[Arm], folds: Sequence[Fold], *, base: str, unit: Unit, seeds: Sequence[int], on_arm: OnArm
+) -> dict[str, Tallies]:
+    """Check that the arms can be compared, and ask each the questions of all folds."""
+    _check_comparable(arms, folds, base, unit)
+    found: dict[str, Tallies] = {}
+    for arm in arms:
+        on_arm(arm)
+        found[arm.name] = await tallied(arm, folds, seeds)
+    return found
+
+
+def _check_comparable(arms: Sequence[Arm], folds: Sequence[Fold], base: str, unit: Unit) -> None:
     names = [arm.name for arm in arms]
     if base not in names:
         raise ArmUnfit(f"no arm has the name {base!r}: the arms are {', '.join(names)}")

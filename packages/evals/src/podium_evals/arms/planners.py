@@ -243,7 +243,6 @@ class GivenPlanner(PlannerArm):
     unrecorded.
     """
 
-    waits = True
     at_once = 8
 
     def __init__(

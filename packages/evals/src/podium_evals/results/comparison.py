@@ -1,9 +1,7 @@
 """Compares arms, and reports the result with all facts that are needed to repeat it: `podium evals run`."""
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -15,7 +13,6 @@ from typing import Annotated, Any, cast, get_args
 
 import anyio
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -37,7 +34,7 @@ from podium_evals.arms.baselines import (
     RoutingOracle,
     best_of,
 )
-from podium_evals.arms.evaluation import OnAnswers
+from podium_evals.arms.evaluation import OnArm
 from podium_evals.arms.planners import GivenPlanner
 from podium_evals.errors import ArmUnfit
 from podium_evals.plans import RecordedPlansArm, read_plans
@@ -96,8 +93,6 @@ def named_arms(names: Sequence[str], workers: Sequence[str]) -> list[Arm]:
     return found
 
 
-OnShare = Callable[[Arm, int, int], object]
-"""Called with an arm, the number of its new answers, and the number of answers that it will give in total."""
 _PACKAGES = ("podium-evals", "podium-conductor", "numpy")
 
 
@@ -119,8 +114,6 @@ class Setting:
     `kinds`."""
     bundles: int | None = None
     """Number of bundles that are asked in place of the questions; `None` asks the questions one by one."""
-    processes: int = 1
-    """Number of processes that compute at the same time. The figures do not depend on it."""
 
     @property
     def unit(self) -> Unit:
@@ -178,7 +171,7 @@ async def compare_arms(
     *,
     recording: str,
     pool: str = "all",
-    on_share: OnShare = lambda _arm, _number, _of: None,
+    on_arm: OnArm = lambda _arm: None,
 ) -> Report:
     """Ask arms the same questions, and compare them with the best single worker.
 
@@ -188,29 +181,15 @@ async def compare_arms(
         setting: how the arms are compared.
         recording: the name of the recording in the report.
         pool: the name of the pool in the report.
-        on_share: called after each answer, to show progress.
+        on_arm: called with each arm before it is asked.
 
     Raises:
         ArmUnfit: the recordings cannot be split, or the best single worker cannot be asked.
         RecordingInvalid: there are too few questions for the bundles.
     """
     parts = asked_folds(recordings, setting)
-    results = await evaluate(
-        arms,
-        parts,
-        base=BASE,
-        unit=setting.unit,
-        seeds=setting.seeds,
-        processes=setting.processes,
-        on_answers=shares(parts, setting.seeds, on_share),
-    )
+    results = await evaluate(arms, parts, base=BASE, unit=setting.unit, seeds=setting.seeds, on_arm=on_arm)
     return report_of(recordings, parts, results, setting, recording=recording, pool=pool)
-
-
-def shares(parts: Sequence[Fold], seeds: Sequence[int], on_share: OnShare) -> OnAnswers:
-    """Return a function that tells the number of new answers of an arm, and of all that it will give."""
-    of = sum(len(fold.asked) for fold in parts) * len(seeds)
-    return lambda arm, number: on_share(arm, number, of)
 
 
 def report_of(
@@ -280,28 +259,9 @@ def fingerprint(recordings: Recordings) -> str:
     return digest.hexdigest()
 
 
-@contextmanager
-def answer_bar(screen: Screen, arms: int) -> Iterator[OnShare]:
-    """Yield a callback for new answers. It draws a progress bar on stderr if stderr is a terminal."""
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    console = screen.console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("answers", total=None)
-
-        def told(arm: Arm, number: int, of: int) -> None:
-            bar.update(task, advance=number, total=arms * of, description=screen.shown(arm.name))
-
-        yield told
-
-
-def cores(wanted: int | None) -> int:
-    """Return the number of processes: `wanted`, or one for each core, at most four."""
-    return wanted or min(4, os.cpu_count() or 1)
+def told_arms(screen: Screen) -> OnArm:
+    """Return a function that says on a terminal which arm is asked."""
+    return lambda arm: screen.note(f"podium: asks {arm.name}") if screen.interactive else None
 
 
 _NEW = {
@@ -402,7 +362,6 @@ DataFolder = Annotated[
         help="Folder with the files of public recordings. Default: they are downloaded.",
     ),
 ]
-Processes = Annotated[int | None, typer.Option(min=1, help="Processes. Default: one for each core, up to 4.")]
 
 
 def run(  # noqa: PLR0913 - one parameter for each argument and option
@@ -453,7 +412,6 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the split and of the bundles.")] = 0,
-    processes: Processes = None,
     data: DataFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -478,11 +436,9 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
             questions=questions,
             probes=probes,
             bundles=bundles,
-            processes=cores(processes),
         )
-        with answer_bar(screen, len(chosen)) as on_share:
-            compare = partial(compare_arms, recording=recording, pool=pool, on_share=on_share)
-            report = anyio.run(compare, recordings, chosen, setting)
+        compare = partial(compare_arms, recording=recording, pool=pool, on_arm=told_arms(screen))
+        report = anyio.run(compare, recordings, chosen, setting)
         if as_json:
             screen.result_json(report.as_json())
         else:

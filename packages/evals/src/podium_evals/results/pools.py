@@ -1,7 +1,9 @@
 """Reads a recording, and selects the workers of a named pool."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -36,14 +38,46 @@ mini."""
 EASY, HARD, MMLU = "reasoning-gym-easy", "reasoning-gym-hard", "mmlu-pro"
 CALLS, CALLS_ONLY = "bfcl", "bfcl-without-relevance"
 """Tool calls, with and without the kind in which no function fits (`bfcl.RELEVANCE`)."""
-POOLS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    EASY: {"mid": MID},
-    HARD: {"mid": MID},
-    MMLU: {"chat": CHAT_MODELS},
-    CALLS: {"priced": PRICED},
-    CALLS_ONLY: {"priced": PRICED},
+
+
+@dataclass(frozen=True, slots=True)
+class _Public:
+    """A public recording: the workers of its named pools, and where its answers are."""
+
+    pools: Mapping[str, tuple[str, ...]]
+    packed: str
+    """The name of the packed file."""
+    read: Callable[[Path], Recordings]
+    fetch: Callable[..., Awaitable[Recordings]] | None = None
+    """`None` if no command fetches it."""
+    source: str = ""
+    """What `podium evals record fetch` calls it."""
+
+
+def _gym(level: Level) -> _Public:
+    return _Public(
+        {"mid": MID},
+        "reasoning_gym_recorded.jsonl.gz",
+        partial(read_reasoning_gym, level=level),
+        partial(fetch_reasoning_gym, level=level),
+        f"reasoning-gym --level {level}",
+    )
+
+
+def _calls_only(path: Path) -> Recordings:
+    return read_bfcl(path).where(lambda question: question.kind != RELEVANCE)
+
+
+POOLS: Mapping[str, _Public] = {
+    EASY: _gym("easy"),
+    HARD: _gym("hard"),
+    MMLU: _Public(
+        {"chat": CHAT_MODELS}, "mmlu_pro_recorded.jsonl.gz", read_mmlu_pro, fetch_mmlu_pro, "mmlu-pro"
+    ),
+    CALLS: _Public({"priced": PRICED}, "bfcl_recorded.jsonl.gz", read_bfcl),
+    CALLS_ONLY: _Public({"priced": PRICED}, "bfcl_recorded.jsonl.gz", _calls_only),
 }
-"""The public recordings, and the workers of their named pools. Each recording also has the pool `all`."""
+"""The public recordings. Each also has the pool `all`."""
 
 
 async def read_pool(
@@ -73,16 +107,12 @@ async def read_pool(
 
 
 def named_workers(recording: str, pool: str) -> Sequence[str] | None:
-    """Return the workers of a pool; `None` for the pool `all`.
-
-    Args:
-        recording: the name of a public recording, or a path.
-        pool: the name of a pool of the recording, `all`, or names of workers separated by commas.
-    """
+    """Return the workers of a pool; `None` for the pool `all`."""
     if pool == "all":
         return None
-    known = POOLS.get(recording, {})
-    return known.get(pool) or [name.strip() for name in pool.split(",") if name.strip()]
+    if recording in POOLS and pool in POOLS[recording].pools:
+        return POOLS[recording].pools[pool]
+    return [name.strip() for name in pool.split(",") if name.strip()]
 
 
 async def read_recording(
@@ -92,41 +122,20 @@ async def read_recording(
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Recordings:
     """Return all answers of a recording. It has the same arguments and errors as `read_pool`."""
-    if recording in POOLS:
-        if folder is not None or recording in _PACKED:
-            return _read_file(recording, folder or Path())
-        if recording == MMLU:
-            return await fetch_mmlu_pro(on_progress=on_progress)
-        return await fetch_reasoning_gym(level=_level(recording), on_progress=on_progress)
-    if not await anyio.Path(recording).is_file():
-        raise ConfigError(f"{recording!r} is neither a file nor a public recording: {', '.join(POOLS)}")
-    return read_recordings(recording)
-
-
-_PACKED = {CALLS: "bfcl_recorded.jsonl.gz", CALLS_ONLY: "bfcl_recorded.jsonl.gz"}
-"""The files of recordings that no command fetches."""
-_FILES = {EASY: "reasoning_gym_recorded.jsonl.gz", HARD: "reasoning_gym_recorded.jsonl.gz"}
-_FILES |= {MMLU: "mmlu_pro_recorded.jsonl.gz"} | _PACKED
-
-
-def _read_file(recording: str, folder: Path) -> Recordings:
-    fetched, packed = folder / f"{recording}.jsonl.gz", folder / _FILES[recording]
+    public = POOLS.get(recording)
+    if public is None:
+        if not await anyio.Path(recording).is_file():
+            raise ConfigError(f"{recording!r} is neither a file nor a public recording: {', '.join(POOLS)}")
+        return read_recordings(recording)
+    if folder is None and public.fetch is not None:
+        return await public.fetch(on_progress=on_progress)
+    folder = folder or Path()
+    fetched, packed = folder / f"{recording}.jsonl.gz", folder / public.packed
     if fetched.is_file():
         return read_recordings(fetched)
-    if not packed.is_file():
-        raise ConfigError(f"{folder} has no recording of {recording}. {_remedy(recording, fetched)}")
-    if recording in _PACKED:
-        found = read_bfcl(packed)
-        return found if recording == CALLS else found.where(lambda question: question.kind != RELEVANCE)
-    return read_mmlu_pro(packed) if recording == MMLU else read_reasoning_gym(packed, level=_level(recording))
-
-
-def _remedy(recording: str, fetched: Path) -> str:
-    if recording in _PACKED:
-        return f"Name the folder with {_PACKED[recording]} (--data)"
-    source = "mmlu-pro" if recording == MMLU else f"reasoning-gym --level {_level(recording)}"
-    return f"Fetch it: podium evals record fetch {source} --out {shlex.quote(str(fetched))}"
-
-
-def _level(recording: str) -> Level:
-    return "easy" if recording == EASY else "hard"
+    if packed.is_file():
+        return public.read(packed)
+    remedy = f"Name the folder with {public.packed} (--data)"
+    if public.source:
+        remedy = f"Fetch it: podium evals record fetch {public.source} --out {shlex.quote(str(fetched))}"
+    raise ConfigError(f"{folder} has no recording of {recording}. {remedy}")

@@ -23,6 +23,7 @@ from podium.workers import Worker
 from podium.workers.rates import MeasuredFile
 from podium_evals.arms import Arm, ArmResult, BestSingle, Fold, evaluate, folds, ranked
 from podium_evals.arms.baselines import AgainIfEmpty, MajorityVote, OwnMajority
+from podium_evals.arms.evaluation import OnArm
 from podium_evals.arms.planners import ChoosingArm
 from podium_evals.calibration import measured_file
 from podium_evals.errors import ArmUnfit, RouterInvalid
@@ -35,18 +36,14 @@ from podium_evals.results import rounding
 from podium_evals.results.comparison import (
     BASE,
     DataFolder,
-    OnShare,
     PoolName,
-    Processes,
-    answer_bar,
-    cores,
     every_sample,
     given_planner,
-    shares,
+    told_arms,
 )
 from podium_evals.results.pools import POOLS, named_workers, read_recording
 from podium_evals.router.config import BEFORE, Settings, write_rates, write_settings
-from podium_evals.router.planner import FoundKind, RouterArm, TierArm
+from podium_evals.router.planner import FoundKind, RouterArm, tier_arm
 from podium_evals.router.router import Goal, fit_for, fit_router
 
 CLOSE = 0.01
@@ -156,7 +153,7 @@ def ways_of(recordings: Recordings, wish: Wish, planners: Sequence[Arm] = ()) ->
     ways += [_repaired(arm, settings) if repairs else Way(arm, settings) for arm, settings in routes]
     wanted = {"price": wish.price, "quality": wish.quality}
     for goal in (Goal(of, value) for of, value in wanted.items() if value is not None):  # type: ignore[arg-type]
-        ways.append(Way(TierArm(goal), lambda of, goal=goal: Settings(router=fit_for(goal, of))))  # type: ignore[misc]
+        ways.append(Way(tier_arm(goal), lambda of, goal=goal: Settings(router=fit_for(goal, of))))  # type: ignore[misc]
     return ways + [Way(arm, None) for arm in planners]
 
 
@@ -174,7 +171,7 @@ def _repaired(arm: ChoosingArm, settings: Callable[[Recordings], Settings]) -> W
 
 
 async def tuned(
-    recordings: Recordings, wish: Wish, planners: Sequence[Arm], processes: int, on_share: OnShare
+    recordings: Recordings, wish: Wish, planners: Sequence[Arm], on_arm: OnArm = lambda _arm: None
 ) -> Tuning:
     """Find out which way pays, and choose one.
 
@@ -185,15 +182,8 @@ async def tuned(
     ways = ways_of(recordings, wish, planners)
     (half,) = folds(recordings, "questions")
     parts, seeds = [half, Fold(train=half.test, test=half.train)], every_sample(recordings)
-    results = await evaluate(
-        [way.arm for way in ways],
-        parts,
-        base=BASE,
-        unit="question",
-        seeds=seeds,
-        processes=processes,
-        on_answers=shares(parts, seeds, on_share),
-    )
+    arms = [way.arm for way in ways]
+    results = await evaluate(arms, parts, base=BASE, unit="question", seeds=seeds, on_arm=on_arm)
     chosen, why = choose(results, wish)
     settings = next(way.settings for way in ways if way.arm.name == chosen.name)
     return Tuning(
@@ -242,7 +232,6 @@ def _spent(result: ArmResult) -> tuple[float, float]:
     return (0.0 if spent is None else spent), -_bound(result)
 
 
-FEW = 500
 PARTIAL = 3
 """The exit code if answers are missing."""
 
@@ -290,7 +279,6 @@ def tune(  # noqa: PLR0913 - one parameter for each argument and option
     ] = None,
     pool: PoolName = "all",
     data: DataFolder = None,
-    processes: Processes = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Do not write podium.toml.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -312,7 +300,8 @@ def tune(  # noqa: PLR0913 - one parameter for each argument and option
         graded = graded_answers(recordings, names)
         _tell_left_out(screen, recordings, graded)
         wish = Wish(calls=calls_each, price=price, quality=quality)
-        found = _tuned(screen, graded, wish, [given_planner(path) for path in planner or ()], processes)
+        planners = [given_planner(path) for path in planner or ()]
+        found = anyio.run(tuned, graded, wish, planners, told_arms(screen))
         is_whole = summary is None or not (summary.failed or summary.stopped)
         written = [] if dry_run or loaded is None or not is_whole else _write(found, graded, loaded)
         told = _as_json(found) | {"written": list(written)}
@@ -457,15 +446,6 @@ def _tell_left_out(screen: Screen, recordings: Recordings, graded: Recordings) -
         screen.note(f"podium: {less:,} questions are left out, because a worker has no graded answer to them")
     for reason, number in graded.left_out.items():
         screen.note(f"podium: {number:,} answers are left out: {reason}")
-
-
-def _tuned(
-    screen: Screen, recordings: Recordings, wish: Wish, planners: Sequence[Arm], processes: int | None
-) -> Tuning:
-    if processes is None and len(recordings) < FEW:
-        processes = 1  # to start others takes longer than to ask
-    with answer_bar(screen, 10 + len(planners)) as on_share:
-        return anyio.run(tuned, recordings, wish, planners, cores(processes), on_share)
 
 
 def _write(found: Tuning, recordings: Recordings, config: Config) -> Sequence[str]:

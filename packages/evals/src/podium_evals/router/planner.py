@@ -104,13 +104,9 @@ class RouterPlanner(Planner):
 class RouterArm(ChoosingArm):
     """A router that is fitted on the training questions."""
 
-    def __init__(self, name: str = "learned router") -> None:
+    def __init__(self, name: str = "learned router", goal: Goal | None = None) -> None:
         super().__init__(name)
-        self._fitted: tuple[Fold, Router, Mapping[str, Mapping[str, float]]] | None = None
-
-    def fit(self, recordings: Recordings) -> Router:
-        """Return the router that is fitted on recorded answers."""
-        return fit_router(recordings)
+        self._goal = goal
 
     def cards(self, fold: Fold, seed: int) -> Sequence[Card]:
         """Return the cards that the router sees."""
@@ -118,7 +114,10 @@ class RouterArm(ChoosingArm):
 
     def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
         """Return the function that plans with the router."""
-        router, predicted = self._fit(fold)
+        key = RouterArm, self._goal
+        if key not in fold.fits:
+            fold.fits[key] = self._fit(fold)
+        router, predicted = fold.fits[key]
         planner, cards = RouterPlanner(router), self.cards(fold, seed)
 
         def choose(question: Question) -> Plan:
@@ -132,35 +131,25 @@ class RouterArm(ChoosingArm):
 
     def _fit(self, fold: Fold) -> tuple[Router, Mapping[str, Mapping[str, float]]]:
         """Return the router, and its predictions for each question of `fold.test`, by the question's key."""
-        if self._fitted is None or self._fitted[0] is not fold:
-            if len(fold.train) < LEAST_QUESTIONS:
-                there = f"there are {len(fold.train)}, and {len(fold.test)} are held out"
-                raise ArmUnfit(f"a router is fitted on at least {LEAST_QUESTIONS} questions: {there}")
-            try:
-                router = self.fit(fold.train)
-            except RouterInvalid as error:
-                raise ArmUnfit(str(error)) from error
-            questions = fold.test.questions
-            rows = router.predict_all([question.text for question in questions]).tolist()
-            predicted = {
-                question.key: dict(zip(router.facts.workers, row, strict=True))
-                for question, row in zip(questions, rows, strict=True)
-            }
-            self._fitted = fold, router, predicted
-        return self._fitted[1:]
+        if len(fold.train) < LEAST_QUESTIONS:
+            there = f"there are {len(fold.train)}, and {len(fold.test)} are held out"
+            raise ArmUnfit(f"a router is fitted on at least {LEAST_QUESTIONS} questions: {there}")
+        try:
+            router = fit_router(fold.train) if self._goal is None else fit_for(self._goal, fold.train)
+        except RouterInvalid as error:
+            raise ArmUnfit(str(error)) from error
+        questions = fold.test.questions
+        rows = router.predict_all([question.text for question in questions]).tolist()
+        return router, {
+            question.key: dict(zip(router.facts.workers, row, strict=True))
+            for question, row in zip(questions, rows, strict=True)
+        }
 
 
-class TierArm(RouterArm):
-    """A router that weighs prices, for a wanted mean cost or score; the threshold is chosen in training."""
-
-    def __init__(self, goal: Goal) -> None:
-        wanted = f"${goal.value:g}" if goal.of == "price" else f"a score of {goal.value:g}"
-        super().__init__(f"router for {wanted}")
-        self._goal = goal
-
-    def fit(self, recordings: Recordings) -> Router:
-        """Return a router with the threshold."""
-        return fit_for(self._goal, recordings)
+def tier_arm(goal: Goal) -> RouterArm:
+    """Return a router that weighs prices, for a wanted mean cost or score, as an arm."""
+    wanted = f"${goal.value:g}" if goal.of == "price" else f"a score of {goal.value:g}"
+    return RouterArm(f"router for {wanted}", goal)
 
 
 class CalibratedRouterArm(RouterArm):

@@ -4,7 +4,6 @@ import json
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
@@ -103,7 +102,7 @@ def _out_of_fold(alike: NDArray[np.float32], scores: Floats, folds: Places, alph
     return predicted
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class ScoreTable:
     """Scores and costs of the answers of all workers to all questions."""
 
@@ -139,15 +138,6 @@ class ScoreTable:
     def mean_costs(self) -> tuple[float | None, ...]:
         """The mean cost of an answer of each worker, in USD; `None` if it is not known."""
         return tuple(None if np.isnan(cost) else cost for cost in self.costs.mean(axis=0).tolist())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ScoreTable) and (self.fingerprint, self.mean_costs) == (
-            other.fingerprint,
-            other.mean_costs,
-        )
-
-    def __hash__(self) -> int:
-        return hash(self.fingerprint)
 
     @property
     def fingerprint(self) -> str:
@@ -288,11 +278,10 @@ def fit_router(recordings: Recordings, *, seed: int = 0) -> Router:
         RouterInvalid: there are fewer than 20 questions or two workers, an answer is missing, or an answer
             has no score.
     """
-    return _fit_once(ScoreTable.of(recordings), seed)[0]
+    return _fitted(ScoreTable.of(recordings), seed)[0]
 
 
-@lru_cache(maxsize=5)  # the arms of a comparison with as many folds share their fits
-def _fit_once(table: ScoreTable, seed: int) -> tuple[Router, Floats]:
+def _fitted(table: ScoreTable, seed: int) -> tuple[Router, Floats]:
     """Return a router, and its out-of-fold predictions, shape (questions, workers), which are calibrated."""
     if len(table.workers) < 2 or len(table.questions) < LEAST_QUESTIONS:
         told = f"{len(table.questions)} questions and {len(table.workers)} workers"
@@ -356,7 +345,7 @@ def fit_for(goal: Goal, recordings: Recordings, *, seed: int = 0) -> Router:
     Worths are tried from very low (only the cheapest worker answers) to very high (costs do not matter).
     """
     table = ScoreTable.of(recordings)
-    router, predicted = _fit_once(table, seed)
+    router, predicted = _fitted(table, seed)
     costs = [cost for cost in router.facts.costs if cost is not None]
     if unknown := [
         name for name, cost in zip(table.workers, router.facts.costs, strict=True) if cost is None

@@ -1,38 +1,27 @@
-"""`podium evals evidence`: the page of results, its picture and its file of figures.
+"""The page of results, its picture, and the file of all figures: the same figures give the same bytes.
 
-The same figures give the same bytes. matplotlib is an optional dependency (an extra), so this module imports
-it only to draw.
+matplotlib takes a second to import, so it is imported only to draw.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from csv import writer
-from functools import partial
-from importlib.resources import files
 from io import StringIO
 from pathlib import Path
 from string import Template
-from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import anyio
 import numpy as np
-import typer
-from platformdirs import user_cache_path
 
-from podium.cli.screen import Screen, reporting
-from podium.config.source import why_unwritable
-from podium.errors import ConfigError, install_hint
+from benchmarks.evidence.measuring import OWN, PRICED, REPAIRED, Measured
 from podium_evals.arms import ArmResult
-from podium_evals.recorded import Recordings
 from podium_evals.results import rounding
-from podium_evals.results.comparison import BASE, answer_bar, cores
-from podium_evals.results.evidence import OWN, PARTS, PRICED, REPAIRED, KeptAnswers, Measured, measure
-from podium_evals.results.pools import read_pool
+from podium_evals.results.comparison import BASE
 from podium_evals.statistics import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_TEMPLATE = Path(__file__).with_name("page.md")
 TEXT, LINE, PALE = "#1f2430", "#3b4252", "#c3c9d4"
 COLOURS = {
     "random worker": "#9aa3b2",
@@ -70,20 +59,10 @@ _STYLE = {
 }
 
 
-def check_figures() -> None:
-    """Check that pictures can be drawn."""
-    try:
-        import matplotlib as mpl  # noqa: F401, PLC0415 - an extra
-    except ImportError as error:
-        hint = install_hint("evals[figures]")
-        raise ConfigError(f"a picture needs matplotlib, which is not installed: {hint}") from error
-
-
 def draw(known: Sequence[Measured], path: Path) -> None:
     """Draw the scores of all pools, and for pools with recorded costs the scores over the costs."""
-    check_figures()
-    from matplotlib import rc_context  # noqa: PLC0415 - an extra
-    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+    from matplotlib import rc_context  # noqa: PLC0415 - takes a second to import
+    from matplotlib.figure import Figure  # noqa: PLC0415 - as above
 
     path.parent.mkdir(parents=True, exist_ok=True)
     priced = [each for each in known if each.part.pool == PRICED]
@@ -211,7 +190,7 @@ _HEAD = (
 )
 
 
-def write_page(measured: Sequence[Measured], path: Path, command: str) -> None:
+def write_page(measured: Sequence[Measured], path: Path) -> None:
     """Write the page, its picture into the folder `images` beside it, and the file of figures."""
     known = [each for each in measured if each.part.split == "questions"]
     new = [each for each in measured if each.part.split == "kinds"]
@@ -220,8 +199,7 @@ def write_page(measured: Sequence[Measured], path: Path, command: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draw(known, path.parent / "images" / "evidence.svg")
     (path.parent / FIGURES).write_text(figures(measured), "utf-8")
-    text = Template(files(__package__).joinpath("page.md").read_text("utf-8")).substitute(
-        command=command,
+    text = Template(_TEMPLATE.read_text("utf-8")).substitute(
         repair=_repair(texts),
         kinds=_over(texts, KIND_REPAIRED, REPAIRED),
         router=_over(texts, ROUTER, REPAIRED),
@@ -392,69 +370,3 @@ def _ends(of: Interval | None, *, is_score: bool = False) -> Sequence[str]:
         return ("", "")
     told = rounding.interval(of)
     return (told.replace("+", "") if is_score else told).split()
-
-
-def evidence(
-    *,
-    data: Annotated[
-        Path,
-        typer.Option(
-            metavar="FOLDER",
-            envvar="PODIUM_EVALS_DATA",
-            help="Folder with the public recordings that `podium evals record fetch` wrote.",
-        ),
-    ] = Path("data"),
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE",
-            help="The page. Its picture is written into the folder `images` beside it, and all figures into "
-            "evidence-figures.csv.",
-        ),
-    ] = Path("evidence-results.md"),
-    kept: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Folder that keeps answers for the next time. Default: the user's cache folder.",
-        ),
-    ] = None,
-    processes: Annotated[
-        int | None, typer.Option(min=1, help="Processes. Default: one for each core, up to 4.")
-    ] = None,
-) -> None:
-    """Write the page of results on public recordings.
-
-    The answers of arms are kept. After a stop, repeat the command to continue.
-    """
-    with reporting() as screen:
-        check_figures()
-        folder = kept or user_cache_path("podium", appauthor=False) / "evidence"
-        for path in (folder, out.parent):  # before minutes are spent
-            try:
-                path.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise ConfigError(f"the folder {path} cannot be created: {error}") from error
-        measured = anyio.run(_measure_all, screen, data, KeptAnswers(folder), cores(processes))
-        try:
-            write_page(measured, out, "make evidence")
-        except OSError as error:
-            raise ConfigError(f"--out {out} cannot be written: {why_unwritable(error)}") from error
-        screen.note(f"podium: wrote {out}, its picture, and its figures")
-
-
-async def _measure_all(screen: Screen, data: Path, kept: KeptAnswers, processes: int) -> list[Measured]:
-    read = dict[tuple[str, str], Recordings]()
-    for part in PARTS:  # all files are read before minutes are spent
-        if (part.recording, part.pool) not in read:
-            read[part.recording, part.pool] = await read_pool(part.recording, part.pool, folder=data)
-    measured = []
-    for number, part in enumerate(PARTS, 1):
-        started = perf_counter()
-        recordings = read[part.recording, part.pool]
-        found = await measure(part, recordings, kept, processes=processes, told=partial(answer_bar, screen))
-        measured.append(found)
-        seconds = perf_counter() - started
-        screen.note(f"podium: {number} of {len(PARTS)}: {part.name}: {seconds:.0f} s")
-    kept.forget_others()
-    return measured

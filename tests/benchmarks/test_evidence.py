@@ -1,0 +1,122 @@
+"""The page of results on recorded answers."""
+
+import re
+import subprocess
+import sys
+from csv import DictReader
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import anyio
+import pytest
+
+from benchmarks.evidence.measuring import Measured, Part, measure
+from benchmarks.evidence.page import pareto, write_page
+from podium_evals.recorded import Recordings
+from podium_evals.recorded.bfcl import PRICED
+from podium_evals.results.pools import CALLS, EASY, HARD, MID
+from tests.benchmarks.small_pools import small_recordings, write_folder
+
+ARMS = ("workers", "again", "next-best", "kind-rule", "kind-next-best", "vote-3", "own-3", "any-correct")
+NEW = ("next-best", "vote-3", "calibrated", "calibrated-found")
+SMALL = (
+    Part(name=f"{EASY}, mid", recording=EASY, pool="mid", arms=ARMS),
+    Part(name=f"{HARD}, mid", recording=HARD, pool="mid", arms=ARMS),
+    Part(name=CALLS, recording=CALLS, pool="priced", arms=("workers", "kind-rule", "equal-budget")),
+    Part(name=f"{HARD}, mid, kinds", recording=HARD, pool="mid", arms=NEW, split="kinds", probes=3),
+)
+
+
+def _of(part: Part) -> Recordings:
+    if part.recording == CALLS:
+        return small_recordings(CALLS, PRICED[:4], 1, 96)
+    return small_recordings(part.recording, MID, 3 if part.recording == EASY else 1, 48)
+
+
+async def _measured() -> list[Measured]:
+    return [await measure(part, _of(part)) for part in SMALL]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a page of small recordings."""
+    path = tmp_path_factory.mktemp("docs") / "page.md"
+    write_page(anyio.run(_measured), path)
+    return path
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in folder.rglob("*.*")}
+
+
+@pytest.mark.long
+def test_the_page_has_each_part_and_is_the_same_each_time(page: Path, tmp_path: Path) -> None:
+    """One table, one picture, at most 1,500 words; what is not recorded is a dash, and bounds are marked."""
+    write_page(anyio.run(_measured), tmp_path / "page.md")
+    assert _files(tmp_path) == _files(page.parent)
+    assert _files(tmp_path).keys() == {"page.md", "evidence.svg", "evidence-figures.csv"}
+    text = page.read_text("utf-8")
+    assert "$" not in text
+    assert len(text.split()) <= 1500
+    for heading in ("What was asked", "What holds", "The table", "What is not known"):
+        assert f"\n## {heading}\n" in text
+    assert re.search(r"\| kind rule \| \.\d{3} \(\+\.\d{3} to \+\.\d{3}\) \|", text)
+    assert re.search(r"\| best single, again if empty \| \.\d{3} [^|]+\| — \|", text)  # one sample on hard
+    assert "| any correct, not achievable * |" in text
+    assert re.search(r"It takes 1\.\d\d on easy mid and 1\.\d\d on hard mid calls", text)
+    assert re.search(r"Tool calls: the best single has \.\d{3} at \d\.\d\d USD for 1,000 questions", text)
+
+
+@pytest.mark.long
+def test_all_figures_are_in_a_file(page: Path) -> None:
+    """A row for each arm and worker of each part; costs only where tokens were recorded."""
+    with page.with_name("evidence-figures.csv").open() as file:
+        rows = list(DictReader(file))
+    assert {(row["recording"], row["split"]) for row in rows} == {
+        *((part, "questions") for part in ("easy mid", "hard mid", "tool calls")),
+        ("hard mid", "kinds"),
+    }
+    for row in rows:
+        has_cost = row["USD for 1,000"] not in ("", "—")
+        assert has_cost is (row["recording"] == "tool calls" and row["score"] != "")
+    single = next(row for row in rows if row["arm"] == MID[0] and row["split"] == "questions")
+    assert single["empty"] not in ("", "—")
+
+
+@pytest.mark.long
+def test_the_picture_is_small_and_says_what_it_shows(page: Path) -> None:
+    """It is well-formed SVG, with texts that can be searched, below 150 kB."""
+    path = page.parent / "images" / "evidence.svg"
+    assert path.stat().st_size < 150_000
+    root = ET.fromstring(path.read_bytes())  # noqa: S314 - written by this test
+    text = " ".join(root.itertext())
+    for told in ("kind rule", "Pareto front", "best single, next best if empty", "easy mid", "tool calls"):
+        assert told in text
+
+
+def test_the_front_has_no_arm_that_costs_more_and_scores_less() -> None:
+    """Of arms that cost the same, the best one is on it."""
+    points = [(2.0, 0.5), (1.0, 0.4), (1.0, 0.3), (3.0, 0.5), (4.0, 0.9)]
+    assert pareto(points) == [(1.0, 0.4), (2.0, 0.5), (4.0, 0.9)]
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_a_killed_command_is_repeated(tmp_path: Path) -> None:
+    """A kill leaves no page; the command that is repeated writes the files of one that was not killed."""
+    data = write_folder(tmp_path / "data")
+
+    def command(name: str) -> list[str]:
+        out = str(tmp_path / name / "page.md")
+        return [sys.executable, "-m", "benchmarks.evidence", "--data", str(data), "--out", out]
+
+    with subprocess.Popen(command("killed"), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("3 of"):
+                process.kill()
+                break
+    assert not (tmp_path / "killed").exists()
+    for name in ("killed", "whole"):
+        subprocess.run(command(name), check=True, capture_output=True)
+    assert _files(tmp_path / "killed") == _files(tmp_path / "whole")
