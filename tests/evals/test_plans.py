@@ -20,7 +20,6 @@ from podium_evals.errors import RecordingInvalid
 from podium_evals.plans import PlanFile, PlansAbout, RecordedPlan, read_plans
 
 Podium = Callable[..., Result]
-ONE = ("--processes", "1")
 ABOUT = PlansAbout(planner="small", workers=("a", "b", "vote"), source="mine")
 VOTE = Plan((Step(0, "Answer the question."), Step(1, "Answer the question."), Step(2, "Choose.", (0, 1))))
 
@@ -65,7 +64,7 @@ def recording(config: Path) -> str:
 
 def arm(podium: Podium, recording: str, *options: str) -> dict[str, Any]:
     """Return the last arm of a comparison."""
-    result = podium("evals", "run", recording, "--json", *ONE, *options)
+    result = podium("evals", "run", recording, "--json", *options)
     assert result.exit_code == 0, result.stderr
     (*_, last) = json.loads(result.stdout)["arms"]
     assert isinstance(last, dict)
@@ -121,7 +120,7 @@ def test_unrecorded_plans_are_counted_and_not_scored(
     assert found["recorded"] == told["answerable"] + unusable
     assert found["score"]["mean"] == pytest.approx(told["answerable"] / found["recorded"])
     assert (found["difference"], found["questions"]) == (None, 40)
-    shown = podium("evals", "run", recording, "--arms", "best,planner:p.jsonl", *ONE)
+    shown = podium("evals", "run", recording, "--arms", "best,planner:p.jsonl")
     told = " ".join(shown.stdout.split())
     assert f"plans of p: {40 - found['recorded']} of 40 are not recorded, the first because " in told
     assert f"On the other {found['recorded']}, the best single has ." in told
@@ -143,7 +142,7 @@ def test_bundles_are_split_by_plans(podium: Podium, recording: str, server: Chat
     assert "each part in a step of its own" in server.calls[0].body["messages"][-1]["content"]
     found = arm(podium, recording, *same, "--arms", "best,planner:p.jsonl")
     assert (found["recorded"], found["score"]["mean"]) == (6, 1.0)
-    other = podium("evals", "run", recording, *ONE, "--arms", "best,planner:p.jsonl")
+    other = podium("evals", "run", recording, "--arms", "best,planner:p.jsonl")
     assert "none of its 6 plans is for a question of this comparison" in " ".join(other.stdout.split())
 
 

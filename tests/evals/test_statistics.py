@@ -73,7 +73,6 @@ def test_arms_that_are_alike_are_rarely_found_different() -> None:
         found = compare({"base": base, **arms}, Resampling(["a"] * 200, draws=400), against="base").values()
         alone += any(each.alone.excludes_zero for each in found)
         together += any(each.together.excludes_zero for each in found)
-        assert all((each.p < 0.05) >= each.together.excludes_zero for each in found)
     assert alone > times / 3
     assert together <= times / 6
 
@@ -96,8 +95,6 @@ def test_few_kinds_are_not_taken_for_many() -> None:
             against="0",
         )
         together += any(each.together.excludes_zero for each in found.values())
-        # p counts draws, the interval is between two of them
-        assert all((each.p < 0.055) >= each.together.excludes_zero for each in found.values())
     assert together / times <= 0.05 + 3 * (0.05 * 0.95 / times) ** 0.5
 
 
@@ -107,9 +104,8 @@ def test_a_difference_that_is_always_the_same_is_certain() -> None:
     found = compare(
         {"base": base, "same": base, "more": [s + 0.25 for s in base]}, Resampling("abc"), against="base"
     )
-    assert (found["same"].together.low, found["same"].together.high, found["same"].p) == (0, 0, 1)
+    assert (found["same"].together.low, found["same"].together.high) == (0, 0)
     assert (found["more"].alone.low, found["more"].together.high) == (0.25, 0.25)
-    assert found["more"].p < 0.001
 
 
 def test_a_comparison_refuses_scores_of_other_questions() -> None:

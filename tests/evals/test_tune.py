@@ -101,7 +101,7 @@ def test_a_few_graded_questions_through_live_workers(
     podium: Podium, config: Path, server: ChatServer
 ) -> None:
     """Five lines; the file is written, a run follows it, and a second command calls no model."""
-    result = podium("evals", "tune", "mine.jsonl", "--processes", "1")
+    result = podium("evals", "tune", "mine.jsonl")
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
     assert [line.partition(":")[0] for line in lines] == [
@@ -136,7 +136,7 @@ def test_a_few_graded_questions_through_live_workers(
         assert run.stdout.strip().endswith(answer) or models[0] == "poet"
         assert [call.body["model"] for call in server.calls[asked:]][-1] in models
         asked = len(server.calls)
-    again = podium("evals", "tune", "mine.jsonl", "--processes", "1", "--dry-run")
+    again = podium("evals", "tune", "mine.jsonl", "--dry-run")
     assert again.stdout == result.stdout
     assert len(server.calls) == asked
 
@@ -144,7 +144,7 @@ def test_a_few_graded_questions_through_live_workers(
 def test_what_was_not_asked_is_told(podium: Podium, config: Path, server: ChatServer) -> None:
     """A budget that ends: nothing is written, and the next command asks for the rest."""
     (config.parent / "mine.jsonl").write_text(_rows(6))
-    first = podium("evals", "tune", "mine.jsonl", "--calls", "20", "--processes", "1")
+    first = podium("evals", "tune", "mine.jsonl", "--calls", "20")
     assert first.exit_code == 3, first.stderr
     assert "answers were not asked for" in first.stderr
     assert "wrote nothing: repeat the command" in first.stderr
@@ -152,7 +152,7 @@ def test_what_was_not_asked_is_told(podium: Podium, config: Path, server: ChatSe
     assert {each.name for each in config.parent.glob("*.*")} == {
         *("podium.toml", "mine.jsonl", "mine.answers.jsonl")
     }
-    second = podium("evals", "tune", "mine.jsonl", "--dry-run", "--processes", "1", "--json")
+    second = podium("evals", "tune", "mine.jsonl", "--dry-run", "--json")
     assert second.exit_code == 0, second.stderr
     told = json.loads(second.stdout)
     assert (told["questions"], told["written"], len(told["lines"])) == (12, [], 5)
@@ -166,13 +166,13 @@ def test_a_recording_is_tuned_for_the_workers_of_a_config(
     """Without a config of these workers nothing is written; with one, its planner chooses by kind."""
     monkeypatch.chdir(tmp_path)
     path = written(tmp_path, two_specialists())
-    told = podium("evals", "tune", path, "--processes", "1")
+    told = podium("evals", "tune", path)
     assert told.exit_code == 0, told.stderr
     assert "no podium.toml here has the workers of the recording" in told.stderr
     tables = "".join(f'[workers.{name}]\ntype = "gather"\n' for name in (VERBS, SUMS, NOTHING))
     config = tmp_path / "podium.toml"
     config.write_text(tables.replace("claude-sonnet-4", "claude-sonnet-4") + '[planner]\ntype = "rule"\n')
-    result = podium("evals", "tune", path, "--processes", "1", "--json")
+    result = podium("evals", "tune", path, "--json")
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)
     assert found["chosen"] == "best of the kind, next best if empty"
@@ -193,7 +193,7 @@ def test_scores_without_texts_have_no_repairs_and_no_votes(podium: Podium, tmp_p
             for each in plain.only([VERBS, SUMS])
         )
         write_recordings(recordings, tmp_path / f"{name}.jsonl.gz")
-    options = ("--price", "1", "--processes", "1")
+    options = ("--price", "1")
     result = podium("evals", "tune", str(tmp_path / "priced.jsonl.gz"), *options, "--json")
     assert result.exit_code == 0, result.stderr
     names = [arm["name"] for arm in json.loads(result.stdout)["arms"]]
@@ -211,7 +211,7 @@ def _result(name: str, score: float, low: float | None, calls: float, cost: floa
         questions=9,
         recorded=9,
         score=Interval(score, score - 0.02, score + 0.02),
-        difference=None if gain is None else Difference(alone=gain, together=gain, p=0.0),
+        difference=None if gain is None else Difference(alone=gain, together=gain),
         calls=calls,
         cost=cost,
     )

@@ -1,6 +1,5 @@
 """Tests of arms on recordings whose right figures are known."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -276,22 +275,6 @@ async def test_an_arm_that_is_fitted_on_what_it_is_asked_is_caught() -> None:
     leaky = Fold(train=recordings, test=fold.test)
     with pytest.raises(ArmUnfit, match="to fit arms on and among those to test them with"):
         await evaluate([BestSingle()], [leaky], base="best single", unit="question")
-
-
-@pytest.mark.long
-async def test_processes_find_what_one_process_finds() -> None:
-    """The same results, and each answer is reported."""
-    parts = list(folds(_recorded(_specialists), "questions"))
-    arms: list[Arm] = [BestSingle(), KindRule(), RandomWorkers(), GivenPlanner("rule", RulePlanner())]
-    reported = Counter[str]()
-
-    def report(arm: Arm, number: int) -> None:
-        reported[arm.name] += number
-
-    alone = await evaluate(arms, parts, base="best single", unit="question")
-    beside = await evaluate(arms, parts, base="best single", unit="question", processes=2, on_answers=report)
-    assert alone == beside
-    assert reported == dict.fromkeys((arm.name for arm in arms), 20)
 
 
 async def test_a_server_that_is_down_is_no_wrong_answer() -> None:

@@ -10,14 +10,13 @@ from servers.chat_server import Call, ChatServer, says
 from typer.testing import Result
 
 Podium = Callable[..., Result]
-ONE = ("--processes", "1")
 
 
 @pytest.mark.long
 def test_all_arms_in_one_table(podium: Podium, tmp_path: Path) -> None:
     """Eighty columns wide; what is not recorded is told, and a bound is marked."""
     path = written(tmp_path, two_specialists(samples=3))
-    result = podium("evals", "run", path, *ONE)
+    result = podium("evals", "run", path)
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
     assert max(map(len, lines)) <= 80
@@ -37,7 +36,7 @@ def test_a_report_for_programs(podium: Podium, tmp_path: Path) -> None:
     """On stdout."""
     path = written(tmp_path, two_specialists())
     options = ("--arms", "kind-rule", "--split", "kinds", "--seed", "3")
-    result = podium("evals", "run", path, *ONE, *options, "--json")
+    result = podium("evals", "run", path, *options, "--json")
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)
     assert (told["setting"]["split"], told["setting"]["split_seed"], told["base"]) == (
@@ -51,10 +50,10 @@ def test_a_report_for_programs(podium: Podium, tmp_path: Path) -> None:
 def test_bundles_and_fewer_questions(podium: Podium, tmp_path: Path) -> None:
     """The table says that bundles favour single workers."""
     path = written(tmp_path, two_specialists())
-    result = podium("evals", "run", path, *ONE, "--arms", "workers,kind-rule", "--bundles", "6")
+    result = podium("evals", "run", path, "--arms", "workers,kind-rule", "--bundles", "6")
     assert "6 bundles asked" in result.stdout
     assert "in a separate call. This favours them" in " ".join(result.stdout.split())
-    few = podium("evals", "run", path, *ONE, "--arms", "kind-rule", "--questions", "9", "--json")
+    few = podium("evals", "run", path, "--arms", "kind-rule", "--questions", "9", "--json")
     assert {arm["questions"] for arm in json.loads(few.stdout)["arms"]} == {9}
 
 
@@ -65,7 +64,7 @@ def test_a_planner_of_a_config_is_an_arm(
     server.reply = lambda call: says(call, _plan(call))
     path = written(tmp_path, two_specialists())
     result = podium(
-        *("evals", "run", path, "--arms", "kind-rule", "--json", *ONE),
+        *("evals", "run", path, "--arms", "kind-rule", "--json"),
         *("--planner", str(config), "--questions", "5"),
     )
     assert result.exit_code == 0, result.stderr
@@ -73,7 +72,7 @@ def test_a_planner_of_a_config_is_an_arm(
     assert (planned["name"], planned["recorded"], planned["score"]["mean"]) == ("planner of podium", 5, 1)
     assert (planned["calls"], len(server.calls), planned["latency_s"]) == (2, 5, None)
     trained = podium(
-        *("evals", "run", path, "--arms", "kind-rule", "--json", *ONE),
+        *("evals", "run", path, "--arms", "kind-rule", "--json"),
         *("--conductor", str(config), "--questions", "5"),
     )
     (*_, arm) = json.loads(trained.stdout)["arms"]
@@ -98,7 +97,7 @@ def test_what_cannot_be_compared_is_told(podium: Podium, tmp_path: Path) -> None
         (("--split", "kinds", "--bundles", "4"), "cannot be split by kind"),
         (("--bundles", "90"), "too few questions or kinds left"),
     ):
-        result = podium("evals", "run", path, *ONE, *options)
+        result = podium("evals", "run", path, *options)
         assert result.exit_code in (1, 2)
         assert why in result.stderr, result.stderr
         assert "Traceback" not in result.stderr
