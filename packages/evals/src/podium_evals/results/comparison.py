@@ -84,12 +84,10 @@ def named_arms(names: Sequence[str], workers: Sequence[str]) -> list[Arm]:
         )
     wanted = {*known, "best"}
     found = [arm for name, make in ARMS.items() if name in wanted for arm in make(workers)]
-    for name in names:
-        if path := name.removeprefix(PLANS) if name != PLANS else None:
-            if name.startswith(PLANS):
-                found.append(RecordedPlansArm(f"plans of {Path(path).stem}", read_plans(path)))
-        else:
+    for path in (name.removeprefix(PLANS) for name in names if name.startswith(PLANS)):
+        if not path:
             raise ConfigError(f"name a file after {PLANS}")
+        found.append(RecordedPlansArm(f"plans of {Path(path).stem}", read_plans(path)))
     return found
 
 

@@ -214,11 +214,15 @@ def _by_kind(fold: Fold, best: Mapping[str, str], kinds: Sequence[Kind]) -> Call
     """Return plans with the best worker of each kind, which is found if `kinds` are given."""
     plans = {name: Plan((Step(number, ASK),)) for number, name in enumerate(fold.test.workers)}
     otherwise, found = best_of(fold.train), tuple(kinds)
+    of_question: dict[str, Kind | None] = fold.fits.setdefault(found, {})
 
     def choose(question: Question) -> Plan:
-        kind = kind_of(question.text, found) if found else None
-        name = question.kind if not found else "" if kind is None else kind.name
-        return plans[best.get(name, otherwise)]
+        if not found:
+            return plans[best.get(question.kind, otherwise)]
+        if question.key not in of_question:
+            of_question[question.key] = kind_of(question.text, found)
+        kind = of_question[question.key]
+        return plans[otherwise if kind is None else best[kind.name]]
 
     return choose
 
