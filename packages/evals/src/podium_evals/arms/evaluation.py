@@ -19,33 +19,11 @@ from podium_evals.statistics import (
 
 
 @dataclass(slots=True)
-class Tally:
-    """Sums over an arm's answers to one query in all folds and for all seeds."""
+class Answers:
+    """The answers of an arm in all folds and for all seeds."""
 
-    answers: int = 0
-    unscored: int = 0
-    score: float = 0.0
-    calls: int = 0
-    tokens: int | None = 0
-    cost: float | None = 0.0
-    latency_s: float | None = 0.0
-    empty: int | None = 0
-
-    def add(self, answer: Answered) -> None:
-        """Add an answer. One unknown amount makes its sum unknown."""
-        self.answers += 1
-        self.unscored += answer.score is None
-        self.score += answer.score or 0.0
-        self.calls += answer.calls
-        for name in ("tokens", "cost", "latency_s", "empty"):
-            setattr(self, name, total([getattr(self, name), getattr(answer, name)]))
-
-
-@dataclass(slots=True)
-class Tallies:
-    """The tallies of an arm for all of its queries."""
-
-    of_query: dict[str, Tally] = field(default_factory=lambda: defaultdict[str, Tally](Tally))
+    of_query: dict[str, list[Answered]] = field(default_factory=lambda: defaultdict(list))
+    """The answers to each query, by the key of the query."""
     unrecorded: str = ""
     """Why the first answer without a score has no score."""
     unfit: str = ""
@@ -54,20 +32,20 @@ class Tallies:
     @property
     def scores(self) -> dict[str, float]:
         """The mean score of each query whose answers all have a score."""
-        whole = ((key, tally) for key, tally in self.of_query.items() if not tally.unscored)
-        return {key: tally.score / tally.answers for key, tally in whole}
+        sums = {key: total([each.score for each in of]) for key, of in self.of_query.items()}
+        return {key: of / len(self.of_query[key]) for key, of in sums.items() if of is not None}
 
 
-async def tallied(arm: Arm, folds: Iterable[Fold], seeds: Sequence[int]) -> Tallies:
-    """Ask an arm the questions of all folds, and add up its answers."""
-    found = Tallies()
+async def answers_of(arm: Arm, folds: Iterable[Fold], seeds: Sequence[int]) -> Answers:
+    """Ask an arm the questions of all folds."""
+    found = Answers()
     try:
         for fold in folds:
             async for each in arm.answer(fold, seeds):
-                found.of_query[key_of(each.query)].add(each.answered)
+                found.of_query[key_of(each.query)].append(each.answered)
                 found.unrecorded = found.unrecorded or each.answered.unrecorded
     except ArmUnfit as error:
-        return Tallies(unfit=str(error))
+        return Answers(unfit=str(error))
     return found
 
 
@@ -143,13 +121,13 @@ async def evaluate(
 
 async def ask_all(
     arms: Sequence[Arm], folds: Sequence[Fold], *, base: str, unit: Unit, seeds: Sequence[int], on_arm: OnArm
-) -> dict[str, Tallies]:
+) -> dict[str, Answers]:
     """Check that the arms can be compared, and ask each the questions of all folds."""
     _check_comparable(arms, folds, base, unit)
-    found: dict[str, Tallies] = {}
+    found: dict[str, Answers] = {}
     for arm in arms:
         on_arm(arm)
-        found[arm.name] = await tallied(arm, folds, seeds)
+        found[arm.name] = await answers_of(arm, folds, seeds)
     return found
 
 
@@ -172,7 +150,7 @@ def _check_comparable(arms: Sequence[Arm], folds: Sequence[Fold], base: str, uni
 
 
 def compare_answers(
-    arms: Sequence[Arm], folds: Sequence[Fold], asked: Mapping[str, Tallies], *, base: str, unit: Unit
+    arms: Sequence[Arm], folds: Sequence[Fold], asked: Mapping[str, Answers], *, base: str, unit: Unit
 ) -> list[ArmResult]:
     """Compare arms by their answers to the same questions."""
     kinds = _kinds(folds)
@@ -216,7 +194,7 @@ def _resampling(keys: Sequence[str], kinds: Mapping[str, str], unit: Unit) -> Re
 
 def _result(
     arm: Arm,
-    tallies: Tallies,
+    answers: Answers,
     kinds: Mapping[str, str],
     score: Interval | None,
     difference: Difference | None,
@@ -226,21 +204,21 @@ def _result(
         name=arm.name,
         achievable=arm.achievable,
         questions=len(kinds),
-        unrecorded=tallies.unrecorded,
-        unfit=tallies.unfit,
+        unrecorded=answers.unrecorded,
+        unfit=answers.unfit,
     )
-    scores = dict(sorted(tallies.scores.items()))
+    scores = dict(sorted(answers.scores.items()))
     if not scores:
         return result
     of_kind = defaultdict[str, list[float]](list)
     for key, each in scores.items():
         of_kind[kinds[key]].append(each)
-    every = [tallies.of_query[key] for key in scores]
-    answers = sum(tally.answers for tally in every)
+    every = [answers.of_query[key] for key in scores]
+    count = sum(map(len, every))
 
     def mean(name: str) -> float | None:
-        known = total([getattr(tally, name) for tally in every])
-        return None if known is None else known / answers
+        known = total([total([getattr(each, name) for each in of]) for of in every])
+        return None if known is None else known / count
 
     return replace(
         result,
