@@ -5,16 +5,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from podium_evals.recorded import Question
-from podium_evals.statistics import (
-    Expected,
-    Resampling,
-    Unit,
-    compare,
-    halves,
-    interval_of_mean,
-    leave_kinds_out,
-    total,
-)
+from podium_evals.statistics import Expected, Resampling, Unit, compare, halves, interval_of_mean, total
+from podium_evals.statistics.intervals import leave_kinds_out
 
 
 def _questions(kinds: list[str]) -> list[Question]:

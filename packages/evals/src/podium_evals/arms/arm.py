@@ -8,7 +8,8 @@ from typing import Any, Literal, TypeVar
 
 from podium_evals.errors import ArmUnfit
 from podium_evals.recorded import Bundle, Question, Recording, Recordings, make_bundles
-from podium_evals.statistics import Places, halves, leave_kinds_out
+from podium_evals.statistics import halves
+from podium_evals.statistics.intervals import Places, leave_kinds_out
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from podium_evals.errors import RouterInvalid
 from podium_evals.recorded import Question, Recordings, recorded_pool
-from podium_evals.statistics import Places
+from podium_evals.statistics.intervals import Places
 
 Floats = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]

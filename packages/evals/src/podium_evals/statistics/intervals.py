@@ -1,4 +1,4 @@
-"""Bootstrap intervals, comparisons, splits of questions, and forecasts of sums.
+"""Splits of questions, and intervals of means, of differences between arms, and of forecast sums.
 
 scipy is imported where it is used, because forecasts need only numbers.
 """

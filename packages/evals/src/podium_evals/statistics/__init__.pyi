@@ -1,0 +1,12 @@
+from .intervals import (
+    Difference as Difference,
+    Expected as Expected,
+    Interval as Interval,
+    Resampling as Resampling,
+    Unit as Unit,
+    compare as compare,
+    halves as halves,
+    interval_of_mean as interval_of_mean,
+    intervals_of_means as intervals_of_means,
+    total as total,
+)
