@@ -23,7 +23,7 @@ from podium_evals.evidence.kept import source_digest
 from podium_evals.evidence.measuring import ABOVE_BEST, PRICES
 from podium_evals.evidence.picture import pareto
 from podium_evals.recorded import Recordings
-from podium_evals.recorded.bfcl import PRICED as CALLED
+from podium_evals.recorded.public import PRICED as CALLED
 from podium_evals.results import fingerprint
 from podium_evals.results.pools import CALLS, EASY, HARD, MID
 from podium_evals.results.report import OnShare
