@@ -30,15 +30,11 @@ OPERATION = ("gen_ai.operation.name", "llm.request.type")
 SPAN_KIND = ("openinference.span.kind", "traceloop.span.kind")
 PROVIDER = ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system")
 BASE_URL = ("gen_ai.openai.api_base", "server.address", "url.full")
-MODEL = (
-    "gen_ai.response.model",
-    "gen_ai.request.model",
-    "llm.response.model_name",
-    "llm.model_name",
-    "llm.request.model_name",
-    "embedding.model_name",
-    "llm.response.model",
-    "llm.request.model",
+MODEL = tuple(
+    """
+    gen_ai.response.model gen_ai.request.model llm.response.model_name llm.model_name
+    llm.request.model_name embedding.model_name llm.response.model llm.request.model
+    """.split()  # noqa: SIM905 - a list has a line for each
 )
 TIER = ("openai.response.service_tier", "gen_ai.openai.response.service_tier")
 INPUT = (

@@ -111,29 +111,17 @@ class Span:
         return cls(**dict(facts) | ({"usage": Usage(**facts["usage"])} if "usage" in facts else {}))
 
 
-_PROVIDERS = {
-    "azure_openai": "azure",
-    "azure.ai.openai": "azure",
-    "azure.ai.inference": "azure",
-    "az.ai.openai": "azure",
-    "az.ai.inference": "azure",
-    "gcp.gemini": "google",
-    "gcp.vertex_ai": "google",
-    "gcp.gen_ai": "google",
-    "google_genai": "google",
-    "google_vertexai": "google",
-    "google_anthropic_vertex": "google",
-    "vertexai": "google",
-    "aws.bedrock": "aws",
-    "amazon_bedrock": "aws",
-    "bedrock": "aws",
-    "x_ai": "x-ai",
-    "xai": "x-ai",
-    "mistral_ai": "mistral",
-    "mistralai": "mistral",
-    "together_ai": "together",
+_ALIASES = {
+    "aws": "aws.bedrock amazon_bedrock bedrock",
+    "azure": "azure_openai azure.ai.openai azure.ai.inference az.ai.openai az.ai.inference",
+    "google": "gcp.gemini gcp.vertex_ai gcp.gen_ai google_genai google_vertexai "
+    "google_anthropic_vertex vertexai",
+    "mistral": "mistral_ai mistralai",
+    "together": "together_ai",
+    "x-ai": "x_ai xai",
 }
-"""The names of providers in genai-prices, by their names in traces."""
+"""The names of providers in traces, by their names in genai-prices."""
+_PROVIDERS = {name: provider for provider, names in _ALIASES.items() for name in names.split()}
 
 
 class Prices:

@@ -35,7 +35,7 @@ class Source:
     """A file or journal that was read."""
 
     name: str
-    rows: Counter[str] = field(default_factory=Counter)
+    rows: dict[str, int] = field(default_factory=dict)
     """Number of rows by format."""
     bad_rows: int = 0
     """Number of rows that could not be read."""
@@ -228,7 +228,7 @@ def _read_file(path: Path, file_format: str, store: SpanStore) -> Source:
             told = str(error) if isinstance(error, ValueError) else f"a field has an unexpected type: {error}"
             source.complain(row, told)
             continue
-        source.rows[reader.name] += 1
+        source.rows[reader.name] = source.rows.get(reader.name, 0) + 1
         for span in found:
             store.add(span)
     return source
@@ -237,7 +237,7 @@ def _read_file(path: Path, file_format: str, store: SpanStore) -> Source:
 async def _read_journal(journal: Journal, store: SpanStore) -> Source:
     source = Source(name="journal")
     async for span in run_spans(journal):
-        source.rows["journal"] += span.name == "run"
+        source.rows["journal"] = source.rows.get("journal", 0) + (span.name == "run")
         store.add(span)
     return source
 
@@ -247,7 +247,7 @@ def _nothing(sources: Sequence[Source]) -> str:
     told = ["no model call was found"]
     for each in sources:
         why = f"; {each.problems[0]}" if each.problems else ""
-        read = f"readable rows: {each.rows.total():,}; unreadable rows: {each.bad_rows:,}"
+        read = f"readable rows: {sum(each.rows.values()):,}; unreadable rows: {each.bad_rows:,}"
         told.append(f"{each.name}: {read}{why}")
     return "\n".join(told)
 
