@@ -112,7 +112,7 @@ def _same_number(right: Fraction, given: Fraction, *texts: str) -> bool:
 
 LIMIT_S = 10.0
 """Seconds that one comparison may take."""
-START_LIMIT_S = 60.0
+START_LIMIT_S = 180.0
 """Seconds until the process has imported its libraries."""
 MOST_MEMORY = 2**31
 """Bytes of address space of the process: powers of large numbers could fill all memory."""

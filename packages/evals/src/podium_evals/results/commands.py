@@ -62,8 +62,8 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
         str | None,
         typer.Option(
             metavar="NAMES",
-            help=f"Arms separated by commas: {', '.join(ARMS)}, or {PLANS}FILE for plans of `podium evals "
-            f"record plans`. Default: all, and without --probes all but {', '.join(NEED_PROBES)}.",
+            help=f"Arms separated by commas: {', '.join(ARMS)}, or {PLANS}FILE for recorded "
+            f"plans. Default: all, and without --probes all but {', '.join(NEED_PROBES)}.",
         ),
     ] = None,
     probes: Annotated[
