@@ -11,11 +11,11 @@ import anyio
 
 from podium.errors import ConfigError, PodiumError
 from podium.types import Plan
+from podium_evals.errors import first_failure
 from podium_evals.plans import NoPlan, PlanFile, PlansAbout, RecordedPlan
 from podium_evals.recorded import FirstAgreeing, JoinParts, Longest, Vote, content_key
 from podium_evals.results import rounding
 from podium_evals.statistics import Difference, Interval, Resampling, Unit, compare, intervals_of_means
-from podium_evals.errors import first_failure
 from podium_train.environments import Environment, Episode, RecordedAnswers
 from podium_train.evaluation.arms import PlanArm
 from podium_train.reward import Reward, reward_of
