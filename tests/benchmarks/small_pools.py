@@ -14,7 +14,7 @@ from podium_evals.recorded import (
     bfcl as calls,
     write_recordings,
 )
-from podium_evals.recorded.mmlu_pro import CHAT_MODELS
+from podium_evals.recorded.public import CHAT_MODELS
 from podium_evals.results.pools import CALLS, CALLS_ONLY, EASY, HARD, MID, MMLU
 
 KINDS = ("sums", "verbs", "maps", "dates", "rhymes", "codes")

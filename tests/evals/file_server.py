@@ -1,6 +1,5 @@
 """A loopback server of files, as GitHub serves them, which can fail in the ways that servers do."""
 
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,8 +15,7 @@ class FileServer:
 
     folder: Path
     fault: Callable[[str, int], str] = lambda _path, _number: ""
-    """Returns `""`, a status, `cut` (half of what was asked for), `whole` (ignores ranges) or `other`
-    (another range than asked for)."""
+    """Returns `""`, a status, or `cut` (half of what was asked for)."""
     requests: list[tuple[str, str]] = field(default_factory=list)
     """Path and range of each request, in order."""
     url: str = ""
@@ -62,13 +60,8 @@ class FileServer:
             handler.send_header("content-length", "0")
             handler.end_headers()
             return
-        whole = (self.folder / path).read_bytes()
-        start = int(match[1]) if (match := re.fullmatch(r"bytes=(\d+)-", asked)) and fault != "whole" else 0
-        body = whole[start:]
-        handler.send_response(206 if start else 200)
-        if start:
-            told = start + 1 if fault == "other" else start
-            handler.send_header("content-range", f"bytes {told}-{len(whole) - 1}/{len(whole)}")
+        body = (self.folder / path).read_bytes()
+        handler.send_response(200)
         handler.send_header("content-length", str(len(body)))
         handler.end_headers()
         handler.wfile.write(body[: len(body) // 2] if fault == "cut" else body)

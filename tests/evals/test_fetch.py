@@ -4,7 +4,8 @@ import json
 import os
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from podium_evals.recorded import (
     Provenance,
     Recordings,
     Sample,
-    download,
     fetch_mmlu_pro,
     fetch_reasoning_gym,
     mmlu_pro_origin,
@@ -143,73 +143,54 @@ async def test_mmlu_pro(served: Path, tmp_path: Path) -> None:
     assert [read.samples(question, worker)[0].score for worker in ("a", "b(1)")] == [1.0, 0.0]
 
 
+ARCHIVE = "model_outputs_a_5shots.zip"
+
+
 async def test_nothing_is_downloaded_twice(served: Path, tmp_path: Path) -> None:
     """What is there, and right, is read; what was changed since is fetched again."""
     told: list[Progress] = []
+    fetch = partial(fetch_mmlu_pro, workers=["a", "b(1)"], folder=tmp_path / "cache")
     with serving(served) as (server, origin):
         for _ in range(2):
-            folder = await download(origin, tmp_path / "cache", on_progress=told.append)
-        assert len(server.requests) == len(origin.files)
-        (folder / "model_outputs_a_5shots.zip").write_text("changed")
-        await download(origin, tmp_path / "cache")
-        assert server.requests[len(origin.files) :] == [("model_outputs_a_5shots.zip", "")]
+            await fetch(origin=origin, on_progress=told.append)
+        assert len(server.requests) == 2
+        (tmp_path / "cache" / "small" / ARCHIVE).write_text("changed")
+        await fetch(origin=origin)
+        assert server.requests[2:] == [(ARCHIVE, "")]
     assert (told[-1].files, told[-1].bytes) == (told[-1].of_files, told[-1].of_bytes)
 
 
 @pytest.mark.parametrize(
-    "faults", [["cut"], ["cut", "whole"], ["cut", "other"], ["cut", "416"], ["503", "503"]]
+    ("faults", "requests", "error"),
+    [
+        (["cut"], 2, None),
+        (["503", "429"], 3, None),
+        (["503"] * 5, 5, OriginUnavailable),
+        (["404"] * 5, 1, OriginUnavailable),
+        ([], 1, ChecksumMismatch),
+    ],
 )
-async def test_what_broke_off_goes_on(served: Path, tmp_path: Path, faults: list[str]) -> None:
-    """From where it stopped; from the start where the server has no ranges, or another."""
-    name = "model_outputs_a_5shots.zip"
-    with serving(served, lambda _path, number: faults[number - 1] if number <= len(faults) else "") as (
-        server,
-        origin,
-    ):
-        folder = await download(origin.only(lambda path: path.name == name), tmp_path / "cache")
-    assert (folder / name).read_bytes() == (served / name).read_bytes()
-    assert len(server.requests) == len(faults) + (faults[-1] != "whole")
-    if faults[0] == "cut":
-        half = (served / name).stat().st_size // 2
-        assert server.requests[1] == (name, f"bytes={half}-")
-    assert sorted(path.name for path in folder.iterdir()) == [name]
-
-
-async def test_a_part_of_another_process_is_used(served: Path, tmp_path: Path) -> None:
-    """After a kill, the next process asks for the rest."""
-    name = "model_outputs_a_5shots.zip"
-    with serving(served) as (server, origin):
-        part = tmp_path / "cache" / "small" / f"{name}.part"
-        part.parent.mkdir(parents=True)
-        part.write_bytes((served / name).read_bytes()[:10])
-        await download(origin.only(lambda path: path.name == name), tmp_path / "cache")
-    assert server.requests == [(name, "bytes=10-")]
-
-
-async def test_a_changed_file_is_refused(served: Path, tmp_path: Path) -> None:
-    """And leaves nothing that would be resumed."""
-    name = "model_outputs_a_5shots.zip"
-    with serving(served) as (_, origin):
-        whole = (served / name).read_bytes()
-        (served / name).write_bytes(whole[:-1] + b"?")
-        with pytest.raises(ChecksumMismatch, match="SHA-256") as caught:
-            await download(origin.only(lambda path: path.name == name), tmp_path / "cache")
-    assert caught.value.code == "checksum_mismatch"
-    assert list((tmp_path / "cache" / "small").iterdir()) == []
-
-
-@pytest.mark.parametrize(("fault", "requests"), [("404", 1), ("503", 5)])
-async def test_what_is_not_served_is_told(
-    served: Path, tmp_path: Path, fault: str, requests: int, monkeypatch: pytest.MonkeyPatch
+async def test_requests_are_tried_again(
+    served: Path,
+    tmp_path: Path,
+    faults: list[str],
+    requests: int,
+    error: type[Exception] | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At once where it is not there; after some requests where the server is down."""
-    monkeypatch.setattr("podium_evals.recorded.attempts.FIRST_WAIT", 0.001)
-    name = "model_outputs_a_5shots.zip"
-    with serving(served, lambda _path, _number: fault) as (server, origin):
-        with pytest.raises(OriginUnavailable, match=fault) as caught:
-            await download(origin.only(lambda path: path.name == name), tmp_path / "cache")
+    """After a broken connection and while the server is busy. A changed file is refused, and not kept."""
+    monkeypatch.setattr("podium_evals.recorded.public.FIRST_WAIT", 0.001)
+    whole = (served / ARCHIVE).read_bytes()
+    told = pytest.raises(error, match=r"SHA-256|the server answered") if error else nullcontext()
+    with serving(served, lambda _path, n: faults[n - 1] if n <= len(faults) else "") as (server, origin):
+        if error is ChecksumMismatch:
+            (served / ARCHIVE).write_bytes(whole[:-1] + b"?")
+        with told:
+            await fetch_mmlu_pro(workers=["a"], folder=tmp_path / "cache", origin=origin)
         assert len(server.requests) == requests
-    assert caught.value.code == "origin_unavailable"
+    kept = tmp_path / "cache" / "small" / ARCHIVE
+    assert (kept.exists(), kept.with_name(f"{ARCHIVE}.part").exists()) == (error is None, False)
+    assert error is not None or kept.read_bytes() == whole
 
 
 async def test_kinds_and_workers_that_may_not_be_fetched(tmp_path: Path) -> None:
@@ -233,7 +214,7 @@ def test_the_lists_name_what_is_there() -> None:
     for origin, files, models in ((reasoning_gym_origin(), 1628, 11), (mmlu_pro_origin(), 29, 29)):
         assert len({file.path for file in origin.files}) == len(origin.files) == files
         assert {len(file.sha256) for file in origin.files} == {64}
-        assert origin.provenance.revision in origin.url_of(origin.files[0])
+        assert origin.provenance.revision in origin.url
         parts = {
             file.path.split("/")[-3].rsplit("_", 2)[0] if "/" in file.path else file.path
             for file in origin.files

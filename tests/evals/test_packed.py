@@ -9,8 +9,7 @@ from evals.small_sources import STRONG, WEAK, choice_row, dice_row, write_packed
 from podium.usage import Usage
 from podium_evals.errors import RecordingInvalid, Unrecorded
 from podium_evals.recorded import Recordings, Vote, read_bfcl, read_mmlu_pro, read_reasoning_gym
-from podium_evals.recorded.mmlu_pro import CHAT_MODELS
-from podium_evals.recorded.reasoning_gym import HELD_BACK, KINDS
+from podium_evals.recorded.public import CHAT_MODELS, GYM_KINDS as KINDS, HELD_BACK
 
 
 def scores(recordings: Recordings, worker: str) -> list[float]:

@@ -218,7 +218,7 @@ def test_fetching_shows_licence_and_citation(
 ) -> None:
     """Also where the origin cannot be reached."""
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
-    monkeypatch.setattr("podium_evals.recorded.attempts.ATTEMPTS", 1)
+    monkeypatch.setattr("podium_evals.recorded.public.ATTEMPTS", 1)
     out = tmp_path / "data" / "r.jsonl"  # the folder is made before anything is downloaded
     arguments = ("--kind", "dice", "--out", str(out), "--folder", str(tmp_path / "cache"))
     result = podium("evals", "record", "fetch", "reasoning-gym", *arguments)

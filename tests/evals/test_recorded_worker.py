@@ -13,7 +13,6 @@ from podium.types import Message
 from podium.types.references import literal
 from podium.usage import Usage
 from podium.workers import Card, Price, Request, Worker, complete
-from podium.workers.simple import FunctionWorker
 from podium_evals.errors import RecordingInvalid, Unrecorded
 from podium_evals.recorded import (
     NO_ANSWER,
@@ -24,7 +23,6 @@ from podium_evals.recorded import (
     Recording,
     Recordings,
     Sample,
-    UpperBound,
     Vote,
     recorded_pool,
 )
@@ -72,14 +70,6 @@ class TestRecorded(WorkerContract):
     @pytest.fixture
     def worker(self) -> Worker:
         """Record the questions of the contract, with a price."""
-        return self._recorded("none")
-
-    @pytest.fixture
-    def slow_worker(self) -> Worker:
-        """Take as long as recorded."""
-        return self._recorded("recorded")
-
-    def _recorded(self, latency: str) -> Worker:
         texts = [*self.questions, self.questions[0] + ", and nothing else" * 25]
         recordings = Recordings(
             Recording(
@@ -90,9 +80,12 @@ class TestRecorded(WorkerContract):
             for text in texts
         )
         card = Card(name="echo", price=Price(input=1.0, output=2.0))
-        return RecordedWorker(
-            recordings, "echo", card=card, latency="recorded" if latency == "recorded" else "none"
-        )
+        return RecordedWorker(recordings, "echo", card=card)
+
+    @pytest.fixture
+    def slow_worker(self) -> Worker:
+        """Have none."""
+        pytest.skip("recorded answers are there at once")
 
 
 @pytest.mark.parametrize(
@@ -241,12 +234,13 @@ def test_costs_have_a_date_and_a_source(recordings: Recordings) -> None:
         )
         for month, price in ((3, 2.0), (1, 1.0))
     )
-    worker = RecordedWorker(recordings, "a", prices=table, on=date(2026, 2, 28))
-    assert worker.card.price_source == "shop, price of 2026-01-01"
+    worker = RecordedWorker(recordings, "a", prices=table)
+    assert worker.card.price_source == "shop, price of 2026-03-01"
     result = Conductor(RulePlanner(), [worker], limits=Limits(cost=1.0)).run_sync(SUM.text)
-    assert result.cost == pytest.approx(309e-6)
-    assert RecordedWorker(recordings, "a", prices=table).card.price == Price(input=2.0, output=2.0)
-    assert RecordedWorker(recordings, "a", prices=table, on=date(2025, 1, 1)).card.price is None
+    assert result.cost == pytest.approx(618e-6)
+    earlier = table.at("a", date(2026, 2, 28))
+    assert earlier is not None
+    assert (earlier.price.input, table.at("a", date(2025, 1, 1))) == (1.0, None)
     assert run(recordings, SUM.text, (0, SUM.text, ())).cost is None
 
 
@@ -279,20 +273,3 @@ def test_a_worker_must_be_recorded(recordings: Recordings) -> None:
     """A misspelt name is told at once."""
     with pytest.raises(RecordingInvalid, match="'c'"):
         RecordedWorker(recordings, "c")
-
-
-def test_an_upper_bound_knows_the_scores(recordings: Recordings) -> None:
-    """It takes the best answer, whoever is in the majority."""
-    steps = [(0, SKY.text, ()), (0, SKY.text, ()), (1, SKY.text, ()), (2, "choose", (0, 1, 2))]
-    best = run(recordings, SKY.text, *steps, reducers=(UpperBound(recordings.score),))
-    voted = run(recordings, SKY.text, *steps, reducers=(Vote(),))
-    assert recordings.score(SKY, str(best.answer)) >= recordings.score(SKY, str(voted.answer))
-
-
-def test_an_upper_bound_refuses_to_guess(recordings: Recordings) -> None:
-    """An answer without a score cannot be compared."""
-    stranger = FunctionWorker(lambda _: "ultramarine", card=Card(name="stranger"))
-    steps = [(2, SKY.text, ()), (3, "choose", (0,))]
-    result = run(recordings, SKY.text, *steps, reducers=(stranger, UpperBound(recordings.score)))
-    assert result.problem is not None
-    assert (result.problem.code, "ultramarine" in result.problem.message) == ("unrecorded", True)

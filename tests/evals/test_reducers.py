@@ -8,7 +8,7 @@ from contracts.worker_contract import WorkerContract
 from podium.types import Message
 from podium.workers import Request, StepInput, VisibleStep, Worker, complete
 from podium_evals.errors import Unrecorded
-from podium_evals.recorded import NO_ANSWER, FirstAgreeing, Longest, Reducer, UpperBound, Vote
+from podium_evals.recorded import NO_ANSWER, FirstAgreeing, Longest, Reducer, Vote
 
 
 def showing(outputs: Sequence[str], *, stream: bool = False) -> Request:
@@ -40,15 +40,6 @@ class TestVote(ReducerContract):
         return Vote()
 
 
-class TestUpperBound(ReducerContract):
-    """The grader."""
-
-    @pytest.fixture
-    def worker(self) -> Worker:
-        """Grade all alike."""
-        return UpperBound(lambda _question, _answer: 0.5)
-
-
 @pytest.mark.parametrize(
     ("reducer", "outputs", "chosen"),
     [
@@ -58,7 +49,6 @@ class TestUpperBound(ReducerContract):
         (FirstAgreeing(), ["red", "blue", " BLUE", "red"], "blue"),
         (FirstAgreeing(), ["red", "blue"], "red"),
         (Longest(), ["a", "bbb", "ccc", "dd"], "bbb"),
-        (UpperBound(lambda _question, answer: float(answer == "b")), ["a", "b", "c"], "b"),
     ],
 )
 @pytest.mark.anyio

@@ -133,6 +133,25 @@ def test_names_of_the_next_best_are_checked() -> None:
             Retry(next_best=names).check(pool)
     with pytest.raises(ConfigError, match="must be a list of names"):
         Retry(next_best="a")
-    with pytest.raises(ConfigError, match="accept of worker 'a' is '\\(': it must be a regular expression"):
-        Card(name="a", accept="(")
+    for pattern in ("(", "(?=a)b", r"(a)\1", "a{9999}{9999}", 5):
+        with pytest.raises(ConfigError, match=r"accept of worker 'a' is .*: it must be a regular expression"):
+            Card(name="a", accept=pattern)  # type: ignore[arg-type]
     assert retry_within(Retry(next_best=("a", "c")), pool).next_best == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("accept", "answer", "is_read"),
+    [
+        ("(a+)+$", "a" * 300_000 + "!", False),  # `re` would need longer than the universe is old
+        ("(a|a|b)*$", "ab" * 100_000 + "!", True),
+        ("a.*b.*c.*d", "ab" * 100_000, False),
+        ("^[A-D]$", " C\n", True),
+        ("(?i)answer: [a-d]", "So:\nANSWER: B\ud800", True),
+    ],
+)
+async def test_no_text_of_a_model_stops_a_pattern(accept: str, answer: str, is_read: bool) -> None:  # noqa: FBT001
+    """The time of `accept` is linear in the text; white space around the answer is ignored."""
+    worker = ScriptedWorker(Card(name="a", accept=accept), answer)
+    result = await _conductor([worker], Retry(attempts=1)).run(PLAN)
+    assert (result.status == "ok") is is_read
+    assert is_read or result.outcomes[0].problem.code == "answer_unreadable"  # type: ignore[union-attr]

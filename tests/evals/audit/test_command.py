@@ -45,26 +45,23 @@ def test_a_report_on_the_terminal(podium: Podium, export: Path) -> None:
     assert result.stderr == ""
 
 
-def test_a_report_in_a_file(podium: Podium, export: Path) -> None:
-    """Markdown in a file, JSON on stdout; the file of an earlier report is replaced."""
-    Path("r.md").write_text("an earlier report")
-    result = podium("audit", "costs", "export.jsonl", "--markdown", "r.md", "--json")
-    assert result.exit_code == 0, result.stderr
+def test_a_report_as_json(podium: Podium, export: Path) -> None:
+    """With all figures, and nothing else."""
+    result = podium("audit", "costs", "export.jsonl", "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
     told = json.loads(result.stdout)
     assert (told["queries"], told["total"]["calls"], told["findings"][0]["kind"]) == (1, 2, "repeat")
-    assert Path("r.md").read_text().startswith("# Cost audit")
-    assert sorted(each.name for each in Path().iterdir()) == ["export.jsonl", "r.md"]
-    assert result.stderr == "podium: wrote r.md\n"
+    assert [each.name for each in Path().iterdir()] == ["export.jsonl"]
 
 
 def test_rows_that_cannot_be_read(podium: Podium, export: Path) -> None:
-    """The report is written, and the exit code is that of a partial answer."""
+    """The report is printed, and the exit code is that of a partial answer."""
     export.write_text("{\n\x1b[31mred\n" + export.read_text())
-    result = podium("audit", "costs", "export.jsonl", "--markdown", "r.md")
+    result = podium("audit", "costs", "export.jsonl")
     assert result.exit_code == 3
     assert "podium: export.jsonl, line 1: no JSON: " in result.stderr
     assert "unreadable rows, which are missing in the report: 2" in result.stderr
-    assert "\x1b" not in result.stdout + result.stderr + Path("r.md").read_text()
+    assert "\x1b" not in result.stdout + result.stderr
 
 
 def test_prices_of_your_own(podium: Podium, export: Path) -> None:
@@ -122,12 +119,6 @@ def test_journals(podium: Podium, export: Path, postgres_url: str) -> None:
         (("sqlite:///nowhere.db",), "nowhere.db cannot be read"),
         (("--format", "otlp"), "--format otlp needs a file"),
         (("export.jsonl", "export.jsonl"), "export.jsonl is named twice"),
-        (("export.jsonl", "--markdown", "./export.jsonl"), "export.jsonl is a file to audit"),
-        (("export.jsonl", "--markdown", "no/r.md"), "/no"),
-        (("export.jsonl", "--markdown", "."), ". cannot be written: it is a folder"),
-        (("export.jsonl", "--markdown", "m" * 300), "cannot be written: File name too long"),
-        (("export.jsonl", "--markdown", "/dev/full/r.md"), "there is no folder /dev/full"),
-        (("export.jsonl", "--markdown", "/proc/r.md"), "/proc/r.md cannot be written: "),
         (("export.jsonl", "--prices", "no.toml"), "no.toml cannot be read"),
         (("export.jsonl", "--prices", "export.jsonl"), "export.jsonl is not a table of prices"),
     ],
@@ -169,10 +160,10 @@ def test_a_full_disk(export: Path) -> None:
 def test_an_audit_that_is_stopped(
     spawn: Callable[..., subprocess.Popen[bytes]], export: Path, number: signal.Signals
 ) -> None:
-    """It leaves neither a report nor another file; the next one works."""
+    """It leaves no file."""
     fifo = Path("pipe.jsonl")
     os.mkfifo(fifo)
-    process = spawn("audit", "costs", str(export), str(fifo), "--markdown", "r.md")
+    process = spawn("audit", "costs", str(export), str(fifo))
     with fifo.open("wb") as pipe:  # waits until the command reads it
         pipe.write(b"{}\n" * 10)
         pipe.flush()

@@ -36,11 +36,11 @@ def test_bad_rows_are_counted_and_named(tmp_path: Path) -> None:
     (source,) = report.sources
     assert (source.bad_rows, len(source.problems), source.rows) == (8, 5, {"langsmith": 6})
     assert source.problems[0].startswith("line 2: no JSON: Expecting property name")
-    assert source.problems[1:4] == (
+    assert source.problems[1:4] == [
         "line 3, item 1: the item is not an object",
         "line 3, item 2: the item is not an object",
         "line 4: no run, span, request or response; it has 'hello'",
-    )
+    ]
     assert source.problems[4] == "line 5: the run has no id"
 
 
@@ -51,11 +51,11 @@ def test_bad_spans_of_a_line(tmp_path: Path) -> None:
     broken = {"resourceSpans": [{"scopeSpans": {"spans": []}}]}
     report = audit([lines(tmp_path / "export.jsonl", [line, broken])])
     assert (report.total.calls, report.sources[0].rows) == (2, {"otlp": 2})
-    assert report.sources[0].problems == (
+    assert report.sources[0].problems == [
         "line 1, span 2: no run, span, request or response; it has 'traceId'",
         "line 1, span 3: the span is not an object",
         "line 2: scopeSpans is not a list of objects",
-    )
+    ]
 
 
 def test_fields_of_other_types_do_not_end_it(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_duplicates_count_once(tmp_path: Path) -> None:
     for rows in ([started, done, done], [done, done, started]):
         report = audit([lines(tmp_path / "export.jsonl", rows)])
         assert figures(report) == (1, 1, 1000)
-        assert report.doubts.duplicates == 1
+        assert report.doubts["duplicates"] == 1
         assert report.findings == ()
 
 
@@ -217,14 +217,14 @@ def test_clocks_that_differ(tmp_path: Path) -> None:
     behind = exports.current(Made(id="c2", parent="root", at=11.0, seconds=-3.0))
     report = audit([lines(tmp_path / "export.jsonl", [exports.resource(inner, behind, outer)])])
     assert report.latency.p50 == pytest.approx(4.0)
-    assert (report.doubts.early, report.doubts.backwards) == (1, 1)
+    assert (report.doubts["early"], report.doubts["backwards"]) == (1, 1)
 
 
 def test_an_outer_span_that_is_missing(tmp_path: Path) -> None:
     """Exporters of OpenTelemetry send no span that never ended; exports of calls alone lack it, too."""
     calls = [exports.current(Made(id=f"c{n}", parent="gone", at=2.0 * n)) for n in range(3)]
     report = audit([lines(tmp_path / "export.jsonl", calls)])
-    assert report.doubts.orphans == 3
+    assert report.doubts["orphans"] == 3
     assert report.latency.p50 == pytest.approx(5.0)
 
 

@@ -1,4 +1,4 @@
-"""The failures and loops of queries, and what plans would have cost."""
+"""The failures and loops of queries."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_a_failed_call_and_its_retries(tmp_path: Path) -> None:
     report = audited(tmp_path, [exports.current(each) for each in (Made(id="c3", at=4.0), again, failed)])
     assert (row(report, "failed_call").count, row(report, "retry").count) == (2, 2)
     assert row(report, "failed_call").wasted == pytest.approx(1000 * 0.15 / 1e6)
-    assert row(report, "failed_call").examples == ("t1/c1", "t1/c2")
+    assert row(report, "failed_call").examples == ["t1/c1", "t1/c2"]
     assert row(report, "retry").wasted is None
     assert {each.kind for each in report.findings} == {"failed_call", "retry"}
 
@@ -62,7 +62,7 @@ def test_the_same_prompt_again(tmp_path: Path) -> None:
     ]
     report = audited(tmp_path, [exports.current(each) for each in calls])
     found = row(report, "repeat")
-    assert (found.count, found.queries, found.examples) == (2, 1, ("t1/c2", "t1/c3"))
+    assert (found.count, found.queries, found.examples) == (2, 1, ["t1/c2", "t1/c3"])
     one = (600 * 0.15 + 400 * 0.075 + 100 * 0.6) / 1e6
     assert found.wasted == pytest.approx(2 * one)
     assert report.wasted == pytest.approx(2 * one)
@@ -98,8 +98,7 @@ def test_growth_without_prompts(tmp_path: Path) -> None:
         each["attributes"] = [pair for pair in each["attributes"] if not pair["key"].endswith(".messages")]
     report = audited(tmp_path, rows)
     assert row(report, "growing_by_tokens").count == 2
-    assert report.doubts.without_prompt == 4
-    assert report.estimate.low < report.estimate.high
+    assert report.doubts["without_prompt"] == 4
 
 
 def test_conversations_that_a_server_keeps(tmp_path: Path) -> None:
@@ -129,7 +128,7 @@ def test_turns_of_an_agent(tmp_path: Path) -> None:
     """The turns of a loop are counted, with the cost of those beyond the limit."""
     rows = [exports.langsmith(each) for each in conversation(6, grows=0)]
     found = row(audited(tmp_path, rows, turns=4), "many_turns")
-    assert (found.count, found.examples) == (1, ("t1/c04",))
+    assert (found.count, found.examples) == (1, ["t1/c04"])
     assert found.wasted == pytest.approx(2 * (1000 * 0.15 + 100 * 0.6) / 1e6)
     assert not [each for each in audited(tmp_path, rows, turns=6).findings if each.kind == "many_turns"]
 
@@ -168,9 +167,9 @@ def test_answers_that_cannot_be_used(tmp_path: Path) -> None:
     for made in (exports.langsmith, exports.current):
         report = audited(tmp_path, [made(each) for each in calls])
         assert {each.kind: each.examples for each in report.findings} == {
-            "cut": ("t1/c1",),
-            "empty": ("t2/c2",),
-            "refusal": ("t3/c3", "t4/c4"),
+            "cut": ["t1/c1"],
+            "empty": ["t2/c2"],
+            "refusal": ["t3/c3", "t4/c4"],
         }
 
 
@@ -186,42 +185,10 @@ def test_tools_that_fail(tmp_path: Path) -> None:
 
 
 def test_unknown_prices_stay_unknown(tmp_path: Path) -> None:
-    """They are counted, are in no sum, and their query is in no estimate."""
+    """They are counted, and are in no sum."""
     calls = [Made(id="c1", model="our-own-model"), Made(id="c2", model="our-own-model"), Made(trace="t2")]
     report = audited(tmp_path, [exports.pair(each) for each in calls])
     one = (600 * 0.15 + 400 * 0.075 + 100 * 0.6) / 1e6
     assert (report.total.unpriced, report.total.cost) == (2, pytest.approx(one))
     assert (row(report, "repeat").wasted, row(report, "repeat").unpriced) == (0.0, 1)
     assert [(each.cost, each.unpriced) for each in report.expensive] == [(pytest.approx(one), 0), (None, 2)]
-    assert (report.estimate.queries, report.estimate.left_out) == (1, 1)
-    assert report.estimate.actual == pytest.approx(one)
-
-
-def test_a_single_call_has_no_planner(tmp_path: Path) -> None:
-    """A plan of one step costs what the call cost."""
-    made = audited(tmp_path, [exports.pair(Made())]).estimate
-    assert made.actual == made.low == made.high > 0
-
-
-def test_the_range_of_plans(tmp_path: Path) -> None:
-    """The high end keeps all but certain waste, the low end leaves out what may have been meant."""
-    calls = [
-        Made(id="c1", cached=0),
-        Made(id="c2", at=1.0, cached=0),
-        Made(id="c3", at=2.0, cached=0, answer="It is 43."),
-    ]
-    report = audited(tmp_path, [exports.current(each) for each in calls])
-    one = (1000 * 0.15 + 100 * 0.6) / 1e6
-    planner = (1900 * 0.15 + 60 * 0.6) / 1e6
-    assert report.estimate.actual == pytest.approx(3 * one)
-    assert report.estimate.low == pytest.approx(one + planner)
-    assert report.estimate.high == pytest.approx(2 * one + planner)
-
-
-def test_the_planner_is_any_model_of_the_query(tmp_path: Path) -> None:
-    """The cheapest at the low end, the dearest at the high end: here a plan costs more than it saves."""
-    other = ({"role": "user", "content": "And why?"},)
-    calls = [Made(id="c1", cached=0), Made(id="c2", at=1.0, cached=0, model="gpt-4o", prompt=other)]
-    made = audited(tmp_path, [exports.current(each) for each in calls]).estimate
-    assert made.low - made.actual == pytest.approx((1900 * 0.15 + 120 * 0.6) / 1e6)
-    assert made.high - made.actual == pytest.approx((1900 * 2.5 + 120 * 10.0) / 1e6)

@@ -105,8 +105,8 @@ def test_input_and_output_of_a_batch_are_joined(tmp_path: Path) -> None:
     report = audit([answered, asked])
     assert (report.queries, report.total.calls, report.total.uncounted) == (3, 3, 1)
     assert found(report) == {"unended": 1}
-    assert report.doubts.tiers == {"batch": 3}
-    assert report.doubts.without_prompt == 0
+    assert report.tiers == {"batch": 3}
+    assert report.doubts["without_prompt"] == 0
 
 
 def test_batches_with_the_same_ids_are_told_apart(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_batches_with_the_same_ids_are_told_apart(tmp_path: Path) -> None:
     first = lines(tmp_path / "first.jsonl", [exports.batch_output(Made(id="r1"))])
     second = lines(tmp_path / "second.jsonl", [exports.batch_output(Made(id="r1", read=2000))])
     report = audit([first, second])
-    assert (report.total.calls, report.total.input_tokens, report.doubts.duplicates) == (2, 3000, 0)
+    assert (report.total.calls, report.total.input_tokens, report.doubts["duplicates"]) == (2, 3000, 0)
 
 
 def test_stored_completions_and_responses(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_stored_completions_and_responses(tmp_path: Path) -> None:
     assert (report.queries, report.total.calls) == (2, 4)
     assert report.expensive[0].calls == 3
     assert report.expensive[0].seconds == pytest.approx(5.0)
-    assert report.doubts.without_prompt == 4
+    assert report.doubts["without_prompt"] == 4
 
 
 def test_a_call_around_calls_is_not_counted(tmp_path: Path) -> None:
@@ -143,11 +143,11 @@ def test_a_call_around_calls_is_not_counted(tmp_path: Path) -> None:
     wrapper = exports.current(Made(id="outer", parent="agent"))
     inner = exports.current(Made(id="inner", parent="outer"))
     report = audit([lines(tmp_path / "export.jsonl", [exports.resource(agent, wrapper, inner)])])
-    assert (report.total.calls, report.total.input_tokens, report.doubts.wrappers) == (1, 1000, 1)
+    assert (report.total.calls, report.total.input_tokens, report.doubts["wrappers"]) == (1, 1000, 1)
     assert audit([lines(tmp_path / "agent.jsonl", [exports.resource(agent)])]).total.input_tokens == 1000
     bare = exports.current(Made(id="inner", parent="outer", read=None, written=None, cached=0, reasoning=0))
     report = audit([lines(tmp_path / "bare.jsonl", [exports.resource(wrapper, bare)])])
-    assert (report.total.calls, report.total.input_tokens, report.doubts.wrappers) == (1, 1000, 1)
+    assert (report.total.calls, report.total.input_tokens, report.doubts["wrappers"]) == (1, 1000, 1)
 
 
 def test_cached_input_beside_the_input(tmp_path: Path) -> None:

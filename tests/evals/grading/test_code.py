@@ -15,8 +15,7 @@ from servers.chat_server import ChatServer, whole
 
 from podium.errors import ConfigError
 from podium_evals.grading import Grader
-from podium_evals.grading.code import CodeLimits, Sandbox, code_grader, decode_cases
-from podium_evals.grading.code.cases import same_output
+from podium_evals.grading.code import CodeLimits, Sandbox, code_grader, decode_cases, same_output
 
 STDIN = {"type": "stdin", "cases": [{"input": "3\n", "output": "6\n"}, {"input": "4\n", "output": "8"}]}
 CALL = {

@@ -17,7 +17,7 @@ from podium_evals.grading import (
     reasoning_gym,
     tagged_answer,
 )
-from podium_evals.grading.numbers import numbers_in
+from podium_evals.grading.answers import numbers_in
 from podium_evals.tasks import gym_questions
 
 
@@ -93,7 +93,6 @@ def test_no_text_breaks_a_grader(text: str) -> None:
         ("exact", "Paris", "The answer is **paris**.", 1.0),
         ("exact", "Paris", "  PARIS ", 1.0),
         ("exact", "Paris", "Paris, Texas", 0.0),
-        ("exact", "", "", 0.0),
         ("number", "1234", "It costs $1,234.00 in total", 1.0),
         ("number", "0.75", r"\boxed{\frac{3}{4}}", 1.0),
         ("number", "75%", "0.75", 1.0),
@@ -130,6 +129,7 @@ def test_scores(grader: str, right: str, text: str, score: float) -> None:
     ("grader", "row", "told"),
     [
         (exact, {"question": "q"}, "no right answer"),
+        (exact, {"question": "q", "answer": " "}, "no right answer"),
         (number, {"answer": "many"}, "not a number"),
         (choice, {"answer": "zebra"}, "not a letter"),
         (reasoning_gym, {"answer": "1"}, "source_dataset"),

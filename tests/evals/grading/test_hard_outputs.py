@@ -4,10 +4,9 @@ import pytest
 from evals.grading_outputs import CHOICES, CODE, MATH
 from hypothesis import given, strategies as st
 
-from podium_evals.grading import choice, final_choice, math, math_checker
+from podium_evals.grading import choice, final_choice, math, mathematics as math_checker
 from podium_evals.grading.code import code_in
-from podium_evals.grading.math_checker import LIMIT_S
-from podium_evals.grading.mathematics import plain_math
+from podium_evals.grading.mathematics import LIMIT_S, plain_math
 
 OPTIONS = ["ape", "bear", "zebra", "A dog"]
 

@@ -1,7 +1,7 @@
 """`podium evals record`: record answers to questions, from a journal, or from a public source."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -21,9 +21,7 @@ from podium.errors import ConfigError
 from podium.types import Plan
 from podium.workers import Worker
 from podium_evals.grading import GRADERS, choose_graders
-from podium_evals.plans.commands import record_plans
 from podium_evals.recorded import (
-    Origin,
     Progress,
     Recordings,
     fetch_mmlu_pro,
@@ -44,8 +42,7 @@ from podium_evals.recording import (
     run_plans,
     told_row,
 )
-from podium_evals.recording.forecast_text import Forecaster
-from podium_evals.recording.limit_text import in_options
+from podium_evals.recording.recorder import Forecaster, in_options
 
 PARTIAL = 3
 """The exit code if answers are missing."""
@@ -74,7 +71,7 @@ record = command_group("record")
 
 @record.callback()
 def about() -> None:
-    """Record answers of models, or plans."""
+    """Record answers of models."""
 
 
 @record.command()
@@ -119,7 +116,7 @@ def ask(  # noqa: PLR0913 - one parameter for each argument and option
                     samples=samples,
                     at_once=at_once,
                     grader=scoring,
-                    on_sample=lambda *_: forecaster.hear(),
+                    on_sample=lambda: forecaster.hear(),  # noqa: PLW0108 - it is made below
                 )
                 forecaster = Forecaster(recorder, rows, len(workers), screen.note)
                 forecaster.tell()
@@ -253,28 +250,25 @@ def fetch(
             out.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"--out {out} cannot be written: {why_unwritable(error)}") from error
-        is_gym = source == "reasoning-gym"
-        _show_source(screen, reasoning_gym_origin() if is_gym else mmlu_pro_origin())
-        told = partial(_show_progress, screen)
-        if is_gym:
+        about = (reasoning_gym_origin() if source == "reasoning-gym" else mmlu_pro_origin()).provenance
+        screen.note(f"podium: {about.source} at {about.revision}")
+        screen.note(f"podium: licence {about.licence}. Cite: {about.citation}")
+
+        def told(progress: Progress) -> None:
+            if progress.files % 50 == 0 or progress.files == progress.of_files:
+                done = f"{progress.files:,} of {progress.of_files:,} files"
+                screen.note(
+                    f"podium: {done}, {progress.bytes / 1e6:,.0f} of {progress.of_bytes / 1e6:,.0f} MB"
+                )
+
+        fetching: Callable[[], Awaitable[Recordings]] = partial(
+            fetch_mmlu_pro, folder=folder, on_progress=told
+        )
+        if source == "reasoning-gym":
             fetching = partial(fetch_reasoning_gym, level=level, kinds=kind, folder=folder, on_progress=told)
-            recorded: Recordings = anyio.run(fetching)
-        else:
-            recorded = anyio.run(partial(fetch_mmlu_pro, folder=folder, on_progress=told))
+        recorded = anyio.run(fetching)
         write_recordings(recorded, out)
         screen.note(f"podium: wrote {len(recorded):,} questions and {len(recorded.workers)} workers to {out}")
-
-
-def _show_source(screen: Screen, origin: Origin) -> None:
-    about = origin.provenance
-    screen.note(f"podium: {about.source} at {about.revision}")
-    screen.note(f"podium: licence {about.licence}. Cite: {about.citation}")
-
-
-def _show_progress(screen: Screen, progress: Progress) -> None:
-    if progress.files % 50 == 0 or progress.files == progress.of_files:
-        done = f"{progress.files:,} of {progress.of_files:,} files"
-        screen.note(f"podium: {done}, {progress.bytes / 1e6:,.0f} of {progress.of_bytes / 1e6:,.0f} MB")
 
 
 def _workers(config: Config, names: list[str] | None) -> list[Worker]:
@@ -318,6 +312,3 @@ def _tell(screen: Screen, summary: Summary, out: Path, *, as_json: bool) -> None
 def _tell_counts(screen: Screen, what: str, counts: Mapping[str, int]) -> None:
     for reason, number in Counter(counts).most_common():
         screen.note(f"podium: {number} {what}: {reason}")
-
-
-record.command("plans")(record_plans)

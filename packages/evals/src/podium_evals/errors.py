@@ -14,6 +14,9 @@
 The other classes are in `podium.errors`.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from podium.errors import ConfigError, PodiumError, WorkerRefused
 
 
@@ -54,3 +57,15 @@ class Unrecorded(WorkerRefused):
     """
 
     code = "unrecorded"
+
+
+@contextmanager
+def first_failure() -> Iterator[None]:
+    """Raise the first exception of an exception group; the other tasks were cancelled because of it."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        failure: BaseException = group
+        while isinstance(failure, BaseExceptionGroup):
+            failure = failure.exceptions[0]
+        raise failure from failure.__cause__

@@ -45,7 +45,7 @@ ADD_ONS = (
         "evals",
         {
             "evals": "Record, measure and compare answers.",
-            "evals.record": "Record answers of models, or plans.",
+            "evals.record": "Record answers of models.",
             "evals.questions": "Write new questions of Reasoning Gym to a file.",
             "evals.tune": "Find out what pays for your workers, and write it into podium.toml.",
             "evals.run": "Compare ways to answer with the best single worker.",

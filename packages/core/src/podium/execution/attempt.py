@@ -1,7 +1,6 @@
 """One call of a worker: its reservation, its result and its cost."""
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -36,6 +35,7 @@ from podium.secrets import BUGS, Boundary
 from podium.types.events import WorkerRunEnded
 from podium.types.messages import Completion, FinishReason, Part, names_of, storable, usage_or_estimate
 from podium.types.outcome import ActionEnd, Call, Problem, total_cost
+from podium.types.plan import accepts
 from podium.usage import Usage, is_well_formed
 from podium.workers.pool import CallRecord, CircuitBreaker
 from podium.workers.worker import Card, Request, is_free, pieces_of, unreported_usage
@@ -252,11 +252,13 @@ class Attempt:
             kind = AnswerEmpty if self._uses_tokens and completion.uses_tokens else WorkerFailed
             raise self._broken("returned an empty answer", completion, kind)
         is_cut = self.has_cap and reason == "length"  # it is repeated with a higher cap
-        if not (is_cut or completion.tool_calls or re.search(self.card.accept or "", completion.text)):
-            told = f"returned an answer that does not match its `accept`, {self.card.accept!r:.80}"
-            raise self._broken(told, completion, AnswerUnreadable)
         if len(completion.text) > self.context.settings.limits.output_chars:
             raise self._too_long(completion)
+        if not (
+            is_cut or completion.tool_calls or accepts(self.card.accept, completion.text, self.card.name)
+        ):
+            told = f"returned an answer that does not match its `accept`, {self.card.accept!r:.80}"
+            raise self._broken(told, completion, AnswerUnreadable)
         if self._differs(completion):
             raise self._broken("yielded pieces that differ from the text of its completion", completion)
         text = storable(completion.text)

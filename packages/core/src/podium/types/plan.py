@@ -1,14 +1,14 @@
 """Plans, and the names of workers."""
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any, Final, Self
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, Self
 from unicodedata import category, is_normalized, name as unicode_name, normalize
 
 from podium.errors import ConfigError, PlanInvalid, PlanInvalidCode, QueryError
-from podium.types.messages import Message, read_message
+from podium.types.messages import Message, read_message, storable
 from podium.types.schemas import Form
 from podium.types.scope import Outline, Place, Scope, label_of, name_of
 from podium.types.steps import (
@@ -28,6 +28,9 @@ from podium.types.steps import (
     with_workers,
 )
 
+if TYPE_CHECKING:
+    from pydantic_core import SchemaValidator
+
 MOST_CHARS = 100
 """Maximum characters of a name or label."""
 _EAST_ASIAN = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO"}
@@ -41,12 +44,26 @@ _INVISIBLE = frozenset(
 """Characters without a width that `str.isprintable` accepts: fillers and variation selectors."""
 
 
-def check_pattern(pattern: str | None, what: str) -> None:
-    """Raise `ConfigError` if a text is not a regular expression."""
+def accepts(pattern: str | None, text: str, name: str) -> bool:
+    """Return whether a text matches `accept` of a worker somewhere. White space around the text is ignored.
+
+    Raises:
+        ConfigError: the pattern is not a regular expression whose time is linear.
+    """
+    return pattern is None or _matcher(pattern, name).isinstance_python(storable(text).strip())
+
+
+@lru_cache(maxsize=1024)
+def _matcher(pattern: str, name: str) -> "SchemaValidator":
+    """Return pydantic's matcher, whose time is linear: a model can write texts for which `re` needs years."""
+    from pydantic_core import SchemaError, SchemaValidator, core_schema  # noqa: PLC0415 - most cards need none
+
     try:
-        re.compile(pattern or "")
-    except (re.error, TypeError) as error:
-        raise ConfigError(f"{what} is {pattern!r:.80}: it must be a regular expression: {error}") from error
+        return SchemaValidator(core_schema.str_schema(pattern=pattern))
+    except SchemaError as error:
+        why = str(error).strip().splitlines()[-1].strip().removeprefix("error: ")
+        told = f"accept of worker {name!r} is {pattern!r:.80}: it must be a regular expression"
+        raise ConfigError(f"{told} whose time is linear: {why}") from error
 
 
 def check_name(text: str, what: str) -> str:

@@ -22,7 +22,7 @@ from podium.types.messages import (
     estimate_usage,
     usage_or_estimate,
 )
-from podium.types.plan import check_name, check_pattern
+from podium.types.plan import accepts, check_name
 from podium.types.schemas import Form, check_schema
 from podium.usage import Usage
 
@@ -208,7 +208,8 @@ class Card:
     """Whether its server bills no call that it answers with an error of its own (5xx, without the statuses of
     gateways). Otherwise such a call is charged for its prompt."""
     accept: str | None = None
-    """Regular expression that a readable answer matches somewhere (`re.search`); `None` for any text."""
+    """Regular expression that a readable answer matches somewhere; `None` for any text. White space around
+    the answer is ignored. Its time is linear in the text: it has no look-around and no back-references."""
     measured: tuple[MeasuredRate, ...] = ()
     """The measured rates of right answers, by kind of questions; see `podium.workers.rates`."""
     returns: Mapping[str, Any] | None = field(default=None, hash=False)
@@ -230,7 +231,7 @@ class Card:
         if self.most_cost is not None and not is_cost(self.most_cost):
             told = f"worker {self.name!r}: most_cost is {self.most_cost!r:.80}"
             raise ConfigError(f"{told}: it must be a number, 0 or more and below {MAX_COST:g}, in USD")
-        check_pattern(self.accept, f"accept of worker {self.name!r}")
+        accepts(self.accept, "", self.name)  # refuses other texts than regular expressions
         if self.returns is not None:
             try:
                 object.__setattr__(self, "returns", check_schema(self.returns))

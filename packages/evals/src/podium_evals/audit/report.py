@@ -1,20 +1,52 @@
-"""The report of an audit: pure data, written as Markdown, JSON or a table."""
+"""The audit: adds up the queries of exports and journals, and returns a report.
 
-from dataclasses import asdict, dataclass
+Memory use grows by one number for each query, its latency.
+"""
+
+import heapq
+from array import array
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+from podium.aio import run_sync
+from podium.errors import ConfigError
+from podium.journal import Journal
+from podium_evals.audit.findings import KINDS, WITHOUT_COST, Finding, findings
+from podium_evals.audit.logs import reader_of, run_spans
+from podium_evals.audit.queries import Call, Prices, Query
+from podium_evals.audit.sources import Row, SpanStore, read_rows
+from podium_evals.audit.texts import excerpt
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+TURNS = 10
+"""Default limit of turns: an agent with more turns is reported as a loop."""
+MOST_EXPENSIVE, EXAMPLES, PROBLEMS = 10, 5, 5
+MOST_NAMES = 5000
+"""Maximum number of models, steps or errors with separate sums. Further ones share one sum."""
+_OTHERS = "(others)"
+
+
+@dataclass(slots=True, kw_only=True)
 class Source:
     """A file or journal that was read."""
 
     name: str
-    rows: dict[str, int]
+    rows: dict[str, int] = field(default_factory=dict)
     """Number of rows by format."""
-    bad_rows: int
+    bad_rows: int = 0
     """Number of rows that could not be read."""
-    problems: tuple[str, ...]
-    """Place and reason of the first unreadable row; empty if there is none."""
+    problems: list[str] = field(default_factory=list)
+    """Place and reason of the first unreadable rows."""
+
+    def complain(self, row: Row, problem: str) -> None:
+        """Count an unreadable row."""
+        self.bad_rows += 1
+        if len(self.problems) < PROBLEMS:
+            self.problems.append(excerpt(f"{row.place}: {problem}", 200))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +89,7 @@ class Latency:
     """Number of queries whose time is known."""
     p50: float | None
     p95: float | None
-    """`None` if no time is known."""
+    """The shortest time that 95 % of the queries do not exceed; `None` if no time is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,56 +108,33 @@ class ExpensiveQuery:
     seconds: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class FindingRow:
     """All failures or loops of one kind."""
 
     kind: str
     title: str
-    count: int
-    queries: int
+    count: int = 0
+    queries: int = 0
     """Number of queries with such a failure or loop."""
-    wasted: float | None
+    wasted: float | None = 0.0
     """The cost of the calls, or of their repeated parts, in USD; `None` for a kind without a cost."""
-    unpriced: int
+    unpriced: int = 0
     """Number of these calls with an unknown cost."""
-    examples: tuple[str, ...]
+    examples: list[str] = field(default_factory=list)
     """Examples, as ids of query and span: `query/span`."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """The estimated cost of plans in place of the calls of the queries. Nothing was run."""
-
-    queries: int
-    """Number of queries whose costs are all known. The amounts are about these queries."""
-    left_out: int
-    """Number of queries with an unknown cost, which are left out."""
-    actual: float
-    """The actual cost of the calls, in USD."""
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doubts:
-    """Counts of records in the export that make the report uncertain."""
-
-    duplicates: int
-    """Number of repeated records of spans. They are not counted twice."""
-    wrappers: int
-    """Number of calls that are not counted: calls around other calls, and calls without tokens inside a
-    call."""
-    orphans: int
-    """Number of spans whose parent span is not in the export: the parent never ended, or was not exported."""
-    backwards: int
-    """Number of spans that end before they start."""
-    early: int
-    """Number of spans that start before the span around them, because clocks differ."""
-    without_prompt: int
-    """Number of calls without a prompt in the export. Their repeats and loops cannot be found."""
-    tiers: dict[str, int]
-    """Number of calls by service tier, for tiers whose prices differ from standard prices."""
+    def add(self, query: Query, found: Finding, waste: dict[str, float]) -> None:
+        """Count a finding; `waste` has the largest cost of each call of the query."""
+        self.count += 1
+        if len(self.examples) < EXAMPLES:
+            self.examples.append(excerpt(f"{query.id}/{found.span}", 160))
+        for span, cost in () if self.wasted is None else found.costs:
+            if cost is None:
+                self.unpriced += 1
+            else:
+                self.wasted = (self.wasted or 0.0) + cost
+                waste[span] = max(waste.get(span, 0.0), cost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,17 +152,21 @@ class Report:
     total: Amounts
     latency: Latency
     expensive: tuple[ExpensiveQuery, ...]
-    """The ten most expensive queries."""
+    """The ten most expensive queries. Those of unknown cost follow, the one with most tokens first."""
     models: tuple[NamedAmounts, ...]
-    """Failures and loops by kind, the highest cost first."""
+    """The amounts of each model, the highest cost first; `steps` has those of each step."""
     steps: tuple[NamedAmounts, ...]
     findings: tuple[FindingRow, ...]
+    """Failures and loops by kind."""
     wasted: float
     """The cost of all findings in USD. A call with several findings counts once, with the largest cost."""
     errors: dict[str, int]
     """Number of failed model calls and tool calls by error, the most frequent first."""
-    estimate: Estimate
-    doubts: Doubts
+    doubts: dict[str, int]
+    """Number of records that make the report uncertain: `without_prompt`, `wrappers` (calls that are not
+    counted, around counted ones), `duplicates`, `orphans`, `backwards`, `early`."""
+    tiers: dict[str, int]
+    """Number of calls by service tier, for tiers whose prices differ from standard prices."""
 
     @property
     def bad_rows(self) -> int:
@@ -163,3 +176,204 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values, unrounded."""
         return asdict(self)
+
+
+def audit(
+    sources: Sequence[Path | Journal],
+    *,
+    file_format: str = "auto",
+    prices: Prices | None = None,
+    turns: int = TURNS,
+) -> Report:
+    """Audit files and journals together; the spans of a query may be in several of them.
+
+    This function blocks until all files are read. In an event loop, call it in a separate thread.
+
+    Args:
+        sources: files of exports, and journals.
+        file_format: the format of the rows of files: `auto`, `langsmith`, `otlp` or `openai`.
+        prices: the prices of calls; default: today's prices.
+        turns: the limit of turns; an agent with more turns is reported as a loop.
+
+    Raises:
+        ConfigError: a file cannot be read, or no source has a model call.
+        JournalError: a journal cannot be read.
+    """
+    priced, tally = prices or Prices(), _Tally(turns)
+    read = list[Source]()
+    with SpanStore() as store:
+        for source in sources:
+            if isinstance(source, Path):
+                read.append(_read_file(source, file_format, store))
+            else:
+                read.append(run_sync(partial(_read_journal, source, store)))
+        for spans in store.queries():
+            tally.add(Query(spans, priced))
+        tally.doubts["duplicates"] = store.duplicates
+    if not tally.queries:
+        raise ConfigError(_nothing(read))
+    return tally.report(priced, read)
+
+
+def _read_file(path: Path, file_format: str, store: SpanStore) -> Source:
+    source = Source(name=excerpt(str(path), 200))
+    for row in read_rows(path):
+        if row.value is None:
+            source.complain(row, row.problem)
+            continue
+        try:
+            reader = reader_of(row.value, file_format)
+            found = list(reader.spans(row.value))
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError) as error:
+            told = str(error) if isinstance(error, ValueError) else f"a field has an unexpected type: {error}"
+            source.complain(row, told)
+            continue
+        source.rows[reader.name] = source.rows.get(reader.name, 0) + 1
+        for span in found:
+            store.add(span)
+    return source
+
+
+async def _read_journal(journal: Journal, store: SpanStore) -> Source:
+    source = Source(name="journal")
+    async for span in run_spans(journal):
+        source.rows["journal"] = source.rows.get("journal", 0) + (span.name == "run")
+        store.add(span)
+    return source
+
+
+def _nothing(sources: Sequence[Source]) -> str:
+    """Return why there is nothing to report."""
+    told = ["no model call was found"]
+    for each in sources:
+        why = f"; {each.problems[0]}" if each.problems else ""
+        read = f"readable rows: {sum(each.rows.values()):,}; unreadable rows: {each.bad_rows:,}"
+        told.append(f"{each.name}: {read}{why}")
+    return "\n".join(told)
+
+
+class _Tally:
+    """The sums over queries."""
+
+    def __init__(self, turns: int) -> None:
+        self._turns = turns
+        self.queries = 0
+        self._total = Counter[str]()
+        self._models, self._steps = dict[str, Counter[str]](), dict[str, Counter[str]]()
+        self._errors = Counter[str]()
+        self._wasted = 0.0
+        names = ("without_prompt", "wrappers", "duplicates", "orphans", "backwards", "early")
+        self.doubts = dict.fromkeys(names, 0)
+        self._tiers = Counter[str]()
+        self._latencies = array("d")
+        self._expensive: list[tuple[float, int, str, ExpensiveQuery]] = []
+        self._kinds = {
+            kind: FindingRow(kind=kind, title=title, wasted=None if kind in WITHOUT_COST else 0.0)
+            for kind, title in KINDS.items()
+        }
+
+    def add(self, query: Query) -> None:
+        """Add a query. Queries without model calls, such as traces of web requests, are ignored."""
+        if not query.calls:
+            return
+        self.queries += 1
+        for call in query.calls:
+            self._add_call(call)
+        self._add_findings(query)
+        self._add_expensive(query)
+        if query.seconds is not None:
+            self._latencies.append(query.seconds)
+        for name in ("wrappers", "orphans", "backwards", "early"):
+            self.doubts[name] += getattr(query, name)
+
+    def _add_call(self, call: Call) -> None:
+        span, usage = call.span, call.usage
+        sums = {
+            "calls": 1,
+            "failed": bool(span.error),
+            "input_tokens": usage.total_input_tokens,
+            "cached_tokens": usage.total_cached_tokens,
+            "output_tokens": usage.total_output_tokens,
+            "reasoning_tokens": usage.reasoning_tokens,
+            "cost": call.cost or 0.0,
+            "unpriced": call.cost is None,
+            "exported": call.cost_source == "export",
+            "unbilled": call.cost_source == "none",
+            "uncounted": span.usage is None and not span.error,
+        }
+        model = excerpt(span.model) or "(unknown)"
+        for counter in (self._total, _named(self._models, model), _named(self._steps, excerpt(call.step))):
+            counter.update(sums)  # costs are added like counts
+        self.doubts["without_prompt"] += not span.prompt
+        if span.tier:
+            self._tiers[excerpt(span.tier)] += 1
+
+    def _add_findings(self, query: Query) -> None:
+        here, waste = set[str](), dict[str, float]()
+        for found in findings(query, self._turns):
+            self._kinds[found.kind].add(query, found, waste)
+            here.add(found.kind)
+        for name in here:
+            self._kinds[name].queries += 1
+        self._wasted += sum(waste.values())
+        for span in query.spans:
+            if span.error and span.kind in ("call", "tool"):
+                is_kept = len(self._errors) < MOST_NAMES or span.error in self._errors
+                self._errors[span.error if is_kept else _OTHERS] += 1
+
+    def _add_expensive(self, query: Query) -> None:
+        told = ExpensiveQuery(
+            id=excerpt(query.id, 160),
+            question=query.question,
+            calls=len(query.calls),
+            tokens=query.usage.total_tokens,
+            cost=query.cost,
+            unpriced=query.unpriced,
+            seconds=query.seconds,
+        )
+        item = (query.cost or 0.0, told.tokens, query.id, told)
+        if len(self._expensive) < MOST_EXPENSIVE:
+            heapq.heappush(self._expensive, item)
+        elif item[:3] > self._expensive[0][:3]:
+            heapq.heapreplace(self._expensive, item)
+
+    def report(self, prices: Prices, sources: Sequence[Source]) -> Report:
+        """Return the report."""
+        times = sorted(self._latencies)
+        dearest = sorted(self._expensive, key=lambda item: item[:3], reverse=True)
+        return Report(
+            made=datetime.now(UTC).isoformat(timespec="seconds"),
+            prices=prices.source,
+            turns=self._turns,
+            sources=tuple(sources),
+            queries=self.queries,
+            total=_amounts(self._total),
+            latency=Latency(queries=len(times), p50=_percentile(times, 50), p95=_percentile(times, 95)),
+            expensive=tuple(item[3] for item in dearest),
+            models=_by_cost(self._models),
+            steps=_by_cost(self._steps),
+            findings=tuple(kind for kind in self._kinds.values() if kind.count),
+            wasted=self._wasted,
+            errors=dict(self._errors.most_common()),
+            doubts=self.doubts,
+            tiers=dict(self._tiers.most_common()),
+        )
+
+
+def _amounts(sums: Mapping[str, float]) -> Amounts:
+    whole = {each.name: int(sums.get(each.name, 0)) for each in fields(Amounts) if each.name != "cost"}
+    return Amounts(**whole, cost=float(sums.get("cost", 0.0)))
+
+
+def _by_cost(named: Mapping[str, Mapping[str, float]]) -> tuple[NamedAmounts, ...]:
+    """Return the amounts of each name, the most expensive first."""
+    rows = (NamedAmounts(name=name, amounts=_amounts(sums)) for name, sums in named.items())
+    return tuple(sorted(rows, key=lambda row: (-row.amounts.cost, -row.amounts.input_tokens, row.name)))
+
+
+def _named(of: dict[str, Counter[str]], name: str) -> Counter[str]:
+    return of.setdefault(name if name in of or len(of) < MOST_NAMES else _OTHERS, Counter())
+
+
+def _percentile(times: Sequence[float], percent: int) -> float | None:
+    return times[max(0, -(-len(times) * percent // 100) - 1)] if times else None

@@ -1,32 +1,26 @@
 from .answers import (
-    final_answer as final_answer,
-    tagged_answer as tagged_answer,
-)
-from .choices import (
-    final_choice as final_choice,
-)
-from .choosing import (
-    choose_graders as choose_graders,
-)
-from .grader import (
     Grader as Grader,
     GraderOf as GraderOf,
+    final_answer as final_answer,
+    final_choice as final_choice,
     grade as grade,
     grader_of as grader_of,
+    tagged_answer as tagged_answer,
 )
-from .grader_version import (
-    grader_version as grader_version,
+from .code import (
+    CodeLimits as CodeLimits,
+    code_grader as code_grader,
 )
 from .graders import (
     GRADERS as GRADERS,
     choice as choice,
+    choose_graders as choose_graders,
     exact as exact,
+    find_grader as find_grader,
+    grader_version as grader_version,
     number as number,
     reasoning_gym as reasoning_gym,
 )
 from .mathematics import (
     math as math,
-)
-from .named_grader import (
-    find_grader as find_grader,
 )

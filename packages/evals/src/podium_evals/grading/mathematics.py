@@ -1,19 +1,20 @@
-r"""Grades mathematical answers: numbers, expressions, intervals, sets and matrices, in LaTeX or plain text.
+"""Grades mathematical answers: as text, as numbers, or by `math-verify`, in a process of its own."""
 
-This module compares answers as text and as numbers. Other expressions are compared by the library
-`math-verify`, in a separate process.
-"""
-
+import atexit
+import json
+import logging
 import re
+import subprocess
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from fractions import Fraction
+from functools import cache
+from threading import Lock, Timer
 from typing import Any
 
-from podium.errors import ConfigError
-from podium_evals.grading.answers import final_answer
-from podium_evals.grading.grader import Grader
-from podium_evals.grading.math_checker import shared_checker
-from podium_evals.grading.numbers import numbers_in
+from podium.errors import ConfigError, install_hint
+from podium_evals.grading.answers import Grader, final_answer, numbers_in, right_answer
 
 LONGEST = 500
 """Maximum number of characters of an answer that is compared as an expression."""
@@ -42,12 +43,7 @@ _NUMBER = re.compile(r"[-+\u2212]?\s*[$€£]?\s*(?:[\d.,]|\\frac|[ {}/]|\\?%)+"
 
 
 def _is_equal(row: Mapping[str, Any], answer: str) -> float:
-    expected = row.get("answer")
-    if expected is None or not str(expected).strip():
-        raise ConfigError(
-            f"the question {str(row.get('question'))[:80]!r} has no right answer, which the grader needs"
-        )
-    right, given = plain_math(str(expected)), plain_math(answer)
+    right, given = plain_math(right_answer(row)), plain_math(answer)
     if not given:
         return 0.0
     if _compact(right) == _compact(given):
@@ -112,3 +108,108 @@ def _same_number(right: Fraction, given: Fraction, *texts: str) -> bool:
     if percents == [True, False]:
         return right * 100 == given
     return percents == [False, True] and right == given * 100
+
+
+LIMIT_S = 10.0
+"""Seconds that one comparison may take."""
+START_LIMIT_S = 180.0
+"""Seconds until the process has imported its libraries."""
+MOST_MEMORY = 2**31
+"""Bytes of address space of the process: powers of large numbers could fill all memory."""
+
+
+class MathChecker:
+    """A process that compares expressions, one at a time. It is killed if a comparison takes too long."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._process: subprocess.Popen[str] | None = None
+
+    def equal(self, right: str, given: str) -> bool:
+        """Return whether two expressions are equal; false if the comparison takes too long."""
+        with self._lock:
+            process = self._process if self._process and self._process.poll() is None else self._start()
+            told = _ask(process, json.dumps([right, given]), LIMIT_S)
+            if told not in ("true", "false"):  # the process was too slow, or needed too much memory
+                self._stop()
+            return told == "true"
+
+    def close(self) -> None:
+        """End the process."""
+        with self._lock:
+            self._stop()
+
+    def _start(self) -> subprocess.Popen[str]:
+        self._stop()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "podium_evals.grading.mathematics"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            encoding="utf-8",
+        )
+        told = _ask(self._process, "", START_LIMIT_S)
+        if told == "ready":
+            return self._process
+        self._stop()
+        if told == "missing":
+            raise ConfigError(f"the grader `math` needs math-verify: {install_hint('evals[math]')}")
+        raise ConfigError(f"the process of the grader `math` did not start within {START_LIMIT_S:g} s")
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+def _ask(process: subprocess.Popen[str], line: str, limit_s: float) -> str:
+    """Send a line, and return the answer; empty if the process ended, or was killed at the time limit."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    timer = Timer(limit_s, process.kill)
+    timer.start()
+    try:
+        if line:
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+        return process.stdout.readline().strip()
+    except BrokenPipeError:
+        return ""
+    finally:
+        timer.cancel()
+
+
+@cache
+def shared_checker() -> MathChecker:
+    """Return the one checker of this process, which all graders use."""
+    checker = MathChecker()
+    atexit.register(checker.close)
+    return checker
+
+
+def main() -> None:
+    """Be the process of a `MathChecker`: answer the lines of stdin, each with two expressions."""
+    with suppress(ImportError):
+        import resource  # noqa: PLC0415 - Windows has none
+
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    try:
+        from math_verify import parse, verify  # type: ignore[import-untyped] # noqa: PLC0415 - an extra
+    except ImportError:
+        print("missing", flush=True)  # noqa: T201 - the pipe to the checker, here and below
+        return
+    logging.disable()
+    print("ready", flush=True)  # noqa: T201
+    for line in sys.stdin:
+        right, given = json.loads(line)
+        try:
+            is_equal = bool(verify(parse(f"${right}$"), parse(f"${given}$")))
+        except (Exception, MemoryError):  # noqa: BLE001 - any failure of the library means: not shown equal
+            is_equal = False
+        print(json.dumps(is_equal), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

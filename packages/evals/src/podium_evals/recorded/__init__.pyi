@@ -3,47 +3,20 @@ from .bundles import (
     BundleScore as BundleScore,
     JoinParts as JoinParts,
     Part as Part,
-)
-from .bundling import (
     make_bundles as make_bundles,
 )
-from .downloader import (
-    Progress as Progress,
-    default_folder as default_folder,
-    download as download,
-)
-from .fetch import (
-    fetch_mmlu_pro as fetch_mmlu_pro,
-    fetch_reasoning_gym as fetch_reasoning_gym,
-)
-from .origins import (
+from .public import (
+    Level as Level,
     Origin as Origin,
     OriginFile as OriginFile,
+    Progress as Progress,
+    fetch_mmlu_pro as fetch_mmlu_pro,
+    fetch_reasoning_gym as fetch_reasoning_gym,
     mmlu_pro_origin as mmlu_pro_origin,
-    read_manifest as read_manifest,
-    reasoning_gym_origin as reasoning_gym_origin,
-)
-from .packed import (
-    Level as Level,
     read_bfcl as read_bfcl,
     read_mmlu_pro as read_mmlu_pro,
     read_reasoning_gym as read_reasoning_gym,
-)
-from .prices import (
-    DatedPrice as DatedPrice,
-    PriceTable as PriceTable,
-)
-from .question import (
-    Question as Question,
-    content_key as content_key,
-    normalised as normalised,
-    with_options as with_options,
-)
-from .recorded_worker import (
-    INSTRUCTIONS as INSTRUCTIONS,
-    RecordedWorker as RecordedWorker,
-    recorded_pool as recorded_pool,
-    without_instruction as without_instruction,
+    reasoning_gym_origin as reasoning_gym_origin,
 )
 from .recording_file import (
     read_recordings as read_recordings,
@@ -51,16 +24,25 @@ from .recording_file import (
 )
 from .recordings import (
     NO_ANSWER as NO_ANSWER,
+    DatedPrice as DatedPrice,
+    PriceTable as PriceTable,
     Provenance as Provenance,
+    Question as Question,
     Recording as Recording,
     Recordings as Recordings,
     Sample as Sample,
+    content_key as content_key,
+    normalised as normalised,
+    with_options as with_options,
 )
-from .reducers import (
+from .workers import (
+    INSTRUCTIONS as INSTRUCTIONS,
     FirstAgreeing as FirstAgreeing,
     Longest as Longest,
+    RecordedWorker as RecordedWorker,
     Reducer as Reducer,
-    UpperBound as UpperBound,
     Vote as Vote,
+    recorded_pool as recorded_pool,
     same_answer as same_answer,
+    without_instruction as without_instruction,
 )

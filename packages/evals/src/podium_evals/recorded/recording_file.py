@@ -23,12 +23,18 @@ from podium.errors import ConfigError
 from podium.usage import Usage
 from podium.workers import Price, PriceTier
 from podium_evals.errors import RecordingInvalid
-from podium_evals.recorded.prices import DatedPrice, PriceTable
-from podium_evals.recorded.question import Question
-from podium_evals.recorded.recordings import Provenance, Recording, Recordings, Sample
+from podium_evals.recorded.recordings import (
+    DatedPrice,
+    PriceTable,
+    Provenance,
+    Question,
+    Recording,
+    Recordings,
+    Sample,
+)
 
 VERSION = 1
-_USAGE = tuple(field.name for field in fields(Usage))
+_QUESTION = ("id", "kind", "level", "text", "expected", "split_key")
 
 
 def header_line(provenance: Provenance) -> str:
@@ -38,21 +44,11 @@ def header_line(provenance: Provenance) -> str:
 
 def question_line(question: Question) -> str:
     """Return the line of a question."""
-    told = {
-        name: getattr(question, name) for name in ("id", "kind", "level", "text", "expected", "split_key")
-    }
-    return _line({"type": "question"} | told)
+    return _line({"type": "question"} | {name: getattr(question, name) for name in _QUESTION})
 
 
 def sample_line(question: Question, worker: str, sample: Sample, sample_id: str = "") -> str:
-    """Return the line of a sample.
-
-    Args:
-        question: its question.
-        worker: the name of the worker that answered.
-        sample: the answer.
-        sample_id: an id by which a writer recognises the sample later; readers ignore it.
-    """
+    """Return the line of a sample."""
     usage = None if sample.usage is None else {k: count for k, count in asdict(sample.usage).items() if count}
     told = {"type": "sample", "question": question.key, "worker": worker} | asdict(sample) | {"usage": usage}
     del told["asked_on"]
@@ -101,7 +97,7 @@ def read_recordings(path: Path | str) -> Recordings:
                 case "recording":
                     provenance = _provenance(row)
                 case "question":
-                    question = _question(row)
+                    question = Question(**{name: row[name] for name in _QUESTION})
                     questions.setdefault(question.key, question)
                 case "price":
                     prices.append(_dated_price(row))
@@ -133,23 +129,9 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def _provenance(row: Mapping[str, Any]) -> Provenance:
     if row["version"] != VERSION:
-        raise RecordingInvalid(
-            f"the recording is of version {row['version']!r}; this package reads {VERSION}"
-        )
-    return Provenance(
-        source=row["source"], revision=row["revision"], licence=row["licence"], citation=row["citation"]
-    )
-
-
-def _question(row: Mapping[str, Any]) -> Question:
-    return Question(
-        id=row["id"],
-        kind=row["kind"],
-        level=row["level"],
-        text=row["text"],
-        expected=row["expected"],
-        split_key=row["split_key"],
-    )
+        told = f"the recording is of version {row['version']!r}; this package reads {VERSION}"
+        raise RecordingInvalid(told)
+    return Provenance(**{each.name: row[each.name] for each in fields(Provenance)})
 
 
 def _dated_price(row: Mapping[str, Any]) -> DatedPrice:

@@ -1,14 +1,179 @@
-"""Recorded answers of many workers to many questions. Questions with the same content are one question."""
+"""Questions, workers' recorded answers to them, and prices. Questions of one content are one question."""
 
+import tomllib
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any, Self
 
+from podium.config.source import why_unreadable
+from podium.errors import ConfigError
 from podium.usage import Usage
+from podium.workers import Price
 from podium_evals.errors import RecordingInvalid
-from podium_evals.recorded.prices import PriceTable
-from podium_evals.recorded.question import Question, content_key, normalised
+
+
+def normalised(text: str) -> str:
+    """Return the form of a text that is used to compare contents.
+
+    Unicode is composed (NFC), and lines end with a line feed. Spaces at line ends and around the text are
+    removed. Other spaces are kept, because they matter in grids.
+    """
+    lines = unicodedata.normalize("NFC", text).splitlines()
+    return "\n".join(line.rstrip() for line in lines).strip()
+
+
+def content_key(text: str) -> str:
+    """Return the key of a text: 32 hexadecimal digits that depend on the normalised text only."""
+    return sha256(normalised(text).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def with_options(text: str, options: Sequence[object]) -> str:
+    """Return the text of a multiple-choice question, with a line for each option and its letter.
+
+    Raises:
+        RecordingInvalid: there are more than 26 options.
+    """
+    if len(options) > len(ascii_uppercase):
+        raise RecordingInvalid(f"the question {text[:80]!r} has {len(options)} options: there are 26 letters")
+    letters = zip(ascii_uppercase, options, strict=False)
+    listed = "\n".join(f"({letter}) {option}" for letter, option in letters)
+    return f"{text.rstrip()}\n\nOptions:\n{listed}\n\nAnswer with the letter of the right option."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question with its right answer. Its text is all that a worker is shown."""
+
+    id: str
+    """The id of the question, unique in a recording, such as `reasoning_gym/easy/dice/7`."""
+    kind: str
+    """The kind of task. Questions of one kind are similar, so statistics treat kinds as clusters."""
+    text: str
+    """The whole text that a worker is shown."""
+    level: str = ""
+    """The difficulty if the source has levels: `easy` or `hard`; else empty."""
+    expected: str | None = None
+    """The right answer in the form of the source; `None` if the source does not have it."""
+    split_key: str = ""
+    """Questions with the same split key are in the same part of a split. Default: the content key."""
+    key: str = field(init=False)
+    """The content key. Questions are matched by this key, because ids differ between sources."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", content_key(self.text))
+        if not self.split_key:
+            object.__setattr__(self, "split_key", self.key)
+
+    def position(self, seed: int) -> float:
+        """Return a number from 0 up to 1, computed from the split key. It is the same in each process.
+
+        Questions with a position below 0.5 are one half of a split.
+
+        Args:
+            seed: another seed gives other splits.
+        """
+        digest = sha256(f"{seed}/{self.split_key}".encode()).digest()
+        return int.from_bytes(digest[:7], "big") / 2**56
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatedPrice:
+    """A price that a source listed on a date."""
+
+    worker: str
+    """The name of the worker in its recording."""
+    as_of: date
+    """A day on which the source listed the price."""
+    price: Price
+    source: str
+    """The provider that listed the price, and the provider's name for the model."""
+
+    @property
+    def told(self) -> str:
+        """The source and the date on one line."""
+        return f"{self.source}, price of {self.as_of.isoformat()}"
+
+
+class PriceTable:
+    """Prices by worker and date.
+
+    Args:
+        prices: in any order.
+    """
+
+    def __init__(self, prices: Iterable[DatedPrice]) -> None:
+        self._prices = tuple(sorted(prices, key=lambda each: each.as_of))
+
+    @classmethod
+    def shipped(cls) -> Self:
+        """Return the known prices of the workers in the public recordings."""
+        text = files("podium_evals.recorded").joinpath("prices.toml").read_text(encoding="utf-8")
+        return cls.parse(text, "prices.toml")
+
+    @classmethod
+    def read(cls, path: Path | str) -> Self:
+        """Read a TOML file.
+
+        Raises:
+            ConfigError: there is no such file, or the file is not a table of prices.
+        """
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path} cannot be read: {why_unreadable(error)}") from error
+        return cls.parse(text, str(path))
+
+    @classmethod
+    def parse(cls, text: str, name: str) -> Self:
+        """Read a table from TOML.
+
+        Args:
+            text: entries `[[price]]` with `worker`, `as_of` (a date), `input`, `output` (USD per million
+                tokens), `source`, and `cached_input` where it differs from `input`.
+            name: the name of the text for error messages.
+
+        Raises:
+            ConfigError: an entry lacks a field, or a field is of another type.
+        """
+        try:
+            entries = tomllib.loads(text).get("price", [])
+            return cls([_read_price(entry) for entry in entries])
+        except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError) as error:
+            told = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{name} is not a table of prices: {told}") from error
+
+    def __iter__(self) -> Iterator[DatedPrice]:
+        return iter(self._prices)
+
+    def at(self, worker: str, on: date | None = None) -> DatedPrice | None:
+        """Return the latest price of a worker that was listed on a day or earlier.
+
+        Args:
+            worker: the name of the worker in the recording.
+            on: the day; `None` returns the latest price of all.
+
+        Returns:
+            `None` if no price is known. This is different from a price of 0.
+        """
+        of_worker = [each for each in self._prices if each.worker == worker]
+        known = [each for each in of_worker if on is None or each.as_of <= on]
+        return known[-1] if known else None
+
+
+def _read_price(entry: dict[str, Any]) -> DatedPrice:
+    as_of = entry["as_of"]
+    if type(as_of) is not date:
+        raise TypeError(f"as_of is {as_of!r}: write a date, as in 2026-11-10")
+    price = Price(input=entry["input"], output=entry["output"], cached_input=entry.get("cached_input"))
+    return DatedPrice(worker=str(entry["worker"]), as_of=as_of, price=price, source=str(entry["source"]))
+
 
 NO_ANSWER = "(no answer)"
 """The text that a recorded worker returns for an empty answer. An empty text would be retried."""

@@ -1,10 +1,11 @@
-"""Asks workers questions within a budget, and records the answers. A stopped recording can be continued.
+"""Records answers: asks workers questions within a budget, or reads a journal. A stopped recording continues.
 
 A worker is shown only the question. Failed calls are retried according to `podium.execution.Retry`.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from math import inf, isinf
@@ -17,18 +18,56 @@ from podium import Conductor
 from podium.budget import Limits, Spend
 from podium.budget.ledger import Ledger, Reservation, charge, charged_by
 from podium.budget.limits import NOTHING
+from podium.cli.screen import counted, duration, money
 from podium.errors import AnswerEmpty, AnswerRefused, ConfigError, LimitExceeded, WorkerError, WorkerTimeout
 from podium.execution import Retry
-from podium.types import Completion, Message, Sampling
+from podium.journal import Journal
+from podium.run_state import fold
+from podium.types import Completion, Event, Message, Outcome, RunStarted, Sampling, Step
 from podium.types.messages import usage_or_estimate
 from podium.usage import Usage
 from podium.workers import Pool, Request, Worker, complete
+from podium_evals.errors import first_failure
 from podium_evals.grading import Grader, GraderOf, grade, grader_of
-from podium_evals.recorded import DatedPrice, Sample, read_recordings
-from podium_evals.recording.forecast import Forecast, Measured, forecast
-from podium_evals.recording.growing_file import GrowingFile
-from podium_evals.recording.question_rows import QuestionRow
-from podium_evals.task_failures import first_failure
+from podium_evals.recorded import (
+    DatedPrice,
+    Question,
+    Sample,
+    content_key,
+    read_recordings,
+    without_instruction,
+)
+from podium_evals.recording.files import GrowingFile, QuestionRow
+from podium_evals.statistics import Expected, total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """A forecast for the missing answers of a recording."""
+
+    answers: int
+    """Number of missing answers."""
+    most_cost: float | None
+    """The cost in USD if each answer is as long as allowed and no call is repeated; `None` if a price is
+    unknown."""
+    measured: int
+    """Least number of answers of a worker from which the expected amounts are computed."""
+    cost: Expected | None
+    """The expected cost in USD; `None` if a worker has no measured cost."""
+    seconds: Expected | None
+    """The expected duration; `None` if a worker has no measured time."""
+
+    def lines(self) -> list[str]:
+        """Return lines for people: the most that the answers can cost, and the expected amounts."""
+        if not self.answers:
+            return ["all answers are recorded"]
+        most = "unknown, because a price is unknown" if self.most_cost is None else money(self.most_cost)
+        told = f"{counted(self.answers, 'answer')} to ask for. Maximum cost, without repeated calls: {most}"
+        if self.seconds is None:
+            return [told, "Expected cost and duration: unknown before each worker has answered"]
+        since = f"from {counted(self.measured, 'answer')} of each worker or more"
+        cost = "unknown" if self.cost is None else self.cost.told(money)
+        return [told, f"Expected cost: {cost}; expected duration: {self.seconds.told(duration)}; {since}"]
 
 
 class Call(NamedTuple):
@@ -74,7 +113,6 @@ class Recorder:
             answer and its score are recorded. `None` records the whole text without a score.
         retry: which failed calls are retried; fallbacks do not apply.
         on_sample: called after each recorded answer.
-        name_of: returns the name under which the answers of a worker are recorded.
 
     Raises:
         ConfigError: `samples` or `at_once` is below 1.
@@ -90,37 +128,24 @@ class Recorder:
         at_once: int = 8,
         grader: Grader | GraderOf | None = None,
         retry: Retry | None = None,
-        on_sample: Callable[[QuestionRow, str, Sample], None] | None = None,
-        name_of: Callable[[Worker], str] = lambda worker: worker.card.name,
+        on_sample: Callable[[], object] = lambda: None,
     ) -> None:
         if samples < 1 or at_once < 1:
             raise ConfigError(f"samples is {samples!r} and at_once {at_once!r}: both must be 1 or more")
         self._file = file
         self._pool = Pool(workers)
         self._limits = limits or Limits()
-        self._samples = samples
-        self._at_once = at_once
+        self._samples, self._at_once = samples, at_once
         self._grader = grader_of(grader)
         self._retry = retry or Retry()
         self._on_sample = on_sample
-        self._name_of = name_of
-        self._slots = {
-            worker.card.name: anyio.CapacityLimiter(worker.card.concurrency or at_once) for worker in workers
-        }
+        self._at_most = {worker.card.name: worker.card.concurrency or at_once for worker in workers}
+        self._slots = {name: anyio.CapacityLimiter(most) for name, most in self._at_most.items()}
         self._ledger = Ledger(self._limits, deadline=inf)
         self._summary = Summary()
 
-    async def record(
-        self,
-        rows: Sequence[QuestionRow],
-        *,
-        wanted: Callable[[QuestionRow, Worker], bool] = lambda _row, _worker: True,
-    ) -> Summary:
+    async def record(self, rows: Sequence[QuestionRow]) -> Summary:
         """Ask for the answers that are missing in the file.
-
-        Args:
-            rows: the questions.
-            wanted: returns whether a worker is asked a question.
 
         Returns:
             The summary over all calls of this method.
@@ -134,9 +159,8 @@ class Recorder:
             if isinstance(worker, Conductor):
                 told = "its runs make many calls, which this budget cannot limit"
                 raise ConfigError(f"{worker.card.name!r} is a conductor and cannot be recorded: {told}")
-        pairs = [(row, worker) for row in rows for worker in self._pool if wanted(row, worker)]
-        calls = self._missing(pairs)
-        self._summary.already += len(pairs) * self._samples - len(calls)
+        calls = self._missing(rows)
+        self._summary.already += len(rows) * len(self._pool) * self._samples - len(calls)
         for row in {id(call.row): call.row for call in calls}.values():  # before anything is paid
             if (grader := self._grader(row.row)) is not None:
                 await grade(grader, row.row, "")
@@ -164,7 +188,7 @@ class Recorder:
     async def _record_price(self, worker: Worker) -> None:
         if (price := worker.card.price) is not None:
             source = worker.card.price_source or "the worker's card"
-            dated = DatedPrice(worker=self._name_of(worker), as_of=_today(), price=price, source=source)
+            dated = DatedPrice(worker=worker.card.name, as_of=_today(), price=price, source=source)
             await self._file.append_price(dated)
 
     def forecast(self, rows: Sequence[QuestionRow]) -> Forecast:
@@ -172,23 +196,33 @@ class Recorder:
 
         The expected amounts are computed from the answers in the file, and hold if the other answers are as
         long. They are unknown if a worker has no answer in the file.
-
-        Args:
-            rows: the questions.
         """
-        calls = self._missing([(row, worker) for row in rows for worker in self._pool])
-        of_name = {self._name_of(worker): worker for worker in self._pool}
-        measured = {name: Measured() for name in of_name}
-        for recording in read_recordings(self._file.path) if self._file.samples else ():
-            if (worker := of_name.get(recording.worker)) is not None:
-                for sample in recording.samples:
-                    measured[recording.worker].add(sample, worker)
-        return forecast(
-            Counter(self._name_of(call.worker) for call in calls),
-            measured,
+        calls, workers = self._missing(rows), {worker.card.name: worker for worker in self._pool}
+        costs, seconds = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+        for each in read_recordings(self._file.path) if self._file.samples else ():
+            for sample in each.samples if each.worker in workers else ():
+                cost = _cost(workers[each.worker], sample.usage)
+                costs[each.worker] += [] if cost is None else [cost]
+                seconds[each.worker] += [] if sample.latency_s is None else [sample.latency_s]
+        missing = Counter(call.worker.card.name for call in calls)
+
+        def expected(values: Mapping[str, Sequence[float]]) -> list[Expected]:
+            found = [name for name in missing if values[name]]
+            return [Expected.sum_of(values[name], missing[name]) for name in found]
+
+        cost_each, time_each = expected(costs), expected(seconds)
+        time = None
+        if len(time_each) == len(
+            missing
+        ):  # the slowest bottleneck: all calls together, or those of one worker
+            alone = [each * (1 / self._at_most[name]) for name, each in zip(missing, time_each, strict=True)]
+            time = max([total(time_each) * (1 / self._at_once), *alone], key=lambda each: each.mean)
+        return Forecast(
+            answers=len(calls),
             most_cost=self._most(calls),
-            at_once=self._at_once,
-            concurrency={name: worker.card.concurrency or self._at_once for name, worker in of_name.items()},
+            measured=min((len(seconds[name]) for name in missing), default=0),
+            cost=total(cost_each) if len(cost_each) == len(missing) else None,
+            seconds=time,
         )
 
     def _most(self, calls: Iterable[Call]) -> float | None:
@@ -200,11 +234,12 @@ class Recorder:
             costs.append(worst.cost or 0.0)
         return sum(costs)
 
-    def _missing(self, pairs: Sequence[tuple[QuestionRow, Worker]]) -> list[Call]:
+    def _missing(self, rows: Sequence[QuestionRow]) -> list[Call]:
         return [
             Call(row, worker, number)
-            for row, worker in pairs
-            for number in range(self._file.samples[row.question.key, self._name_of(worker)], self._samples)
+            for row in rows
+            for worker in self._pool
+            for number in range(self._file.samples[row.question.key, worker.card.name], self._samples)
         ]
 
     async def _answer(self, call: Call) -> None:
@@ -223,22 +258,15 @@ class Recorder:
                     return
                 await anyio.sleep(wait)
             else:
-                name = self._name_of(call.worker)
-                await self._file.append(call.row.question, name, sample)
+                await self._file.append(call.row.question, call.worker.card.name, sample)
                 self._summary.recorded += 1
-                if self._on_sample is not None:
-                    self._on_sample(call.row, name, sample)
+                self._on_sample()
                 return
 
     async def _ask(self, call: Call) -> Sample:
-        """Make one call, and add its usage to the ledger.
-
-        Raises:
-            LimitExceeded: the call does not fit the budget.
-            WorkerError: there is no answer.
-        """
+        """Make one call, and add its usage to the ledger."""
         request = self._request(call)
-        reservation = await self._reserve(call.worker, request)
+        reservation = await self._reserve(call.worker.worst_case(request, self._limits.answer_tokens))
         reserved = reservation.amount
         spent = charge(reserved, Usage(), None, "reservation")  # the usage of a call whose end is unknown
         began = monotonic()
@@ -257,7 +285,8 @@ class Recorder:
             raise
         else:
             latency, usage = monotonic() - began, _usage(call.worker, request, completion)
-            spent = charge(reserved, usage, _cost(call.worker, usage, completion), charged_by(usage))
+            cost = _cost(call.worker, usage) if completion.cost is None else completion.cost
+            spent = charge(reserved, usage, cost, charged_by(usage))
             return await self._graded(call, completion.text, usage, latency)
         finally:
             self._ledger.settle(reservation, spent)
@@ -270,8 +299,7 @@ class Recorder:
             deadline=anyio.current_time() + self._limits.attempt_seconds,
         )
 
-    async def _reserve(self, worker: Worker, request: Request) -> Reservation:
-        worst = worker.worst_case(request, self._limits.answer_tokens)
+    async def _reserve(self, worst: Spend | None) -> Reservation:
         while True:
             try:
                 return self._ledger.reserve(worst)
@@ -299,12 +327,10 @@ def _usage(worker: Worker, request: Request, completion: Completion) -> Usage:
     return usage_or_estimate(completion.usage, request.messages, completion.text, most=most)
 
 
-def _cost(worker: Worker, usage: Usage, completion: Completion) -> float | None:
-    if completion.cost is not None:
-        return completion.cost
+def _cost(worker: Worker, usage: Usage | None) -> float | None:
     if not worker.uses_tokens:
         return 0.0
-    return None if worker.card.price is None else worker.card.price.cost(usage)
+    return None if worker.card.price is None or usage is None else worker.card.price.cost(usage)
 
 
 def _spent(reserved: Spend, error: WorkerError, worker: Worker) -> Spend:
@@ -314,3 +340,142 @@ def _spent(reserved: Spend, error: WorkerError, worker: Worker) -> Spend:
     price = worker.card.price
     cost = price.cost(error.usage) if error.cost is None and price is not None else error.cost
     return charge(reserved, error.usage, cost, charged_by(error.usage))
+
+
+FIRST = 10
+"""Number of answers of each worker after which the rest is forecast again."""
+
+
+class Forecaster:
+    """Gives a forecast before the first call, and again when each worker has answered a few times."""
+
+    def __init__(
+        self, recorder: Recorder, rows: Sequence[QuestionRow], workers: int, note: Callable[[str], None]
+    ) -> None:
+        self._recorder, self._rows, self._first, self._note = recorder, rows, FIRST * workers, note
+        self._answers = 0
+
+    def tell(self) -> None:
+        """Give the forecast."""
+        begin = f"after {counted(self._answers, 'answer')}: " if self._answers else ""
+        for line in self._recorder.forecast(self._rows).lines():
+            self._note(f"podium: {begin}{line}")
+
+    def hear(self) -> None:
+        """Count an answer."""
+        self._answers += 1
+        if self._answers == self._first:
+            self.tell()
+
+
+_ADVICE = re.compile(r"raise Limits\.(\w+) for more")
+
+
+def in_options(message: str, options: Mapping[str, str]) -> str:
+    """Return the message of a `LimitExceeded` for a command."""
+    told = _ADVICE.sub(lambda found: f"raise {options.get(found[1], f'[limits] {found[1]}')}", message)
+    return told.replace("the run has", "the command has")
+
+
+KIND = "journal"
+"""The kind of a question that is not in a file of questions."""
+
+
+@dataclass(slots=True)
+class JournalSummary:
+    """The counts of steps that were recorded or left out."""
+
+    recorded: int = 0
+    """Number of answers that were recorded."""
+    already: int = 0
+    """Number of answers that were in the file before."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Number of steps that were left out, by reason."""
+
+
+async def record_runs(
+    journal: Journal,
+    file: GrowingFile,
+    *,
+    limit: int | None = None,
+    rows: Iterable[QuestionRow] = (),
+    grader: Grader | GraderOf | None = None,
+) -> JournalSummary:
+    """Record the answers of a journal's runs; a step that was recorded before is not recorded again.
+
+    A step is recorded under two conditions. Its subtask is the run's question, alone or after one of
+    `podium_evals.recorded.INSTRUCTIONS`. Its worker was shown no other step, text or message.
+
+    Args:
+        journal: the journal.
+        file: the recording, entered.
+        limit: maximum number of runs, the latest first; `None` reads all.
+        rows: questions with their kinds and right answers. Questions are matched by content.
+        grader: scores the answers to `rows`, or chooses the grader of a row; `None` records answers without a
+            score.
+
+    Raises:
+        JournalError: the journal cannot be read.
+        RecordingInvalid: the file cannot be written.
+        ConfigError: an answer cannot be graded with the grader.
+    """
+    known = {each.question.key: each for each in rows}
+    summary = JournalSummary()
+    async with journal:
+        for run in await journal.runs(limit=limit):
+            events = [entry.event for entry in await journal.read(run.run_id)]
+            await _record(events, file, known, grader_of(grader), summary)
+    return summary
+
+
+async def _record(
+    events: Sequence[Event],
+    file: GrowingFile,
+    known: Mapping[str, QuestionRow],
+    grader: GraderOf,
+    summary: JournalSummary,
+) -> None:
+    started = events[0]
+    assert isinstance(started, RunStarted)
+    for each in fold(events).result().rounds:
+        steps = () if each.plan is None or each.plan.is_workflow else each.plan.calls
+        for step, outcome in zip(steps, each.outcomes, strict=False):  # superseded events follow these events
+            if why := _unfit(started, step, outcome):
+                summary.left_out[why] += 1
+                continue
+            sample_id = f"{started.run_id}/{outcome.round}/{outcome.step}"
+            if sample_id in file.ids:
+                summary.already += 1
+                continue
+            text = started.query[0].text
+            row = known.get(content_key(text))
+            question = (
+                row.question if row else Question(id=f"{KIND}/{content_key(text)[:12]}", kind=KIND, text=text)
+            )
+            await file.append(question, outcome.worker, await _sample_of(outcome, row, grader), sample_id)
+            summary.recorded += 1
+
+
+def _unfit(started: RunStarted, step: Step, outcome: Outcome) -> str:
+    """Return why a step is left out; empty if it is not."""
+    if outcome.status != "ok" or outcome.problem is not None:
+        return "the step has no complete answer"
+    if outcome.reused:
+        return "the answer was reused from an earlier call"
+    if len(started.query) != 1 or not isinstance(started.query[0].content, str) or started.tool_messages:
+        return "the query is a conversation, or has attachments"
+    if started.tools is not None or step.access:
+        return "the worker was shown other steps, or tools"
+    asked = without_instruction(step.subtask.replace("\\{{", "{{"))
+    if content_key(asked) != content_key(started.query[0].text):
+        return "the subtask is not the question"
+    return ""
+
+
+async def _sample_of(outcome: Outcome, row: QuestionRow | None, choose: GraderOf) -> Sample:
+    usage = outcome.calls[-1].usage if outcome.calls else outcome.usage
+    grader = None if row is None else choose(row.row)
+    if row is None or grader is None:
+        return Sample(text=outcome.text, usage=usage, latency_s=outcome.seconds)
+    final, score = await grade(grader, row.row, outcome.text)
+    return Sample(text=final, score=score, usage=usage, latency_s=outcome.seconds)

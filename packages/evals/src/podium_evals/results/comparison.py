@@ -79,8 +79,8 @@ def named_arms(names: Sequence[str], workers: Sequence[str]) -> list[Arm]:
     known = [name for name in names if not name.startswith(PLANS)]
     if unknown := [name for name in known if name not in ARMS]:
         raise ConfigError(
-            f"there is no arm {unknown[0]!r}: the arms are {', '.join(ARMS)}, and {PLANS}FILE for plans of "
-            "`podium evals record plans`"
+            f"there is no arm {unknown[0]!r}: the arms are {', '.join(ARMS)}, and {PLANS}FILE for "
+            "recorded plans"
         )
     wanted = {*known, "best"}
     found = [arm for name, make in ARMS.items() if name in wanted for arm in make(workers)]
@@ -371,8 +371,8 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
         str | None,
         typer.Option(
             metavar="NAMES",
-            help=f"Arms separated by commas: {', '.join(ARMS)}, or {PLANS}FILE for plans of `podium evals "
-            f"record plans`. Default: all, and without --probes all but {', '.join(NEED_PROBES)}.",
+            help=f"Arms separated by commas: {', '.join(ARMS)}, or {PLANS}FILE for recorded "
+            f"plans. Default: all, and without --probes all but {', '.join(NEED_PROBES)}.",
         ),
     ] = None,
     probes: Annotated[

@@ -19,9 +19,7 @@ from podium_evals.recorded import (
     read_reasoning_gym,
     read_recordings,
 )
-from podium_evals.recorded.bfcl import PRICED, RELEVANCE
-from podium_evals.recorded.mmlu_pro import CHAT_MODELS
-from podium_evals.recorded.packed import Level
+from podium_evals.recorded.public import CHAT_MODELS, PRICED, RELEVANCE, Level
 
 MID = (
     "anthropic_claude-3.5-sonnet",

@@ -30,8 +30,7 @@ from podium_evals.errors import ArmUnfit, RouterInvalid
 from podium_evals.grading import GRADERS, choose_graders
 from podium_evals.recorded import Recording, Recordings, read_recordings
 from podium_evals.recording import GrowingFile, QuestionRow, Recorder, Summary, read_questions
-from podium_evals.recording.forecast_text import Forecaster
-from podium_evals.recording.limit_text import in_options
+from podium_evals.recording.recorder import Forecaster, in_options
 from podium_evals.results import rounding
 from podium_evals.results.comparison import (
     BASE,

@@ -4,13 +4,16 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from podium.cli.screen import reporting
 from podium.config.source import why_unwritable
 from podium.errors import ConfigError, install_hint
 from podium_evals.grading import reasoning_gym
 from podium_evals.recorded import Question
-from podium_evals.recorded.reasoning_gym import KINDS
+from podium_evals.recorded.public import GYM_KINDS
 from podium_evals.recording import QuestionRow
 
 
@@ -30,7 +33,7 @@ def gym_questions(kind: str, count: int, *, seed: int, **settings: Any) -> tuple
         ConfigError: the library is not installed, the kind is unknown or held back for a last test, or a
             setting is wrong.
     """
-    if kind not in KINDS:
+    if kind not in GYM_KINDS:
         raise ConfigError(f"{kind!r} is not a kind of Reasoning Gym, or is held back for a last test")
     try:
         from reasoning_gym import create_dataset  # type: ignore[import-untyped] # noqa: PLC0415 - an extra
@@ -41,7 +44,13 @@ def gym_questions(kind: str, count: int, *, seed: int, **settings: Any) -> tuple
         entries = [dict(entry) for entry in create_dataset(kind, size=count, seed=seed, **settings)]
     except (TypeError, ValueError, AssertionError) as error:
         raise ConfigError(f"Reasoning Gym does not make {kind!r} with {settings!r}: {error}") from error
-    return tuple(_row(kind, seed, index, entry) for index, entry in enumerate(entries))
+    rows = []
+    for index, entry in enumerate(entries):
+        name = f"gym/{kind}/{seed}/{index}"
+        expected = None if entry["answer"] is None else str(entry["answer"])
+        question = Question(id=name, kind=kind, text=entry["question"], expected=expected)
+        rows.append(QuestionRow(question, entry))
+    return tuple(rows)
 
 
 def gym_rows(kind: str, count: int, *, seed: int, **settings: Any) -> list[Mapping[str, Any]]:
@@ -59,42 +68,59 @@ def gym_rows(kind: str, count: int, *, seed: int, **settings: Any) -> list[Mappi
         except (TypeError, ValueError) as error:
             raise ConfigError(f"questions of {kind!r} cannot be kept in a file: {error}") from error
         if each.question.expected is not None:
-            reasoning_gym(
-                row, each.question.expected
-            )  # raises an error if the grader rejects the right answer
+            reasoning_gym(row, each.question.expected)  # raises if the grader rejects the right answer
         rows.append(row)
     return rows
 
 
-def _row(kind: str, seed: int, index: int, entry: dict[str, Any]) -> QuestionRow:
-    answer = entry["answer"]
-    question = Question(
-        id=f"gym/{kind}/{seed}/{index}",
-        kind=kind,
-        text=entry["question"],
-        expected=None if answer is None else str(answer),
-    )
-    return QuestionRow(question, entry)
+def questions(
+    *,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The new file.")],
+    count: Annotated[int, typer.Option(min=1, help="Number of questions of each kind.")] = 10,
+    seed: Annotated[int, typer.Option(help="Seed: another seed gives other questions.")] = 0,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A kind; may be repeated. Default: all kinds."),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=JSON", help="A setting for the kinds; may be repeated."),
+    ] = None,
+) -> None:
+    """Write new questions of Reasoning Gym to a file."""
+    with reporting() as screen:
+        if out.exists():
+            raise ConfigError(f"{out} already exists: choose another file")
+        given, rows = dict(map(_setting, setting or ())), list[Mapping[str, Any]]()
+        for name in sorted(GYM_KINDS) if kind is None else dict.fromkeys(kind):
+            try:
+                rows += gym_rows(name, count, seed=seed, **given)
+            except ConfigError as error:
+                if kind is not None or "rejects the right answer" not in str(error):
+                    raise
+                screen.note(f"podium: left out: {error}")
+        _write(rows, out)
+        screen.note(f"podium: wrote {len(rows):,} questions to {out}; their grader is {rows[0]['grader']}")
 
 
-def write_questions(rows: Iterable[Mapping[str, Any]], path: Path) -> int:
-    """Write a new file of questions, and return their number. A failed write leaves no partial file.
+def _setting(told: str) -> tuple[str, Any]:
+    name, equals, value = told.partition("=")
+    try:
+        if equals and name.isidentifier():
+            return name, json.loads(value)
+    except ValueError:
+        pass
+    raise ConfigError(f"--setting {told!r}: write NAME=JSON, as in min_animals=3")
 
-    Raises:
-        ConfigError: the file already exists or cannot be written, or a row is not JSON.
-    """
+
+def _write(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
+    """Write a new file of questions. A failed write leaves no partial file."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        lines = [json.dumps(row, ensure_ascii=True) + "\n" for row in rows]
-        if path.exists():
-            raise ConfigError(f"{path} already exists: choose another file")
         with part.open("x", encoding="utf-8") as file:
-            file.writelines(lines)
-            file.flush()
-            os.fsync(file.fileno())
+            file.writelines(json.dumps(row) + "\n" for row in rows)
         part.replace(path)
-    except (OSError, TypeError, ValueError) as error:
+    except OSError as error:
         raise ConfigError(f"{path} cannot be written: {why_unwritable(error)}") from error
     finally:
         part.unlink(missing_ok=True)
-    return len(lines)

@@ -1,32 +1,115 @@
-"""Reads OpenTelemetry spans in OTLP's JSON, which the collector's file exporter writes."""
+"""Reads OpenTelemetry spans in OTLP's JSON, which the collector's file exporter writes.
+
+The attributes are those of the GenAI conventions, OpenLLMetry and OpenInference. Each tuple of names has the
+current name first, then older names, then the names of other conventions.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from podium_evals.audit.answers import Answer, chat_answer, finish_of
-from podium_evals.audit.failures import Failure, failure
-from podium_evals.audit.formats import otlp_names as names
-from podium_evals.audit.formats.values import count, first_text, mapping, number, text, tier_of, usage_of
-from podium_evals.audit.span import Kind, Span
-from podium_evals.audit.texts import digests, question_of
+from podium_evals.audit.queries import Kind, Span
+from podium_evals.audit.texts import (
+    Answer,
+    Failure,
+    chat_answer,
+    count,
+    digests,
+    failure,
+    finish_of,
+    first_text,
+    mapping,
+    number,
+    question_of,
+    text,
+    tier_of,
+    usage_of,
+)
+
+OPERATION = ("gen_ai.operation.name", "llm.request.type")
+SPAN_KIND = ("openinference.span.kind", "traceloop.span.kind")
+PROVIDER = ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system")
+BASE_URL = ("gen_ai.openai.api_base", "server.address", "url.full")
+MODEL = tuple(
+    """
+    gen_ai.response.model gen_ai.request.model llm.response.model_name llm.model_name
+    llm.request.model_name embedding.model_name llm.response.model llm.request.model
+    """.split()  # noqa: SIM905 - a list has a line for each
+)
+TIER = ("openai.response.service_tier", "gen_ai.openai.response.service_tier")
+INPUT = (
+    "gen_ai.usage.input_tokens",
+    "gen_ai.usage.prompt_tokens",
+    "llm.token_count.prompt",
+    "llm.usage.prompt_tokens",
+)
+OUTPUT = (
+    "gen_ai.usage.output_tokens",
+    "gen_ai.usage.completion_tokens",
+    "llm.token_count.completion",
+    "llm.usage.completion_tokens",
+)
+CACHED = (
+    "gen_ai.usage.cache_read.input_tokens",
+    "gen_ai.usage.cache_read_input_tokens",
+    "llm.token_count.prompt_details.cache_read",
+)
+CACHE_WRITES = (
+    "gen_ai.usage.cache_creation.input_tokens",
+    "gen_ai.usage.cache_creation_input_tokens",
+    "llm.token_count.prompt_details.cache_write",
+)
+REASONING = (
+    "gen_ai.usage.reasoning.output_tokens",
+    "gen_ai.usage.reasoning_tokens",
+    "llm.token_count.completion_details.reasoning",
+    "llm.usage.reasoning_tokens",
+)
+COST = ("gen_ai.usage.cost", "podium.cost", "llm.cost.total", "gen_ai.usage.total_cost")
+FINISH = ("gen_ai.response.finish_reasons", "llm.finish_reason", "gen_ai.completion.0.finish_reason")
+STEP = (
+    "gen_ai.agent.name",
+    "agent.name",
+    "graph.node.name",
+    "traceloop.entity.name",
+    "gen_ai.tool.name",
+    "tool.name",
+)
+PROMPT = ("gen_ai.input.messages", "gen_ai.prompt")
+PROMPT_PREFIXES = ("llm.input_messages.", "gen_ai.prompt.")
+ANSWER = ("gen_ai.output.messages", "gen_ai.completion")
+ANSWER_PREFIXES = ("llm.output_messages.", "gen_ai.completion.")
+QUESTION = ("input.value", "traceloop.entity.input")
+CALLS = {
+    "chat",
+    "completion",
+    "text_completion",
+    "generate_content",
+    "embeddings",
+    "embedding",
+    "rerank",
+    "plan",
+}
+"""Operations that are model calls; a planner call of Podium is one of them."""
+WRITING = ("chat", "text_completion", "generate_content")
+"""Operations that answer with a text."""
+TOOLS = {"execute_tool", "tool"}
+AGENTS = {"invoke_agent", "create_agent", "agent", "invoke_workflow"}
+CALL_KINDS = {"llm", "embedding", "reranker"}
+
 
 Attributes = Mapping[str, Any]
 _ERROR = (2, "2", "STATUS_CODE_ERROR", "Error")
 _ROLES = ("system", "user", "assistant", "tool")
 
 
-def recognises(row: Mapping[str, Any]) -> bool:
+def is_otlp(row: Mapping[str, Any]) -> bool:
     """Return whether a row is a span. Other signals of OTLP are recognised too, and have no calls."""
     return _is_span(row) or "resourceLogs" in row or "resourceMetrics" in row
 
 
-def spans(row: Mapping[str, Any]) -> Iterator[Span]:
-    """Yield the span of a row.
-
-    Raises:
-        ValueError: the span has no id.
-    """
+def otlp_spans(row: Mapping[str, Any]) -> Iterator[Span]:
+    """Yield the span of a row."""
     if _is_span(row):
         yield _span(row)
 
@@ -48,8 +131,8 @@ def _span(raw: Mapping[str, Any]) -> Span:
     )
     prompt = _prompt(said, events) if kind != "step" else []
     answer = Answer() if failed or kind != "call" else _answer(said, events)
-    read, written = _count(said, names.INPUT), _count(said, names.OUTPUT)
-    writes, cached = _count(said, names.CACHE_WRITES) or 0, _count(said, names.CACHED) or 0
+    read, written = _count(said, INPUT), _count(said, OUTPUT)
+    writes, cached = _count(said, CACHE_WRITES) or 0, _count(said, CACHED) or 0
     if read is not None and cached + writes > read:  # as Anthropic counts
         read += cached + writes
     return Span(
@@ -58,38 +141,35 @@ def _span(raw: Mapping[str, Any]) -> Span:
         parent=first_text(raw, "parentSpanId", "parent_span_id"),
         name=text(raw.get("name")),
         kind=kind,
-        step=_first(said, names.STEP),
+        step=_first(said, STEP),
         started=started,
         ended=ended,
         is_open=ended is None,
-        model=_first(said, names.MODEL)
-        or text(mapping(_json(said.get("llm.invocation_parameters"))).get("model")),
-        provider=_first(said, names.PROVIDER),
-        base_url=_first(said, names.BASE_URL),
-        tier=tier_of(_first(said, names.TIER)),
-        usage=usage_of(read, written, cached, _count(said, names.REASONING))
-        if kind in ("call", "agent")
-        else None,
+        model=_first(said, MODEL) or text(mapping(_json(said.get("llm.invocation_parameters"))).get("model")),
+        provider=_first(said, PROVIDER),
+        base_url=_first(said, BASE_URL),
+        tier=tier_of(_first(said, TIER)),
+        usage=usage_of(read, written, cached, _count(said, REASONING)) if kind in ("call", "agent") else None,
         cache_writes=writes,
-        cost=next((found for name in names.COST if (found := number(said.get(name))) is not None), None),
+        cost=next((found for name in COST if (found := number(said.get(name))) is not None), None),
         error=failed.code if failed else "",
         error_text=failed.text if failed else "",
         prompt=digests(prompt) if kind == "call" else "",
-        question=question_of(prompt) or question_of([_first(said, names.QUESTION)]),
+        question=question_of(prompt) or question_of([_first(said, QUESTION)]),
         **answer._asdict(),
     )
 
 
 def _kind(said: Attributes) -> Kind:
-    operation = _first(said, names.OPERATION[:1]) or _first(said, names.OPERATION[1:])
-    found = {operation.lower(), *(text(said.get(name)).lower() for name in names.SPAN_KIND)}
-    if found & names.TOOLS:
+    operation = _first(said, OPERATION[:1]) or _first(said, OPERATION[1:])
+    found = {operation.lower(), *(text(said.get(name)).lower() for name in SPAN_KIND)}
+    if found & TOOLS:
         return "tool"
-    if found & names.CALLS or found & names.CALL_KINDS:
+    if found & CALLS or found & CALL_KINDS:
         return "call"
-    if found & names.AGENTS:
+    if found & AGENTS:
         return "agent"
-    is_call = any(name in said for name in (*names.INPUT, "gen_ai.request.model"))
+    is_call = any(name in said for name in (*INPUT, "gen_ai.request.model"))
     return "call" if is_call and operation.lower() in ("", "unknown") else "step"
 
 
@@ -141,10 +221,10 @@ def _failure(raw: Mapping[str, Any], said: Attributes, events: Iterable[Mapping[
 def _prompt(said: Attributes, events: Iterable[Mapping[str, Any]]) -> list[Any]:
     told = _first(said, ("gen_ai.system_instructions",))
     found: list[Any] = [{"role": "system", "content": told}] if told else []
-    for name in names.PROMPT:
+    for name in PROMPT:
         if name in said:
             return found + _json_list(said[name])
-    if listed := next(filter(None, (_numbered(said, prefix) for prefix in names.PROMPT_PREFIXES)), []):
+    if listed := next(filter(None, (_numbered(said, prefix) for prefix in PROMPT_PREFIXES)), []):
         return found + listed
     for event in events:
         name, facts = text(event.get("name")), _attributes(event)
@@ -159,14 +239,14 @@ def _prompt(said: Attributes, events: Iterable[Mapping[str, Any]]) -> list[Any]:
 
 
 def _answer(said: Attributes, events: Iterable[Mapping[str, Any]]) -> Answer:
-    why = finish_of(next((said[name] for name in names.FINISH if said.get(name)), None))
-    for name in names.ANSWER:
+    why = finish_of(next((said[name] for name in FINISH if said.get(name)), None))
+    for name in ANSWER:
         if name in said:
             return _of_first(_json_list(said[name]), why)
     output = mapping(_json(said.get("output.value"))).get("choices")
     if isinstance(output, list) and output:  # this form has refusals, which the numbered attributes lack
         return chat_answer(mapping(output[0]).get("message"), why)
-    for prefix in names.ANSWER_PREFIXES:
+    for prefix in ANSWER_PREFIXES:
         if listed := _numbered(said, prefix):
             return _of_first(listed, why)
     for event in events:
@@ -176,8 +256,8 @@ def _answer(said: Attributes, events: Iterable[Mapping[str, Any]]) -> Answer:
             return chat_answer(message, why or facts.get("finish_reason"))
         if "gen_ai.completion" in facts:
             return _of_first(_json_list(facts["gen_ai.completion"]), why)
-    writes_text = said.get("gen_ai.operation.name") in names.WRITING
-    is_empty = _count(said, names.OUTPUT) == 0 and why in ("", "stop") and writes_text
+    writes_text = said.get("gen_ai.operation.name") in WRITING
+    is_empty = _count(said, OUTPUT) == 0 and why in ("", "stop") and writes_text
     return Answer(finish=why, is_empty=is_empty, is_refusal=why == "content_filter")
 
 

@@ -1,29 +1,33 @@
-"""A worker that answers questions with the recorded answers of a model, and calls no model.
+"""Workers without a model: a recorded worker, and reducers, which choose one of the answers of earlier steps.
 
 Questions are found by their content. If no answer was recorded, the call fails; nothing is guessed.
+Reducers compare answers by their text, without case, white space and punctuation around it. A step without an
+answer has no vote.
 """
 
 import re
-from collections.abc import AsyncGenerator, Iterable, Sequence
-from datetime import date
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Literal
-
-import anyio
 
 from podium.budget import Spend
 from podium.types import Completion
 from podium.usage import Usage, estimate_tokens
-from podium.workers import Card, Request, StepInput, Worker
+from podium.workers import FREE, Card, Request, StepInput, Worker, step_input_of
 from podium_evals.errors import RecordingInvalid, Unrecorded
-from podium_evals.recorded.prices import PriceTable
-from podium_evals.recorded.question import Question, normalised
-from podium_evals.recorded.recordings import NO_ANSWER, Recordings, Sample
+from podium_evals.recorded.recordings import (
+    NO_ANSWER,
+    NO_TEXT,
+    PriceTable,
+    Question,
+    Recordings,
+    Sample,
+    normalised,
+)
 
 INSTRUCTIONS = ("Answer the question.", "Answer this question:")
 """Texts that a subtask may have before the question."""
-Latency = Literal["none", "recorded"]
 
 
 class RecordedWorker(Worker):
@@ -49,11 +53,9 @@ class RecordedWorker(Worker):
         card: the card; `None` makes a card with the worker's name and price.
         prices: the prices for such a card; `None` means those of the recording, and the table of this
             package for a worker without one.
-        on: the day of the price; `None` means the latest price.
         seed: chooses the samples. The samples of a question are used in turn: each further step, attempt or
             round gets the next sample, and the first sample follows the last. A seed that is higher by one
             begins one sample later. Thus n seeds in a row use each of n samples once.
-        latency: whether a call waits for the recorded time of its answer. By default, calls do not wait.
         empty_fails: whether an empty answer fails the call, as with a live model, so that `Retry.next_best`
             applies. Otherwise its text is `NO_ANSWER`.
 
@@ -63,16 +65,14 @@ class RecordedWorker(Worker):
 
     reads_prose = False
 
-    def __init__(  # noqa: PLR0913 - all but two are settings with defaults
+    def __init__(
         self,
         recordings: Recordings,
         worker: str,
         *,
         card: Card | None = None,
         prices: PriceTable | None = None,
-        on: date | None = None,
         seed: int = 0,
-        latency: Latency = "none",
         empty_fails: bool = False,
     ) -> None:
         if worker not in recordings.workers:
@@ -80,9 +80,8 @@ class RecordedWorker(Worker):
             raise RecordingInvalid(f"the recording has no worker {worker!r}: its workers are {known}")
         self.recordings = recordings
         self.worker = worker
-        self.card = card or _card(worker, _prices(recordings) if prices is None else prices, on)
+        self.card = card or _card(worker, _prices(recordings) if prices is None else prices)
         self._seed = seed
-        self._latency = latency
         self._empty_fails = empty_fails
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
@@ -93,8 +92,6 @@ class RecordedWorker(Worker):
         """
         question, samples = self._find(request)
         sample = self._at(question, samples, _turn(request))
-        if self._latency == "recorded" and sample.latency_s:
-            await anyio.sleep(sample.latency_s)
         text = sample.text if sample.text.strip() or self._empty_fails else NO_ANSWER
         if request.stream:
             yield text
@@ -159,9 +156,7 @@ def recorded_pool(
     recordings: Recordings,
     workers: Iterable[str] | None = None,
     *,
-    on: date | None = None,
     seed: int = 0,
-    latency: Latency = "none",
     empty_fails: bool = False,
 ) -> list[RecordedWorker]:
     """Return a recorded worker for each name, with the prices of the recording or of this package.
@@ -169,9 +164,7 @@ def recorded_pool(
     Args:
         recordings: the recorded answers.
         workers: the names; `None` means all workers of the recording.
-        on: the day of the prices; `None` means the latest prices.
         seed: chooses the samples.
-        latency: whether a call waits for the recorded time of its answer.
         empty_fails: whether an empty answer fails the call.
 
     Raises:
@@ -179,8 +172,9 @@ def recorded_pool(
     """
     prices = _prices(recordings)
     names = recordings.workers if workers is None else tuple(workers)
-    options: dict[str, Any] = {"prices": prices, "on": on, "seed": seed, "latency": latency}
-    return [RecordedWorker(recordings, name, **options, empty_fails=empty_fails) for name in names]
+    return [
+        RecordedWorker(recordings, name, prices=prices, seed=seed, empty_fails=empty_fails) for name in names
+    ]
 
 
 def _prices(recordings: Recordings) -> PriceTable:
@@ -195,14 +189,11 @@ def _turn(request: Request) -> int:
     return 0 if caller is None else caller.round - 1 + caller.step + caller.attempt - 1
 
 
-def _card(worker: str, prices: PriceTable, on: date | None) -> Card:
-    found = prices.at(worker, on)
-    return Card(
-        name=worker,
-        description=f"Recorded answers of {worker}.",
-        price=None if found is None else found.price,
-        price_source="" if found is None else found.told,
-    )
+def _card(worker: str, prices: PriceTable) -> Card:
+    about, found = f"Recorded answers of {worker}.", prices.at(worker)
+    if found is None:
+        return Card(name=worker, description=about)
+    return Card(name=worker, description=about, price=found.price, price_source=found.told)
 
 
 def _usage(question: Question, sample: Sample) -> Usage:
@@ -218,11 +209,7 @@ def _tokens(text: str) -> int:
 
 
 def _asked(request: Request) -> str:
-    """Return the one text that the worker is shown, without an instruction.
-
-    Raises:
-        Unrecorded: the worker is shown more than one text.
-    """
+    """Return the one text that the worker is shown, without an instruction."""
     shown = request.step_input
     if shown is None:
         if len(request.messages) != 1:
@@ -260,3 +247,113 @@ def _check_references(shown: StepInput) -> None:
                 f"the worker is shown step {step.step} besides its subtask, but recordings have single "
                 f"questions only"
             )
+
+
+def same_answer(text: str) -> str:
+    """Return the form of an answer that is compared: the same for `" Blue. "` and `"blue"`."""
+    return " ".join(text.casefold().split()).strip("\"'`*$. ")
+
+
+class Reducer(Worker):
+    """The base class of workers that choose one of the outputs of the visible steps.
+
+    Args:
+        name: the name of the worker.
+    """
+
+    uses_tokens = False
+    reads_prose = False
+    description = ""
+    """The description on the worker's card."""
+
+    def __init__(self, name: str) -> None:
+        self.card = Card(name=name, description=self.description, price=FREE)
+
+    @abstractmethod
+    def choose(self, question: str, answers: Sequence[str]) -> str:
+        """Return one of the answers.
+
+        Args:
+            question: the run's question; the subtask if workers are not shown the question.
+            answers: at least one, in the order of the plan.
+        """
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Choose one of the answers of the visible steps.
+
+        Raises:
+            Unrecorded: no earlier step is visible.
+        """
+        shown = step_input_of(request)
+        if not shown.visible:
+            raise Unrecorded(f"{self.card.name!r} has no answers to choose from: give it an access list")
+        question = shown.query[-1].text if shown.query else shown.subtask
+        text = self.reduced(question, [step.output for step in shown.visible])
+        if request.stream:
+            yield text
+        yield Completion(text, missing="no visible step has an answer" if text == NO_ANSWER else None)
+
+    def reduced(self, question: str, outputs: Sequence[str]) -> str:
+        """Return one of the outputs that are answers; `NO_ANSWER` if there are none.
+
+        Raises:
+            Unrecorded: the text of an answer was not recorded.
+        """
+        if any(output.startswith(NO_TEXT) for output in outputs):
+            raise Unrecorded(
+                f"{self.card.name!r} compares texts, but only the scores of answers were recorded"
+            )
+        answers = [output for output in outputs if output.strip() not in ("", NO_ANSWER)]
+        return self.choose(question, answers) if answers else NO_ANSWER
+
+
+class Vote(Reducer):
+    """Returns the most frequent answer; of equally frequent answers, the first in the plan.
+
+    Args:
+        name: the name of the worker.
+        read: returns the part of an answer to compare, such as the final answer in a longer text; `None`
+            compares whole answers.
+    """
+
+    description = "Returns the answer that most of the earlier steps gave."
+
+    def __init__(self, name: str = "vote", *, read: Callable[[str], str] | None = None) -> None:
+        super().__init__(name)
+        self._read = read
+
+    def choose(self, question: str, answers: Sequence[str]) -> str:  # noqa: ARG002 - the question is not needed
+        """Return the first answer of the largest group."""
+        votes = [same_answer(answer if self._read is None else self._read(answer)) for answer in answers]
+        return answers[max(range(len(votes)), key=lambda number: votes.count(votes[number]))]
+
+
+class FirstAgreeing(Reducer):
+    """Returns the first answer that another step repeats; the first answer of all if no two answers agree."""
+
+    description = "Returns the first answer that two of the earlier steps agree on."
+
+    def __init__(self, name: str = "first-agreeing") -> None:
+        super().__init__(name)
+
+    def choose(self, question: str, answers: Sequence[str]) -> str:  # noqa: ARG002 - the question is not needed
+        """Return the answer that is the first to be repeated."""
+        seen: dict[str, str] = {}
+        for answer in answers:
+            if (form := same_answer(answer)) in seen:
+                return seen[form]
+            seen[form] = answer
+        return answers[0]
+
+
+class Longest(Reducer):
+    """Returns the longest answer; of equally long answers, the first in the plan."""
+
+    description = "Returns the longest answer of the earlier steps."
+
+    def __init__(self, name: str = "longest") -> None:
+        super().__init__(name)
+
+    def choose(self, question: str, answers: Sequence[str]) -> str:  # noqa: ARG002 - the question is not needed
+        """Return the longest answer."""
+        return max(answers, key=len)

@@ -1,5 +1,6 @@
 """Questions of Reasoning Gym in a file."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from typer.testing import Result
 from podium.errors import ConfigError
 from podium_evals.grading import reasoning_gym
 from podium_evals.recording import read_questions
-from podium_evals.tasks import gym_questions, gym_rows, write_questions
+from podium_evals.tasks import gym_questions, gym_rows
 
 __all__ = ["podium"]
 SYNTAX = pytest.mark.filterwarnings("ignore::SyntaxWarning")
@@ -20,7 +21,7 @@ SYNTAX = pytest.mark.filterwarnings("ignore::SyntaxWarning")
 def test_questions_of_a_file_are_the_questions(tmp_path: Path) -> None:
     """With their kind, their id, and what their grader needs."""
     path = tmp_path / "q.jsonl"
-    write_questions(gym_rows("leg_counting", 3, seed=5), path)
+    path.write_text("".join(json.dumps(row) + "\n" for row in gym_rows("leg_counting", 3, seed=5)))
     rows = read_questions(path)
     made = gym_questions("leg_counting", 3, seed=5)
     assert [row.question for row in rows] == [row.question for row in made]

@@ -1,1 +1,0 @@
-"""Reads rows of exports as spans: one module for each format."""
