@@ -13,9 +13,9 @@ import anyio
 from podium.cli.screen import counted
 from podium.config import load_config
 from podium.errors import ConfigError, PodiumError
+from podium_evals.errors import first_failure
 from podium_evals.results import rounding
 from podium_evals.statistics import Difference, Interval, Resampling, Unit, compare, intervals_of_means
-from podium_evals.errors import first_failure
 from podium_train.environments import Environment, Episode, RecordedAnswers, Split
 from podium_train.errors import NothingMeasured
 from podium_train.evaluation.arms import PlanArm, card_arms, plan_arm, planner_arm, recorded_arms
