@@ -5,16 +5,16 @@ from pathlib import Path
 
 import numpy as np
 
+from podium.usage import Usage
 from podium_evals.recorded import (
     Provenance,
     Question,
     Recording,
     Recordings,
     Sample,
-    bfcl as calls,
     write_recordings,
 )
-from podium_evals.recorded.public import CHAT_MODELS
+from podium_evals.recorded.public import CHAT_MODELS, PRICED
 from podium_evals.results.pools import CALLS, CALLS_ONLY, EASY, HARD, MID, MMLU
 
 KINDS = ("sums", "verbs", "maps", "dates", "rhymes", "codes")
@@ -31,7 +31,8 @@ def small_recordings(name: str, workers: Sequence[str], samples: int, questions:
 
     def sample(worker: str, number: int, is_right: bool) -> Sample:  # noqa: FBT001 - the drawn answer
         if is_call:
-            return calls.sample(worker, float(is_right), 100 + len(worker), 20, 1.5)
+            text = f"(text not recorded) {worker}: {float(is_right)}"
+            return Sample(text=text, score=float(is_right), usage=Usage(100 + len(worker), 20), latency_s=1.5)
         text = str(number) if is_right else "" if number % 5 == 0 else f"not {number}, says {worker}"
         return Sample(text=text, score=float(is_right))
 
@@ -58,8 +59,8 @@ def write_folder(folder: Path) -> Path:
         (EASY, (*MID, *STRONG), 3),
         (HARD, (*MID, *STRONG), 1),
         (MMLU, CHAT_MODELS, 1),
-        (CALLS, calls.PRICED, 1),
-        (CALLS_ONLY, calls.PRICED, 1),
+        (CALLS, PRICED, 1),
+        (CALLS_ONLY, PRICED, 1),
     ):
         write_recordings(small_recordings(name, workers, samples), folder / f"{name}.jsonl.gz")
     return folder

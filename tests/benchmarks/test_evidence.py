@@ -9,11 +9,11 @@ from xml.etree import ElementTree as ET
 
 import anyio
 import pytest
-from podium_evals.recorded.bfcl import PRICED
 
 from benchmarks.evidence.measuring import Measured, Part, measure
 from benchmarks.evidence.page import pareto, write_page
 from podium_evals.recorded import Recordings
+from podium_evals.recorded.public import PRICED
 from podium_evals.results.pools import CALLS, EASY, HARD, MID
 from tests.benchmarks.small_pools import small_recordings, write_folder
 
