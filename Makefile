@@ -21,7 +21,7 @@ PYTHONS := 3.11 3.12 3.13
 .PHONY: benchmark-workflows demo serve test test-long test-apart test-openai-agents test-inspect test-train test-trainers test-trainers-long test-vllm test-clients test-open-webui test-ray train-tiny nightly properties soak mutation lowest wheels evidence docs lint types fmt check browser balancer sandbox $(PYTHONS:%=test-%)
 
 demo: $(UV)
-	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor
+	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-server
 	@.venv/bin/podium demo --folder "$$DEMO_FOLDER" $${DEMO_QUESTION:+"$$DEMO_QUESTION"}
 
 # Serves the podium.toml of this folder, or the offline demo, at http://localhost:8000/v1.

@@ -19,7 +19,7 @@ EXIT_CODES = (
     "run; 3 partial answer; 4 a plan waits for approval; 130 interrupted."
 )
 COMMANDS = {
-    "demo": "Answer a question without a model, key or network.",
+    "demo": "Show what Podium is for, in a minute, without a key or network.",
     "init": "Write a commented podium.toml, with the newest models.",
     "check": "Call each worker and the planner once.",
     "policy": "Test the policy with flows of data.",
@@ -41,7 +41,7 @@ STORY = {
     "measure": ("evals",),
 }
 """The commands in the order of the help."""
-_MODULES = {"demo": "run", "decide": "resume"}
+_MODULES = {"decide": "resume"}
 """The modules of commands whose module has another name."""
 
 

@@ -1,26 +1,17 @@
-"""`podium run` and `podium demo`: answer a question."""
+"""`podium run`: answer a question."""
 
-import shlex
-import shutil
-import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import anyio
 import typer
 
 from podium.cli import arguments
-from podium.cli.answer import Answering, Approver, problem_line, show_answer, status_line
+from podium.cli.answer import Answering, Approver
 from podium.cli.arguments import check_journal, names, read_asked, tell_unfinished
-from podium.cli.live import LiveState, follow
-from podium.cli.screen import NO_ANSWER, PARTIAL, Screen, reporting
-from podium.conductor import Conductor
+from podium.cli.screen import reporting
 from podium.config import Variant, find_config, load_config
 from podium.errors import ConfigError
-from podium.types.events import Event
-from podium.types.result import Result
 
 
 def run(  # noqa: PLR0913 - one parameter for each argument and option
@@ -85,62 +76,3 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
         own = None if set(limits.values()) == {None} else conductor.limits  # also for a run that continues
         go = partial(conductor.run, asked, run_id=run_id, labels=names(labels), limits=own)
         answering.carry_out(lambda listen: go(forecast=True, on_event=listen))
-
-
-_PAGES = Path(__file__).parent / "demo_pages"
-_QUESTION = "What is 17.5% of 2,340, and what does an access list decide?"
-
-
-def demo(
-    question: Annotated[str, typer.Argument(help="The question.")] = _QUESTION,
-    *,
-    folder: Annotated[
-        Path,
-        typer.Option(
-            help="Folder of text and Markdown files to search. Default: a page about Podium.",
-            show_default=False,
-        ),
-    ] = _PAGES,
-) -> None:
-    """Answer a question without a model, key or network."""
-    from podium.cli.drawing import View, draw_run  # noqa: PLC0415 - rich is slow to import
-    from podium.planners.rule import RulePlanner  # noqa: PLC0415 - only the demo needs it
-    from podium.workers import Calculator, Documents, Gather  # noqa: PLC0415 - only the demo needs them
-
-    with reporting() as screen:
-        if not folder.is_dir():
-            raise ConfigError(f"the folder {str(folder)!r} does not exist: name one with --folder")
-        conductor = Conductor(RulePlanner(), [Calculator(), Documents(folder, top=2), Gather()])
-        screen.result(f"Question: {question}\n")
-        state = LiveState()
-
-        async def job(listen: Callable[[Event], None]) -> Result:
-            return await conductor.run(question, on_event=listen)
-
-        if screen.interactive:
-            result = anyio.run(View(screen, state).watch, job)
-        else:
-            result = anyio.run(follow, job, state)
-            draw_run(screen, state)
-        _conclude(screen, question, result)
-
-
-def _conclude(screen: Screen, question: str, result: Result) -> None:
-    for layer in result.plans[0].layers if result.plans else ():
-        if len(layer) > 1:
-            steps = " and ".join(map(str, layer))
-            screen.result(f"Steps {steps} ran in parallel, because none depends on another.")
-    screen.result("")
-    show_answer(screen, result)
-    podium = "podium" if shutil.which("podium") else f"{shlex.quote(sys.executable)} -m podium"
-    more = [
-        "\nTo run it with real models:",
-        "export the key of a provider, then",
-        f"  {podium} init --preset providers",
-        "or, for a server of your own,",
-        f"  {podium} init --preset server --base-url http://localhost:8000/v1\nand then",
-        f"  {podium} run {shlex.quote(question)}",
-    ]
-    screen.result("\n".join(["", status_line(result), *filter(None, [problem_line(result)]), *more]))
-    if result.status != "ok":
-        raise typer.Exit(PARTIAL if result.status == "partial" else NO_ANSWER)

@@ -23,7 +23,7 @@ _GRACE_SECONDS, _DRAIN_SECONDS = 5.0, 1.0
 _TIED = (
     "/bin/sh",
     "-c",
-    '{ trap "" TERM; cat "$0"; kill -TERM 0; sleep 5; kill -KILL 0; } </dev/null >/dev/null 2>&1 & exec "$@"',
+    '{ trap "" TERM; read -r _ <"$0"; kill -TERM 0; sleep 5; kill -KILL 0; } </dev/null >/dev/null 2>&1 & exec "$@"',
 )
 """Starts a program whose group ends when the other end of the pipe `$0` is closed, also by a SIGKILL."""
 
