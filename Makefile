@@ -18,10 +18,10 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: benchmark-workflows demo serve test test-long test-apart test-openai-agents test-inspect test-train test-trainers test-trainers-long test-vllm test-clients test-open-webui test-ray train-tiny nightly properties soak mutation lowest wheels evidence docs lint types fmt check browser balancer sandbox $(PYTHONS:%=test-%)
+.PHONY: benchmark-workflows demo serve test test-long test-apart test-openai-agents test-inspect test-train test-trainers test-trainers-long test-vllm test-clients test-open-webui test-ray train-tiny nightly properties soak mutation lowest wheels release evidence docs lint types fmt check browser balancer sandbox $(PYTHONS:%=test-%)
 
 demo: $(UV)
-	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-server
+	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-server --package podium-conductor
 	@.venv/bin/podium demo --folder "$$DEMO_FOLDER" $${DEMO_QUESTION:+"$$DEMO_QUESTION"}
 
 # Serves the podium.toml of this folder, or the offline demo, at http://localhost:8000/v1.
@@ -213,6 +213,14 @@ lowest: $(UV)
 	$(call lowest,autogen,-e 'packages/autogen[agent-framework]' 'agent-framework-orchestrations>=1.4' 'mcp>=1.30')
 
 # Builds all wheels, installs them into new environments, and runs the examples of their pages there.
+# Builds the distributions of all packages in dist/. A pushed tag such as v0.1.0 publishes them
+# (.github/workflows/release.yml), if all packages have this version.
+release: $(UV)
+	rm -rf dist
+	for package in packages/*/; do $(UV) build --quiet --out-dir dist $$package || exit 1; done
+	$(RUN) python -c 'import podium; print(podium.__version__)' > dist/VERSION
+	test $$(ls dist/*-$$(cat dist/VERSION).tar.gz | wc -l) = $$(ls -d packages/*/ | wc -l)
+
 wheels: $(UV)
 	$(RUN) python -m scripts.check_wheels $(PYTHONS:%=--python %)
 
@@ -238,6 +246,8 @@ lint: $(UV)
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) python -m scripts.words
+	$(RUN) check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(RUN) check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/wish.yml
 
 types: $(UV)
 	$(RUN) mypy

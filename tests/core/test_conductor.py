@@ -40,6 +40,15 @@ async def test_a_question_becomes_an_answer() -> None:
     assert result.workers == ("a", "b")
 
 
+async def test_limits_of_another_type() -> None:
+    """They are an error that says what to write, before anything is called."""
+    given: Any = {"calls": 3}
+    with pytest.raises(ConfigError, match=r"limits is \{'calls': 3\}: write Limits"):
+        Conductor(boss(GOOD), _pool(), limits=given)
+    with pytest.raises(ConfigError, match="write Limits"):
+        await Conductor(boss(GOOD), _pool()).run("What?", limits=given)
+
+
 async def test_a_plan_is_run_as_it_is() -> None:
     """No planner is asked, and the result says that the user gave the plan."""
     planner = boss(GOOD)

@@ -457,4 +457,8 @@ class Conductor(Worker):
 
     def _check_prices(self, limits: Limits | None) -> None:
         if limits is not None:
+            if not isinstance(limits, Limits):
+                raise ConfigError(
+                    f"limits is {limits!r:.80}: write Limits(...) of podium, such as Limits(calls=3)"
+                )
             check_prices(limits, self._cards())
