@@ -62,7 +62,7 @@ def test_a_langgraph_that_cannot_do_it_is_named(found: str, told: str) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert told in done.stdout
-    assert ("'./packages/langchain[langgraph]'" in done.stdout) == bool(told)
+    assert ("'langchain-podium[langgraph]'" in done.stdout) == bool(told)
 
 
 def test_every_name_of_the_face_is_there() -> None:

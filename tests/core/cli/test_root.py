@@ -70,23 +70,23 @@ def test_the_help_fits_one_screen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "distribution", "folder"),
+    ("name", "distribution"),
     [
-        ("perform", "podium-theatre", "theatre"),
-        ("rehearse", "podium-theatre", "theatre"),
-        ("teach", "podium-train", "train"),
-        ("evals perform", "podium-theatre", "theatre"),
+        ("perform", "podium-theatre"),
+        ("rehearse", "podium-theatre"),
+        ("teach", "podium-train"),
+        ("evals perform", "podium-theatre"),
     ],
 )
 @pytest.mark.usefixtures("known")
 def test_a_command_that_is_not_installed_says_how_to_install_it(
-    podium: Podium, name: str, distribution: str, folder: str
+    podium: Podium, name: str, distribution: str
 ) -> None:
     """With the exit code of a wrong command."""
     result = podium(*name.split(), "--port", "80")
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"`podium {name}` needs {distribution}, which is not installed" in result.stderr
-    assert f"'./packages/{folder}'` in a clone" in result.stderr
+    assert f"'{distribution}'`" in result.stderr
 
 
 @pytest.mark.parametrize("has_pip", [True, False])
@@ -96,7 +96,7 @@ def test_a_package_is_installed_beside_what_is_there(
     """Into this environment, with its pip; uv makes environments that have none."""
     monkeypatch.setattr("podium.errors.find_spec", lambda _: has_pip or None)
     command = f"{sys.executable} -m pip install" if has_pip else f"uv pip install --python {sys.executable}"
-    assert install_hint("core[mcp]") == f"run `{command} './packages/core[mcp]'` in a clone of Podium"
+    assert install_hint("podium-conductor[mcp]") == f"run `{command} 'podium-conductor[mcp]'`"
 
 
 @pytest.mark.usefixtures("known")

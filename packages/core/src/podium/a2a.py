@@ -74,7 +74,7 @@ class RemoteAgent:
 
     def __init__(self, url: str, *, headers: Mapping[str, str] | None = None, seconds: float = 300.0) -> None:
         if find_spec("a2a") is None:
-            raise ConfigError(f"A2A needs a2a-sdk: {install_hint('core[a2a]')}")
+            raise ConfigError(f"A2A needs a2a-sdk: {install_hint('podium-conductor[a2a]')}")
         if _origin(url) is None:
             raise ConfigError("the URL of a remote agent is not an http(s) URL with a host")
         if not seconds > 0:

@@ -418,10 +418,10 @@ class AgentRejected(WorkerRefused):
 
 
 def install_hint(package: str) -> str:
-    """Return a command that installs a folder of `packages/` (`core[mcp]`) beside what is there."""
+    """Return a command that installs a package with its extras (`podium-conductor[mcp]`) beside what is there."""
     is_uv = find_spec("pip") is None  # an environment of uv, or of one of its tools
     install = "uv pip install --python {}" if is_uv else "{} -m pip install"
-    return f"run `{install.format(quote(sys.executable))} './packages/{package}'` in a clone of Podium"
+    return f"run `{install.format(quote(sys.executable))} '{package}'`"
 
 
 def unknown_options(of: str, given: Iterable[str], known: Iterable[str]) -> str:

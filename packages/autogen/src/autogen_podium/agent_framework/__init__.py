@@ -17,7 +17,7 @@ def __getattr__(name: str) -> Any:
     try:
         return _load(name)
     except ImportError as error:
-        raise ImportError(f"{_installed()}: {install_hint('autogen[agent-framework]')}") from error
+        raise ImportError(f"{_installed()}: {install_hint('autogen-podium[agent-framework]')}") from error
 
 
 def _installed() -> str:

@@ -118,7 +118,7 @@ def absent(kind: Literal["commands", "parts", "tables", "planners"], name: str) 
         lacks = f"{what[kind]} needs a newer {add_on.distribution} than {version(add_on.distribution)}"
     except PackageNotFoundError:
         lacks = f"{what[kind]} needs {add_on.distribution}, which is not installed"
-    return f"{lacks}: {install_hint(add_on.folder)}"
+    return f"{lacks}: {install_hint(add_on.distribution)}"
 
 
 def load_part(name: str) -> Any:

@@ -39,7 +39,7 @@ def check_sdk() -> None:
     try:
         found = version("mcp")
     except PackageNotFoundError as error:
-        raise ConfigError(f"MCP needs the package mcp: {install_hint('core[mcp]')}") from error
+        raise ConfigError(f"MCP needs the package mcp: {install_hint('podium-conductor[mcp]')}") from error
     if not found.startswith("1."):
         told = f"MCP needs version 1 of the package mcp, and {found} is installed"
         raise ConfigError(f"{told}: run `pip install 'mcp>=1.30,<2'`")

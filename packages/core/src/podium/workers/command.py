@@ -191,7 +191,7 @@ class CommandWorker(Worker):
             known = ", ".join(get_args(Preset))
             raise ConfigError(f"worker {name!r}: preset {preset!r} is unknown: use one of {known}")
         if preset == "acp" and find_spec("acp") is None:
-            raise ConfigError(f"ACP needs agent-client-protocol: {install_hint('core[acp]')}")
+            raise ConfigError(f"ACP needs agent-client-protocol: {install_hint('podium-conductor[acp]')}")
         if not (command or _PRESETS[preset].command):
             raise ConfigError(f"worker {name!r} has no command: name the program, or a preset")
         if not Path(folder).is_dir():

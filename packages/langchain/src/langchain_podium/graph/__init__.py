@@ -21,7 +21,7 @@ def __getattr__(name: str) -> Any:
 
 def _check_version() -> None:
     """Check that LangGraph is installed in a supported version."""
-    install = "pip install './packages/langchain[langgraph]' in a clone of Podium"
+    install = "pip install 'langchain-podium[langgraph]'"
     try:
         found = version("langgraph")
     except PackageNotFoundError:

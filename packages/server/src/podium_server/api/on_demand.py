@@ -58,7 +58,7 @@ class OnDemand:
             if self._part is None:
                 if find_spec(self._extra) is None:
                     told = f"this server has no support for {self._extra.upper()}"
-                    hint = install_hint(f"server[{self._extra}]")
+                    hint = install_hint(f"podium-server[{self._extra}]")
                     raise BadRequest(f"{told}: {hint}", status=404, code=f"{self._extra}_not_installed")
                 self._part = await self._tasks.start(self._hold)
         return self._part
