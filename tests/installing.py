@@ -45,6 +45,6 @@ def known_add_ons(monkeypatch: pytest.MonkeyPatch) -> None:
         "rehearse": "Answer a file.",
         "evals.perform": "Play.",
     }
-    theatre = AddOn("podium-theatre", "theatre", summaries, ("theatre", "rehearse"))
-    train = AddOn("podium-train", "train", {"teach": "Train a conductor model."}, ("train",))
+    theatre = AddOn("podium-theatre", summaries, ("theatre", "rehearse"))
+    train = AddOn("podium-train", {"teach": "Train a conductor model."}, ("train",))
     monkeypatch.setattr(add_ons, "ADD_ONS", (*add_ons.ADD_ONS, theatre, train))

@@ -7,11 +7,13 @@ its input.
 import json
 import sys
 
-from servers.chat_server import Call, ChatServer, Reply, says
+from servers.chat_server import Call, ChatServer, Reply, says, whole
 
 
 def answer(call: Call) -> Reply:
-    """Return a plan of one step if the request is for a plan; otherwise an answer."""
+    """Return the list of models, a plan of one step if the request is for a plan, or an answer."""
+    if call.method == "GET":
+        return whole({"object": "list", "data": [{"id": "model-of-a-loopback-server"}]})
     conducts = "You are the conductor" in json.dumps(call.body.get("messages", ""))
     return says(call, '{"worker": 0, "subtask": "Answer it.", "access": []}\n' if conducts else "Forty-two.")
 

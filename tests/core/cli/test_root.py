@@ -168,9 +168,7 @@ def test_a_group_without_its_own_package(podium: Podium, monkeypatch: pytest.Mon
     monkeypatch.setattr(add_ons, "installed", lambda _: shadow)
     assert podium("evals", "shadow", "report", "--help").exit_code == 0
     assert re.search(r" shadow +Compare [^(]*\n", podium("evals", "--help").stdout)
-    assert (
-        "record     Record answers of models, or plans. (not installed)" in podium("evals", "--help").stdout
-    )
+    assert "record     Record answers of models. (not installed)" in podium("evals", "--help").stdout
 
 
 @pytest.mark.usefixtures("known")

@@ -418,7 +418,7 @@ class AgentRejected(WorkerRefused):
 
 
 def install_hint(package: str) -> str:
-    """Return a command that installs a package with its extras (`podium-conductor[mcp]`) beside what is there."""
+    """Return a command that installs a package, as `podium-conductor[mcp]`, beside what is there."""
     is_uv = find_spec("pip") is None  # an environment of uv, or of one of its tools
     install = "uv pip install --python {}" if is_uv else "{} -m pip install"
     return f"run `{install.format(quote(sys.executable))} '{package}'`"

@@ -38,7 +38,7 @@ def gym_questions(kind: str, count: int, *, seed: int, **settings: Any) -> tuple
     try:
         from reasoning_gym import create_dataset  # type: ignore[import-untyped] # noqa: PLC0415 - an extra
     except ImportError as error:
-        hint = install_hint("evals[reasoning-gym]")
+        hint = install_hint("podium-evals[reasoning-gym]")
         raise ConfigError(f"questions of Reasoning Gym need reasoning-gym: {hint}") from error
     try:
         entries = [dict(entry) for entry in create_dataset(kind, size=count, seed=seed, **settings)]

@@ -251,7 +251,7 @@ def _module(name: str, extra: str) -> None:
     except ModuleNotFoundError as error:
         if error.name != name:
             raise
-        told = f"this command needs {name}, which is not installed: {install_hint(f'train[{extra}]')}"
+        told = f"this command needs {name}, which is not installed: {install_hint(f'podium-train[{extra}]')}"
         raise typer.BadParameter(told) from error
 
 

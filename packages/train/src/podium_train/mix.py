@@ -149,6 +149,6 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
         for batch in parquet.ParquetFile(path).iter_batches():
             yield from batch.to_pylist()
     except ImportError as error:
-        raise ConfigError(f"{path} needs pyarrow: {install_hint('train[trl]')}") from error
+        raise ConfigError(f"{path} needs pyarrow: {install_hint('podium-train[trl]')}") from error
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error

@@ -27,8 +27,6 @@ class AddOn:
     """A package of this project that adds commands or tables."""
 
     distribution: str
-    folder: str
-    """Its folder in `packages/`."""
     commands: Mapping[str, str] = field(default_factory=dict)
     """The commands, each with a summary; of those outside groups at most 45 characters."""
     tables: tuple[str, ...] = ()
@@ -42,7 +40,6 @@ class AddOn:
 ADD_ONS = (
     AddOn(
         "podium-evals",
-        "evals",
         {
             "evals": "Record, measure and compare answers.",
             "evals.record": "Record answers of models.",
@@ -55,7 +52,6 @@ ADD_ONS = (
     ),
     AddOn(
         "podium-server",
-        "server",
         {
             "batch": "Answer the questions of a file.",
             "keys": "Manage the API keys of a server.",
@@ -63,8 +59,8 @@ ADD_ONS = (
         tables=("server", "models"),
         parts={"serve": "`podium serve` without --mcp", "open": "`podium show --open`"},
     ),
-    AddOn("podium-shadow", "shadow", {"evals.shadow": "Compare candidates with the production system."}),
-    AddOn("podium-train", "train", planners=("conductor",)),
+    AddOn("podium-shadow", {"evals.shadow": "Compare candidates with the production system."}),
+    AddOn("podium-train", planners=("conductor",)),
 )
 
 

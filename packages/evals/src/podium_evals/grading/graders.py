@@ -38,7 +38,7 @@ def score_by_kind(row: Mapping[str, Any], answer: str) -> float:
             get_score_answer_fn,
         )
     except ImportError as error:
-        hint = install_hint("evals[reasoning-gym]")
+        hint = install_hint("podium-evals[reasoning-gym]")
         raise ConfigError(f"the grader of Reasoning Gym needs reasoning-gym: {hint}") from error
     if not answer:
         return 0.0

@@ -154,7 +154,7 @@ class MathChecker:
             return self._process
         self._stop()
         if told == "missing":
-            raise ConfigError(f"the grader `math` needs math-verify: {install_hint('evals[math]')}")
+            raise ConfigError(f"the grader `math` needs math-verify: {install_hint('podium-evals[math]')}")
         raise ConfigError(f"the process of the grader `math` did not start within {START_LIMIT_S:g} s")
 
     def _stop(self) -> None:

@@ -10,6 +10,8 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "podium_shadow":
         raise
-    raise ImportError(f"langchain_podium.shadow needs podium-shadow: {install_hint('podium-shadow')}") from error
+    raise ImportError(
+        f"langchain_podium.shadow needs podium-shadow: {install_hint('podium-shadow')}"
+    ) from error
 
 __all__ = ["Shadow", "ShadowGraph", "shadow"]

@@ -29,7 +29,9 @@ try:
     import ray
     from ray.exceptions import RayError, RayTaskError
 except ImportError as missing:
-    raise ConfigError(f"--ray needs Ray, which is not installed: {install_hint('podium-server[ray]')}") from missing
+    raise ConfigError(
+        f"--ray needs Ray, which is not installed: {install_hint('podium-server[ray]')}"
+    ) from missing
 
 _LINES = 32  # for which an actor is started, up to one for each core: the start takes seconds of a core
 _OPTIONS = {

@@ -75,7 +75,9 @@ def _postgres(url: str) -> DatabaseUrl:
     try:
         from podium.journal.sql.postgres import PostgresUrl  # noqa: PLC0415  (the driver is an extra)
     except ImportError as error:
-        raise ConfigError(f"PostgreSQL needs asyncpg: {install_hint('podium-conductor[postgres]')}") from error
+        raise ConfigError(
+            f"PostgreSQL needs asyncpg: {install_hint('podium-conductor[postgres]')}"
+        ) from error
     user = "" if found["user"] is None else found["user"] + (":***@" if found["password"] else "@")
     return PostgresUrl(url, f"postgresql://{user}{found['hosts']}{found['name'] or ''}")
 
