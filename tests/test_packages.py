@@ -33,24 +33,29 @@ URL = PROJECTS["core"]["urls"]["Repository"]
 """The URL of the project, as `packages/core/pyproject.toml` has it; the other packages repeat it."""
 
 
-_PATH = r"(?:'\./[^'\n{]+'|\./[\w/-]+)"
 _HINT = re.compile(r"install_hint\(['\"]([^'\"]+)['\"]\)")
-_INSTALL = re.compile(rf"(?:pip|tool) install ({_PATH}(?: {_PATH})*|['\"]?[\w-]+)")
+_INSTALL = re.compile(r"(?:pip|tool) install ((?:'?[\w./-]+(?:\[[\w,-]+\])?'? ?)+)")
 
 
 def install_lines() -> list[tuple[str, list[str]]]:
-    """Return every line of the texts for users that installs something, with its arguments."""
+    """Return every line of the texts for users that installs something of ours, with its arguments."""
     texts = {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in TEXTS}
-    hints = [(name, [f"./packages/{found}"]) for name, text in texts.items() for found in _HINT.findall(text)]
+    hints = [(name, found) for name, text in texts.items() for found in _HINT.findall(text)]
     lines = [(name, line) for name, text in texts.items() for line in _INSTALL.findall(text)]
-    return [(name, re.findall(r"[^\s'\"]+", line)) for name, line in lines] + hints
+    found = [(name, re.findall(r"[^\s'\"]+", line)) for name, line in lines + hints]
+    return [(name, arguments) for name, arguments in found if any(map(_OURS.match, arguments))]
+
+
+_OURS = re.compile(r"(?:\./packages/)?([\w-]*podium[\w-]*|(?<=/)[\w-]+)(?:\[([\w,-]+)\])?\Z")
 
 
 def folder_and_extras(argument: str) -> tuple[str, set[str]]:
-    """Split `./packages/core[mcp]` into `core` and its extras."""
-    match = re.fullmatch(r"\./packages/([\w-]+)(?:\[([\w,-]+)\])?", argument)
-    assert match, f"{argument} is no folder of packages/"
-    return match[1], set(match[2].split(",")) if match[2] else set()
+    """Split `podium-conductor[mcp]`, or `./packages/core[mcp]`, into `core` and its extras."""
+    match = _OURS.match(argument)
+    assert match, f"{argument} is neither a package of ours nor its folder"
+    folder = match[1] if argument.startswith("./") else NAMES.get(match[1], "")
+    assert folder in PROJECTS, f"{argument} is neither a package of ours nor its folder"
+    return folder, set(match[2].split(",")) if match[2] else set()
 
 
 def siblings(project: dict[str, Any], extras: Iterable[str] = ()) -> dict[str, str]:
@@ -101,28 +106,31 @@ def test_the_url_stands_in_few_places() -> None:
 
 
 @pytest.mark.parametrize(("file", "arguments"), install_lines())
-def test_install_lines_work_from_a_clone(file: str, arguments: list[str]) -> None:
-    """Each names folders and extras that exist; in a page, with all distributions that these need."""
-    installed = dict(folder_and_extras(argument) for argument in arguments if argument.startswith("./"))
-    if not installed:
-        assert not [name for name in arguments if "podium" in name], f"{arguments} is not released"
-        return
+def test_install_lines_name_what_there_is(file: str, arguments: list[str]) -> None:
+    """Each names packages and extras that exist; from a clone, with all packages that these need."""
+    ours = [argument for argument in arguments if _OURS.match(argument)]
+    installed = dict(map(folder_and_extras, ours))
     for folder, extras in installed.items():
         assert extras <= set(PROJECTS[folder].get("optional-dependencies", {}))
-        if file.endswith(".md"):
-            assert set(siblings(PROJECTS[folder], extras)) <= set(installed)
+        if any(argument.startswith("./") for argument in ours):
+            assert set(siblings(PROJECTS[folder], extras)) <= set(installed), file
 
 
 def test_install_lines_are_found() -> None:
     """Every page of a framework, every readme and every message that asks for an extra has one."""
-    files = {file for file, arguments in install_lines() if arguments[0].startswith("./")}
+    files = {file for file, _ in install_lines()}
     hosts = ("autogen", "crewai", "journal", "langchain", "llamaindex", "openai-agents")
     pages = {f"docs/{name}.md" for name in hosts}
     assert pages | {f"packages/{folder}/README.md" for folder in PROJECTS} <= files
     assert len([file for file in files if file.endswith(".py")]) >= 5
 
 
-SUMMARIES = {name: told for each in ADD_ONS if each.folder != "evals" for name, told in each.commands.items()}
+SUMMARIES = {
+    name: told
+    for each in ADD_ONS
+    if each.distribution != "podium-evals"
+    for name, told in each.commands.items()
+}
 
 
 @pytest.mark.parametrize("name", SUMMARIES)
