@@ -428,7 +428,7 @@ def test_a_version_that_lacks_what_it_needs_is_named() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert "agent-framework-core 1." in done.stdout
-    assert "'./packages/autogen[agent-framework]'" in done.stdout
+    assert "'autogen-podium[agent-framework]'" in done.stdout
 
 
 @pytest.mark.long

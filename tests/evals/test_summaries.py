@@ -7,7 +7,12 @@ from typer.testing import Result
 
 from podium.config.add_ons import ADD_ONS
 
-SUMMARIES = {name: told for each in ADD_ONS if each.folder == "evals" for name, told in each.commands.items()}
+SUMMARIES = {
+    name: told
+    for each in ADD_ONS
+    if each.distribution == "podium-evals"
+    for name, told in each.commands.items()
+}
 
 
 @pytest.mark.parametrize("name", SUMMARIES)

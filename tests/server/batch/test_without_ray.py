@@ -11,4 +11,4 @@ from server.batch.conftest import Batch, write
 def test_without_ray(folder: Path, batch: Batch) -> None:
     """The error says how to install it; nothing is run."""
     write(folder / "in.jsonl", [{"query": "question"}])
-    assert "packages/server[ray]" in batch("in.jsonl", "--ray", "local", code=2).stderr
+    assert "podium-server[ray]" in batch("in.jsonl", "--ray", "local", code=2).stderr
