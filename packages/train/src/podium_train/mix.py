@@ -139,6 +139,8 @@ def _chosen(kind: str, source: Source, path: Path, each: int, seed: int) -> Sequ
 
 
 def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    if not path.is_file():
+        raise ConfigError(f"{path} is not a file: name a local copy of the source")
     try:
         if path.suffix != ".parquet":
             with path.open(encoding="utf-8") as file:

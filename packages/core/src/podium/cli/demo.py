@@ -18,7 +18,7 @@ from typing import Annotated
 import anyio
 import typer
 
-from podium.cli.answer import problem_line, show_answer, status_line
+from podium.cli.answer import charge_line, problem_line, show_answer, status_line
 from podium.cli.arguments import look
 from podium.cli.demo_models import FAILING, DemoModels, RealModel, find_real_model
 from podium.cli.live import LiveState, follow
@@ -120,11 +120,12 @@ class Inbox:
             ("Resumed: nothing that was recorded is paid again", self._resume),
             ("A worker died, and another took its place", self._stand_in),
             ("An access list hides a line", self._access),
-            ("An action waits for a keystroke", self._act),
+            ("An action waits for a person", self._act),
             ("The bill", self._bill),
             ("The viewer", self._view),
         )
         needed = (self._run, self._resume, self._act)
+        self.screen.result(f"All files of the demo are in {self.folder}.")
         try:
             for number, (title, part) in enumerate(parts, 1):
                 self.screen.result(f"\n── {number}/{len(parts)}  {title} ──\n")
@@ -132,17 +133,20 @@ class Inbox:
                     part()
         except _Left:
             self.screen.result("podium: the demo ends here")
+            raise typer.Exit from None
         self.screen.result(f"\nAll files, with the recorded run, are in {self.folder}.")
 
     def _wants(self, *, skips: bool) -> bool:
         """Ask the person at the terminal whether to show a part; without a terminal, show it."""
         if not (self.screen.interactive and self.screen.can_ask):
             return True
-        keys = "[Enter] continue, [s]kip this part, [q]uit" if skips else "[Enter] continue, [q]uit"
-        said = anyio.run(self.screen.ask, f"{keys}: ").strip().lower()
-        if said in ("q", "quit"):
+        keys = "Enter: continue, s: skip this part, q: quit" if skips else "Enter: continue, q: quit"
+        while (said := anyio.run(self.screen.ask, f"{keys} (then Enter): ").strip().lower()) not in ("", "q"):
+            if skips and said == "s":
+                return False
+        if said == "q":
             raise _Left
-        return not (skips and said in ("s", "skip"))
+        return True
 
     def _plan(self) -> None:
         from podium.cli.drawing import plan_table  # noqa: PLC0415 - rich is slow to import
@@ -182,8 +186,8 @@ class Inbox:
         after = self.models.asked[len(before) :]
         again = sum(each.prompt in before and each.model != FAILING for each in after)
         self.screen.result(
-            f"\nBefore the kill {len(before)} calls, after it {len(after)}. {again} of them were made again: "
-            "they were in\nflight at the kill, so no answer was recorded. No recorded answer was paid again."
+            f"\nBefore the kill {len(before)} calls, after it {len(after)}. {again} of these repeat calls "
+            "that were in flight at\nthe kill: these had no recorded answer. No recorded one was paid again."
         )
 
     def _stand_in(self) -> None:
@@ -221,18 +225,22 @@ class Inbox:
             self._podium("decide", _RUN, "approve", "--by", "demo")
             self._podium("resume", _RUN, expected=None)
         self.screen.result(f"\nrefunds.txt now:\n{receipt.read_text() if receipt.exists() else 'no refunds'}")
-        self.screen.result("However often the run is killed or resumed, this happens once.")
+        if receipt.exists():
+            self.screen.result("However often the run is killed or resumed, this happens once.")
 
     def _bill(self) -> None:
         result = self._result()
         manager, cached = as_tools(result)
+        most = result.usage.estimated
         rows = [
             ("this run", result.cost),
             ("the same calls, with agents as tools of a manager", (result.cost or 0.0) + manager),
             ("… if its provider caches what it reads again", (result.cost or 0.0) + cached),
         ]
         for told, cost in rows:
-            self.screen.result(f"    {told:52} {money(cost)}")
+            self.screen.result(f"    {told:52} {money(cost, at_most=most)}")
+        if charge := charge_line(result):
+            self.screen.result(f"\n{charge}. These calls were in flight at the kill, or failed.")
         self.screen.result(
             "\nA manager reads each result, writes it into the next call, and reads its own history at each "
             "turn. The\nsecond line is computed from the texts of this run, a turn for each step, and the "
@@ -279,7 +287,7 @@ class Inbox:
 
     def _tell(self, words: list[str]) -> None:
         self.screen.result(
-            f"$ podium {shlex.join(word for word in words if not word.startswith('messages='))}"
+            f"$ podium {' '.join('messages=…' if word.startswith('messages=') else word for word in words)}"
         )
 
     def _podium(self, *words: str, expected: int | None = 0) -> None:
@@ -298,8 +306,9 @@ class Inbox:
 
 
 def _stopped(folder: Path, words: Sequence[str], code: int, expected: str) -> ConfigError:
-    told = f"`podium {shlex.join(words)}` in {folder} was {expected}, and ended with {code}"
-    return ConfigError(f"the demo cannot continue: {told}")
+    told = f"`podium {words[0]}` was {expected}, and ended with {code}"
+    how = f"the lines above, and `podium show {_RUN} --outputs` in {folder}, say why"
+    return ConfigError(f"the demo cannot continue: {told}; {how}")
 
 
 _PRICE = Price(input=1.25, output=10.0)

@@ -27,7 +27,7 @@ from podium.workers.openai.providers import COMPATIBLE
 FAILING = "triage"
 """The model that dies."""
 _FAILS_AFTER, _REAL_FAILS_AFTER = 12, 1
-"""The number of its answers before, of the script and of a real model."""
+"""The number of its calls before, of the script and of a real model."""
 _PIECE_SECONDS = 0.05
 _CHARS = 4
 """Characters of a token, for the counts of scripted answers."""
@@ -172,7 +172,7 @@ class DemoModels:
         self.asked.append(asked)
         try:
             after = _FAILS_AFTER if self.real is None else _REAL_FAILS_AFTER
-            if asked.model == FAILING and self._answers_of(FAILING) >= after:
+            if asked.model == FAILING and sum(each.model == FAILING for each in self.asked) > after:
                 _send(handler, 503, {"error": {"message": "the server of this model was switched off"}})
             elif self.real is not None:
                 asked.is_answered = _forward(handler, self.real, body)
@@ -181,9 +181,6 @@ class DemoModels:
                 asked.is_answered = True
         except ConnectionError:  # the process that asked was killed
             handler.close_connection = True
-
-    def _answers_of(self, model: str) -> int:
-        return sum(each.is_answered for each in self.asked if each.model == model)
 
 
 def _send(handler: BaseHTTPRequestHandler, status: int, content: dict[str, Any]) -> None:

@@ -425,8 +425,8 @@ def graded_answers(recordings: Recordings, workers: Sequence[str]) -> Recordings
     having_scores = recordings.with_answers(graded, left_out)
     if not len(having_scores):
         raise RouterInvalid(
-            "no answer in the recording has a score: record with --grader, as in "
-            "`podium evals record ask QUESTIONS --out FILE --grader number`"
+            "no answer in the recording has a score: if calls failed, repeat them; else record with "
+            "--grader, as in `podium evals record ask QUESTIONS --out FILE --grader number`"
         )
     unscored = (set(workers) & set(recordings.workers)) - set(having_scores.workers)
     if unscored:
