@@ -223,10 +223,16 @@ def test_a_refused_request(served: Served, tmp_path: Path, change: dict[str, Any
 @pytest.mark.parametrize(("code", "status"), [("invalid_api_key", "failed"), ("cancelled", "cancelled")])
 def test_a_run_that_never_began(served: Served, tmp_path: Path, code: str, status: str) -> None:
     """Its response has the end of its job, and no text; a conversation cannot continue it."""
-    table = JobTable(SqlJournal(tmp_path / "runs.db"))
     error = {"code": code, "message": "no", "model": "podium-1"}
-    run_sync(lambda: table.add(new_job("never", "response", "local", {}), "other"))
-    run_sync(lambda: table.fail("never", "other", error))
+
+    async def fail_job() -> None:
+        journal = SqlJournal(tmp_path / "runs.db")
+        table = JobTable(journal)
+        async with journal.leased() as lease:  # else the server takes the job before it has failed
+            await table.add(new_job("never", "response", "local", {}), lease.holder)
+            await table.fail("never", lease.holder, error)
+
+    run_sync(fail_job)
     client = served.client()
     answer = client.responses.retrieve("resp_never")
     assert (answer.status, answer.model, answer.output) == (status, "podium-1", [])
