@@ -29,6 +29,7 @@ from podium.errors import ConfigError
 from podium.journal import SqlJournal
 from podium.run_state import fold
 from podium.types.events import Event
+from podium.types.outcome import total_cost
 from podium.types.result import Result
 from podium.usage import Usage
 from podium.workers import Price
@@ -151,10 +152,10 @@ class Inbox:
     def _plan(self) -> None:
         from podium.cli.drawing import plan_table  # noqa: PLC0415 - rich is slow to import
 
-        told = "The models are scripted" if self.models.real is None else "The texts are of a real model"
+        told = "The models are scripted. All else" if self.models.real is None else "All"
         self.screen.result(
-            f"{told}: they stand behind an HTTP server on this machine. All else is real: the plan,\n"
-            "the processes, the journal, the calls and their prices.\n"
+            f"{told} is real: the plan, the processes, the journal, and the calls, which go over HTTP to a "
+            "server\non this machine. The prices are examples.\n"
         )
         conductor = load_config(self.folder / "podium.toml").conductor()
         plan = conductor.plans["inbox"].plan({}, conductor.pool.names)
@@ -234,8 +235,8 @@ class Inbox:
         most = result.usage.estimated
         rows = [
             ("this run", result.cost),
-            ("the same calls, with agents as tools of a manager", (result.cost or 0.0) + manager),
-            ("… if its provider caches what it reads again", (result.cost or 0.0) + cached),
+            ("the same calls, with agents as tools of a manager", total_cost([result.cost, manager])),
+            ("… if its provider caches what it reads again", total_cost([result.cost, cached])),
         ]
         for told, cost in rows:
             self.screen.result(f"    {told:52} {money(cost, at_most=most)}")
@@ -295,10 +296,7 @@ class Inbox:
         self._tell(list(words))
         ended = subprocess.run(self._command(list(words)), cwd=self.folder, check=False)  # noqa: S603 - ours
         if expected is not None and ended.returncode != expected:
-            told = (
-                f"`podium {shlex.join(words)}` in {self.folder} ended with {ended.returncode}, not {expected}"
-            )
-            raise ConfigError(f"the demo cannot continue: {told}")
+            raise _stopped(self.folder, words, ended.returncode, f"to end with {expected}")
 
     @staticmethod
     def _command(words: list[str]) -> list[str]:
