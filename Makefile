@@ -18,7 +18,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: benchmark-workflows demo serve test test-long test-apart test-openai-agents test-inspect test-train test-trainers test-trainers-long test-vllm test-clients test-open-webui test-ray train-tiny nightly properties soak mutation lowest wheels release evidence docs lint types fmt check browser balancer sandbox $(PYTHONS:%=test-%)
+.PHONY: benchmark-workflows demo serve test test-long test-apart test-openai-agents test-inspect test-train test-trainers test-trainers-long test-vllm test-clients test-open-webui test-ray train-tiny nightly properties soak mutation lowest newest wheels release licences evidence docs lint types fmt check browser balancer sandbox $(PYTHONS:%=test-%)
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-server --package podium-conductor
@@ -175,7 +175,7 @@ train-tiny: $(TRAINERS)/installed
 	PYTHONPATH=examples/tiny_conductor $(IN_TRAINERS) -m tiny_conductor --seeds 1 --out $(CURDIR)/.tiny
 
 # One target for each part, so that `make -k` continues with the next part after a failure.
-nightly: $(PYTHONS:%=test-%) lowest properties soak mutation wheels test-trainers test-trainers-long test-vllm test-clients test-open-webui test-ray train-tiny
+nightly: $(PYTHONS:%=test-%) lowest newest properties soak mutation wheels licences test-trainers test-trainers-long test-vllm test-clients test-open-webui test-ray train-tiny
 
 $(PYTHONS:%=test-%): test-%: $(UV)
 	UV_PROJECT_ENVIRONMENT=.venv-$* $(RUN) --python $* $(PYTEST) --timeout 300 -m 'not nightly'
@@ -212,15 +212,38 @@ lowest: $(UV)
 	$(call lowest,crewai,-e packages/crewai)
 	$(call lowest,autogen,-e 'packages/autogen[agent-framework]' 'agent-framework-orchestrations>=1.4' 'mcp>=1.30')
 
-# Builds all wheels, installs them into new environments, and runs the examples of their pages there.
-# Builds the distributions of all packages in dist/. A pushed tag such as v0.1.0 publishes them
-# (.github/workflows/release.yml), if all packages have this version.
-release: $(UV)
+# The newest versions of all dependencies, in place of the locked ones. NEWEST is a version of Python.
+NEWEST := 3.13
+newest: $(UV)
+	$(UV) venv --quiet --clear --python $(NEWEST) .venv-newest
+	$(UV) pip install --quiet --python .venv-newest --group dev -r pyproject.toml
+	.venv-newest/bin/python -m $(PYTEST) --timeout 300 -m 'not (long or nightly)' tests
+
+# Builds the distributions of all packages in dist/, and in dist/sbom a list of all dependencies for each lock. A
+# pushed tag such as v0.1.0 publishes them (.github/workflows/release.yml), if all packages have this version.
+release: $(UV) licences
 	rm -rf dist
 	for package in packages/*/; do $(UV) build --quiet --out-dir dist $$package || exit 1; done
+	mkdir dist/sbom
+	set -e; for lock in $(LOCKS); do \
+		$(UV) export --quiet --frozen --no-dev --all-packages --format cyclonedx1.5 --project $$lock > dist/sbom/$$([ $$lock = . ] && echo podium || basename $$lock).json; \
+	done
 	$(RUN) python -c 'import podium; print(podium.__version__)' > dist/VERSION
 	test $$(ls dist/*-$$(cat dist/VERSION).tar.gz | wc -l) = $$(ls -d packages/*/ | wc -l)
 
+# Fails if a dependency of a package has another licence than these. What is ignored does not say its licence in
+# its metadata: its files say Apache 2.0 (the first two), MIT (CrewAI) and BSD (zss).
+LICENCES := MIT;Apache;BSD;ISC;Python Software Foundation;PSF;Mozilla;MPL
+UNSAID := agent-client-protocol cel-python crewai crewai-cli crewai-core zss
+LOCKS := . $(AGENTS) $(INSPECT) $(TRAIN)
+licences: $(UV)
+	set -e; for lock in $(LOCKS); do \
+		UV_PROJECT_ENVIRONMENT=$(CURDIR)/.venv-licences $(UV) sync --quiet --frozen --no-dev --all-packages --project $$lock; \
+		$(RUN) pip-licenses --python .venv-licences/bin/python --ignore-packages $(UNSAID) --partial-match --allow-only '$(LICENCES)' > /dev/null; \
+		$(RUN) pip-licenses --python .venv-licences/bin/python --partial-match --fail-on 'GPL;General Public' > /dev/null; \
+	done
+
+# Builds all wheels, installs them into new environments, and runs the examples of their pages there.
 wheels: $(UV)
 	$(RUN) python -m scripts.check_wheels $(PYTHONS:%=--python %)
 
@@ -246,6 +269,7 @@ lint: $(UV)
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) python -m scripts.words
+	$(RUN) hadolint Containerfile
 	$(RUN) check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(RUN) check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/wish.yml
 
