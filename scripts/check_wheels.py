@@ -1,4 +1,4 @@
-"""Builds the wheels, installs each into new environments, and runs the examples of its pages there.
+"""Builds the wheels, installs each into new environments, and runs the examples of its pages, with times.
 
     uv run python -m scripts.check_wheels [--python 3.11] [--only crewai-podium]
 
@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -144,9 +145,12 @@ def main() -> int:
         for python in asked.python or PYTHONS:
             for each in DISTRIBUTIONS:
                 if asked.only is None or each.name in asked.only:
+                    began = time.monotonic()
                     for name, problem in _check(each, uv, python, wheels, url):
-                        print(f"{python} {each.name}: {name}: {problem or 'ok'}", flush=True)
+                        took = f"{time.monotonic() - began:.1f} s"
+                        print(f"{python} {each.name}: {name}: {problem or 'ok'}, {took}", flush=True)
                         problems.append(problem)
+                        began = time.monotonic()
     failed = sum(map(bool, problems))
     print(f"{len(problems) - failed} passed, {failed} failed")
     return 1 if failed else 0

@@ -277,9 +277,9 @@ class Items(Expansion):
         if self.children and not good and not bad:
             return Ending("skipped", Problem(CONDITION, "all items were skipped"))
         if bad and not good:
-            return Ending(
-                "failed", Problem(_code(bad, "items"), f"no item of {count} is ok: {told_items(bad)}")
-            )
+            follow = all(each.outcome is not None and each.outcome.follows for each in bad)
+            code = "dependency" if follow else _code(bad, "items")
+            return Ending("failed", Problem(code, f"no item of {count} is ok: {told_items(bad)}"))
         problem = None
         short = [each for each in good if _problem(each) is not None]
         if least is None and (bad or short):

@@ -317,12 +317,17 @@ class FixedPlanner(Planner):
             not a valid plan; or a saved plan, whose arguments are the question: a JSON object, or the text of
             its one parameter without a default.
         spelling: the spelling in which the plan is written; a text keeps its own.
+
+    Raises:
+        ConfigError: the plan is something else, such as a list.
     """
 
     name = "fixed"
     reads_cards = False
 
     def __init__(self, plan: Plan | SavedPlan | str, *, spelling: Spelling = "rows") -> None:
+        if not isinstance(plan, Plan | SavedPlan | str):
+            raise ConfigError(f"plan is {plan!r:.80}: give a Plan, a SavedPlan or the text of a plan")
         self.saved = plan if isinstance(plan, SavedPlan) else None
         self._text = write_plan(plan, spelling) if isinstance(plan, Plan) else str(plan)
 
