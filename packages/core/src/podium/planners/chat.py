@@ -273,8 +273,8 @@ def turn_feedback(current: Round) -> str:
 def _reason(plan: Plan, outcome: Outcome, outcomes: Sequence[Outcome]) -> str:
     """Return why a step has no output, with the step numbers of the plan's text."""
     problem = outcome.problem
-    if problem is not None and problem.code == "dependency":
-        bad = [seen for seen in plan.steps[outcome.step].access if outcomes[seen].status != "ok"]
+    bad = [seen for seen in plan.steps[outcome.step].access if outcomes[seen].status != "ok"]
+    if bad and problem is not None and problem.code == "dependency":
         inputs = ", ".join(f"step {plan.labels[seen]}" for seen in bad)
         return f"dependency: it lacks an input: {inputs} has no output"
     return "" if problem is None else f"{problem.code}: {problem.message}"[:_MAX_REASON]
