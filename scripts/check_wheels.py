@@ -68,7 +68,7 @@ DISTRIBUTIONS = (
     Distribution(
         "podium-conductor",
         "core",
-        pages=("README.md", "docs/policy.md", "docs/runs.md"),
+        pages=("docs/index.md", "docs/policy.md", "docs/runs.md"),
         command="demo",
     ),
     Distribution(
@@ -96,7 +96,7 @@ DISTRIBUTIONS = (
         "langchain",
         "[langgraph]",
         also=("langchain-openai",),
-        pages=("docs/langchain.md", "docs/langgraph.md", "docs/framework-workers.md"),
+        pages=("README.md", "docs/langchain.md", "docs/langgraph.md", "docs/framework-workers.md"),
     ),
     Distribution(
         "llama-index-podium",
