@@ -75,7 +75,7 @@ DISTRIBUTIONS = (
         "podium-server",
         "server",
         also=("openai",),
-        pages=("docs/server.md", "docs/server-api.md"),
+        pages=("docs/server-api.md",),
         command="serve --help",
     ),
     Distribution(
