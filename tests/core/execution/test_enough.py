@@ -6,7 +6,7 @@ import anyio
 import pytest
 from core.actors import Actor, boss, never, rows
 from core.run_state.test_resume import prefix, recorded
-from core.virtual_clock import BACKEND
+from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -19,12 +19,6 @@ from podium.types import Completion, Outcome, Plan, Step, StepEnded
 from podium.workers import Request, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> object:
-    """Let waiting take no time."""
-    return BACKEND
 
 
 def _codes(outcomes: tuple[Outcome, ...]) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 import anyio
 import pytest
 from core.actors import Actor, answering, boss, never, plan_of, rows, told, writing
-from core.virtual_clock import BACKEND
+from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -22,12 +22,6 @@ pytestmark = pytest.mark.anyio
 ONCE = Retry(attempts=1)
 NO = WorkerRefused("SECRET-REASON")
 TWO = plan_of((0, "fails", ()), (1, "stands", ()), (2, "join both", (0, 1)))
-
-
-@pytest.fixture
-def anyio_backend() -> object:
-    """Let waiting take no time."""
-    return BACKEND
 
 
 def _codes(outcomes: tuple[Outcome, ...]) -> list[str]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from core.actors import Actor, answering, plan_of
-from core.virtual_clock import BACKEND
+from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.conductor import Conductor
 from podium.config.variant import retry_within
@@ -19,12 +19,6 @@ from podium.workers import Card, Pool, Price, ScriptedWorker, Worker
 
 pytestmark = pytest.mark.anyio
 PLAN = plan_of((0, "do it", ()))
-
-
-@pytest.fixture
-def anyio_backend() -> object:
-    """Let waiting take no time."""
-    return BACKEND
 
 
 def _worker(name: str, *answers: str, **facts: Any) -> ScriptedWorker:

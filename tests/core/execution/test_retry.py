@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 from core.actors import Act, Actor, answering, context_of, never, plan_of, writing
-from core.virtual_clock import BACKEND
+from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits, Spend
 from podium.budget.ledger import Ledger
@@ -50,12 +50,6 @@ pytestmark = pytest.mark.anyio
 DOWN = WorkerUnavailable("down")
 PLAN = plan_of((0, "do it", ()))
 PRICE = Price(input=10.0, output=10.0)
-
-
-@pytest.fixture
-def anyio_backend() -> object:
-    """Let waiting take no time."""
-    return BACKEND
 
 
 def flaky(name: str | Card, *replies: Reply) -> ScriptedWorker:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 import anyio
 import pytest
 from core.actors import Actor, answering, boss, never, plan_of, rows, tags, writing
-from core.virtual_clock import BACKEND
+from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -30,12 +30,6 @@ from podium.workers import FREE, Card, Price, Request, ScriptedWorker
 pytestmark = pytest.mark.anyio
 
 DIAMOND = plan_of((0, "find", ()), (1, "left", (0,)), (2, "right", (0,)), (0, "join", (1, 2)))
-
-
-@pytest.fixture
-def anyio_backend() -> object:
-    """Let waiting take no time."""
-    return BACKEND
 
 
 async def _events(conductor: Conductor, asked: object = "What?") -> list[Event]:

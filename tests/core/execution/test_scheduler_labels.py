@@ -3,7 +3,7 @@
 import anyio
 import pytest
 from core.actors import Actor, answering, boss, plan_of, rows, told
-from core.virtual_clock import BACKEND
+from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -16,12 +16,6 @@ pytestmark = pytest.mark.anyio
 
 YES = True
 NEVER = Policy(rules=[Rule("untrusted", never="write-tools")])
-
-
-@pytest.fixture
-def anyio_backend() -> object:
-    """Let waiting take no time."""
-    return BACKEND
 
 
 def _web() -> Actor:

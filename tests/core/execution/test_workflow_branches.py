@@ -4,18 +4,12 @@ from typing import Any
 
 import pytest
 from core.execution.flows import NO, Case, block, call, when
-from core.virtual_clock import BACKEND
+from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.anyio
 TYPED = call("go", returns={"type": "object", "properties": {"x": {}, "y": {}}, "required": ["x"]})
 X = "{{0.x}}"
 TRUE: object = True
-
-
-@pytest.fixture
-def anyio_backend() -> object:
-    """Let waiting take no time."""
-    return BACKEND
 
 
 def on_value(value: object, **tests: Any) -> Case:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from core.execution.flows import NO, Case, block, call, carry_out, team, when
-from core.virtual_clock import BACKEND
+from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium import Limits
 from podium.errors import PodiumError
@@ -12,12 +12,6 @@ from podium.errors import PodiumError
 pytestmark = pytest.mark.anyio
 DONE = when("{{0.done}}", is_=True)
 FORM = {"done": "boolean", "note": "string"}
-
-
-@pytest.fixture
-def anyio_backend() -> object:
-    """Let waiting take no time."""
-    return BACKEND
 
 
 def done(note: str = "n") -> dict[str, Any]:

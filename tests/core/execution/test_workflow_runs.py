@@ -20,7 +20,7 @@ from core.execution.flows import (
     told,
     when,
 )
-from core.virtual_clock import BACKEND
+from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium import Conductor, Limits
 from podium.journal import MemoryJournal
@@ -35,12 +35,6 @@ READ = call("read {{item}}", each="{{0.files}}")
 HITS = READ | {"returns": ["string"]}
 HIT = FILES | {"read a": ["x"], "read b": ["y"]}
 UNTRUSTED = Policy(rules=[Rule("untrusted", never="write-tools")])
-
-
-@pytest.fixture
-def anyio_backend() -> object:
-    """Let waiting take no time."""
-    return BACKEND
 
 
 def starts(ran: Ran) -> dict[str, float | None]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from core.execution.flows import NO, Case, block, call, carry_out, plan_of, team, told, when
-from core.virtual_clock import BACKEND
+from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium import Limits
 
@@ -26,12 +26,6 @@ HIT = FILES | {
     "read c": {"id": 3, "hits": ["z"]},
 }
 """The hits of three files."""
-
-
-@pytest.fixture
-def anyio_backend() -> object:
-    """Let waiting take no time."""
-    return BACKEND
 
 
 OUTPUTS: dict[str, Case] = {

@@ -6,7 +6,7 @@ from typing import Literal
 import anyio
 import pytest
 from core.actors import PlanningActor, Row, plan_of, rows
-from core.virtual_clock import OPTIONS
+from core.virtual_clock import OPTIONS, anyio_backend  # noqa: F401 - a fixture
 from hypothesis import given, strategies as st
 
 from podium.budget import Limits
@@ -21,12 +21,6 @@ from podium.workers import ScriptedWorker
 pytestmark = pytest.mark.anyio
 
 THREE: tuple[Row, ...] = ((0, "one", ()), (0, "two", ()), (0, "answer", (0, 1)))
-
-
-@pytest.fixture
-def anyio_backend() -> object:
-    """Run on the virtual clock, so that the order of events is known."""
-    return ("asyncio", OPTIONS)
 
 
 class Known(ScriptedWorker):

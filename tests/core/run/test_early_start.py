@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 from core.actors import Actor, PlanningActor, Row, answering, rows
-from core.virtual_clock import OPTIONS
+from core.virtual_clock import OPTIONS, anyio_backend  # noqa: F401 - a fixture
 from hypothesis import given, strategies as st
 
 from podium.budget import Limits
@@ -26,12 +26,6 @@ DIAMOND: tuple[Row, ...] = (
     (1, "compare", (0, 1)),
     (2, "answer", (2,)),
 )
-
-
-@pytest.fixture
-def anyio_backend() -> object:
-    """Run on the virtual clock, so that the order of what happens is known."""
-    return ("asyncio", OPTIONS)
 
 
 def team() -> list[Actor]:

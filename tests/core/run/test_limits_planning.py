@@ -7,7 +7,7 @@ from dataclasses import replace
 import anyio
 import pytest
 from core.actors import Actor, context_of, never, plan_of, rows, told
-from core.virtual_clock import BACKEND, OPTIONS
+from core.virtual_clock import OPTIONS, anyio_backend  # noqa: F401 - a fixture
 from hypothesis import given, strategies as st
 
 from podium.budget import Limits, Remaining, Spend
@@ -27,12 +27,6 @@ pytestmark = pytest.mark.anyio
 GOOD = rows((0, "go", ()))
 PRICE = Price(input=1.0, output=10.0)
 BOSS = Card(name="boss", price=PRICE)
-
-
-@pytest.fixture
-def anyio_backend() -> object:
-    """Let waiting take no time."""
-    return BACKEND
 
 
 def _planner(*replies: Reply, card: Card = BOSS) -> ChatPlanner:

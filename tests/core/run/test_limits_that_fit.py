@@ -7,7 +7,7 @@ from dataclasses import replace
 import anyio
 import pytest
 from core.actors import Actor, Row, answering, boss, plan_of, rows
-from core.virtual_clock import BACKEND
+from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -34,12 +34,6 @@ TEN: tuple[Row, ...] = (
 )
 SECONDS = 1 / 80
 """Seconds for one token."""
-
-
-@pytest.fixture
-def anyio_backend() -> object:
-    """Let waiting take no time."""
-    return BACKEND
 
 
 class Model(Actor):

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 import anyio
 import pytest
 from core.actors import Actor, answering, boss, never, plan_of, rows, told
-from core.virtual_clock import BACKEND
+from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -35,12 +35,6 @@ FIRST = rows((0, "first try", ()))
 SECOND = rows((0, "second try", ()))
 TRIES = {"first try": "one", "second try": "two", "third try": "three"}
 EMPTY_LISTS = "model_id = []\nsubtasks = []\naccess_list = []"
-
-
-@pytest.fixture
-def anyio_backend() -> object:
-    """Let waiting take no time."""
-    return BACKEND
 
 
 def _worker() -> ScriptedWorker:

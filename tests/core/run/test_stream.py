@@ -8,7 +8,7 @@ from contextlib import aclosing
 import anyio
 import pytest
 from core.actors import Actor, boss, never, plan_of, rows, tags, writing
-from core.virtual_clock import BACKEND
+from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
 from podium.cli.live import LiveState
@@ -21,12 +21,6 @@ from podium.workers import Request, ScriptedWorker
 pytestmark = pytest.mark.anyio
 
 DIAMOND = plan_of((0, "find", ()), (1, "left", (0,)), (1, "right", (0,)), (0, "join", (1, 2)))
-
-
-@pytest.fixture
-def anyio_backend() -> object:
-    """Let waiting take no time."""
-    return BACKEND
 
 
 async def test_events_come_in_the_order_of_what_happens() -> None:

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from core.actors import Actor
 from core.run_state.test_resume import recorded
-from core.virtual_clock import BACKEND
+from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium import Conductor, Plan, ScriptedWorker, Step
 from podium.errors import WorkerRefused
@@ -20,12 +20,6 @@ from podium.workers import Request
 
 pytestmark = pytest.mark.anyio
 PLAN = Plan((Step(0, "one"), Step(1, "two", (0,))))
-
-
-@pytest.fixture
-def anyio_backend() -> object:
-    """Let waiting take no time."""
-    return BACKEND
 
 
 def _second() -> Actor:
