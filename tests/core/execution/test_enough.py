@@ -8,10 +8,8 @@ from core.actors import Actor, boss, never, rows
 from core.run_state.test_resume import prefix, recorded
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
-from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PlanInvalid, WorkerRefused
-from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.plan_text import parse_plan, write_plan
 from podium.planners import FixedPlanner
@@ -97,15 +95,6 @@ async def test_what_only_serves_a_stopped_step_is_stopped_too() -> None:
     assert (slow.stopped, result.seconds) == (1, 1.0)
 
 
-async def test_a_step_that_others_wait_for_goes_on() -> None:
-    """Being too late for one step is no reason to be stopped where another needs it."""
-    workers = _workers(1.0, 4.0)
-    steps = (Step(1, "quick"), Step(2, "slow"), Step(0, "first", (0, 1), 1), Step(0, "all", (1, 2)))
-    result = await Conductor(boss(""), workers).run(Plan(steps))
-    assert _codes(result.outcomes) == ["ok"] * 4
-    assert [outcome.started for outcome in result.outcomes] == [0.0, 0.0, 1.0, 4.0]
-
-
 async def test_rows_that_started_early_are_stopped_once_the_plan_is_known() -> None:
     """While the plan is written, a later step may yet want what came too late."""
     text = rows((0, "a", ()), (1, "b", ())) + '{"worker": 2, "subtask": "c", "access": [0, 1], "enough": 1}\n'
@@ -114,21 +103,6 @@ async def test_rows_that_started_early_are_stopped_once_the_plan_is_known() -> N
     result = await Conductor(boss(text, piece=10), workers).run("Q?")
     assert _codes(result.outcomes) == ["ok", "cancelled enough", "ok"]
     assert (result.answer, result.seconds) == ("J", 2.0)
-
-
-async def test_of_more_than_enough_the_first_are_shown() -> None:
-    """A step that could not start earlier is shown those that ended first, not all there are."""
-    text = rows((0, "a", ()), (1, "b", ())) + '{"worker": 2, "subtask": "c", "access": [0, 1], "enough": 1}\n'
-    first, *_ = text.splitlines(keepends=True)
-    workers = [ScriptedWorker("q", "OUT-Q", latency=2.0), ScriptedWorker("r", "OUT-R", latency=1.0)]
-    join = ScriptedWorker("j", "J")
-    planner = boss(text, piece=len(first))
-    result = await Conductor(planner, [*workers, join], limits=Limits(concurrency=1), retry=Retry()).run("Q?")
-    assert result.status == "ok"
-    shown = result.outcomes[2].shown
-    assert shown is not None
-    assert len(shown) == 1
-    assert [f"OUT-{name}" in _sent(join.requests[0]) for name in "QR"] == [shown == (0,), shown == (1,)]
 
 
 async def test_of_steps_that_ask_the_same_each_keeps_its_place_when_the_run_goes_on() -> None:
@@ -153,25 +127,12 @@ async def test_of_steps_that_ask_the_same_each_keeps_its_place_when_the_run_goes
     assert [outcome.text for outcome in result.outcomes[1:3]] == ["after 2", "after 1"]
 
 
-def test_the_length_of_the_list_is_all_of_it() -> None:
-    """There is one way to say that all are waited for."""
-    assert Step(0, "x", (0, 1), 2) == Step(0, "x", (0, 1))
-    assert Step(0, "x", (0, 1, 1), 2).enough is None
-    assert (Step(0, "x", (0, 1), 1).least, Step(0, "x", (0, 1)).least) == (1, 2)
-
-
 @pytest.mark.parametrize("enough", [0, -1, 3, True, 1.0, "1"])
 def test_a_number_that_cannot_be_met_is_refused(enough: object) -> None:
     """From 1 to as many as are on the list."""
     with pytest.raises(PlanInvalid) as caught:
         Step(0, "x", (0, 1), enough)  # type: ignore[arg-type]  # what is refused
     assert caught.value.code == "bad_enough"
-
-
-def test_a_step_that_sees_nothing_waits_for_nothing() -> None:
-    """No number of no steps is enough."""
-    with pytest.raises(PlanInvalid, match="the access list is empty"):
-        Step(0, "x", (), 1)
 
 
 PLAN = Plan((Step(0, "a"), Step(1, "b"), Step(0, "join", (0, 1), 1)))
@@ -185,13 +146,6 @@ def test_it_is_kept_in_json_and_by_renumbering() -> None:
     assert '"access": [0, 1], "enough": 1}' in write_plan(PLAN, "rows")
     assert PLAN.renumbered([1, 0]).steps[2].enough == 1
     assert "after 1 of 2" in PLAN.to_mermaid()
-
-
-def test_lists_cannot_say_it_and_are_written_as_json() -> None:
-    """What is written is read as the same plan, whatever was asked for."""
-    text = write_plan(PLAN, "lists")
-    assert text == write_plan(PLAN, "json")
-    assert parse_plan(text, workers=2) == PLAN
 
 
 @pytest.mark.parametrize(
@@ -214,12 +168,3 @@ def test_what_makes_no_sense_is_told_with_its_step(written: str) -> None:
         parse_plan(text, workers=1)
     assert (caught.value.code, caught.value.step) == ("bad_enough", 2)
     assert caught.value.position == text.index(written, text.index("enough"))
-
-
-def test_two_keys_for_it_are_one_too_many() -> None:
-    """As with any other field."""
-    text = '{"steps": [{"worker": 0, "subtask": "a", "access": []}, {"worker": 0, "subtask": "b", '
-    text += '"access": [0], "enough": 1, "Enough": 1}]}'
-    with pytest.raises(PlanInvalid) as caught:
-        parse_plan(text, workers=1)
-    assert caught.value.code == "duplicate_field"

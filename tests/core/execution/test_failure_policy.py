@@ -1,25 +1,20 @@
 """What becomes of a run when a step of it fails, or may not be paid for."""
 
-from collections.abc import AsyncGenerator
-
-import anyio
 import pytest
-from core.actors import Actor, answering, boss, never, plan_of, rows, told, writing
+from core.actors import Actor, answering, boss, never, plan_of, rows, told
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import WorkerRefused, WorkerUnavailable
-from podium.execution import OnFailure, Retry
-from podium.planners import ChatPlanner, FixedPlanner
-from podium.types import AnswerDelta, Completion, Outcome, Plan, Problem, RunEnded, Step
+from podium.execution import OnFailure
+from podium.planners import ChatPlanner
+from podium.types import Outcome
 from podium.usage import Usage
-from podium.workers import FREE, Card, Gather, Price, Request, ScriptedWorker, StepInput
-from podium.workers.simple import FunctionWorker
+from podium.workers import Card, Price, Request, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 
-ONCE = Retry(attempts=1)
 NO = WorkerRefused("SECRET-REASON")
 TWO = plan_of((0, "fails", ()), (1, "stands", ()), (2, "join both", (0, 1)))
 
@@ -48,16 +43,6 @@ async def test_a_step_is_run_with_the_gap_stated() -> None:
     assert result.outcomes[2].shown == (1,)
 
 
-async def test_an_answer_with_a_gap_is_partial_and_names_the_step() -> None:
-    """What the answer was made without stands in the result and in its account."""
-    result = await Conductor(boss(""), list(_team())).run(TWO)
-    assert (result.answer, result.status) == ("JOINED", "partial")
-    assert result.problem is not None
-    assert result.problem.code == "worker_refused"
-    assert result.problem.message == "the answer was made without step 0 (bad): SECRET-REASON"
-    assert "Step 2, join, seeing 1 of 0, 1: ok" in result.explain()
-
-
 async def test_a_gap_far_from_the_answer_makes_it_partial_too() -> None:
     """A step that ran without its input passes the lack on along access lists."""
     plan = plan_of((0, "fails", ()), (1, "stands", ()), (1, "without it", (0, 1)), (2, "answer", (2,)))
@@ -67,44 +52,6 @@ async def test_a_gap_far_from_the_answer_makes_it_partial_too() -> None:
     assert result.status == "partial"
     assert "has no output" in _sent(a.requests[1])
     assert "has no output" not in _sent(join.requests[0])
-
-
-async def test_a_step_without_any_input_is_skipped() -> None:
-    """A step runs with a note only if it has an output to work with; without an answer there is none."""
-    bad, a, join = _team()
-    result = await Conductor(boss(""), [bad, a, join]).run(plan_of((0, "fails", ()), (2, "needs it", (0,))))
-    assert _codes(result.outcomes) == ["failed worker_refused", "skipped dependency"]
-    assert (result.answer, result.status, join.requests) == ("", "failed", [])
-    assert result.problem == Problem("worker_refused", "step 0 (bad): SECRET-REASON")
-
-
-async def test_an_answer_is_the_output_of_the_last_step_or_none() -> None:
-    """When the last step fails, the output of another step is no answer; it stays in the outcomes."""
-    result = await Conductor(boss(""), list(_team())).run(plan_of((1, "stands", ()), (0, "fails", (0,))))
-    assert (result.answer, result.status) == ("", "failed")
-    assert result.outcomes[0].text == "A-OUTPUT"
-    assert result.problem == Problem("worker_refused", "step 1 (bad): SECRET-REASON")
-
-
-async def test_what_a_failed_step_had_written_is_not_shown() -> None:
-    """Text that arrived before a step failed is nobody's input."""
-
-    async def breaks(request: Request):  # type: ignore[no-untyped-def]  # noqa: ANN202
-        yield "HALF-AN-OUTPUT"
-        raise NO
-
-    _, a, join = _team()
-    conductor = Conductor(boss(""), [Actor("bad", breaks), a, join], on_failure="note", retry=ONCE)
-    result = await conductor.run(TWO)
-    assert result.outcomes[0].text == "HALF-AN-OUTPUT"
-    assert "HALF-AN-OUTPUT" not in _sent(join.requests[0])
-
-
-async def test_gathering_says_which_part_is_missing() -> None:
-    """A worker that is no model is told of the gap in its brief."""
-    bad, a, _ = _team()
-    result = await Conductor(boss(""), [bad, a, Gather()]).run(TWO)
-    assert result.answer == "**fails**\n\n(no output: it failed)\n\n**stands**\n\nA-OUTPUT"
 
 
 async def test_the_first_failure_ends_the_run() -> None:
@@ -124,15 +71,6 @@ async def test_the_first_failure_ends_the_run() -> None:
     ]
     assert slow.stopped == 1
     assert result.outcomes[1].text == "A"
-
-
-async def test_a_failure_that_nobody_sees_ends_nothing() -> None:
-    """A row that started early and turns out unseen does not fail the run."""
-    text = rows((0, "unseen", ()), (0, "unseen too", (0,)), (1, "answer", ()))
-    planner = boss(text, piece=20, latency=0.0)
-    workers = [ScriptedWorker("bad", NO), ScriptedWorker("a", "A", latency=1.0)]
-    result = await Conductor(planner, workers, on_failure="fail").run("What?")
-    assert (result.status, result.answer) == ("ok", "A")
 
 
 def _replanner(*plans: str) -> tuple[ChatPlanner, ScriptedWorker, ScriptedWorker, ScriptedWorker]:
@@ -158,25 +96,6 @@ async def test_a_new_plan_goes_around_what_failed_and_pays_nothing_twice() -> No
     assert (again.reused, again.usage, again.cost, again.attempts) == (True, Usage(), 0.0, 0)
     assert ", reused" in result.explain()
     assert "because step 0 (bad): SECRET-REASON" in result.explain()
-
-
-async def test_an_answer_that_is_taken_over_leaves_its_doubtful_bill_where_it_was() -> None:
-    """A call that may have been paid for is told of once, in the round that made it."""
-    late = iter([30.0, 0.0])
-
-    async def slow_at_first(request: Request) -> AsyncGenerator[str | Completion, None]:
-        await anyio.sleep(next(late))
-        yield Completion("A-OUTPUT")
-
-    pool = [ScriptedWorker("bad", NO), Actor("a", slow_at_first), ScriptedWorker("join", "JOINED")]
-    second = rows((2, "something else", ()), (1, "sure part", ()), (2, "join both", (0, 1)))
-    limits = Limits(attempt_seconds=20)
-    planner = boss(rows((1, "sure part", ()), (0, "risky part", ()), (2, "join both", (0, 1))), second)
-    result = await Conductor(planner, pool, limits=limits, on_failure="replan").run("Q?")
-    first, again = result.rounds[0].outcomes[0], result.rounds[1].outcomes[1]
-    assert (first.text, first.maybe_paid, len(first.calls)) == ("A-OUTPUT", True, 2)
-    assert (again.text, again.reused, again.maybe_paid, again.calls) == ("A-OUTPUT", True, False, ())
-    assert (again.started, again.ended) == (None, None)
 
 
 async def test_the_planner_is_told_what_failed_and_what_is_paid() -> None:
@@ -215,20 +134,6 @@ async def test_there_are_no_more_new_plans_than_allowed(replans: int) -> None:
     assert "has no output" in _sent(join.requests[0])
 
 
-async def test_a_new_plan_costs_nothing_while_nothing_fails() -> None:
-    """The planner is asked once, and the answer is streamed while it is written."""
-    planner = boss(rows((0, "find", ()), (1, "answer", (0,))))
-    pool = [ScriptedWorker("a", "A"), Actor("writer", writing("one ", "two"))]
-    conductor = Conductor(planner, pool, on_failure="replan")
-    events = [event async for event in conductor.stream("Q?")]
-    answer = [(event.at, event.text) for event in events if isinstance(event, AnswerDelta)]
-    assert answer == [(1.0, "one "), (2.0, "two")]
-    assert len(planner.worker.requests) == 1  # type: ignore[attr-defined]  # a scripted one
-    last = events[-1]
-    assert isinstance(last, RunEnded)
-    assert (last.result.answer, last.result.status, len(last.result.rounds)) == ("one two", "ok", 1)
-
-
 async def test_new_plans_and_improving_rounds_have_bounds_of_their_own() -> None:
     """A plan around a failure leaves the round that improves the answer."""
     better = rows((1, "sure part", ()), (2, "better it", (0,)))
@@ -237,14 +142,6 @@ async def test_new_plans_and_improving_rounds_have_bounds_of_their_own() -> None
     result = await conductor.run("Q?")
     assert (result.status, len(result.rounds)) == ("ok", 3)
     assert [bool(current.why) for current in result.rounds] == [False, True, True]
-
-
-async def test_an_earlier_answer_stands_when_a_later_round_fails() -> None:
-    """The run is `partial`, and says what failed."""
-    planner = boss(rows((1, "answer", ())), rows((1, "again", ()), (0, "fails", (0,))))
-    result = await Conductor(planner, list(_team()), limits=Limits(rounds=2)).run("Q?")
-    assert (result.answer, result.status) == ("A-OUTPUT", "partial")
-    assert result.problem == Problem("worker_refused", "step 1 (bad): SECRET-REASON")
 
 
 async def test_a_further_round_may_repeat_a_step_on_purpose() -> None:
@@ -312,20 +209,6 @@ async def test_answers_beyond_their_cap_leave_the_rest_to_the_last_step(limits: 
     assert (result.answer, result.status, result.cost) == ("L", "ok", 2.4)
 
 
-async def test_an_output_cut_short_beside_a_failure_is_both() -> None:
-    """A whole answer that says itself what it lacks is partial for that."""
-
-    async def cut(request: Request):  # type: ignore[no-untyped-def]  # noqa: ANN202
-        yield Completion("half", finish_reason="length")
-
-    bad, a, _ = _team()
-    conductor = Conductor(boss(""), [bad, a, Actor(Card(name="cut", price=FREE), cut)], on_failure="note")
-    result = await conductor.run(TWO)
-    assert (result.answer, result.status) == ("half", "partial")
-    assert result.problem is not None
-    assert result.problem.code == "cut"
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("policy", ["skip", "note"])
 async def test_a_failure_at_the_head_of_a_long_chain_is_passed_down_it(policy: str) -> None:
@@ -336,18 +219,3 @@ async def test_a_failure_at_the_head_of_a_long_chain_is_passed_down_it(policy: s
     result = await Conductor(boss(""), [bad, a], limits=limits, on_failure=policy).run(plan)  # type: ignore[arg-type]  # parametrized
     assert (result.status, len(a.requests)) == ("failed", 0)
     assert _codes(result.outcomes)[-1] == "skipped dependency"
-
-
-async def test_an_answer_made_of_a_cut_output_is_partial() -> None:
-    """What a step behind the answer lacks, the answer lacks, and the result names the step."""
-
-    async def cut(step_input: StepInput) -> Completion:
-        return Completion("half a li", "length")
-
-    pool = [FunctionWorker(cut, card=Card(name="lister")), ScriptedWorker("writer", "DONE")]
-    plan = Plan((Step(0, "list"), Step(1, "middle", (0,)), Step(1, "write", (1,))))
-    result = await Conductor(FixedPlanner("x"), pool).run(plan)
-    assert (result.answer, result.status) == ("DONE", "partial")
-    assert result.problem is not None
-    assert result.problem.code == "cut"
-    assert "step 0 (lister)" in result.problem.message

@@ -11,7 +11,7 @@ import pytest
 from core.actors import Shown, Stored
 
 from podium import Card, ChatPlanner, Conductor, FunctionWorker, Limits, Plan, ScriptedWorker, Step
-from podium.errors import ConfigError, JournalBroken
+from podium.errors import JournalBroken
 from podium.execution import HostExit
 from podium.journal import MemoryJournal, export
 from podium.plan_text import parse_plan
@@ -85,27 +85,6 @@ async def test_through_may_change_what_comes_back() -> None:
     assert result.outcomes[0].text == "X:A()"
     assert result.outcomes[1].problem is not None
     assert "no b today" in result.outcomes[1].problem.message
-
-
-async def test_a_host_sees_plans_and_ends() -> None:
-    """After they are recorded; the steps run as without it."""
-    host = Shown()
-    result = await diamond().run(DIAMOND, host=host)
-    assert (result.answer, result.status) == (WHOLE, "ok")
-    assert host.plans == [(1, DIAMOND)]
-    assert sorted(end.step for end in host.ends) == [0, 1, 2, 3]
-
-
-async def test_an_error_of_a_host_ends_the_run() -> None:
-    """The run raises it, and stops its steps."""
-
-    class Broken(Shown):
-        async def show(self, number: int, plan: Plan) -> None:
-            raise LookupError("no screen")
-
-    slow = ScriptedWorker("slow", "never", latency=30)
-    with anyio.fail_after(10), pytest.raises(LookupError, match="no screen"):
-        await Conductor(FixedPlanner(Plan((Step(0, "a"),))), [slow]).run("What?", host=Broken())
 
 
 WHERE: ContextVar[str] = ContextVar("where", default="run")
@@ -366,9 +345,3 @@ async def test_changed_lines_are_refused() -> None:
     lines = [line async for line in export(journal, ["mine"])]
     with pytest.raises(JournalBroken, match="record was changed"):
         MemoryJournal.of([line.replace("x:a()", "x:z()") for line in lines])
-
-
-async def test_without_any_journal_a_run_has_no_id_of_the_callers() -> None:
-    """An id without a journal would promise what nobody keeps."""
-    with pytest.raises(ConfigError, match="no journal"):
-        await diamond().run(DIAMOND, run_id="mine")

@@ -6,11 +6,10 @@ from typing import Any
 
 import anyio
 import pytest
-from core.actors import Act, Actor, answering, context_of, never, plan_of, writing
+from core.actors import Act, Actor, answering, never, plan_of, writing
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
-from podium.budget import Limits, Spend
-from podium.budget.ledger import Ledger
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import (
     ConfigError,
@@ -22,22 +21,16 @@ from podium.errors import (
     WorkerUnavailable,
 )
 from podium.execution import Retry
-from podium.execution.fit import Fit
-from podium.execution.graph import StepNode
-from podium.execution.step import StepRunner
 from podium.journal import MemoryJournal
 from podium.journal.journal import Log
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.types import (
     AttemptFailed,
-    Call,
     Completion,
     Event,
     Outcome,
-    Problem,
     RunStarted,
-    StepDelta,
     StepEnded,
     StepStarted,
 )
@@ -106,18 +99,6 @@ async def test_what_will_not_get_better_is_not_tried_again(kind: type[PodiumErro
     assert result.problem.code == kind.code
 
 
-async def test_codes_can_be_chosen() -> None:
-    """What is made again, and for what a stand-in is asked, is configured."""
-    worker = flaky("a", WorkerFailed("bug"), "fine")
-    result = await conductor([worker], Retry(retry_on=frozenset({"worker_failed"}))).run(PLAN)
-    assert result.answer == "fine"
-    refusing = ScriptedWorker("a", DOWN)
-    other = ScriptedWorker("b", "other")
-    elsewhere = Retry(retry_on=frozenset(), fallback_on=frozenset({DOWN.code}), fallbacks={"a": ["b"]})
-    assert (await conductor([refusing, other], elsewhere).run(PLAN)).answer == "other"
-    assert len(refusing.requests) == 1
-
-
 async def test_the_answer_of_a_later_call_is_the_outcome() -> None:
     """All calls are billed, and the outcome says which of them it came of."""
     worker = flaky(
@@ -166,15 +147,6 @@ def test_a_wait_can_be_repeated() -> None:
     assert [wait / waits[0] for wait in waits] == pytest.approx([1, 2, 4])
 
 
-async def test_retry_after_is_honoured() -> None:
-    """A worker is not asked again before the time it named."""
-    worker = flaky("a", WorkerUnavailable("busy", retry_after=20.0), "fine")
-    events = await told(conductor([worker]))
-    (_, _, first), (_, _, second) = started(events)
-    assert 20.0 <= second - first <= 30.0
-    assert outcome_of(events).text == "fine"
-
-
 async def test_a_retry_after_that_is_too_long_is_not_waited_for() -> None:
     """A stand-in is asked at once; without one the step fails, and says why."""
     busy = WorkerUnavailable("busy", retry_after=120.0)
@@ -210,16 +182,6 @@ async def test_stand_ins_share_the_budget(attempts: int, called: str) -> None:
     events = await told(conductor(workers, retry))
     assert "".join(name for name, _, _ in started(events)) == called
     assert outcome_of(events).worker == called[-1]
-
-
-async def test_a_refusal_goes_to_a_stand_in_at_once() -> None:
-    """Who refused is not asked again; the stand-in may be, if it is only down."""
-    refusing, other = ScriptedWorker("a", WorkerRefused("no")), flaky("b", DOWN, "fine")
-    events = await told(conductor([refusing, other], Retry(fallbacks={"a": ["b"]})))
-    assert [name for name, _, _ in started(events)] == ["a", "b", "b"]
-    outcome = outcome_of(events)
-    assert (outcome.text, outcome.worker, outcome.attempts) == ("fine", "b", 3)
-    assert [call.worker for call in outcome.calls] == ["a", "b", "b"]
 
 
 @pytest.mark.parametrize("act", [answering("x" * 101), writing("x" * 60, "x" * 60)], ids=["whole", "pieces"])
@@ -282,33 +244,6 @@ async def test_each_call_has_its_own_time() -> None:
     assert [call.maybe_paid for call in outcome.calls] == [True, True]
 
 
-async def test_every_call_has_its_time_from_when_it_begins() -> None:
-    """A second call of a step, and a step that starts later, have as much time as the first."""
-    worker = Actor("a", never)
-    events = await told(conductor([worker], Retry(attempts=2), limits=Limits(attempt_seconds=7.0)))
-    (_, _, first), (_, _, second) = started(events)
-    ended = next(event.at for event in events if isinstance(event, StepEnded))
-    assert (ended - second, ended - first) == pytest.approx((7.0, 14.0 + second - first - 7.0))
-    workers: list[Worker] = [Actor("quick", answering("facts", latency=3.0)), Actor("slow", never)]
-    plan = plan_of((1, "waits", ()), (0, "finds", ()), (1, "waits too", (1,)), (0, "joins", (0, 1, 2)))
-    limits = Limits(attempt_seconds=7.0)
-    events = await told(conductor(workers, Retry(attempts=1), limits=limits, on_failure="note"), plan)
-    began = {event.step: event.at for event in events if isinstance(event, StepStarted)}
-    took = {event.step: event.at - began[event.step] for event in events if isinstance(event, StepEnded)}
-    assert took == pytest.approx({0: 7.0, 1: 3.0, 2: 7.0, 3: 3.0})
-
-
-async def test_a_call_within_its_time_is_left_alone() -> None:
-    """A step may take longer than a call may, if each of its calls keeps to its time."""
-    acts: list[Act] = [never, answering("fine", latency=6.9)]
-    worker = Actor("a", lambda request: acts.pop(0)(request))  # noqa: PLW0108  (another act for each call)
-    outcome = outcome_of(
-        await told(conductor([worker], Retry(attempts=2), limits=Limits(attempt_seconds=7.0)))
-    )
-    assert (outcome.text, outcome.attempts) == ("fine", 2)
-    assert [call.maybe_paid for call in outcome.calls] == [True, False]
-
-
 class SlowJournal(MemoryJournal):
     """Takes five seconds to record."""
 
@@ -351,49 +286,6 @@ async def test_a_steps_deadline_ends_its_calls() -> None:
     assert outcome.cost > 0
 
 
-async def test_a_failed_step_keeps_what_had_arrived_of_its_last_call() -> None:
-    """The pieces are its text, as they came."""
-    events = await told(conductor([Actor("a", _breaking("half ", "a text"))], Retry(attempts=1)))
-    assert (outcome_of(events).status, outcome_of(events).text) == ("failed", "half a text")
-
-
-async def test_the_deadline_of_the_run_is_told_as_such() -> None:
-    """A step that the end of the run stops is not said to have had its own time."""
-    worker = Actor("a", never)
-    outcome = outcome_of(await told(conductor([worker], limits=Limits(seconds=5.0))))
-    assert outcome.problem is not None
-    assert outcome.problem.message == "worker 'a' did not answer within the run's 5 s (Limits.seconds)"
-
-
-async def test_a_retry_that_would_come_too_late_is_said_not_to_be_made() -> None:
-    """The step ends with its failure, and with why there is no further call."""
-    busy = WorkerUnavailable("down", retry_after=15.0)
-    outcome = outcome_of(await told(conductor([flaky("a", busy)], limits=Limits(step_seconds=10.0))))
-    assert outcome.problem is not None
-    assert outcome.problem.message == (
-        "down; Limits.seconds or Limits.step_seconds ends before it could be called again"
-    )
-
-
-async def test_pieces_carry_the_number_of_their_call() -> None:
-    """What a failed call had written is told apart from what the next one writes."""
-    acts: list[Act] = [_breaking("half"), writing("whole")]
-    worker = Actor("a", lambda request: acts.pop(0)(request))  # noqa: PLW0108  (another act for each call)
-    events = await told(conductor([worker]))
-    pieces = [(event.attempt, event.text) for event in events if isinstance(event, StepDelta)]
-    assert pieces == [(1, "half"), (2, "whole")]
-    assert outcome_of(events).text == "whole"
-
-
-def _breaking(*pieces: str) -> Act:
-    async def act(request: Request) -> Any:
-        for piece in pieces:
-            yield piece
-        raise WorkerBroken("cut off", maybe_paid=True)
-
-    return act
-
-
 async def test_a_slot_is_free_while_a_step_waits_to_ask_again() -> None:
     """Another step uses the worker's only slot during the back-off."""
     plan = plan_of((0, "first", ()), (0, "second", ()), (0, "third", (0, 1)))
@@ -401,59 +293,6 @@ async def test_a_slot_is_free_while_a_step_waits_to_ask_again() -> None:
     worker = ScriptedWorker(Card(name="a", concurrency=1), lambda request: next(script))
     result = await conductor([worker]).run(plan)
     assert [outcome.text for outcome in result.outcomes] == ["one", "two", "three"]
-
-
-async def test_a_call_that_does_not_fit_is_not_made() -> None:
-    """The step keeps the code of its call, and says which limit allows no other."""
-    worker = ScriptedWorker("a", DOWN)
-    outcome = outcome_of(await told(conductor([worker], limits=Limits(calls=2))))
-    assert len(worker.requests) == 2
-    assert outcome.problem is not None
-    assert outcome.problem.code == "worker_unavailable"
-    assert "; no further call fits the limits: a call may need 1 call" in outcome.problem.message
-
-
-@pytest.mark.parametrize(
-    ("error", "maybe_paid", "calls"),
-    [(DOWN, False, 1), (WorkerUnavailable("gateway", maybe_paid=True), True, 1)],
-)
-async def test_what_a_failed_call_leaves_in_the_ledger(
-    error: PodiumError, calls: int, *, maybe_paid: bool
-) -> None:
-    """Who refused costs nothing; where nobody knows, all that was set aside stays spent."""
-    worker = ScriptedWorker(Card(name="a", price=PRICE), error)
-    ledger = Ledger(Limits(cost=100.0), 1e9)
-    runner = _trying(Pool([worker]), ledger, Retry(attempts=1))
-    outcome = await runner.run(1e9)
-    assert outcome.maybe_paid is maybe_paid
-    assert ledger.reserved == Spend()
-    assert ledger.spent.calls == calls
-    assert (ledger.spent.input_tokens > 0) is maybe_paid
-    assert (outcome.cost == 0) is not maybe_paid
-
-
-async def test_a_cancelled_call_stays_spent() -> None:
-    """Nobody saw its end, so that all of its reservation is charged and it is marked so."""
-    ledger = Ledger(Limits(cost=100.0), 1e9)
-    worker = Actor(Card(name="a", price=PRICE), never)
-    runner = _trying(Pool([worker]), ledger, Retry())
-    with anyio.move_on_after(5):
-        await runner.run(1e9)
-    outcome = runner.ended("cancelled", Problem("cancelled", "enough"))
-    assert (outcome.status, outcome.maybe_paid, outcome.attempts) == ("cancelled", True, 1)
-    assert ledger.reserved == Spend()
-    assert ledger.spent.output_tokens == Limits().answer_tokens
-
-
-async def test_calls_of_before_are_billed_and_leave_the_budget_alone() -> None:
-    """A run that is resumed counts on, and may ask as often as a new one."""
-    lost = Call(attempt=1, worker="a", usage=Usage(5, 0), cost=0.5, maybe_paid=True)
-    worker = ScriptedWorker("a", DOWN)
-    runner = _trying(Pool([worker]), Ledger(Limits(), 1e9), Retry(attempts=2), before=(lost,))
-    outcome = await runner.run(1e9)
-    assert len(worker.requests) == 2
-    assert [call.attempt for call in outcome.calls] == [1, 2, 3]
-    assert (outcome.cost, outcome.maybe_paid, outcome.usage) == (0.5, True, Usage(5, 0))
 
 
 async def test_a_nested_run_is_not_run_again() -> None:
@@ -495,20 +334,6 @@ async def test_a_worker_that_is_left_out_is_called_again_at_the_end(names: str) 
     assert waits == ([12.0] if names == "a" else [0.0, 0.0])
 
 
-async def test_a_stand_in_that_is_left_out_is_the_last() -> None:
-    """It is waited for when the others have failed, although it was listed before them."""
-    workers: list[Worker] = [
-        ScriptedWorker("a", WorkerRefused("no")),
-        flaky("b", DOWN, "back"),
-        ScriptedWorker("c", WorkerRefused("no")),
-    ]
-    pool = Pool(workers)
-    await conductor(pool, Retry(attempts=1)).run(plan_of((1, "fail", ())))
-    retry = Retry(attempts=4, fallbacks={"a": ["b", "c"]}, break_after=1, break_seconds=10.0)
-    events = await told(conductor(pool, retry))
-    assert started(events) == [("a", 1, 0.0), ("c", 2, 0.0), ("b", 3, 10.0)]
-
-
 async def test_one_call_at_a_time_finds_out_if_a_worker_is_back() -> None:
     """While it runs, others go to the stand-in; where it fails, the worker is left out again."""
     worker = Actor("a", _slowly_down)
@@ -530,20 +355,6 @@ async def _slowly_down(request: Request) -> Any:
     await anyio.sleep(2.0)
     raise WorkerUnavailable("down")
     yield
-
-
-async def test_a_step_without_stand_in_waits_for_a_worker_that_cools_down() -> None:
-    """A short while is waited; a long one is told of in place of being waited for."""
-    worker = flaky("a", DOWN, "back")
-    pool = Pool([worker])
-    await conductor(pool, Retry(attempts=1, break_after=1)).run(PLAN)
-    late = outcome_of(await told(conductor(pool, Retry(break_after=1, break_seconds=90.0))))
-    assert (late.status, late.attempts, late.started) == ("failed", 0, None)
-    assert late.problem is not None
-    assert "failed 1 times in a row and gets no calls for another 90 s" in late.problem.message
-    events = await told(conductor(pool, Retry(break_after=1, break_seconds=12.0)))
-    assert [moment for _, _, moment in started(events)] == pytest.approx([12.0])
-    assert outcome_of(events).text == "back"
 
 
 async def test_steps_wait_for_the_call_that_tries_a_worker() -> None:
@@ -601,9 +412,3 @@ def test_names_are_checked_against_the_pool(retry: Retry, told: str) -> None:
     """A stand-in that is misspelt is not found out at the first failure."""
     with pytest.raises(ConfigError, match=told):
         retry.check(Pool([ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]))
-
-
-def _trying(pool: Pool, ledger: Ledger, retry: Retry, before: tuple[Call, ...] = ()) -> StepRunner:
-    context = context_of(pool=pool, ledger=ledger, retry=retry)
-    state = StepNode(0, PLAN.steps[0], 1 + len(before))
-    return StepRunner(context, Fit(context), 1, state, lambda state, text, number: None, before=before)

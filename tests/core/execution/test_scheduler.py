@@ -10,8 +10,7 @@ from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import WorkerBroken, WorkerRefused, WorkerUnavailable
-from podium.execution import Retry
+from podium.errors import WorkerRefused, WorkerUnavailable
 from podium.planners import ChatPlanner
 from podium.types import (
     AnswerDelta,
@@ -19,54 +18,20 @@ from podium.types import (
     Event,
     Outcome,
     Problem,
-    Result,
     StepDelta,
-    StepEnded,
-    StepStarted,
 )
 from podium.usage import Usage
 from podium.workers import FREE, Card, Price, Request, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 
-DIAMOND = plan_of((0, "find", ()), (1, "left", (0,)), (2, "right", (0,)), (0, "join", (1, 2)))
-
 
 async def _events(conductor: Conductor, asked: object = "What?") -> list[Event]:
     return [event async for event in conductor.stream(asked)]  # type: ignore[arg-type]
 
 
-def _spans(result: Result) -> list[tuple[float | None, float | None]]:
-    return [(outcome.started, outcome.ended) for outcome in result.outcomes]
-
-
 def _codes(outcomes: tuple[Outcome, ...]) -> list[str]:
     return [o.status if o.problem is None else f"{o.status} {o.problem.code}" for o in outcomes]
-
-
-async def test_a_step_starts_when_the_last_step_it_sees_has_ended() -> None:
-    """The two sides of a diamond run at once, and its end waits for the slower one only."""
-    workers = [
-        ScriptedWorker("a", "A", latency=1.0),
-        ScriptedWorker("b", "B", latency=2.0),
-        ScriptedWorker("c", "C", latency=5.0),
-    ]
-    result = await Conductor(boss(""), workers).run(DIAMOND)
-    assert _spans(result) == [(0, 1), (1, 3), (1, 6), (6, 7)]
-    assert result.status == "ok"
-    assert result.answer == "A"
-
-
-async def test_a_worker_is_told_which_steps_it_is_shown() -> None:
-    """Each output comes with the number and the subtask of its step."""
-    workers = [ScriptedWorker(name, name.upper()) for name in ("a", "b", "c")]
-    await Conductor(boss(""), workers).run(DIAMOND)
-    step_input = workers[0].requests[1].step_input
-    assert step_input is not None
-    assert [(shown.step, shown.subtask, shown.output) for shown in step_input.visible] == [
-        (1, "left", "B"),
-        (2, "right", "C"),
-    ]
 
 
 async def test_a_row_starts_while_the_planner_writes_the_next() -> None:
@@ -92,16 +57,6 @@ async def test_a_row_starts_while_the_planner_writes_the_next() -> None:
         "step_ended 1",
         "run_ended",
     ]
-
-
-async def test_a_step_that_nobody_sees_is_not_run() -> None:
-    """A given plan's unseen step is skipped, told so, and its worker is never called."""
-    idle = ScriptedWorker("idle", "I")
-    plan = plan_of((0, "unseen", ()), (0, "unseen too", (0,)), (1, "answer", ()))
-    result = await Conductor(boss(""), [idle, ScriptedWorker("a", "A")]).run(plan)
-    assert _codes(result.outcomes) == ["skipped unseen", "skipped unseen", "ok"]
-    assert not idle.requests
-    assert result.status == "ok"
 
 
 async def test_an_unseen_step_that_runs_already_is_stopped() -> None:
@@ -134,28 +89,6 @@ async def test_a_failure_skips_what_has_no_other_input_and_nothing_else() -> Non
     )
 
 
-async def test_a_row_that_arrives_after_its_input_failed_is_skipped() -> None:
-    """A step is never shown what a failed step left behind, however late it arrives."""
-    text = rows((0, "fails", ()), (1, "needs it", (0,)))
-    first, second = text.splitlines(keepends=True)
-    late = ScriptedWorker("late", "L")
-    planner = ChatPlanner(Actor("boss", writing(first, second, pause=2.0)))
-    result = await Conductor(planner, [ScriptedWorker("bad", WorkerRefused("no")), late]).run("What?")
-    assert _codes(result.outcomes) == ["failed worker_refused", "skipped dependency"]
-    assert not late.requests
-
-
-async def test_steps_that_a_repaired_plan_begins_with_are_kept() -> None:
-    """A step that started from a bad text runs once when the repaired plan has it too."""
-    good = rows((0, "first", ()), (1, "second", (0,)))
-    planner = boss(good.replace("[0]", "[7]"), good, latency=0.5)
-    first = ScriptedWorker("a", "A", latency=3.0)
-    result = await Conductor(planner, [first, ScriptedWorker("b", "B")]).run("What?")
-    assert _codes(result.outcomes) == ["ok", "ok"]
-    assert len(first.requests) == 1
-    assert result.answer == "B"
-
-
 async def test_steps_that_a_repaired_plan_replaces_are_cancelled() -> None:
     """A superseded step is stopped at its worker, is accounted for, and leads to nothing."""
     bad = rows((0, "old", ()), (0, "old too", (0,))) + '{"worker": 0, "subtask": "x", "access": [9]}\n'
@@ -166,17 +99,6 @@ async def test_steps_that_a_repaired_plan_replaces_are_cancelled() -> None:
     assert (len(old.requests), old.stopped) == (1, 1)
     assert result.answer == "B"
     assert result.usage_by_worker["old"].estimated
-
-
-async def test_a_step_and_the_one_it_replaces_are_told_apart() -> None:
-    """Events of a superseded step and of its successor carry different attempt ids."""
-    bad = rows((0, "old", ())) + '{"worker": 0, "subtask": "x", "access": [9]}\n'
-    planner = boss(bad, rows((1, "new", ())), latency=0.5)
-    events = await _events(Conductor(planner, [Actor("old", never), ScriptedWorker("b", "B", latency=1.0)]))
-    started = [(e.worker, e.step, e.attempt) for e in events if isinstance(e, StepStarted)]
-    ended = {(e.outcome.worker, e.step, e.attempt) for e in events if isinstance(e, StepEnded)}
-    assert started == [("old", 0, 1), ("b", 0, 2)]
-    assert ended == set(started)
 
 
 async def test_what_a_superseded_step_wrote_is_no_answer() -> None:
@@ -197,16 +119,6 @@ async def test_what_a_superseded_step_wrote_is_no_answer() -> None:
     assert any(e.text == "old" for e in events if isinstance(e, StepDelta))
 
 
-async def test_a_superseded_step_that_was_done_is_not_the_answer() -> None:
-    """When the repaired plan fails, the output of the step it replaced is not passed off as its own."""
-    bad = rows((0, "old", ())) + '{"worker": 0, "subtask": "x", "access": [9]}\n'
-    planner = boss(bad, rows((1, "new", ())), latency=0.5)
-    workers = [ScriptedWorker("old", "old answer"), ScriptedWorker("bad", WorkerUnavailable("down"))]
-    result = await Conductor(planner, workers).run("What?")
-    assert _codes(result.outcomes) == ["failed worker_unavailable", "ok"]
-    assert (result.status, result.answer) == ("failed", "")
-
-
 async def test_a_worker_is_called_no_more_often_at_once_than_its_card_says() -> None:
     """A bound on a worker holds over all runs of one conductor."""
     worker = Actor(Card(name="a", price=FREE, concurrency=2), answering("A", latency=1.0))
@@ -217,15 +129,6 @@ async def test_a_worker_is_called_no_more_often_at_once_than_its_card_says() -> 
         runs.start_soon(conductor.run, plan)
     assert worker.peak == 2
     assert len(worker.requests) == 8
-
-
-async def test_a_round_runs_no_more_steps_at_once_than_its_limit() -> None:
-    """`Limits.concurrency` bounds the steps of a run."""
-    worker = Actor("a", answering("A", latency=1.0))
-    plan = plan_of(*((0, str(i), ()) for i in range(4)), (0, "all", (0, 1, 2, 3)))
-    result = await Conductor(boss(""), [worker], limits=Limits(concurrency=2)).run(plan)
-    assert worker.peak == 2
-    assert result.outcomes[-1].ended == 3.0
 
 
 async def test_a_step_has_so_long_and_no_longer() -> None:
@@ -277,20 +180,6 @@ async def test_a_run_out_of_time_keeps_what_was_paid() -> None:
     assert len(result.outcomes) == 3
     assert result.usage_by_worker["a"].total_tokens > 0
     assert result.usage_by_worker["slow"].estimated
-
-
-async def test_a_run_starts_no_more_steps_than_it_may() -> None:
-    """A plan of four steps is not begun if three may start."""
-    worker = ScriptedWorker("a", "A")
-    result = await Conductor(boss(""), [worker], limits=Limits(steps=3)).run(DIAMOND_OF_ONE)
-    assert not worker.requests
-    assert _codes(result.outcomes) == ["failed limit", *["skipped dependency"] * 3]
-    assert (result.status, result.answer) == ("failed", "")
-    assert result.problem is not None
-    assert "the plan needs at least 4 steps, and the run has 3 steps left" in result.problem.message
-
-
-DIAMOND_OF_ONE = plan_of((0, "find", ()), (0, "left", (0,)), (0, "right", (0,)), (0, "join", (1, 2)))
 
 
 async def _down(request: Request) -> AsyncGenerator[str | Completion, None]:
@@ -382,13 +271,6 @@ async def test_a_failed_workers_cost_is_unknown_without_a_price() -> None:
     assert result.usage.estimated
 
 
-async def test_a_worker_that_was_never_reached_cost_nothing() -> None:
-    """A refused connection is not on the bill."""
-    result = await Conductor(boss(""), [Actor(Card(name="bad"), _down)]).run(plan_of((0, "go", ())))
-    assert result.cost == 0.0
-    assert result.usage == Usage()
-
-
 async def _goes_on(request: Request) -> AsyncGenerator[str | Completion, None]:
     yield Completion("A")
     yield "more"
@@ -429,30 +311,6 @@ async def test_a_whole_answer_stands_whatever_its_worker_does_next(act: object) 
     assert (result.status, result.answer) == ("ok", "A")
 
 
-async def test_no_step_starts_after_a_cancel_on_a_slot_that_comes_free() -> None:
-    """A step that waits for a slot does not start when the slot comes free as the run is stopped."""
-
-    async def gives_way(request: Request) -> AsyncGenerator[str | Completion, None]:
-        await anyio.sleep(1.0)
-        asyncio.get_running_loop().call_soon(scope.cancel)  # after the slot is free, before it is taken
-        yield Completion("A")
-
-    worker = Actor("a", gives_way)
-    conductor = Conductor(boss(""), [worker], limits=Limits(concurrency=1))
-    with anyio.CancelScope() as scope:
-        await conductor.run(plan_of((0, "x", ()), (0, "y", ()), (0, "z", (0, 1))))
-    assert scope.cancelled_caught
-    assert len(worker.requests) == 1
-
-
-async def test_every_step_ends_in_one_event_when_the_run_is_out_of_time() -> None:
-    """Steps that never started are told of, too."""
-    conductor = Conductor(boss(""), [Actor("slow", never)], limits=Limits(seconds=3))
-    events = await _events(conductor, DIAMOND_OF_ONE)
-    assert sorted(e.step for e in events if isinstance(e, StepEnded)) == [0, 1, 2, 3]
-    assert events[-1].type == "run_ended"
-
-
 async def test_lone_surrogates_and_nul_do_not_pass_a_worker() -> None:
     """What no database takes is replaced where a worker hands it over."""
     odd = Actor("odd", writing("a\ud800", "b\0"))
@@ -460,12 +318,6 @@ async def test_lone_surrogates_and_nul_do_not_pass_a_worker() -> None:
     result = await Conductor(boss(""), [odd, reader]).run(plan_of((0, "write", ()), (1, "read", (0,))))
     assert result.status == "ok"
     assert result.outcomes[0].text == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}"
-
-
-async def test_the_caller_of_a_broken_worker_is_told_which() -> None:
-    """The account names the step, its worker and what happened."""
-    result = await Conductor(boss(""), [ScriptedWorker("w", WorkerBroken("cut off"))]).run(DIAMOND_OF_ONE)
-    assert "Step 0, w, seeing no step: failed (worker_broken: cut off)" in result.explain()
 
 
 async def test_a_step_that_was_cut_says_so_though_it_is_ok() -> None:
@@ -480,16 +332,6 @@ async def test_a_step_that_was_cut_says_so_though_it_is_ok() -> None:
     assert result.outcomes[0].problem is not None
     assert result.outcomes[0].problem.code == "cut"
     assert "cut: the text was cut" in result.explain()
-
-
-async def test_what_a_failed_call_is_known_to_have_used_is_counted() -> None:
-    """A server's own count goes before an estimate, and is priced."""
-    price = Price(input=10.0, output=10.0)
-    error = WorkerBroken("empty", maybe_paid=True, usage=Usage(1_000_000, 0))
-    worker = ScriptedWorker(Card(name="a", price=price), error)
-    conductor = Conductor(boss(""), [worker], retry=Retry(attempts=1))
-    result = await conductor.run(plan_of((0, "x", ())))
-    assert (result.usage, result.cost) == (Usage(1_000_000, 0), 10.0)
 
 
 async def test_a_priced_worker_that_counts_nothing_is_estimated() -> None:

@@ -1,6 +1,5 @@
 """Labels go with what is shown, over steps and rounds, and nothing runs before it was looked at."""
 
-import anyio
 import pytest
 from core.actors import Actor, answering, boss, plan_of, rows, told
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
@@ -8,13 +7,12 @@ from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.plan_text.writer import KEEP
-from podium.policy import ApprovalRequest, Policy, Rule
-from podium.types import Event, Plan, PlanReady, Result, Step, StepEnded, StepStarted
+from podium.policy import Policy, Rule
+from podium.types import Plan, Step
 from podium.workers import FREE, Card, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 
-YES = True
 NEVER = Policy(rules=[Rule("untrusted", never="write-tools")])
 
 
@@ -92,72 +90,6 @@ async def test_a_judge_may_see_only_what_its_labels_allow() -> None:
     assert (result.answer, result.status) == ("W", "partial")
     assert result.problem is not None
     assert result.problem.code == "not_judged"
-
-
-def _asked(*verdicts: bool | str | Plan) -> Policy:
-    """Return a policy by which somebody answers so, time after time."""
-    left = list(verdicts)
-
-    async def approve(request: ApprovalRequest) -> bool | str | Plan:
-        await anyio.sleep(1.0)
-        return left.pop(0)
-
-    return Policy(approve=approve)
-
-
-async def _events(conductor: Conductor) -> tuple[list[Event], Result]:
-    events: list[Event] = []
-    return events, await conductor.run("Q?", on_event=events.append)
-
-
-async def test_nothing_starts_before_a_plan_is_approved() -> None:
-    """Rows that are whole early wait with the rest."""
-    text = rows((0, "first", ()), (0, "second", (0,)))
-    policy = _asked(YES)
-    events, _ = await _events(Conductor(boss(text, piece=10), [ScriptedWorker("a", "A")], policy=policy))
-    kinds = [event.type for event in events]
-    assert kinds.index("approval_given") < kinds.index("step_started")
-
-
-async def test_a_changed_plan_is_told_again_and_carried_out() -> None:
-    """What was approved runs, and not what was planned."""
-    changed = Plan((Step(1, "other"),))
-    policy = _asked(changed)
-    workers = [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]
-    events, result = await _events(Conductor(boss(rows((0, "go", ()))), workers, policy=policy))
-    assert [(e.planner, e.plan.steps[0].worker) for e in events if isinstance(e, PlanReady)] == [
-        ("boss", 0),
-        ("user", 1),
-    ]
-    assert not workers[0].requests
-    assert result.answer == "B"
-    assert result.plans == (changed,)
-
-
-async def test_a_refused_plan_runs_nothing_and_ends_the_run() -> None:
-    """Each of its steps is told of as skipped, and no other plan is asked for."""
-    planner = boss(rows((0, "go", ())))
-    policy = _asked("too dear")
-    conductor = Conductor(planner, [ScriptedWorker("a", "A")], policy=policy, limits=Limits(rounds=3))
-    events, result = await _events(conductor)
-    assert not [event for event in events if isinstance(event, StepStarted)]
-    ended = [e.outcome for e in events if isinstance(e, StepEnded)]
-    assert [(o.status, o.problem.code if o.problem else "") for o in ended] == [("skipped", "refused")]
-    assert result.status == "failed"
-    assert result.problem is not None
-    assert "too dear" in result.problem.message
-    assert len(result.rounds) == 1
-
-
-async def test_a_later_plan_that_is_refused_leaves_the_answer() -> None:
-    """What was paid for stands, and the result says why there is no more."""
-    policy = _asked(YES, "no more")
-    planner = boss(rows((0, "go", ())), rows((0, "better", ())))
-    conductor = Conductor(planner, [ScriptedWorker("a", "A")], policy=policy, limits=Limits(rounds=3))
-    _, result = await _events(conductor)
-    assert (result.answer, result.status, len(result.rounds)) == ("A", "partial", 2)
-    assert result.problem is not None
-    assert result.problem.code == "refused"
 
 
 async def test_a_plan_is_quoted_by_names_once_workers_are_hidden_from_its_planner() -> None:

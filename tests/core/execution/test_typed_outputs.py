@@ -12,7 +12,6 @@ from podium.conductor import Conductor
 from podium.errors import ConfigError, PlanInvalid
 from podium.hosts import ToolWorker
 from podium.journal import MemoryCache, MemoryJournal
-from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.types import AnswerDelta, AttemptFailed, Completion, Plan, Result, RunEnded, Step
 from podium.workers import FREE, Card, ChatWorker, Endpoint, ScriptedWorker, Worker
@@ -141,13 +140,6 @@ async def test_the_value_of_a_function_is_json(value: Any, text: str) -> None:
     """Without a type, too."""
     worker = FunctionWorker(lambda _: value, card=Card(name="f", price=FREE))
     assert (await run([Step(0, "Count.")], worker)).answer == text
-
-
-async def test_a_function_whose_value_is_no_json_fails() -> None:
-    """With the reason."""
-    result = await run([Step(0, "x")], FunctionWorker(lambda _: {"a": object()}))
-    assert result.problem is not None
-    assert "returned a value that is not JSON" in result.outcomes[0].problem.message  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -298,22 +290,6 @@ async def test_cached_answers_are_read_too_and_misfits_are_not_kept() -> None:
     assert (await run([typed({"verdict": "string"})], other, cache=cache)).answer == '{"verdict":"ok"}'
 
 
-async def test_a_changed_type_is_asked_for_again() -> None:
-    """A run that is resumed with another type calls the worker; one with the same type does not."""
-    journal, worker = MemoryJournal(), scripted(GOOD)
-
-    async def resume(*steps: Step) -> Result:
-        conductor = Conductor(boss("unused"), [worker], journal=journal)
-        return await conductor.resume("run", plan=Plan(steps))
-
-    conductor = Conductor(boss("unused"), [worker], journal=journal)
-    await conductor.run(Plan((typed(VERDICT),)), run_id="run")
-    assert (await resume(typed(VERDICT), Step(0, "Say {{0.verdict}}.", (0,)))).status == "ok"
-    assert len(worker.requests) == 2
-    changed = await resume(typed({"verdict": "string"}), Step(0, "Say {{0.verdict}}.", (0,)))
-    assert (changed.outcomes[0].reused, len(worker.requests)) == (False, 3)
-
-
 async def test_a_typed_answer_is_streamed_when_it_is_complete() -> None:
     """No piece of a misfit is sent, and the answer is the output."""
     replies = {"Your last answer": GOOD, "Judge": "no"}
@@ -322,19 +298,6 @@ async def test_a_typed_answer_is_streamed_when_it_is_complete() -> None:
     assert [event.text for event in events if isinstance(event, AnswerDelta)] == [COMPACT]
     assert isinstance(events[-1], RunEnded)
     assert events[-1].result.answer == COMPACT
-
-
-async def test_a_planner_may_write_types() -> None:
-    """A typed step starts while the plan is written, and its parts are known to the check of the plan."""
-    plan = Plan((FIND, Step(0, "Read {{0.files.0.path}}.", (0,))))
-    model = scripted(FOUND, "read")
-    planner = boss(write_plan(plan, "rows"))
-    result = await Conductor(planner, [model]).run("Why?")
-    assert (result.status, result.answer) == ("ok", "read")
-    wrong = write_plan(Plan((FIND, Step(0, "Read {{0.files}}.", (0,)))), "rows").replace("0.files", "0.dirs")
-    planner = boss(wrong, write_plan(plan, "rows"))
-    result = await Conductor(planner, [scripted(FOUND, "read")]).run("Why?")
-    assert (result.status, result.answer) == ("ok", "read")
 
 
 async def test_an_action_is_not_repeated_for_its_output() -> None:

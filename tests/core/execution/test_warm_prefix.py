@@ -7,9 +7,9 @@ from typing import Any
 
 import anyio
 import pytest
-from servers.chat_server import STALL, Call, ChatServer, Part, Pause, Reply, says, whole
+from servers.chat_server import Call, ChatServer, Part, Pause, Reply, says, whole
 
-from podium import Conductor, FunctionWorker, Limits, Plan, parse_plan
+from podium import Conductor, FunctionWorker, Plan, parse_plan
 from podium.config import load_config
 from podium.execution import Retry
 from podium.journal import MemoryJournal
@@ -157,19 +157,6 @@ async def test_enough_stops_the_calls_that_wait() -> None:
         assert len(server.calls) == 1
     assert result.status == "ok"
     assert [each.status for each in result.outcomes[1:]] == ["ok", *["cancelled"] * 5]
-
-
-async def test_the_limits_of_the_run_end_the_wait() -> None:
-    """The problem names the setting."""
-    plan = plan_of(map_of(3))
-    async with ChatServer(lambda _: Reply((STALL,))) as server:
-        result = await conductor(server, plan, limits=Limits(seconds=0.3)).run(QUESTION)
-        assert len(server.calls) == 1
-    problems = [each.problem.message for each in result.outcomes[1:] if each.problem]
-    assert "did not answer within" in problems[0]
-    assert all(
-        "waited for another call with its prefix (warm_prefix), within" in each for each in problems[1:]
-    )
 
 
 async def test_calls_that_share_no_prefix_do_not_wait() -> None:

@@ -10,7 +10,6 @@ from core.execution.flows import (
     ONCE,
     Player,
     Ran,
-    asked_of,
     block,
     call,
     carry_out,
@@ -33,7 +32,6 @@ LIST = call("list", returns={"files": ["string"], "ok": "boolean"})
 FILES = {"list": {"files": ["a", "b"], "ok": True}}
 READ = call("read {{item}}", each="{{0.files}}")
 HITS = READ | {"returns": ["string"]}
-HIT = FILES | {"read a": ["x"], "read b": ["y"]}
 UNTRUSTED = Policy(rules=[Rule("untrusted", never="write-tools")])
 
 
@@ -50,13 +48,6 @@ async def test_a_map_over_a_map_has_no_barrier() -> None:
     assert (begun["2[0]"], begun["2[1]"], begun["3"]) == (1.0, 5.0, 5.0)
 
 
-async def test_an_own_element_is_awaited_alone() -> None:
-    """Of a map over the same list."""
-    steps = [LIST, READ, call("sum {{item}}", 1, each="{{0.files}}")]
-    ran = await carry_out(*steps, workers=team(FILES, {"read a": 1.0, "read b": 5.0}))
-    assert starts(ran)["2[0]"] == 1.0
-
-
 @pytest.mark.parametrize(("subtask", "second"), [("check {{item}}", 1.0), ("check {{item}} {{index}}", 5.0)])
 async def test_positions_in_joined_lists_wait_for_the_items_before(subtask: str, second: float) -> None:
     """Only a step that reads them waits."""
@@ -71,16 +62,6 @@ async def test_positions_in_joined_lists_wait_for_the_items_before(subtask: str,
     ran = await carry_out(*steps, workers=team(answers, {"read a": 5.0, "read b": 1.0}))
     assert starts(ran)["2[1.0]"] == second
     assert told(ran.result).count("did check") == 2
-
-
-async def test_earlier_items_go_first() -> None:
-    """Where slots are few, also through the stages of a chain."""
-    steps = [LIST, READ, call("sum {{item}}", each="{{1}}")]
-    workers = team(FILES, {"read a": 1.0, "read b": 1.0})
-    ran = await carry_out(*steps, workers=workers, limits=Limits(concurrency=1))
-    asked = [asked_of(request) for request in workers[0].requests]
-    assert (asked[:2], asked[-1], len(asked)) == (["list", "read a"], "sum did read b", 5)
-    assert ran.result.status == "ok"
 
 
 async def test_a_condition_and_a_list_are_awaited() -> None:
@@ -152,21 +133,6 @@ async def test_a_forbidden_label_reaches_what_a_reference_leads_to(steps: list[d
     assert not workers[1].requests
 
 
-async def test_calls_carry_the_labels_of_items_and_conditions() -> None:
-    """An item is labelled by its list, a branch by its condition."""
-    steps = [
-        LIST,
-        call("read {{item}}", worker=1, each="{{0.files}}"),
-        call("A", worker=1, when=when("{{0.ok}}", is_=True), else_=1),
-        call("end", 1, 2),
-    ]
-    workers = team(FILES, labels=(["web"], []))
-    await carry_out(*steps, workers=workers)
-    labels = [request.caller.labels for request in workers[1].requests if request.caller is not None]
-    assert len(labels) == 3
-    assert all(each == {"web", "ann"} for each in labels)
-
-
 async def test_each_item_has_the_time_of_a_step() -> None:
     """Its wait for a slot does not count."""
     seconds = {"read a": 2.0, "read b": 2.0, "read c": 5.0}
@@ -176,16 +142,6 @@ async def test_each_item_has_the_time_of_a_step() -> None:
     )
     assert ran.result.answer == '["did read a","did read b",null]'
     assert ran.ends["0[2]"] == "failed worker_timeout"
-
-
-async def test_each_item_has_the_length_of_an_output() -> None:
-    """The list may be longer."""
-    answers = {"read a": "x" * 50, "read b": "y" * 50, "read c": "z" * 70}
-    ran = await carry_out(
-        call("read {{item}}", each=["a", "b", "c"]), workers=team(answers), limits=Limits(output_chars=60)
-    )
-    assert ran.ends["0[2]"] == "failed answer_too_long"
-    assert ran.result.answer == f'["{"x" * 50}","{"y" * 50}",null]'
 
 
 @pytest.mark.parametrize(("calls", "end"), [(3, "failed limit"), (4, "ok = did end")])
@@ -311,22 +267,3 @@ async def test_a_cancelled_run_repeats_what_was_in_flight() -> None:
 def as_list(*texts: str) -> str:
     """Return the text of a map."""
     return "[" + ",".join(f'"{text}"' for text in texts) + "]"
-
-
-async def test_a_cancelled_loop_goes_on_in_its_turn() -> None:
-    """Turns that had ended are not repeated."""
-    journal = MemoryJournal()
-    loop = block(
-        call("go {{previous.n}}", returns={"n": "integer", "ok": "boolean"}),
-        until=when("{{0.ok}}", is_=True),
-        most=5,
-    )
-    answers = {"go ": {"n": 1, "ok": False}, "go 1": {"n": 2, "ok": False}, "go 2": {"n": 3, "ok": True}}
-    plan = plan_of(loop)
-    with anyio.move_on_after(3.0):
-        await conductor(team(answers, {"go ": 1.0, "go 1": 1.0, "go 2": 9.0}), plan, journal=journal).run(
-            plan, run_id="R"
-        )
-    workers = team(answers)
-    result = await conductor(workers, plan, journal=journal).resume("R")
-    assert (result.answer, Ran(result, workers).asked) == ('{"n":3,"ok":true}', ["go 2"])

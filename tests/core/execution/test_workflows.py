@@ -353,38 +353,12 @@ async def test_maps(name: str) -> None:
     await CASES[name].check()
 
 
-async def test_the_elements_that_came_from_an_item() -> None:
-    """A step over the first list that sees a later map over joined lists."""
-    steps = [
-        LIST,
-        HITS,
-        call("check {{item}}", each="{{1.hits}}"),
-        call("sum {{item}}", 2, each="{{0.files}}"),
-    ]
-    ran = await carry_out(*steps, workers=team(HIT))
-    seen = {request.messages[-1].text for request in ran.requests if "sum a" in request.messages[-1].text}
-    (text,) = seen
-    assert "did check x" in text
-    assert "did check y" in text
-    assert "did check z" not in text
-
-
 async def test_a_whole_map_for_a_tool() -> None:
     """A bare number is the JSON of the list for a worker of no prose."""
     steps = [call("read {{item}}", each=["a", "b"]), call("{{0}}", 0, worker=1)]
     ran = await carry_out(*steps, workers=team(prose=False))
     assert ran.workers[1].requests[0].step_input is not None
     assert ran.workers[1].requests[0].step_input.subtask == '["did read a","did read b"]'
-
-
-async def test_named_texts_stay_as_they_are() -> None:
-    """The worker reads their names, and is shown them."""
-    steps = [LIST, call("read {{doc}} {{item}}", each="{{0.files}}")]
-    ran = await carry_out(*steps, workers=team(FILES), run={"context": {"doc": "THE TEXT"}})
-    assert [each for each in ran.asked if each.startswith("read")] == [
-        f"read the text doc {each}" for each in "abc"
-    ]
-    assert all("THE TEXT" in request.messages[-1].text for request in ran.requests[1:])
 
 
 @pytest.mark.parametrize(
@@ -413,15 +387,6 @@ async def test_enough_stops_the_other_items() -> None:
     assert ran.ends["1"] == 'ok = ["did read a",null,"did read c"]'
     assert told(ran.result) == 'ok = ["did sum did read a",null,"did sum did read c"]'
     assert (ran.result.seconds, workers[0].stopped) == (21.0, 1)
-
-
-async def test_outcomes_are_in_the_order_of_the_plan() -> None:
-    """Also if later items end first, and for items of the next map."""
-    steps = [LIST, READ, call("sum {{item}}", each="{{1}}")]
-    seconds = {"read a": 5.0, "read b": 3.0, "read c": 1.0}
-    ran = await carry_out(*steps, workers=team(FILES, seconds))
-    names = [each.name for each in ran.result.outcomes]
-    assert names == ["0", "1", "2", "1[0]", "1[1]", "1[2]", "2[0]", "2[1]", "2[2]"]
 
 
 async def test_steps_of_plans_count_and_items_do_not() -> None:

@@ -30,7 +30,7 @@ from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
 from podium.replay import replay
 from podium.run_state.actions import action_key
-from podium.types import Completion, Event, Outcome, Problem, Sampling, StepEnded
+from podium.types import Completion, Event, Outcome, Problem, StepEnded
 from podium.workers import FREE, Request, ScriptedWorker, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
@@ -89,18 +89,8 @@ def ends(result: Result) -> list[tuple[str, str]]:
     return [(action.worker, action.end) for action in result.actions]
 
 
-BROKEN = rows(refund(), (0, "Write.", ())) + '{"worker": 9, "subtask": "x", "access": []}\n'
-
-
 class TestNoActionBeforeThePlanIsAccepted:
     """Models still start early."""
-
-    async def test_a_plan_that_is_repaired_in_other_words_acts_once(self) -> None:
-        """The first text has an invalid third row."""
-        shop, model = Shop(), writer()
-        planner = boss(BROKEN, rows((1, '{"order": 1017.0}', ()), (0, "Write it.", (0,))), piece=8)
-        result = await run(planner, model, shop.worker)
-        assert (result.status, shop.refunds) == ("ok", [1017])
 
     async def test_a_repaired_plan_without_the_action_does_not_act(self) -> None:
         """The model of the first text started early all the same."""
@@ -109,13 +99,11 @@ class TestNoActionBeforeThePlanIsAccepted:
         result = await run(boss(started, rows((0, "Write.", ())), piece=8), model, shop.worker)
         assert (result.status, shop.refunds, len(model.requests)) == ("ok", [], 1)
 
-    @pytest.mark.parametrize("end", ["length", "failed"])
-    async def test_a_planner_that_is_cut_off_leaves_nothing_done(self, end: str) -> None:
+    async def test_a_planner_that_is_cut_off_leaves_nothing_done(self) -> None:
         """After the row of the action."""
         shop, text = Shop(), rows(refund(), (0, "Write.", ()))
-        reply = Completion(text, finish_reason="length") if end == "length" else WorkerUnavailable("down")
         with pytest.raises(PlannerError) as caught:
-            await run(boss(reply, piece=4), writer(), shop.worker)
+            await run(boss(Completion(text, finish_reason="length"), piece=4), writer(), shop.worker)
         assert (shop.refunds, caught.value.actions) == ([], ())
 
     async def test_a_refused_plan_does_not_act(self) -> None:
@@ -129,10 +117,9 @@ class TestNoActionBeforeThePlanIsAccepted:
 class TestEachActionIsCarriedOut:
     """Or the run says which was not."""
 
-    @pytest.mark.parametrize("seconds", [0.0, 0.05])
-    async def test_an_action_that_no_step_reads(self, seconds: float) -> None:
+    async def test_an_action_that_no_step_reads(self) -> None:
         """The answer is ready before."""
-        shop = Shop(seconds=seconds)
+        shop = Shop(seconds=0.05)
         result = await run(plan_of(refund(), (0, "Write.", ())), writer(), shop.worker)
         assert (result.status, shop.refunds, ends(result)) == ("ok", [1017], [("refund", "done")])
 
@@ -168,17 +155,6 @@ class TestEachActionIsCarriedOut:
         result = await run(plan, writer(), shop.worker, broken, on_failure="fail")
         assert (result.status, ends(result)) == ("failed", [("refund", "done")])
 
-    async def test_the_answer_may_be_streamed_before_the_action_has_ended(self) -> None:
-        """The end of the run comes after it."""
-        shop, events = Shop(seconds=0.05), list[Event]()
-        await run(plan_of(refund(), (0, "Write.", ())), writer(), shop.worker, events=events)
-        order = [
-            event.type if not isinstance(event, StepEnded) else f"step {event.step}"
-            for event in events
-            if event.type in ("answer_delta", "run_ended") or isinstance(event, StepEnded)
-        ]
-        assert order.index("answer_delta") < order.index("step 0") < order.index("run_ended")
-
 
 FROM_WHOLE = "an action is carried out only from complete inputs"
 GAPS: dict[str, Callable[[], tuple[Worker, Plan]]] = {
@@ -205,29 +181,26 @@ class TestNeverFromAGap:
     """An action with an incomplete input is skipped, and the run is partial."""
 
     @pytest.mark.parametrize("gap", GAPS)
-    @pytest.mark.parametrize("on_failure", ["note", "skip"])
-    async def test_gaps(self, gap: str, on_failure: Any) -> None:
+    async def test_gaps(self, gap: str) -> None:
         """Also if the gap is in an input of the input."""
         shop, (reader, plan) = Shop(), GAPS[gap]()
-        result = await run(plan, writer(), shop.worker, reader, on_failure=on_failure)
+        result = await run(plan, writer(), shop.worker, reader)
         assert (result.status, shop.refunds, result.actions) == ("partial", [], ())
         assert result.problem is not None
         assert "refund" in result.problem.message
         (skipped,) = [outcome.problem for outcome in result.outcomes if outcome.worker == "refund"]
-        joins = on_failure == "note" or gap != "step 2 is incomplete"  # otherwise, that step is skipped
-        assert skipped == Problem("dependency", f"{FROM_WHOLE}: {gap if joins else 'step 2 was skipped'}")
+        assert skipped == Problem("dependency", f"{FROM_WHOLE}: {gap}")
 
-    @pytest.mark.parametrize("is_whole", [True, False])
     @pytest.mark.parametrize("reader", ["the action", "its input", "no step"])
-    async def test_the_previous_round(self, reader: str, *, is_whole: bool) -> None:
+    async def test_the_previous_round(self, reader: str) -> None:
         """Its outputs are inputs, too, of the steps that see it."""
         shop, first = Shop(), rows((2, "Read.", ()))
-        found = writer("reader", "read" if is_whole else Completion("half", finish_reason="length"))  # type: ignore[arg-type]
+        found = writer("reader", Completion("half", finish_reason="length"))  # type: ignore[arg-type]
         draft = Step(0, "Draft.", previous=reader == "its input")
         action = Step(1, '{"order": 1}', (0,), previous=reader == "the action")
         second = write_plan(Plan((draft, action, Step(0, "Write."))), "rows")
         result = await run(boss(first, second), writer(), shop.worker, found, limits=Limits(rounds=2))
-        acts = is_whole or reader == "no step"
+        acts = reader == "no step"
         assert (shop.refunds, len(result.rounds)) == ([1] if acts else [], 2)
         lacks = {"the action": "the previous round is incomplete", "its input": "step 0 is incomplete"}
         problem = None if acts else Problem("dependency", f"{FROM_WHOLE}: {lacks[reader]}")
@@ -241,29 +214,15 @@ class TestNeverFromAGap:
         result = await run(plan, writer(), shop.worker, reader)
         assert (result.status, shop.refunds) == ("ok", [1])
 
-    async def test_tools_and_settings_of_the_caller_reach_the_last_step_of_a_nested_run(self) -> None:
-        """If the nested run is the last step."""
-        model, tool = writer(), {"type": "function", "function": {"name": "pay", "parameters": {}}}
-        model.takes_tools = True
-        inner = Conductor(FixedPlanner(plan_of((0, "Write.", ()))), [model], card=Card(name="inner"))
-        await Conductor(FixedPlanner(plan_of((0, "Ask.", ()))), [inner]).run(
-            "What?", tools=[tool], sampling=Sampling(temperature=0.5)
-        )
-        (request,) = model.requests
-        assert request.tools is not None
-        assert (request.tools.offered, request.sampling.temperature) == ((tool,), 0.5)
-
-    @pytest.mark.parametrize("is_whole", [True, False])
-    async def test_tools_of_the_caller_are_not_offered_from_a_gap(self, *, is_whole: bool) -> None:
+    async def test_tools_of_the_caller_are_not_offered_from_a_gap(self) -> None:
         """Their calls are actions."""
-        reader = writer("reader", "read" if is_whole else WorkerUnavailable("down"))
-        model = writer()
+        reader, model = writer("reader", WorkerUnavailable("down")), writer()
         model.takes_tools = True
         plan = plan_of((1, "Read.", ()), (0, "Draft.", ()), (0, "Write.", (0, 1)))
         conductor = Conductor(FixedPlanner(plan), [model, reader], retry=ONCE)
         tool = {"type": "function", "function": {"name": "pay", "parameters": {"type": "object"}}}
         await conductor.run("What?", tools=[tool])
-        assert [request.tools is not None for request in model.requests] == [True, is_whole]
+        assert [request.tools is not None for request in model.requests] == [True, False]
 
     async def test_an_action_of_a_replaced_plan_that_has_not_begun_is_dropped(self) -> None:
         """It is an event, and no fault."""
@@ -306,31 +265,18 @@ async def test_a_worker_that_turns_out_to_act(*, is_whole: bool) -> None:
 class TestAsOftenAsOnePlanAsks:
     """Equal actions of later plans are the same actions."""
 
-    async def test_one_plan_asks_twice(self) -> None:
-        """Each asking is carried out."""
-        shop = Shop()
-        await run(plan_of(refund(), refund(), (0, "Write.", ())), writer(), shop.worker)
-        assert shop.refunds == [1017, 1017]
-
-    @pytest.mark.parametrize("again", ['{"order": 1017}', '{"order": "1017"}', '{ "order" : 1017.0 }'])
-    async def test_another_plan_after_a_failure(self, again: str) -> None:
+    async def test_another_plan_after_a_failure(self) -> None:
         """The k-th asking takes the k-th that was done; the third is new. The planner is told."""
         shop, broken = Shop(), writer("broken", WorkerUnavailable("down"))
         first = rows(refund(), refund(), (2, "Break.", ()), (0, "Write.", (2,)))
-        second = rows((1, again, ()), (1, again, ()), (1, again, ()), (0, "Write.", (0,)))
+        again = ['{"order": "1017"}', '{ "order" : 1017.0 }', '{"order": 1017}']
+        second = rows(*[(1, each, ()) for each in again], (0, "Write.", (0,)))
         planner, events = boss(first, second), list[Event]()
         result = await run(planner, writer(), shop.worker, broken, on_failure="replan", events=events)
         assert (result.status, shop.refunds) == ("ok", [1017, 1017, 1017])
         later = [event.outcome for event in events if isinstance(event, StepEnded) and event.round == 2]
         assert [outcome.reused for outcome in later if outcome.action] == [True, True, False]
         assert 'refund {"order": 1017}: done' in told(planner)
-
-    async def test_a_better_plan(self) -> None:
-        """With `rounds=2`, each plan takes what was done from the beginning."""
-        shop, plan = Shop(), rows(refund(), (0, "Write it better.", (0,)))
-        planner = boss(rows(refund(), (0, "Write.", (0,))), plan)
-        result = await run(planner, writer(), shop.worker, limits=Limits(rounds=2))
-        assert (result.status, shop.refunds) == ("ok", [1017])
 
     async def test_arguments_from_an_output(self) -> None:
         """Equal after they are filled in."""
@@ -411,13 +357,11 @@ class TestRetries:
         [
             (WorkerUnavailable("refused"), 2, "done"),
             (WorkerUnavailable("lost", maybe_paid=True), 1, "unknown"),
-            (WorkerTimeout("late", maybe_paid=True), 1, "unknown"),
             (ToolFailed("no such order", maybe_paid=True), 1, "failed"),
             (ValueError("no such order"), 1, "failed"),
             (WorkerUnavailable("of order", status=503), 1, "unknown"),
             (WorkerUnavailable("busy", status=429), 2, "done"),
             (TimeoutError("late"), 1, "unknown"),
-            (ConnectionResetError("lost"), 1, "unknown"),
         ],
     )
     async def test_errors(self, error: Exception, calls: int, end: str) -> None:
@@ -433,10 +377,9 @@ class TestRetries:
         assert result.status == ("ok" if end == "done" else "partial")
 
     @pytest.mark.parametrize("acts", [True, False])
-    @pytest.mark.parametrize("error", [WorkerUnavailable("busy"), WorkerUnavailable("busy", status=429)])
-    async def test_a_run_that_a_failed_call_has_started(self, error: Exception, *, acts: bool) -> None:
+    async def test_a_run_that_a_failed_call_has_started(self, *, acts: bool) -> None:
         """Its actions are not repeated: by no second call, or by one whose run takes the first one's."""
-        shop, errors = Shop(), [error]
+        shop, errors = Shop(), [WorkerUnavailable("busy", status=429)]
         inner = Conductor(FixedPlanner(plan_of((0, '{"order": 1017}', ()))), [shop.worker])
 
         async def call(step: StepInput) -> str:
@@ -489,24 +432,6 @@ class TestRetries:
         assert "not known whether it is done" in told(planner)
         assert result.problem is not None
         assert f"podium decide {result.run_id} --action 0 done|not-done" in result.problem.message
-
-
-async def test_the_recovered_planner_asks_the_agent_of_the_fallback_planner_in_other_words() -> None:
-    """Both plans are of the first round."""
-    agent, journal = writer("agent", "done"), MemoryJournal()
-    agent.acts = True
-    texts: list[str | Exception] = [
-        WorkerUnavailable("down"),
-        rows((1, "Refund order 1.", ()), (0, "W.", (0,))),
-    ]
-    planner = ChatPlanner(ScriptedWorker("boss", lambda request: texts.pop(0)))
-    fallback = FixedPlanner(plan_of((1, "Refund o1.", ()), (0, "W.", (0,))))
-    conductor = Conductor(planner, [writer(), agent], journal=journal, retry=ONCE, fallback_planner=fallback)
-    first = await conductor.run("What?")
-    result = await conductor.resume(first.run_id)
-    assert (result.status, len(agent.requests)) == ("partial", 2)
-    assert result.problem is not None
-    assert "the agent acted twice" in result.problem.message
 
 
 async def test_a_decision_names_the_round() -> None:
@@ -650,31 +575,6 @@ async def test_a_replay_does_not_act() -> None:
     assert shop.refunds == [1017, 1018]
 
 
-async def test_a_replay_that_goes_on_takes_each_action_once() -> None:
-    """Of two that were done, it took one before it was cut off; only the last of three is carried out."""
-    shop, journal, asked = Shop(), MemoryJournal(), anyio.Event()
-    plan = FixedPlanner(plan_of(refund(), refund(), (0, "Write.", ())))
-    result = await Conductor(plan, [writer(), shop.worker], journal=journal).run("What?")
-    events = [entry.event for entry in await journal.read(result.run_id)]
-    assert shop.refunds == [1017] * 2
-    longer = plan_of(refund(), (2, "Wait.", ()), refund(1017, 1), refund(1017, 1), (0, "Write.", ()))
-
-    async def wait(step: StepInput) -> str:
-        if not asked.is_set():
-            asked.set()
-            await anyio.sleep_forever()
-        return "waited"
-
-    slow = FunctionWorker(wait, card=Card(name="slow", price=FREE))
-    conductor = Conductor(plan, [writer(), shop.worker, slow], journal=journal)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(partial(replay, conductor, events, run_id="again", plan=longer))
-        await asked.wait()
-        tasks.cancel_scope.cancel()
-    again = await replay(conductor, events, run_id="again", plan=longer)
-    assert (again.status, shop.refunds) == ("ok", [1017] * 3)
-
-
 async def test_the_plan_of_a_fallback_planner_and_of_the_planner_that_is_asked_again() -> None:
     """The planner is told what the first plan did, and its plan does not repeat it."""
     shop, journal = Shop(), MemoryJournal()
@@ -720,14 +620,6 @@ class TestNestedConductors:
         assert shop.refunds == [1017]
         assert ("refund", "done") in ends(result)
 
-    async def test_two_askings_of_one_plan(self) -> None:
-        """Each nested plan asks for itself."""
-        shop = Shop()
-        team = nested(shop, FixedPlanner(plan_of(refund(), (0, "Write.", (0,)))))
-        plan = plan_of((1, "Refund 1017.", ()), (1, "Refund 1017 a second time.", (0,)), (0, "Write.", (1,)))
-        result = await run(plan, writer(), team)
-        assert (result.status, shop.refunds) == ("ok", [1017, 1017])
-
     async def test_a_resumed_run_with_an_unknown_end_inside(self) -> None:
         """The nested run is named in the remedy, and can be decided."""
         shop, journal = Shop(WorkerTimeout("late", maybe_paid=True)), MemoryJournal()
@@ -743,18 +635,10 @@ class TestNestedConductors:
         resumed = await conductor.resume(result.run_id)
         assert (resumed.status, shop.refunds) == ("ok", [1017])
 
-    @pytest.mark.parametrize("calls", ["as a worker", "from a function"])
-    async def test_a_resumed_run_asks_for_a_second_nested_run(self, calls: str) -> None:
+    async def test_a_resumed_run_asks_for_a_second_nested_run(self) -> None:
         """The first one keeps its action, so the second carries out its own."""
         shop, errors, journal = Shop(), [WorkerUnavailable("down")], MemoryJournal()
-        worker = nested(shop, FixedPlanner(plan_of(refund(), (0, "Write.", (0,)))))
-        team: Worker = worker
-        if calls == "from a function":
-
-            async def ask(step: StepInput) -> str:
-                return (await worker.run(step.subtask, journal=journal)).answer
-
-            team = FunctionWorker(ask, card=Card(name="team", price=FREE))
+        team = nested(shop, FixedPlanner(plan_of(refund(), (0, "Write.", (0,)))))
         flaky = ScriptedWorker("flaky", lambda request: errors.pop() if errors else "text")
         plan = plan_of((1, "First.", ()), (2, "Wait.", (0,)), (1, "Second.", (1,)), (0, "Write.", (2,)))
         conductor = Conductor(FixedPlanner(plan), [writer(), team, flaky], journal=journal, retry=ONCE)
@@ -764,22 +648,19 @@ class TestNestedConductors:
         assert (result.status, shop.refunds) == ("ok", [1017, 1017])
         assert ends(result).count(("refund", "done")) == 2
 
-    @pytest.mark.parametrize("fails", [False, True])
-    async def test_a_function_that_failed_after_its_run_is_called_again(self, *, fails: bool) -> None:
-        """By another process; the run takes the action of the one before, also one that has failed."""
-        shop = Shop(ToolFailed("no such order", maybe_paid=True) if fails else None)
-        journal, errors, told = MemoryJournal(), [ValueError("a fault")], list[str]()
+    async def test_a_function_that_failed_after_its_run_is_called_again(self) -> None:
+        """By another process; the run takes the action of the one before."""
+        shop, journal, errors = Shop(), MemoryJournal(), [ValueError("a fault")]
         inner = Conductor(
             FixedPlanner(plan_of((0, '{"order": 1017}', ()))), [shop.worker], card=Card(name="team")
         )
-        outer = inner if fails else Conductor(FixedPlanner(plan_of((0, "Refund it.", ()))), [inner])
+        outer = Conductor(FixedPlanner(plan_of((0, "Refund it.", ()))), [inner])
 
         async def ask(step: StepInput) -> str:
             result = await outer.run(step.subtask)
-            told.append(str(result.problem))
             if errors:
                 raise errors.pop()
-            return result.answer or "nothing"
+            return result.answer
 
         desk = FunctionWorker(ask, card=Card(name="desk", price=FREE))
         plan = FixedPlanner(plan_of((1, "Ask.", ()), (0, "Write.", (0,))))
@@ -789,27 +670,11 @@ class TestNestedConductors:
         )
         run_id = (await first.run("What?")).run_id
         result = await second.resume(run_id)
-        assert (result.status, shop.refunds) == ("partial" if fails else "ok", [1017])
-        assert ends(result).count(("refund", "failed" if fails else "done")) == 1
-        if fails:
-            assert "Problem(code='worker_failed'" in told[1]
-            assert "no such order; it is not carried out again" in told[1]
-
-    async def test_a_failed_nested_run_is_resumed(self) -> None:
-        """Its action is listed once."""
-        shop, errors, journal = Shop(), [WorkerUnavailable("down")], MemoryJournal()
-        flaky = ScriptedWorker("flaky", lambda request: errors.pop() if errors else "text")
-        inner = FixedPlanner(plan_of((1, '{"order": 1017}', ()), (0, "Write.", (0,))))
-        team = Conductor(inner, [flaky, shop.worker], card=Card(name="team"), retry=ONCE)
-        plan = FixedPlanner(plan_of((1, "Refund it.", ()), (0, "Write.", (0,))))
-        conductor = Conductor(plan, [writer(), team], journal=journal, retry=ONCE)
-        result = await conductor.run("What?")
-        result = await conductor.resume(result.run_id)
         assert (result.status, shop.refunds) == ("ok", [1017])
         assert ends(result).count(("refund", "done")) == 1
 
     async def test_two_pools_with_a_worker_of_the_same_name(self) -> None:
-        """Each carries out its own action; one worker in two pools is one."""
+        """Each carries out its own action."""
         shops = [Shop(), Shop()]
         asked = FixedPlanner(plan_of(refund()))
         teams = [
@@ -819,26 +684,16 @@ class TestNestedConductors:
         planner = boss(rows((1, "Refund.", ()), (0, "W.", (0,))), rows((2, "Refund.", ()), (0, "W.", (0,))))
         result = await run(planner, writer(), *teams, limits=Limits(rounds=2))
         assert (result.status, [shop.refunds for shop in shops]) == ("ok", [[1017], [1017]])
-        tool = shops[0].worker
-        team = Conductor(asked, [writer(), tool], card=Card(name="sales"), retry=ONCE)
-        planner = boss(
-            rows((1, "Refund.", ()), (0, "W.", (0,))), rows((2, '{"order": 1017}', ()), (0, "W.", (0,)))
-        )
-        result = await run(planner, writer(), team, tool, limits=Limits(rounds=2))
-        assert (result.status, shops[0].refunds) == ("ok", [1017, 1017])
 
-    @pytest.mark.parametrize("again", ["team", "agent"])
-    async def test_an_agent_in_a_nested_run_is_asked_in_other_words(self, again: str) -> None:
-        """By the plan of the next round, or by that of its nested run."""
+    async def test_an_agent_in_a_nested_run_is_asked_in_other_words(self) -> None:
+        """By the plan of the next round."""
         agent, errors = writer("agent", "done"), [WorkerUnavailable("down")]
         agent.acts = True
         flaky = ScriptedWorker("flaky", lambda request: errors.pop() if errors else "text")
-        asked = [
-            rows((1, words, ()), (0, "Write.", (0,))) for words in ("Refund 1017.", "Please refund 1017.")
-        ]
-        team = Conductor(boss(*asked), [flaky, agent], card=Card(name="team"), retry=ONCE)
-        second = (1, "Refund.", ()) if again == "team" else (2, "Refund the order 1017.", ())
-        planner = boss(rows((1, "Refund.", ()), (0, "W.", (0,))), rows(second, (0, "W.", (0,))))
+        asked = FixedPlanner(rows((1, "Refund 1017.", ()), (0, "Write.", (0,))))
+        team = Conductor(asked, [flaky, agent], card=Card(name="team"), retry=ONCE)
+        second = rows((2, "Refund the order 1017.", ()), (0, "W.", (0,)))
+        planner = boss(rows((1, "Refund.", ()), (0, "W.", (0,))), second)
         result = await run(planner, writer(), team, agent, on_failure="replan")
         assert (result.status, len(agent.requests)) == ("partial", 2)
         assert result.problem is not None
@@ -922,7 +777,6 @@ class TestApprovalOfActions:
         ("decisions", "status", "refunds"),
         [
             ({0: False, 1: True}, "partial", 1),
-            ({0: True, 1: False}, "partial", 1),
             ({1: True}, "waiting", 1),
             ({0: True, 1: True}, "ok", 2),
         ],
@@ -942,12 +796,13 @@ class TestApprovalOfActions:
             result = await conductor.resume(run_id)
             assert (result.status, shop.refunds) == (status, [1017] * refunds)
 
-    @pytest.mark.parametrize(
-        "raising", [(), (WorkerTimeout("late", maybe_paid=True),)], ids=["done", "unknown"]
-    )
-    async def test_a_person_changes_the_arguments(self, raising: Sequence[Exception]) -> None:
-        """The changed action is carried out once, also if its end is unknown or the run is resumed again."""
-        shop, agent, journal = Shop(*raising), ScriptedWorker("mailer", "sent"), MemoryJournal()
+    async def test_a_person_changes_the_arguments(self) -> None:
+        """The changed action is carried out once, also if its end is unknown and the run is resumed again."""
+        shop, agent, journal = (
+            Shop(WorkerTimeout("late", maybe_paid=True)),
+            ScriptedWorker("mailer", "sent"),
+            MemoryJournal(),
+        )
         agent.acts = True
         plan = FixedPlanner(plan_of(refund(), (2, "Mail {{0}} to all.", (0,)), (0, "Write.", ())))
         policy = Policy(approve="later", ask="actions")
@@ -958,10 +813,9 @@ class TestApprovalOfActions:
         for _ in range(2):
             result = await conductor.resume(run_id)
             assert shop.refunds == [1020]
-        if raising:
-            assert result.actions[0].end == "unknown"
-            await conductor.decide(run_id, action=0, done=True)
-            result = await conductor.resume(run_id)
+        assert result.actions[0].end == "unknown"
+        await conductor.decide(run_id, action=0, done=True)
+        result = await conductor.resume(run_id)
         assert (result.status, shop.refunds) == ("waiting", [1020])
         assert result.actions[0].asked == '{"order": 1020}'
         await conductor.decide(run_id, action=1, approved=True, arguments="Mail {{Ann}} alone.")
@@ -992,22 +846,16 @@ class TestApprovalOfActions:
             await conductor.decide(run_id, **{"approved": True, **facts})
         assert ((await conductor.resume(run_id)).status, shop.refunds) == ("waiting", [])
 
-    @pytest.mark.parametrize("refused", [True, False])
-    async def test_it_waits_also_without_the_policy(self, *, refused: bool) -> None:
+    async def test_it_waits_also_without_the_policy(self) -> None:
         """The process that resumes the run may have another one."""
         shop, journal = Shop(), MemoryJournal()
         plan = FixedPlanner(plan_of(refund(), (0, "Write.", ())))
         conductor = Conductor(plan, [writer(), shop.worker], journal=journal)
         policy = Policy(approve="later", ask="actions")
         run_id = (await conductor.run("What?", policy=policy)).run_id
-        if refused:
-            await conductor.decide(run_id, approved=False, why="no")
-        result = await conductor.resume(run_id)
-        assert (result.status, shop.refunds) == ("partial" if refused else "waiting", [])
-        if not refused:
-            await conductor.decide(run_id, approved=True)
-            assert (await conductor.resume(run_id)).status == "ok"
-            assert shop.refunds == [1017]
+        assert ((await conductor.resume(run_id)).status, shop.refunds) == ("waiting", [])
+        await conductor.decide(run_id, approved=True)
+        assert ((await conductor.resume(run_id)).status, shop.refunds) == ("ok", [1017])
 
     def test_a_wrong_value_is_refused(self) -> None:
         """The message lists the values; somebody must approve."""

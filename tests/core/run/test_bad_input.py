@@ -4,13 +4,13 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from core.actors import boss, plan_of, rows
+from core.actors import boss, rows
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError, PlanInvalid, QueryError
+from podium.errors import ConfigError, QueryError
 from podium.planners import ChatPlanner, RulePlanner
-from podium.types import Message, Query, Step
+from podium.types import Message, Query
 from podium.workers import Price, ScriptedWorker, StepInput
 
 pytestmark = pytest.mark.anyio
@@ -78,12 +78,6 @@ async def test_odd_characters_are_a_question_like_any_other(question: str) -> No
     assert result.status == "ok"
 
 
-async def test_messages_of_ones_own_making_may_hold_lone_surrogates() -> None:
-    """Text that no reader has mended passes too."""
-    result = await _conductor().run([Message("user", "what is \ud800?")])
-    assert result.status == "ok"
-
-
 def test_a_pool_of_none_is_refused_at_once() -> None:
     """A conductor without workers is a mistake of whoever made it."""
     with pytest.raises(ConfigError, match=r"at least one worker: pass workers=\[\.\.\.\]"):
@@ -102,19 +96,6 @@ def test_a_limit_of_nothing_is_refused(limit: str, value: float) -> None:
     """The message names the limit."""
     with pytest.raises(ConfigError, match=limit):
         Limits(**{limit: value})
-
-
-def test_a_plan_that_looks_ahead_cannot_be_built() -> None:
-    """No executor ever has to ask what such a plan would mean."""
-    with pytest.raises(PlanInvalid, match="not an earlier step"):
-        plan_of((0, "x", (1,)), (0, "y", ()))
-
-
-@pytest.mark.parametrize(("worker", "subtask"), [(-1, "x"), (0, ""), (0, " \n")])
-def test_a_step_without_worker_or_subtask_cannot_be_built(worker: int, subtask: str) -> None:
-    """A step is whole from the start."""
-    with pytest.raises(PlanInvalid):
-        Step(worker, subtask)
 
 
 def _function(step_input: StepInput) -> str:
@@ -137,17 +118,3 @@ def test_what_people_hand_over_by_mistake_is_told_with_its_mend(make: Any, hint:
     """A wrong thing is refused where it is handed over."""
     with pytest.raises(ConfigError, match=hint):
         make()
-
-
-@pytest.mark.parametrize("query", [None, 5, b"hi", {"role": "user", "content": "hi"}, [5]])
-async def test_what_is_no_query_is_refused(query: Any) -> None:
-    """Whatever is asked, it is answered or refused as a query."""
-    with pytest.raises(QueryError):
-        await Conductor(RulePlanner(), [ScriptedWorker("a", "A")]).run(query)
-
-
-@pytest.mark.parametrize(("worker", "access"), [("gpt", ()), (0, "all")])
-def test_a_step_made_of_the_wrong_types_is_refused(worker: Any, access: Any) -> None:
-    """In Python a step's worker and access are numbers."""
-    with pytest.raises(PlanInvalid):
-        Step(worker, "x", access)

@@ -17,7 +17,7 @@ from podium.planners import FixedPlanner, PlanRequest, PlanText
 from podium.policy import Policy
 from podium.run_state.state import fold
 from podium.secrets import register
-from podium.types import Completion, Event, Plan, RunEnded, RunStopped, StepEnded, StepStarted
+from podium.types import Completion, Event, RunEnded, RunStopped, StepEnded, StepStarted
 from podium.workers import FREE, Card, Request, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
@@ -76,13 +76,6 @@ async def test_a_mistake_in_a_worker_leaves_every_face(
     assert "step 1 of round 1 (worker 'own') in run " in first
 
 
-@pytest.mark.parametrize("kind", BUGS)
-def test_a_mistake_in_a_worker_leaves_run_sync(kind: type[Exception]) -> None:
-    """As it is."""
-    with pytest.raises(kind, match="mistake"):
-        Conductor(FixedPlanner(plan_of((0, "go", ()))), [Own(kind("mistake"))]).run_sync("What?")
-
-
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("kind", OTHERS)
 async def test_another_exception_of_a_worker_fails_its_step(
@@ -115,18 +108,6 @@ async def test_what_had_ended_is_recorded_and_the_run_goes_on_when_the_mistake_i
     result = await Conductor(FixedPlanner(plan), mended, journal=journal).resume("r")
     assert (result.status, result.answer) == ("ok", "A")
     assert len(first.requests) == 2
-
-
-async def test_a_step_that_starts_early_stops_the_planner() -> None:
-    """Nobody waits for the rest of a plan that cannot be carried out."""
-
-    async def write(request: Request) -> AsyncGenerator[str | Completion, None]:
-        yield rows((0, "go", ()))
-        await anyio.sleep_forever()
-
-    planner = PlanningActor(write)  # type: ignore[arg-type]
-    with anyio.fail_after(5), pytest.raises(NameError):
-        [e async for e in Conductor(planner, [Own(NameError("mistake"))]).stream("What?")]
 
 
 async def test_a_mistake_is_not_called_again_nor_handed_to_a_fallback() -> None:
@@ -169,11 +150,6 @@ def _bad(*_: object) -> Any:
     raise TypeError("mistake")
 
 
-async def _bad_middleware(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
-    raise TypeError("mistake")
-    yield ""
-
-
 @pytest.mark.parametrize(
     ("options", "place"),
     [
@@ -187,14 +163,6 @@ async def test_a_mistake_in_a_callback_leaves_the_run(options: dict[str, Any], p
     with pytest.raises(TypeError, match="mistake") as caught:
         await conductor.run("What?")
     assert place in caught.value.__notes__[0]
-
-
-async def test_a_mistake_in_a_middleware_leaves_the_run() -> None:
-    """Of a worker's call and of a planner's."""
-    workers = [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]
-    for planner in (FixedPlanner(PLAN), boss(rows((0, "go", ())))):
-        with pytest.raises(TypeError, match="mistake"):
-            await Conductor(planner, workers).run("What?", middleware=_bad_middleware)
 
 
 @pytest.mark.parametrize("journal", [None, MemoryJournal()])
@@ -248,18 +216,6 @@ async def test_a_mistake_in_a_nested_run_leaves_the_outer_run() -> None:
     assert "'team'" in caught.value.__notes__[1]
 
 
-async def test_a_nested_run_without_a_plan_fails_its_step_with_the_code() -> None:
-    """What it spent is on the bill of the outer run."""
-    inner = Conductor(boss("no plan"), [ScriptedWorker("x", "X")], card=Card(name="team"))
-    result = await Conductor(FixedPlanner(plan_of((0, "out", ()))), [inner]).run("What?")
-    outcome = result.outcomes[0]
-    assert (result.status, result.answer, outcome.status) == ("failed", "", "failed")
-    assert outcome.problem is not None
-    assert outcome.problem.code == "planner_unusable"
-    assert outcome.usage.total_tokens > 0
-    assert not outcome.maybe_paid
-
-
 async def test_a_secret_in_a_mistake_is_taken_out() -> None:
     """The exception is of its kind, and holds the text without the secret."""
     register("hush-hush-4711")
@@ -303,9 +259,3 @@ async def test_a_planner_error_of_the_users_own_is_a_planner_that_failed() -> No
     with pytest.raises(PlannerError) as caught:
         await Conductor(PlanningActor(fails), [ScriptedWorker("a", "A")]).run("What?")
     assert isinstance(caught.value.__cause__, KeyError)
-
-
-def test_a_plan_is_checked_before_anything_runs() -> None:
-    """A mistake in the arguments of `run` is raised as ever."""
-    with pytest.raises(TypeError):
-        Conductor(FixedPlanner(Plan(())), [ScriptedWorker("a", "A")]).run_sync("Why?", nothing=1)  # type: ignore[call-arg]

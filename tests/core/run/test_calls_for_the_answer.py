@@ -41,15 +41,6 @@ def writing_rows(text: str) -> PlanningActor:
     return PlanningActor(write)
 
 
-@pytest.mark.parametrize("calls", [1, 2, 3])
-async def test_steps_that_start_early_leave_the_call_of_the_last_step(calls: int) -> None:
-    """This plan needs three calls; the planner needs none."""
-    worker = ScriptedWorker("a", "A", latency=0.1)
-    result = await Conductor(writing_rows(rows(*THREE)), [worker], limits=Limits(calls=calls)).run("Why?")
-    expected = {1: ("failed", "", 0), 2: ("failed", "", 0), 3: ("ok", "A", 3)}
-    assert (result.status, result.answer, len(worker.requests)) == expected[calls]
-
-
 async def test_steps_start_early_while_the_limits_have_room_for_the_plan() -> None:
     """A planner with one worker is asked for 5 steps; a repaired plan would need 5 calls after the first."""
     starts = []
@@ -58,16 +49,6 @@ async def test_steps_start_early_while_the_limits_have_room_for_the_plan() -> No
         conductor = Conductor(writing_rows(rows(*THREE)), [worker], limits=Limits(calls=calls))
         starts.append((await conductor.run("Why?")).outcomes[0].started)
     assert starts == [3.0, 1.0]
-
-
-async def test_a_failure_leaves_the_calls_of_the_other_steps() -> None:
-    """Each of the four steps has its call, and the answer is made without the failed step."""
-    bad, good = ScriptedWorker("bad", WorkerRefused("no")), ScriptedWorker("good", "A")
-    plan = plan_of((1, "one", ()), (1, "two", (0,)), (0, "short", ()), (1, "answer", (1, 2)))
-    conductor = Conductor(writing_rows(""), [bad, good], limits=Limits(calls=4), retry=Retry(attempts=1))
-    result = await conductor.run(plan)
-    assert (result.status, result.answer) == ("partial", "A")
-    assert [outcome.status for outcome in result.outcomes] == ["ok", "ok", "failed", "ok"]
 
 
 async def test_cached_answers_need_no_calls() -> None:

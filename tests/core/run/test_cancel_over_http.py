@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 import pytest
 from core.actors import plan_of
-from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, says
+from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events
 
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -85,28 +85,3 @@ async def test_the_slower_of_two_is_hung_up_on() -> None:
         await _until_closed(server)
         assert (result.answer, len(server.calls)) == ("Q", 1)
         assert result.outcomes[0].maybe_paid
-
-
-async def test_a_failure_that_ends_the_run_hangs_up_on_the_others() -> None:
-    """Under `fail` nothing is waited for that no answer can come of."""
-    plan = plan_of((0, "slow", ()), (1, "fails", ()), (0, "join", (0, 1)))
-    bad = ScriptedWorker("bad", RuntimeError("down"), latency=0.1)
-    async with ChatServer(_hangs) as server, _conductor(server, plan, bad, on_failure="fail") as conductor:
-        result = await conductor.run("Why?")
-        await _until_closed(server)
-        assert (result.status, len(server.calls)) == ("failed", 1)
-
-
-async def test_a_cancel_between_two_calls_makes_no_second() -> None:
-    """A run that is stopped while it waits to try again tries no more."""
-    async with (
-        ChatServer(lambda call: says(call, "", finish_reason=None)) as server,
-        _conductor(server, plan_of((0, "go", ()))) as conductor,
-    ):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_run, conductor)
-            await _until(lambda: any(call.answered.is_set() for call in server.calls))
-            tasks.cancel_scope.cancel()
-        calls = len(server.calls)
-        await anyio.sleep(1.0)
-        assert len(server.calls) == calls

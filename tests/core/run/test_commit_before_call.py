@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from podium.errors import JournalError, RunExists, WorkerUnavailable
 from podium.journal import SqlJournal
 from podium.journal.sql.commits import Batch, SqlLog
 from podium.journal.sql.lease import Lease
-from podium.planners import ChatPlanner, FixedPlanner, PlanRequest, PlanText
+from podium.planners import ChatPlanner, FixedPlanner
 from podium.types import Event, StepDelta, StepEnded
 from podium.workers import Card, StepInput
 from podium.workers.simple import FunctionWorker
@@ -70,35 +70,6 @@ async def test_a_step_waits_until_what_it_is_shown_is_recorded(tmp_path: Path) -
             journal.gate.set()
         assert [len(worker.requests) for worker in workers] == [1, 1]
     assert "step_ended 0" in tags(told)
-
-
-async def test_a_planner_without_a_call_waits_for_no_record(tmp_path: Path) -> None:
-    """A planner that spends nothing plans while the journal cannot write; the first call waits."""
-    journal, worker = Gated(tmp_path / "journal.db"), ScriptedWorker("a", "A")
-
-    class Told(FixedPlanner):
-        async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-            planned.set()
-            async for piece in super().plan(request):
-                yield piece
-
-    planned = anyio.Event()
-    planner = Told(plan_of((0, "go", ())))
-    async with Conductor(planner, [worker], journal=journal) as conductor:
-        journal.gate = anyio.Event()
-        async with anyio.create_task_group() as tasks:
-
-            async def run() -> None:
-                result = await conductor.run("What?", run_id="named", is_new_id=True)
-                assert (result.run_id, result.status) == ("named", "ok")
-
-            tasks.start_soon(run)
-            with anyio.fail_after(30):
-                await planned.wait()
-            await _soon()
-            assert not worker.requests
-            journal.gate.set()
-    assert [row.run_id for row in await journal.runs()] == ["named"]
 
 
 async def test_a_new_id_that_is_taken_is_refused(tmp_path: Path) -> None:
@@ -194,24 +165,6 @@ async def test_listeners_are_told_what_is_recorded_in_its_order(tmp_path: Path) 
         own = [e.type for e in told if getattr(e, "step", None) == step and e.type != "answer_delta"]
         assert own == ["step_started", *["step_delta"] * Counter(own)["step_delta"], "step_ended"]
     assert any(isinstance(event, StepDelta) for event in told)
-
-
-async def test_the_wait_for_the_journal_is_not_the_workers(tmp_path: Path) -> None:
-    """A journal that is slow times no worker out."""
-    journal = Gated(tmp_path / "journal.db")
-    worker = ScriptedWorker("a", "A", latency=0.02)
-    limits = Limits(attempt_seconds=0.1)
-    async with Conductor(boss(""), [worker], journal=journal, limits=limits) as conductor:
-        journal.gate = anyio.Event()
-        async with anyio.create_task_group() as tasks:
-
-            async def run() -> None:
-                assert (await conductor.run(plan_of((0, "go", ())))).status == "ok"
-
-            tasks.start_soon(run)
-            await anyio.sleep(0.4)
-            journal.gate.set()
-    assert len(worker.requests) == 1
 
 
 async def test_a_step_whose_time_ends_before_its_record_blames_the_journal(tmp_path: Path) -> None:

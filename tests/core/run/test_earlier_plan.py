@@ -7,7 +7,6 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import WorkerError, WorkerRefused, WorkerUnavailable
 from podium.execution import Retry
-from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
 from podium.types import Result
@@ -52,13 +51,6 @@ async def test_the_answer_of_the_first_plan_is_not_lost(
         assert "step 1 (b): down" in result.problem.message
 
 
-@pytest.mark.parametrize("calls", range(4, 9))
-async def test_a_new_plan_that_fails_leaves_the_calls_of_the_first(calls: int) -> None:
-    """Also if its last step uses each call that it gets."""
-    result = await conductor(FIRST, rows((1, "Fail.", ())), limits=Limits(calls=calls)).run("How tall?")
-    assert (result.status, result.answer) == ("partial", "330 m")
-
-
 @pytest.mark.parametrize("error", [WorkerUnavailable("busy", status=503), WorkerRefused("401")])
 async def test_a_planner_that_fails_does_not_lose_the_answer(error: WorkerError) -> None:
     """The problem has the code of the planner."""
@@ -80,16 +72,6 @@ async def test_the_first_plan_is_approved_once() -> None:
     result = await conductor(FIRST, limits=Limits(calls=4), policy=Policy(approve=approve)).run("How tall?")
     assert (result.status, asked) == ("partial", [1])
     assert [one.planner.name if one.planner else "" for one in result.rounds] == ["boss", "", "boss"]
-
-
-async def test_a_resumed_run_with_higher_limits_tries_again() -> None:
-    """The failed step runs again, and its answer completes the plan."""
-    journal = MemoryJournal()
-    first = await conductor(FIRST, limits=Limits(calls=4), journal=journal).run("How tall?")
-    workers = [ScriptedWorker("a", "330 m"), ScriptedWorker("b", "right")]
-    able = Conductor(boss(FIRST), workers, on_failure="replan", journal=journal)
-    result = await able.resume(first.run_id, limits=Limits(calls=9), refresh=True)
-    assert (result.status, result.answer, len(workers[1].requests)) == ("ok", "330 m", 1)
 
 
 @pytest.mark.parametrize(

@@ -156,16 +156,6 @@ async def test_nothing_of_a_forbidden_line_starts_and_nothing_after_it() -> None
     assert starts(result)[0] == 1.0
 
 
-async def test_a_pinned_step_starts_early_at_its_own_worker() -> None:
-    """A policy changes a line as it changes it in the whole plan, so that nothing is done twice."""
-    workers = team()
-    policy = Policy(pins=[Pin("compare", "writer")])
-    result = await Conductor(slowly(rows(*DIAMOND)), workers, policy=policy).run("Why?")
-    assert starts(result) == [1.0, 2.0, 3.0, 4.0]
-    assert [len(worker.requests) for worker in workers] == [1, 1, 2, 0]
-    assert len(result.outcomes) == 4
-
-
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
     """Draw a plan over the team."""

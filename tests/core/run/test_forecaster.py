@@ -16,7 +16,7 @@ from podium.types import Call, Forecast, Message, Outcome, Plan, Step
 from podium.types.forecast import Interval, compare, explain_forecast, within
 from podium.types.messages import read_query
 from podium.usage import Usage
-from podium.workers import FREE, Card, Gather, Pool, Price, ScriptedWorker, StepInput, Worker
+from podium.workers import FREE, Card, Gather, Pool, Price, ScriptedWorker, StepInput
 from podium.workers.pool import CallRecord
 
 PRICE = Price(input=1.0, output=10.0)
@@ -67,12 +67,6 @@ def test_what_always_takes_the_same_is_forecast_exactly() -> None:
     assert made.cost.likely == pytest.approx((made.input_tokens.likely + 4000) / 1e6)
 
 
-def test_it_is_the_same_every_time() -> None:
-    """It depends on what is known, and on nothing else."""
-    pool = _pool("a", "b", "c")
-    assert forecast(DIAMOND, pool, Limits()) == forecast(DIAMOND, pool, Limits())
-
-
 def test_steps_wait_for_slots() -> None:
     """Those of a worker, and those of the round."""
     side_by_side = plan_of((0, "one", ()), (0, "two", ()), (0, "three", ()), (0, "join", (0, 1, 2)))
@@ -95,13 +89,6 @@ def test_a_step_for_which_some_are_enough_waits_for_those() -> None:
     made = forecast(plan, pool, Limits())
     assert made.calls == _exactly(3)
     assert made.seconds == _exactly(2.0)
-
-
-def test_steps_nobody_sees_cost_nothing() -> None:
-    """They are not run."""
-    pool = _pool("a")
-    _know(pool, 0, CallRecord(1.0, ok=True))
-    assert forecast(plan_of((0, "wasted", ()), (0, "tell", ())), pool, Limits()).calls == _exactly(1)
 
 
 def test_calls_that_fail_are_made_again_as_often_as_may_be() -> None:
@@ -168,15 +155,6 @@ def test_prompts_count_the_question_and_what_is_shown() -> None:
     assert carried == shown
 
 
-def test_no_run_takes_longer_than_it_may() -> None:
-    """Nor a call."""
-    pool = _pool("a")
-    _know(pool, 0, CallRecord(500.0, ok=True))
-    chain = plan_of((0, "one", ()), (0, "two", (0,)))
-    assert forecast(chain, pool, Limits()).seconds == _exactly(240.0)
-    assert forecast(chain, pool, Limits(seconds=100)).seconds == _exactly(100.0)
-
-
 def _outcome(step: int, *, started: float, ended: float, cost: float | None = 0.01) -> Outcome:
     usage = Usage(100, 50)
     ok = Outcome(round=1, step=step, worker="a", status="ok", usage=usage, cost=cost, attempts=1)
@@ -214,20 +192,6 @@ def test_a_bill_outside_of_them_says_in_what() -> None:
     unknown = _outcome(0, started=0.0, ended=1.0, cost=None)
     assert "cost unknown; " in compare(replace(EXPECTED, cost=None), [unknown]).replace(", 1.0 s", "")
     assert "money" not in compare(EXPECTED, [unknown])
-
-
-def test_a_skipped_step_is_no_call() -> None:
-    """Nothing came to nothing."""
-    skipped = Outcome(round=1, step=0, worker="a", status="skipped")
-    assert "Actual: 0 call(s), 0 tokens read, 0 written, $0.0000, 0.0 s" in compare(EXPECTED, [skipped])
-
-
-@pytest.mark.parametrize("worker", [ScriptedWorker(Card(name="a", price=FREE), "x")])
-def test_free_work_is_forecast_as_free(worker: Worker) -> None:
-    """Though a model of one's own still reads and writes."""
-    made = forecast(plan_of((0, "one", ())), Pool([worker]), Limits())
-    assert made.cost == _exactly(0.0)
-    assert made.output_tokens.likely > 0
 
 
 LIST = {"worker": 0, "subtask": "list", "access": [], "returns": ["string"]}

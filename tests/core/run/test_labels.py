@@ -38,21 +38,6 @@ async def test_workers_are_shown_the_ids_of_the_plan() -> None:
     assert replayed.status == "ok"
 
 
-async def test_a_resumed_run_shows_the_same_numbers_and_pays_once() -> None:
-    """The journal holds the ids: what is paid for is found again."""
-    journal = MemoryJournal()
-    search = ScriptedWorker("search", "12")
-    broken = ScriptedWorker("sums", WorkerFailed("down"))
-    conductor = Conductor(boss(NUMBERED), [search, broken], retry=Retry(attempts=1))
-    failed = await conductor.run("How much?", journal=journal)
-    assert failed.status == "failed"
-    sums = ScriptedWorker("sums", "0")
-    resumed = await Conductor(boss(""), [search, sums]).resume(failed.run_id, journal=journal)
-    assert resumed.status == "ok"
-    assert len(search.requests) == 2
-    assert "Step 2 was given this subtask" in sums.requests[0].messages[-1].text
-
-
 def test_labels_survive_writing_and_edits() -> None:
     """Plan text has them as ids, JSON as labels; a new step gets a number that no step has."""
     plan = parse_plan(NUMBERED, workers=2)

@@ -1,7 +1,7 @@
 """A planner's calls are reserved before they are made and settled after; what does not fit is not made."""
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import replace
 
 import anyio
@@ -10,12 +10,12 @@ from core.actors import Actor, context_of, never, plan_of, rows, told
 from core.virtual_clock import OPTIONS, anyio_backend  # noqa: F401 - a fixture
 from hypothesis import given, strategies as st
 
-from podium.budget import Limits, Remaining, Spend
+from podium.budget import Limits, Spend
 from podium.budget.ledger import Ledger
 from podium.conductor import Conductor
 from podium.errors import PlannerError, WorkerFailed, WorkerRefused, WorkerTimeout
 from podium.execution import Retry
-from podium.planners import CachedPlanner, ChatPlanner, DirectPlanner, Planner, RulePlanner
+from podium.planners import CachedPlanner, ChatPlanner, Planner, RulePlanner
 from podium.run.planning import PlanRequester
 from podium.types import Completion, Event, Plan, PlannerEnded, PlannerStarted, StepStarted
 from podium.usage import Usage
@@ -123,14 +123,6 @@ async def test_a_repair_that_does_not_fit_is_not_made() -> None:
     assert round_.error.code == "planner_limit"
     assert "no_plan" in str(round_.error)
     assert round_.ledger.spent.calls == 1
-
-
-async def test_a_planner_that_does_not_fit_leaves_no_plan() -> None:
-    """The error says what to raise."""
-    conductor = Conductor(_planner(GOOD), [ScriptedWorker("a", "A")], limits=Limits(output_tokens=100))
-    with pytest.raises(PlannerError, match=r"Limits\.output_tokens") as caught:
-        await conductor.plan("What?")
-    assert caught.value.code == "planner_limit"
 
 
 async def _half(request: Request) -> AsyncGenerator[str | Completion, None]:
@@ -252,17 +244,6 @@ async def test_a_remainder_that_changes_a_little_does_not_defeat_the_cache() -> 
     assert round_.reserved[0].calls == 1
 
 
-async def test_what_needs_no_planning_is_not_reserved() -> None:
-    """A gate asks for no more than it passes on."""
-    round_ = Round(DirectPlanner(_planner(GOOD)), ScriptedWorker("a", "A"), limits=Limits(output_tokens=1))
-    assert await round_.make() is not None
-    assert round_.reserved == [Spend()]
-    round_ = Round(DirectPlanner(_planner(GOOD)))
-    assert round_.context.ledger.left == Remaining(steps=32, calls=1000)
-    await round_.make()
-    assert round_.reserved[0].calls == 1
-
-
 async def test_a_planner_that_is_a_worker_of_the_pool_takes_its_slot() -> None:
     """What it takes at a time holds for its plans and its steps together."""
 
@@ -276,20 +257,6 @@ async def test_a_planner_that_is_a_worker_of_the_pool_takes_its_slot() -> None:
         for _ in range(3):
             tasks.start_soon(conductor.run, "What?")
     assert (worker.peak, len(worker.requests), worker.running) == (1, 6, 0)
-
-
-async def test_a_planner_without_a_free_slot_was_not_asked() -> None:
-    """It has so long and no longer, and nothing is on the bill."""
-    worker = Actor(replace(BOSS, concurrency=1), never)
-    round_ = Round(ChatPlanner(worker), worker, limits=Limits(planner_seconds=5))
-    slot = round_.context.settings.pool.states[0].slot
-    assert slot is not None
-    async with slot:
-        await round_.make()
-    first = round_.planning.proposals[0]
-    assert first.problem is not None
-    assert first.problem.message.startswith("planner 'boss' had no free slot within 5 s")
-    assert (first.maybe_paid, round_.ledger.spent, worker.requests) == (False, Spend(), [])
 
 
 REPLIES = st.sampled_from(("good", "bad", "refuse", "break", "hang", "bill"))
@@ -342,16 +309,3 @@ def test_planning_never_spends_more_than_it_may(ways: list[str], limits: Limits)
         assert limits.output_tokens is None or result.usage.estimated or written <= limits.output_tokens
 
     anyio.run(run, backend_options=OPTIONS)
-
-
-async def test_leaving_a_stream_while_a_plan_is_written_settles_the_call() -> None:
-    """The call is stopped, and its slot is free again."""
-    worker = Actor(replace(BOSS, concurrency=1), never)
-    conductor = Conductor(ChatPlanner(worker), [worker])
-    async with aclosing(conductor.stream("What?")) as events:
-        async for event in events:
-            if isinstance(event, PlannerStarted):
-                break
-    slot = conductor.pool.states[0].slot
-    assert slot is not None
-    assert (worker.running, slot.value) == (0, 1)

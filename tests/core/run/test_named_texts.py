@@ -12,7 +12,6 @@ from podium.hosts import ToolWorker
 from podium.journal import MemoryJournal
 from podium.planners import ChatPlanner, FixedPlanner, Planner, PlanRequest, PlanText
 from podium.replay import replay
-from podium.types import RunEnded, StepDelta
 from podium.workers import FREE, StepInput
 from podium.workers.simple import FunctionWorker
 
@@ -142,17 +141,6 @@ async def test_a_resumed_run_has_its_texts_and_pays_nothing_twice() -> None:
     assert [TEXTS["letter"] in prompt for prompt in _prompts(last)] == [True]
 
 
-async def test_another_text_of_the_same_name_is_another_step() -> None:
-    """An answer to the first is not taken for one to the second."""
-    clerk = _clerk("900", "1000", name=Card(name="clerk", version="1"))
-    conductor = Conductor(FixedPlanner(Plan((Step(0, "{{contract}}"),))), [clerk], cache="run")
-    answers = [
-        (await conductor.run("What?", context={"contract": text})).answer
-        for text in ("rent 900", "rent 1000")
-    ]
-    assert answers == ["900", "1000"]
-
-
 async def test_a_conductor_as_a_worker_gives_the_texts_on_by_name() -> None:
     """Its own planner is shown names and lengths as well."""
 
@@ -185,29 +173,3 @@ async def test_a_name_that_subtasks_cannot_refer_to_is_refused(name: str) -> Non
     with pytest.raises(ConfigError, match="context has the invalid name"):
         await Conductor(FixedPlanner(PLAN), [clerk]).run("What?", context={name: "text"})
     assert not clerk.requests
-
-
-async def test_a_text_is_text() -> None:
-    """The error names what was given."""
-    conductor = Conductor(FixedPlanner(PLAN), [ScriptedWorker("clerk", "900")])
-    with pytest.raises(ConfigError, match=r"context\['contract'\] is a list"):
-        await conductor.run("What?", context={"contract": ["a"]})  # type: ignore[dict-item]
-
-
-async def test_a_forecast_counts_the_texts() -> None:
-    """A long text costs tokens where it is shown."""
-    clerk = ScriptedWorker("clerk", "900")
-    conductor = Conductor(FixedPlanner(PLAN), [clerk])
-    short, long = (
-        conductor.forecast(PLAN, context={**TEXTS, "contract": "word " * count}) for count in (1, 10_000)
-    )
-    assert long.input_tokens.likely > short.input_tokens.likely + 5_000
-
-
-async def test_a_step_that_starts_before_its_plan_is_whole_has_its_texts() -> None:
-    """As in a stream of events."""
-    clerk = _clerk("900", "May", "900 until May")
-    events = [event async for event in Conductor(FixedPlanner(PLAN), [clerk]).stream("What?", context=TEXTS)]
-    assert isinstance(events[-1], RunEnded)
-    assert any(isinstance(event, StepDelta) for event in events)
-    assert TEXTS["contract"] in _prompts(clerk)[0]

@@ -6,7 +6,7 @@ import pytest
 from core.actors import rows
 
 from podium import Card, Conductor, Limits, Price, ScriptedWorker
-from podium.errors import ConfigError, LimitExceeded
+from podium.errors import LimitExceeded
 from podium.journal import MemoryCache, MemoryJournal, SqlJournal
 from podium.planners import FixedPlanner
 from podium.types import Completion
@@ -39,13 +39,6 @@ async def test_the_limits_of_one_run_are_recorded_and_apply_to_a_resume(tmp_path
     again = await conductor.resume(first.run_id)
     assert (again.status, again.cost) == ("failed", first.cost)
     assert (await conductor.resume(first.run_id, limits=Limits(cost=1.0, answer_tokens=100))).status == "ok"
-
-
-async def test_a_limit_of_the_cost_needs_prices() -> None:
-    """A run with a cost limit is refused if a worker has no price."""
-    conductor = Conductor(FixedPlanner(PLAN), [ScriptedWorker(Card(name="w"), "done")])
-    with pytest.raises(ConfigError, match="price of 'w' is unknown"):
-        await conductor.run("Why?", limits=Limits(cost=1.0))
 
 
 @pytest.mark.parametrize("nested", [False, True])

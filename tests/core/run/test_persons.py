@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import anyio
 import pytest
 
-from podium import Card, ChatPlanner, Conductor, Limits, Plan, Result, Retry, ScriptedWorker, Step
+from podium import Card, ChatPlanner, Conductor, Limits, Plan, Retry, ScriptedWorker, Step
 from podium.errors import ConfigError, PlanInvalid, QueryError
 from podium.journal import MemoryJournal, export
 from podium.plan_text import parse_plan
@@ -209,18 +209,6 @@ async def test_a_question_without_an_answer_is_asked_again() -> None:
         assert again.name == "0"
         await conductor.decide("run", answer="a")
         assert (await conductor.resume("run", refresh=True)).status == "ok"
-
-
-async def test_a_refused_question_fails_its_step() -> None:
-    """The person does not answer, and says why."""
-    async with MemoryJournal() as journal:
-        conductor = office(PersonWorker("ann"), journal=journal)
-        await conductor.run("When?", run_id="run")
-        await conductor.decide("run", approved=False, why="ask Bob", by="ann")
-        result: Result = await conductor.resume("run")
-        assert result.status == "partial"
-        assert result.outcomes[1].problem is not None
-        assert result.outcomes[1].problem.message.endswith("was not answered by ann: ask Bob")
 
 
 async def test_a_person_needs_a_journal_or_a_way_to_ask() -> None:

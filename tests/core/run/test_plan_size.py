@@ -43,15 +43,6 @@ async def test_a_planner_is_asked_for_a_number_that_suits_the_pool(
     assert re.search(r"at most (\d+)", told(planner))[1] == str(asked)  # type: ignore[index]  # it is there
 
 
-async def test_six_workers_and_a_writer_fit_the_default_limits() -> None:
-    """The plan that the planner wrote is the one that runs, though it is asked for fewer by default."""
-    steps = [(number, "Look.", ()) for number in range(6)]
-    planner = boss(rows(*steps, (6, "Write.", tuple(range(6)))))
-    result = await Conductor(planner, pool(7)).run("Why?")
-    assert (result.status, result.answer, len(result.plans[0].steps)) == ("ok", "from 6", 7)
-    assert "about this much is left" not in told(planner).lower()
-
-
 @pytest.mark.parametrize("size", [32, 33])
 async def test_a_plan_above_the_bound_is_refused_by_a_code_that_names_the_limit(size: int) -> None:
     """What is asked for is no bound; `Limits.plan_steps` is."""

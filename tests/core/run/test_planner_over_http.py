@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import anyio
 import pytest
-from core.actors import boss, plan_of, rows
+from core.actors import boss, rows
 from core.virtual_clock import OPTIONS
 from hypothesis import given, strategies as st
 from servers.chat_server import CUT, RESET, STALL, Call, ChatServer, Reply, chunk, events, says, whole
@@ -106,44 +106,6 @@ async def test_a_refusal_is_not_tried_again(fault: Reply) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_text_that_is_no_plan_is_asked_for_once_more() -> None:
-    """In its repair a fault of the moment is tried again, too."""
-    text = whole({"choices": [{"message": {"content": "Well."}, "finish_reason": "stop"}]})
-    site = Site(text, _down(503))
-    result = await site.run()
-    assert (result.status, [call.role for call in result.proposals]) == ("ok", ["plan", "repair", "repair"])
-    with pytest.raises(PlannerError) as caught:
-        await Site(text, text).run()
-    assert caught.value.code == "planner_unusable"
-
-
-@pytest.mark.anyio
-async def test_the_wait_that_a_server_asks_for_is_kept() -> None:
-    """One that is longer than `Retry.max_wait` is not begun."""
-    site = Site(_down(429, Retry_After="1"))
-    await site.run(retry=Retry(first_wait=0.01))
-    assert site.waits[0] is not None
-    assert 1.0 <= site.waits[0] <= 1.01
-    long = Site(_down(429, Retry_After="60"))
-    with pytest.raises(PlannerError, match=r"asks for 60 s, more than Retry\.max_wait"):
-        await long.run()
-    longer = Site(_down(429, Retry_After="3601234"))
-    with pytest.raises(PlannerError, match=r"asks for 3601234 s, more than Retry\.max_wait \(5 s\)"):
-        await longer.run()
-
-
-@pytest.mark.anyio
-async def test_a_server_that_says_nothing_is_left_after_its_time() -> None:
-    """`Limits.planner_seconds` is for each call."""
-    site = Site(Reply((STALL,)), Reply((STALL,)))
-    with pytest.raises(PlannerError) as caught:
-        await site.run(limits=Limits(planner_seconds=0.2), retry=Retry(attempts=2, first_wait=0.01))
-    assert caught.value.code == "planner_unreachable"
-    assert all(call.maybe_paid for call in caught.value.calls)
-    assert "worker_timeout" in str(caught.value)
-
-
-@pytest.mark.anyio
 async def test_a_run_without_a_plan_is_recorded_and_resumed() -> None:
     """What its calls cost counts against the limits of the resumed run."""
     journal = MemoryJournal()
@@ -181,23 +143,6 @@ async def test_a_bad_plan_is_repaired_by_the_run_that_goes_on() -> None:
     assert [call.role for call in result.proposals if call.problem is None] == ["repair"]
     assert [call.role for call in result.proposals].count("plan") == 1
     assert result.status == "ok"
-
-
-@pytest.mark.anyio
-async def test_thirty_runs_over_a_server_that_fails_now_and_then() -> None:
-    """With three of ten planner calls failing, each answer is by the planner's plan, or there is none."""
-    plan = Site(*[_down(503) if number % 10 in (1, 4, 7) else _answer() for number in range(60)])
-    async with plan.server:
-        planner = ChatPlanner(ChatWorker("boss", endpoint=Endpoint(plan.server.url)))
-        conductor = Conductor(planner, [ScriptedWorker("a", "A")], retry=Retry(first_wait=0.001))
-        async with conductor:
-            results = [await conductor.run("What? And where?") for _ in range(30)]
-    assert {result.status for result in results} == {"ok"}
-    assert {result.plans[0] for result in results} == {plan_of((0, "go", ()))}
-
-
-def _answer() -> Reply:
-    return events(chunk({"content": PLAN}), chunk({}, finish_reason="stop"))
 
 
 WAYS: dict[str, Scripted] = {

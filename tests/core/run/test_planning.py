@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -30,13 +29,10 @@ from podium.planners import (
 from podium.replay import replay
 from podium.types import (
     Completion,
-    Event,
     Plan,
-    PlanDelta,
     PlannedBy,
     PlannerEnded,
     PlannerStarted,
-    RunEnded,
     Step,
 )
 from podium.types.outcome import for_people
@@ -51,14 +47,6 @@ HTML = "<!DOCTYPE html><html><head><title>502 Bad Gateway</title></head><body><h
 
 def _pool() -> list[ScriptedWorker]:
     return [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]
-
-
-async def test_a_good_plan_is_one_call() -> None:
-    """The planner is asked once, and no repair or fallback is told of."""
-    planner = boss(GOOD)
-    result = await Conductor(planner, _pool()).run("What?")
-    assert [proposal.problem for proposal in result.proposals] == [None]
-    assert result.plans == (plan_of((0, "go", ())),)
 
 
 @pytest.mark.parametrize(
@@ -123,12 +111,6 @@ async def test_without_a_plan_the_run_raises(bad: str | Exception, code: str, ca
     assert len(worker.requests) == 3 * calls
 
 
-def test_run_sync_raises_without_a_plan() -> None:
-    """As `run` does."""
-    with pytest.raises(PlannerError, match="has no plan"):
-        _failing("no plan").run_sync("What?")
-
-
 @pytest.mark.parametrize(("bad", "code", "calls"), FAILURES)
 async def test_a_plan_of_the_fallback_makes_the_run_partial(
     bad: str | Exception, code: str, calls: int
@@ -186,18 +168,6 @@ async def test_a_planner_is_called_again_after_the_wait_it_asks_for() -> None:
     assert [b - a for a, b in pairwise(starts)] == pytest.approx(waits[:2])
     result = events[-1].result  # type: ignore[union-attr]
     assert (result.status, result.answer, len(result.proposals)) == ("ok", "A", 3)
-
-
-async def test_the_wait_of_a_planner_can_be_repeated() -> None:
-    """The same call of the same run waits equally long; that of another run waits for another time."""
-    waits = list[float | None]()
-    for run_id in ("r1", "r1", "r2"):
-        events = list[Event]()
-        planner = boss(WorkerUnavailable("down"), GOOD)
-        conductor = Conductor(planner, _pool(), journal=MemoryJournal())
-        await conductor.run("What?", run_id=run_id, on_event=events.append)
-        waits += [event.wait for event in events if isinstance(event, PlannerEnded) and event.wait]
-    assert waits[0] == waits[1] != waits[2]
 
 
 @pytest.mark.parametrize(
@@ -262,57 +232,6 @@ async def test_steps_and_plans_share_a_circuit_breaker() -> None:
     assert len(model.requests) == 1
 
 
-async def test_a_fallback_planner_does_not_wait_for_one_that_is_left_out() -> None:
-    """It plans at once."""
-    model = ScriptedWorker("model", WorkerUnavailable("down"))
-    conductor = Conductor(
-        ChatPlanner(model),
-        [ScriptedWorker("a", "A"), model],
-        fallback_planner=FixedPlanner(GOOD),
-        retry=Retry(attempts=3, break_after=1, break_seconds=20.0),
-    )
-    began = anyio.current_time()
-    result = await conductor.run("What?")
-    assert (result.status, result.answer, len(model.requests)) == ("partial", "A", 1)
-    assert anyio.current_time() == began
-
-
-async def test_a_plan_that_is_remembered_needs_no_model() -> None:
-    """It is used while the model is left out, and says nothing of the model."""
-    replies: list[str | Exception] = [GOOD, WorkerUnavailable("down")]
-    model = ScriptedWorker("model", lambda request: replies.pop(0) if len(replies) > 1 else replies[0])
-    retry = Retry(attempts=1, break_after=1, break_seconds=60.0)
-    planner = CachedPlanner(ChatPlanner(model))
-    conductor = Conductor(planner, [ScriptedWorker("a", "A"), model], retry=retry)
-    assert (await conductor.run("What?")).answer == "A"
-    with pytest.raises(PlannerError, match="down"):
-        await conductor.run("Why?")
-    assert (await conductor.run("What?")).answer == "A"
-    with pytest.raises(PlannerError, match="gets no calls"):
-        await conductor.run("Why?")
-    assert len(model.requests) == 2
-
-
-async def test_one_run_tries_whether_a_planner_is_back_and_the_others_wait() -> None:
-    """Of runs at once, one asks; the others go on when it has its plan."""
-    replies: list[str | Exception] = [WorkerUnavailable("down"), GOOD]
-    conductor, model = _pooled(replies, attempts=1, break_after=1, break_seconds=5.0)
-    with pytest.raises(PlannerError):
-        await conductor.run("What?")
-    await anyio.sleep(5.0)
-    model._latency = 1.0
-    answers, began = list[tuple[str, float]](), anyio.current_time()
-
-    async def run() -> None:
-        answer = (await conductor.run("What?")).answer
-        answers.append((answer, anyio.current_time() - began))
-
-    async with anyio.create_task_group() as group:
-        for _ in range(3):
-            group.start_soon(run)
-    assert answers == [("A", 1.0), ("A", 2.0), ("A", 2.0)]
-
-
 async def test_a_planner_that_breaks_off_is_called_again_and_its_steps_go_on() -> None:
     """A step that both texts have is called once."""
     texts = [GOOD, rows((0, "go", ()), (1, "join", (0,)))]
@@ -344,24 +263,6 @@ async def test_steps_that_started_end_with_a_run_without_a_plan() -> None:
     with pytest.raises(PlannerError):
         await Conductor(ChatPlanner(Actor("boss", bad)), [started]).run("What?")
     assert (len(started.requests), started.stopped, started.running) == (1, 1, 0)
-
-
-async def test_calls_of_planners_are_events() -> None:
-    """A stream ends with a failed result, which says what was wrong with each text, and raises."""
-    events: list[Event] = []
-    with suppress(PlannerError):
-        async for event in Conductor(boss("no plan"), _pool()).stream("What?"):
-            events.append(event)  # noqa: PERF401 - what is read before the error counts
-    ended = [event.proposal for event in events if isinstance(event, PlannerEnded)]
-    assert [(p.role, p.text, p.problem and p.problem.code) for p in ended] == [
-        ("plan", "no plan", "no_plan"),
-        ("repair", "no plan", "no_plan"),
-    ]
-    last = events[-1]
-    assert isinstance(last, RunEnded)
-    assert (last.result.status, last.result.answer, last.result.planner) == ("failed", "", None)
-    assert last.result.explain().count("Planner boss wrote no usable plan (no_plan") == 2
-    assert "There is no plan." in last.result.explain()
 
 
 async def _raises(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
@@ -463,19 +364,6 @@ async def test_no_planner_that_goes_wrong_passes_for_one_that_does_not(
     assert result.proposals[-1].planner == "rule"
 
 
-@pytest.mark.parametrize(("act", "kind"), [(_raises, KeyError), (_raises_timeout, TimeoutError)])
-async def test_what_the_planner_raised_is_the_cause(act: object, kind: type[Exception]) -> None:
-    """For `run`, `stream` and `plan`."""
-    conductor = Conductor(PlanningActor(act), _pool())  # type: ignore[arg-type]
-    with pytest.raises(PlannerError) as of_run:
-        await conductor.run("What is it?")
-    with pytest.raises(PlannerError) as of_stream:
-        [event async for event in conductor.stream("What is it?")]
-    with pytest.raises(PlannerError) as of_plan:
-        await conductor.plan("What is it?")
-    assert [type(caught.value.__cause__) for caught in (of_run, of_stream, of_plan)] == [kind] * 3
-
-
 async def test_a_planner_that_writes_without_end_is_left_early() -> None:
     """Of 10 MB no more is read than a plan may have, and the repair call does not quote it all."""
     written, quoted = [0, 0], list[int]()
@@ -557,14 +445,6 @@ async def test_a_plan_names_the_planner_that_wrote_it() -> None:
     assert (result.planner.name, result.planner.is_fallback) == ("boss", False)
 
 
-async def test_a_plan_that_keeps_nothing_is_repaired() -> None:
-    """The first round has no answer to keep."""
-    planner = boss('{"steps": []}', GOOD)
-    result = await Conductor(planner, _pool()).run("What?")
-    assert result.answer == "A"
-    assert "no previous answer" in told(planner, 1)
-
-
 async def test_planner_calls_are_counted_and_paid() -> None:
     """Usage and cost of every text stand in the result, those of bad ones too."""
     card = Card(name="boss", price=Price(input=1.0, output=2.0))
@@ -583,9 +463,3 @@ async def test_a_planner_of_unknown_price_makes_the_cost_unknown() -> None:
     assert result.cost is None
     assert result.cost_by_worker == {"a": 0.0}
     assert "cost unknown" in result.explain()
-
-
-async def test_plan_text_streams_when_somebody_reads() -> None:
-    """The pieces of the plan text are events, in order."""
-    events = [e async for e in Conductor(boss(GOOD, piece=7), _pool()).stream("What?")]
-    assert "".join(e.text for e in events if isinstance(e, PlanDelta)) == GOOD

@@ -7,8 +7,7 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PlanForbidden, PlanInvalid
 from podium.journal import MemoryJournal
-from podium.plan_text import Change, edit_plan, read_edits, write_plan
-from podium.plan_text.writer import KEEP
+from podium.plan_text import Change, edit_plan, read_edits
 from podium.policy import ApprovalRequest, Policy, Rule
 from podium.types import Completion, Plan, Step
 from podium.workers import Card, Request, ScriptedWorker
@@ -62,14 +61,6 @@ async def test_a_worker_is_shown_all_steps_of_the_round_before() -> None:
     ]
 
 
-async def test_the_prompt_of_a_later_round_explains_it_and_the_first_does_not() -> None:
-    """A planner is told of it where it may write it."""
-    planner = boss(FIRST, KEEP)
-    await Conductor(planner, team(), limits=Limits(rounds=2)).run("Why?")
-    assert '"previous"' not in told(planner, 0)
-    assert '["previous"]' in told(planner, 1).split("FIRST TEXT")[1]
-
-
 async def test_in_the_first_round_it_is_an_error() -> None:
     """The planner is told so, and nothing of that line starts."""
     workers, planner = team(), boss(SECOND, FIRST)
@@ -83,42 +74,6 @@ async def test_in_the_first_round_it_is_an_error() -> None:
     with pytest.raises(PlanInvalid, match="no previous round") as caught:
         await Conductor(planner, workers).run(given)
     assert (caught.value.code, caught.value.step) == ("no_previous", 0)
-
-
-async def test_it_is_an_error_where_the_round_before_has_no_output() -> None:
-    """A plan after a failure of every step cannot show what there is not."""
-    first = rows((0, "fail", ()))
-    workers = [ScriptedWorker("finder", {"fail": RuntimeError("no"), "find more": "FACT"}), team()[1]]
-    planner = boss(first, SECOND)
-    conductor = Conductor(planner, workers, on_failure="replan")
-    result = await conductor.run("Why?")
-    assert [proposal.problem and proposal.problem.code for proposal in result.proposals][1:2] == [
-        "no_previous"
-    ]
-
-
-async def test_a_failed_step_of_the_round_before_is_not_shown() -> None:
-    """Its output is no output; the others are shown."""
-    first = rows((0, "find", ()), (1, "fail", (0,)))
-    workers, planner = team(), boss(first, SECOND)
-    conductor = Conductor(planner, workers, on_failure="replan")
-    result = await conductor.run("Why?")
-    assert result.answer == "SECOND TEXT"
-    shown = workers[1].requests[-1].step_input
-    assert shown is not None
-    assert [step.output for step in shown.visible] == ["FACT ONE", "FACT TWO"]
-
-
-async def test_the_same_plan_again_is_carried_out_where_it_is_shown_another_round() -> None:
-    """A plan that improves on the round before is no repetition."""
-    texts = iter(["ONE", "TWO", "THREE"])
-    better = '{"worker": 0, "subtask": "better it", "access": ["previous"]}'
-    worker = ScriptedWorker("writer", lambda request: next(texts))
-    planner = boss(rows((0, "write", ())), better, better)
-    result = await Conductor(planner, [worker], limits=Limits(rounds=3)).run("Why?")
-    assert result.answer == "THREE"
-    assert "TWO" in sent(worker.requests[2])
-    assert "ONE" not in sent(worker.requests[2])
 
 
 async def test_an_answer_made_of_a_cut_output_of_an_earlier_round_is_partial() -> None:
@@ -135,49 +90,6 @@ async def test_an_answer_made_of_a_cut_output_of_an_earlier_round_is_partial() -
             assert result.problem.code == "cut"
             assert "round 1: " in result.problem.message
             assert "step 0 (finder)" in result.problem.message
-
-
-async def test_an_answer_made_of_one_with_gaps_is_partial() -> None:
-    """What a later round is shown was made without an output, and the result still says so."""
-    finder = ScriptedWorker("finder", {"find": "FACT", "fail": RuntimeError("no")})
-    writer = ScriptedWorker("writer", "TEXT")
-    first = rows((0, "find", ()), (0, "fail", ()), (1, "write", (0, 1)))
-    for previous, status in ((True, "partial"), (False, "ok")):
-        planner = boss(first, write_plan(Plan((Step(1, "better it", previous=previous),)), "rows"))
-        result = await Conductor(planner, [finder, writer], limits=Limits(rounds=2)).run("Why?")
-        assert (result.answer, result.status) == ("TEXT", status)
-        if result.problem is not None:
-            assert result.problem.message.startswith("round 1: the answer was made without step 1 (finder)")
-
-
-@pytest.mark.parametrize(("access", "status"), [('"previous", 0', "ok"), ("0", "skipped")])
-async def test_a_step_whose_other_input_failed_works_with_the_round_before(access: str, status: str) -> None:
-    """It is an output to work with, as that of another step."""
-    second = (
-        '{"worker": 0, "subtask": "fail", "access": []}\n'
-        f'{{"worker": 1, "subtask": "write anew", "access": [{access}]}}\n'
-    )
-    workers = [ScriptedWorker("finder", {"find": "FACT", "fail": RuntimeError("no")}), team()[1]]
-    result = await Conductor(boss(FIRST, second), workers, limits=Limits(rounds=2)).run("Why?")
-    assert [outcome.status for outcome in result.rounds[1].outcomes] == ["failed", status]
-    assert result.answer == ("SECOND TEXT" if status == "ok" else "FIRST TEXT")
-
-
-async def test_the_forecast_counts_what_is_shown_of_the_round_before() -> None:
-    """As it counts the outputs of other steps."""
-    read = list[float]()
-
-    def approve(request: ApprovalRequest) -> bool:
-        assert request.forecast is not None
-        read.append(request.forecast.input_tokens.likely)
-        return True
-
-    for access in ("", '"previous"'):
-        second = f'{{"worker": 0, "subtask": "find more", "access": [{access}]}}'
-        finder = ScriptedWorker("finder", {"find more": "MORE", "find": "fact " * 1000})
-        conductor = Conductor(boss(FIRST, second), [finder, team()[1]], limits=Limits(rounds=2))
-        await conductor.run("Why?", policy=Policy(approve=approve))
-    assert read[3] > read[1] + 1000
 
 
 async def test_labels_of_the_round_before_count() -> None:

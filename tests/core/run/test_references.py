@@ -15,7 +15,6 @@ from podium.errors import WorkerRefused
 from podium.execution import Retry
 from podium.hosts import ToolWorker
 from podium.journal import MemoryCache, MemoryJournal
-from podium.planners import RulePlanner
 from podium.types import Plan, Step
 from podium.workers import FREE, Card, Documents, Request, ScriptedWorker, StepInput, Worker
 from podium.workers.simple import FunctionWorker
@@ -66,19 +65,6 @@ async def test_a_search_looks_up_what_an_earlier_step_found(tmp_path: Path) -> N
     assert "Leeds" not in result.answer
 
 
-async def test_a_function_is_given_the_output_and_a_model_is_told_of_it() -> None:
-    """In a prompt, words stand for it: the model sees the output beside its subtask."""
-    chat = ScriptedWorker("chat", {"part:\nSay": "it is A"})
-    planner = boss(rows((0, "A", ()), (0, "[{{0}}]", (0,)), (1, r"Say {{1}} and \{{1}}.", (0, 1))))
-    result = await Conductor(planner, [FunctionWorker(echo), chat]).run("Why?")
-    assert [outcome.text for outcome in result.outcomes] == ["A", "[A]", "it is A"]
-    prompt = sent(chat)
-    assert prompt.endswith("Your part:\nSay the output of step 1 and {{1}}.")
-    assert "Step 1 was given this subtask" in prompt
-    assert "[the output of step 0]" in prompt  # not the output: this worker need not see that of step 0
-    assert "[A]" in prompt
-
-
 async def test_what_is_filled_in_is_not_read_for_references() -> None:
     """An output that looks like a reference stays as it is."""
     planner = boss(rows((0, r"a \{{1}} b \{{x}}", ()), (0, "secret", ()), (0, "{{0}}!", (0,))))
@@ -127,24 +113,6 @@ async def test_a_tool_takes_plain_text_as_its_one_required_argument(
     )
     assert result.status == "ok"
     assert called == [arguments]
-
-
-@pytest.mark.parametrize(
-    ("subtask", "read"),
-    [
-        ('Find {"unit": "EUR"} prices for {{0}}', 'Find {"unit": "EUR"} prices for "tin" and {lead}'),
-        ('For {{0}}: {"unit": "{{0}}"}', 'For "tin" and {lead}: {"unit": ""tin" and {lead}"}'),
-        ('{"metal": "{{0}}"}', r'{"metal": "\"tin\" and {lead}"}'),
-        ('{"metal": {{0}}}', r'{"metal": "\"tin\" and {lead}"}'),
-        (' {"unit": "EUR"} {{0}}', ' {"unit": "EUR"} "tin" and {lead}'),
-    ],
-)
-async def test_an_object_beside_other_text_is_text(subtask: str, read: str) -> None:
-    """Outputs are written as JSON where the whole subtask is an object, and as they are elsewhere."""
-    writer = ScriptedWorker("w", '"tin" and {lead}')
-    plan = Plan((Step(0, "write"), Step(1, subtask, (0,))))
-    result = await Conductor(boss("none"), [writer, FunctionWorker(echo)]).run(plan)
-    assert result.answer == read
 
 
 async def test_outputs_beside_the_arguments_do_not_change_them() -> None:
@@ -206,20 +174,6 @@ async def test_a_subtask_that_grows_too_long_fails() -> None:
     assert result.outcomes[1].attempts == 0
 
 
-async def test_what_is_filled_in_counts_before_it_is_spent() -> None:
-    """A step whose subtask with outputs does not fit the run's tokens is not called."""
-    writer = ScriptedWorker("w", "word " * 200)
-    reader = ScriptedWorker("r", "short")
-    reader.reads_prose = False
-    plan = Plan((Step(0, "write", ()), Step(1, "{{0}}" * 20, (0,))))
-    enough = await Conductor(boss("none"), [writer, reader], limits=Limits(input_tokens=90_000)).run(plan)
-    assert enough.status == "ok"
-    result = await Conductor(boss("none"), [writer, reader], limits=Limits(input_tokens=8_000)).run(plan)
-    assert result.problem is not None
-    assert result.problem.code == "limit"
-    assert (len(writer.requests), len(reader.requests)) == (2, 1)
-
-
 async def test_a_stand_in_of_another_kind_is_given_its_own_form() -> None:
     """A model that stands in for a search is told of the output, and sees it."""
     failing = ScriptedWorker("search", WorkerRefused("down"))
@@ -273,17 +227,6 @@ async def test_a_planner_is_told_of_references_where_they_are_filled_in() -> Non
         await Conductor(planner, pool).run("Why?")
         assert ("{{n}}" in told(planner)) == bool(line)
         assert line in told(planner)
-
-
-async def test_a_question_with_braces_is_taken_word_for_word() -> None:
-    """Planners that write the question into a subtask make nothing else of it."""
-    question = r"What does {{0}} mean, and {{step 1}}, and \{{2}}?"
-    worker = FunctionWorker(echo)
-    for options in ({}, {"direct": True}):
-        result = await Conductor(RulePlanner(), [worker], **options).run(question)  # type: ignore[arg-type]
-        assert result.status == "ok"
-        assert "{{0}}" in result.answer
-        assert r"\{{2}}" in result.answer
 
 
 async def test_a_bad_reference_goes_back_to_the_planner() -> None:

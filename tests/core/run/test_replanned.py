@@ -8,7 +8,6 @@ from podium.errors import ConfigError, WorkerFailed, WorkerRefused
 from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import RulePlanner
-from podium.types import Completion
 from podium.workers import ScriptedWorker
 
 pytestmark = pytest.mark.anyio
@@ -36,14 +35,6 @@ async def test_without_an_answer_there_is_nothing_to_keep() -> None:
     assert (resumed.status, resumed.answer) == ("ok", "A")
 
 
-async def test_a_repaired_plan_goes_on() -> None:
-    """After a plan that keeps nothing, the repair is carried out."""
-    workers = [ScriptedWorker("a", "A"), ScriptedWorker("b", WorkerFailed("no luck"))]
-    planner = boss(FIRST, KEEP, rows((0, "Say C.", ())))
-    result = await Conductor(planner, workers, retry=ONCE, on_failure="replan").run("What?")
-    assert (result.status, result.answer) == ("ok", "A")
-
-
 async def test_a_planner_that_fails_after_a_step_failed_leaves_both_reasons() -> None:
     """The problem names the step that failed, and why there is no other plan."""
     workers = [ScriptedWorker("a", "A"), ScriptedWorker("b", WorkerFailed("no luck"))]
@@ -60,17 +51,6 @@ def test_an_unknown_failure_policy_is_refused() -> None:
     """The message lists the policies."""
     with pytest.raises(ConfigError, match="'bogus': write one of 'note', 'skip', 'replan', 'fail'"):
         Conductor(RulePlanner(), [ScriptedWorker("a", "A")], on_failure="bogus")  # type: ignore[arg-type]  # what is refused
-
-
-async def test_a_cut_answer_and_a_fallback_planner_are_explained() -> None:
-    """The problem names the step and its worker; the planner says why it stood in."""
-    worker = ScriptedWorker("a", Completion("Say", "length"))
-    result = await Conductor(boss("none"), [worker], fallback_planner=RulePlanner()).run("What?")
-    assert result.planner is not None
-    assert result.planner.is_fallback
-    assert "no_plan" in result.planner.why
-    assert result.problem is not None
-    assert "step 0 (a): the text was cut at the worker's token limit" in result.problem.message
 
 
 @pytest.mark.parametrize(("verdict", "status"), [("", "ok"), ("too short", "partial"), (None, "partial")])

@@ -1,7 +1,5 @@
 """Rounds and nested conductors, under one limit on depth, steps and time."""
 
-from collections.abc import AsyncGenerator
-
 import anyio
 import pytest
 from core.actors import Actor, answering, boss, never, plan_of, rows, told
@@ -14,20 +12,15 @@ from podium.plan_text.writer import KEEP
 from podium.planners import RulePlanner
 from podium.types import (
     AnswerDelta,
-    Completion,
     Event,
     Message,
-    Outcome,
     Plan,
-    PlanReady,
-    RoundStarted,
     RunEnded,
     RunStarted,
     Step,
-    StepStarted,
 )
 from podium.usage import Usage
-from podium.workers import FREE, Card, Price, Request, ScriptedWorker
+from podium.workers import FREE, Card, Price, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -39,16 +32,6 @@ EMPTY_LISTS = "model_id = []\nsubtasks = []\naccess_list = []"
 
 def _worker() -> ScriptedWorker:
     return ScriptedWorker("w", {f"Your part:\n{key}": text for key, text in TRIES.items()})
-
-
-def _codes(outcomes: tuple[Outcome, ...]) -> list[str]:
-    return [o.status if o.problem is None else f"{o.status} {o.problem.code}" for o in outcomes]
-
-
-async def test_one_round_is_the_default() -> None:
-    """Without recursion the planner is asked once."""
-    result = await Conductor(boss(FIRST, SECOND), [_worker()]).run("Q?")
-    assert (result.answer, len(result.rounds)) == ("one", 1)
 
 
 @pytest.mark.parametrize("keep", [KEEP, EMPTY_LISTS])
@@ -80,20 +63,6 @@ async def test_a_repeated_plan_ends_the_run() -> None:
     assert "repeats an earlier plan" in result.explain()
 
 
-async def test_rounds_end_at_their_limit() -> None:
-    """The last round's answer is the run's."""
-    planner = boss(FIRST, SECOND, rows((0, "third try", ())), FIRST)
-    result = await Conductor(planner, [_worker()], limits=Limits(rounds=3)).run("Q?")
-    assert (result.answer, result.status, len(result.rounds)) == ("three", "ok", 3)
-
-
-async def test_a_failed_later_round_leaves_the_earlier_answer() -> None:
-    """What an earlier round was paid for stands."""
-    worker = ScriptedWorker("w", {"Your part:\nfirst": "one"})
-    result = await Conductor(boss(FIRST, SECOND), [worker], limits=Limits(rounds=2)).run("Q?")
-    assert result.answer == "one"
-
-
 async def test_a_planner_that_fails_in_a_later_round_leaves_the_earlier_answer() -> None:
     """No fallback plans over an answer that is there, and the result says that the round has no plan."""
     conductor = Conductor(
@@ -123,19 +92,6 @@ async def test_a_given_plan_without_its_question_is_one_round() -> None:
     result = await conductor.run(plan_of((0, "go", ())))
     assert (result.answer, result.status, len(result.rounds)) == ("one", "partial", 1)
     assert not result.proposals
-
-
-async def test_an_answer_that_a_function_accepts_ends_the_run() -> None:
-    """The check is given question and answer."""
-    seen = []
-
-    def accept(question: str, answer: str) -> bool:
-        seen.append((question, answer))
-        return True
-
-    planner = boss(FIRST, SECOND)
-    result = await Conductor(planner, [_worker()], limits=Limits(rounds=5), accept=accept).run("Q?")
-    assert (result.answer, seen) == ("one", [("Q?", "one")])
 
 
 async def test_a_refused_answer_begins_a_round_that_is_told_why() -> None:
@@ -209,17 +165,6 @@ async def test_a_check_that_raises_leaves_the_answer_and_says_so() -> None:
     assert result.problem.message == "the answer could not be judged: accept raised ZeroDivisionError: oops"
 
 
-async def test_a_check_that_hangs_ends_with_the_run() -> None:
-    """The run's deadline holds for its check, and the answer is kept."""
-
-    async def accept(question: str, answer: str) -> bool:
-        await anyio.sleep_forever()
-        return True
-
-    result = await Conductor(boss(FIRST), [_worker()], limits=Limits(seconds=5), accept=accept).run("Q?")
-    assert (result.answer, result.status, result.seconds) == ("one", "partial", 5.0)
-
-
 async def test_a_judge_out_of_time_is_still_counted() -> None:
     """The usage of a judge that was stopped with the run stands in the result."""
     judge = Actor("judge", never)
@@ -228,37 +173,10 @@ async def test_a_judge_out_of_time_is_still_counted() -> None:
     assert result.usage_by_worker["judge"].estimated
 
 
-async def test_rounds_are_events() -> None:
-    """Each round is told of with its number, and its steps carry it."""
-    conductor = Conductor(boss(FIRST, SECOND, KEEP), [_worker()], limits=Limits(rounds=5))
-    events = [event async for event in conductor.stream("Q?")]
-    assert [e.round for e in events if isinstance(e, RoundStarted)] == [1, 2, 3]
-    assert [e.round for e in events if isinstance(e, StepStarted)] == [1, 2]
-    assert [len(e.plan.steps) for e in events if isinstance(e, PlanReady)] == [1, 1, 0]
-    assert "".join(e.text for e in events if isinstance(e, AnswerDelta)) == "two"
-
-
-async def test_the_step_limit_holds_over_rounds() -> None:
-    """All rounds start no more steps than one run may."""
-    plans = [rows((0, f"try {i}", ())) for i in range(9)]
-    worker = ScriptedWorker("w", "x")
-    result = await Conductor(boss(*plans), [worker], limits=Limits(rounds=9, steps=3)).run("Q?")
-    assert len(worker.requests) == 3
-    assert result.answer == "x"
-
-
 def _nested(
     *workers: object, name: str = "team", text: str = rows((0, "inner", ())), **options: object
 ) -> Conductor:
     return Conductor(boss(text), list(workers), card=Card(name=name), **options)  # type: ignore[arg-type]
-
-
-async def test_a_conductor_is_a_worker() -> None:
-    """What it answers is the step's output, and what it spent is counted."""
-    inner = ScriptedWorker("w", lambda request: Completion("inner answer", usage=Usage(100, 50)))
-    result = await _nested(_nested(inner), name="outer").run("Q?")
-    assert (result.answer, result.status) == ("inner answer", "ok")
-    assert result.usage_by_worker["team"].total_tokens > 150
 
 
 async def test_nested_events_carry_their_own_run_and_its_parent() -> None:
@@ -299,15 +217,6 @@ async def test_conductors_nest_no_deeper_than_the_outer_run_says(depth: int, sta
     if status == "failed":
         assert "Limits.depth" in result.explain()
         assert result.outcomes[0].cost in (0.0, None)
-
-
-async def test_a_run_too_deep_costs_nothing() -> None:
-    """What was never started is not on the bill."""
-    outer = _nested(_nested(ScriptedWorker("w", "low")), name="outer", limits=Limits(depth=1))
-    result = await outer.run("Q?")
-    assert _codes(result.outcomes) == ["failed limit"]
-    assert result.outcomes[0].usage == Usage()
-    assert result.outcomes[0].cost == 0.0
 
 
 async def test_the_step_limit_holds_over_nested_runs() -> None:
@@ -359,53 +268,6 @@ async def test_a_nested_run_that_is_stopped_is_billed_for_what_it_spent() -> Non
     assert (outcome.status, outcome.maybe_paid) == ("failed", True)
     assert outcome.usage.input_tokens >= 3_000_000
     assert outcome.usage.estimated
-
-
-async def test_a_nested_run_that_fails_fails_its_step_with_the_reason() -> None:
-    """The outer result tells what went wrong below."""
-    result = await _nested(_nested(ScriptedWorker("w", RuntimeError("boom"))), name="outer").run("Q?")
-    assert _codes(result.outcomes) == ["failed worker_failed"]
-    assert "boom" in result.explain()
-
-
-async def test_a_nested_conductor_streams_its_answer_as_the_steps_output() -> None:
-    """The pieces of the inner answer are the pieces of the outer one."""
-
-    async def slowly(request: Request) -> AsyncGenerator[str | Completion, None]:
-        for piece in ("in", "ner"):
-            await anyio.sleep(1.0)
-            yield piece
-        yield Completion("inner")
-
-    events = [e async for e in _nested(_nested(Actor("w", slowly)), name="outer").stream("Q?")]
-    outer = events[0].run_id
-    assert [e.text for e in events if isinstance(e, AnswerDelta) and e.run_id == outer] == ["in", "ner"]
-
-
-async def test_a_judge_of_the_pool_keeps_to_its_slots() -> None:
-    """Judging counts among the calls a worker takes at the same time."""
-    judge = Actor(Card(name="a", concurrency=1), answering("YES", latency=1.0))
-    conductor = Conductor(boss(*[FIRST] * 5), [judge], limits=Limits(rounds=2), accept=judge)
-    async with anyio.create_task_group() as tasks:
-        for _ in range(5):
-            tasks.start_soon(conductor.run, "Q?")
-    assert judge.peak == 1
-
-
-async def test_a_nested_run_that_fails_tells_what_it_spent() -> None:
-    """The outer bill holds what the inner run's workers and planner cost."""
-    inner_worker = Actor(
-        Card(name="in", price=Price(input=1.0, output=1.0)), answering("x", usage=Usage(3_000_000, 2_000_000))
-    )
-    bad = ScriptedWorker("bad", RuntimeError("down"))
-    plan = rows((0, "dear", ()), (1, "fail", (0,)))
-    inner = Conductor(boss(plan), [inner_worker, bad], card=Card(name="inner"))
-    failing = Conductor(boss(rows((0, "fail", ()))), [bad], card=Card(name="failing"))
-    alone = await inner.run("Q?")
-    nested = await Conductor(boss(rows((0, "go", ()))), [inner]).run("Q?")
-    assert alone.usage.input_tokens >= 3_000_000
-    assert nested.usage.input_tokens >= 3_000_000
-    assert (await Conductor(boss(rows((0, "go", ()))), [failing]).run("Q?")).status == "failed"
 
 
 async def test_a_nested_run_is_held_to_its_own_limits_too() -> None:

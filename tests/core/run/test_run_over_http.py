@@ -98,18 +98,3 @@ async def test_a_fault_costs_its_step_alone(fault: Fault, planner: FixedPlanner)
     assert result.problem.code == fault.code
     statuses = ["ok", "failed", "ok"] if planner is SIBLINGS else ["failed"]
     assert [outcome.status for outcome in result.outcomes] == statuses
-
-
-async def test_leaving_a_stream_leaves_nothing_open() -> None:
-    """A caller who stops reading early stops what is under way."""
-    async with ChatServer(lambda _: events(chunk({"content": "half"}), STALL)) as server:
-        tasks = asyncio.all_tasks()
-        pool = [ChatWorker("good", endpoint=Endpoint(server.url))]
-        async with Conductor(FixedPlanner(plan_of((0, "go", ()))), pool) as conductor:
-            stream = conductor.stream("Why?")
-            async for event in stream:
-                if event.type == "step_delta":
-                    break
-            await stream.aclose()
-        await _until_clean(server, tasks)
-    assert server.calls[0].hung_up.is_set()

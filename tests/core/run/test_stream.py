@@ -3,7 +3,6 @@
 import asyncio
 import gc
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 import anyio
 import pytest
@@ -14,7 +13,7 @@ from podium.budget import Limits
 from podium.cli.live import LiveState
 from podium.conductor import Conductor
 from podium.errors import PlannerError, QueryError, WorkerBroken
-from podium.planners import ChatPlanner, FixedPlanner, RulePlanner
+from podium.planners import ChatPlanner, FixedPlanner
 from podium.types import AnswerDelta, Completion, RunEnded, StepDelta, StepStarted
 from podium.workers import Request, ScriptedWorker
 
@@ -42,14 +41,6 @@ async def test_events_come_in_the_order_of_what_happens() -> None:
     assert [event.at for event in events] == sorted(event.at for event in events)
 
 
-async def test_the_last_event_has_the_result() -> None:
-    """A stream ends in what `run` would have returned."""
-    conductor = Conductor(RulePlanner(), [ScriptedWorker("a", "A")])
-    last = [event async for event in conductor.stream("What is it?")][-1]
-    assert isinstance(last, RunEnded)
-    assert (last.result.answer, last.result.status) == ("A", "ok")
-
-
 @pytest.mark.parametrize("piece", [None, 1, 4])
 async def test_the_answers_pieces_make_the_answer(piece: int | None) -> None:
     """Answer and step pieces add up to what the result holds, whatever their size."""
@@ -57,18 +48,6 @@ async def test_the_answers_pieces_make_the_answer(piece: int | None) -> None:
     events = [event async for event in Conductor(boss(""), [worker]).stream(plan_of((0, "go", ())))]
     assert "".join(e.text for e in events if isinstance(e, AnswerDelta)) == "the whole answer"
     assert "".join(e.text for e in events if isinstance(e, StepDelta)) == "the whole answer"
-
-
-async def test_an_answer_in_one_piece_is_sent_all_the_same() -> None:
-    """A worker that does not stream still makes an answer event."""
-
-    async def whole(request: Request) -> AsyncGenerator[str | Completion, None]:
-        yield Completion("all of it")
-
-    events = [
-        event async for event in Conductor(boss(""), [Actor("a", whole)]).stream(plan_of((0, "go", ())))
-    ]
-    assert [e.text for e in events if isinstance(e, AnswerDelta)] == ["all of it"]
 
 
 async def test_what_the_last_step_wrote_before_the_plan_was_whole_is_sent_once() -> None:
@@ -79,19 +58,6 @@ async def test_what_the_last_step_wrote_before_the_plan_was_whole_is_sent_once()
     events = [event async for event in Conductor(planner, [worker]).stream("What?")]
     answers = [(e.at, e.text) for e in events if isinstance(e, AnswerDelta)]
     assert answers == [(5.0, "one two "), (5.5, "three "), (6.5, "four")]
-
-
-async def test_leaving_early_stops_the_run() -> None:
-    """After `break` and `aclose` the worker has been stopped and nothing runs on."""
-    before = asyncio.all_tasks()
-    worker = Actor("a", never)
-    stream = Conductor(boss(""), [worker]).stream(DIAMOND_OF_ONE)
-    async for event in stream:
-        if isinstance(event, StepStarted):
-            break
-    await stream.aclose()
-    assert (worker.stopped, worker.running) == (1, 0)
-    assert asyncio.all_tasks() <= before
 
 
 DIAMOND_OF_ONE = plan_of((0, "find", ()), (0, "left", (0,)), (0, "right", (0,)), (0, "join", (1, 2)))
@@ -110,24 +76,6 @@ async def test_a_stream_left_to_the_garbage_collector_stops_its_run() -> None:
     await drop()
     gc.collect()
     await anyio.sleep(1.0)
-    assert (worker.stopped, worker.running) == (1, 0)
-    assert asyncio.all_tasks() <= before
-
-
-async def test_a_stream_that_is_never_begun_does_nothing() -> None:
-    """Making a stream starts no run."""
-    worker = ScriptedWorker("a", "A")
-    stream = Conductor(boss(""), [worker]).stream(DIAMOND_OF_ONE)
-    await stream.aclose()
-    assert not worker.requests
-
-
-async def test_cancelling_the_reader_stops_the_run() -> None:
-    """A reader that is cancelled while it waits takes the run with it."""
-    before = asyncio.all_tasks()
-    worker = Actor("a", never)
-    with anyio.move_on_after(3.0):
-        [event async for event in Conductor(boss(""), [worker]).stream(DIAMOND_OF_ONE)]
     assert (worker.stopped, worker.running) == (1, 0)
     assert asyncio.all_tasks() <= before
 
@@ -184,21 +132,6 @@ async def test_errors_come_out_of_the_iteration() -> None:
     assert tags(before) == expected
     with pytest.raises(PlannerError):
         await anext(stream)
-
-
-async def test_a_reader_that_raises_stops_the_run() -> None:
-    """An error in the loop's body leaves nothing running once the generator is closed."""
-    worker = Actor("a", never)
-
-    async def read() -> None:
-        async with aclosing(Conductor(boss(""), [worker]).stream(DIAMOND_OF_ONE)) as events:
-            async for event in events:
-                if isinstance(event, StepStarted):
-                    raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        await read()
-    assert (worker.stopped, worker.running) == (1, 0)
 
 
 async def test_a_slow_reader_holds_nothing_up() -> None:

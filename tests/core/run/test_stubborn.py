@@ -109,20 +109,6 @@ async def test_a_worker_that_ignores_its_cancellation_is_left(
     assert "worker 'deaf' ignores that it was cancelled" in caplog.text
 
 
-async def test_a_judge_that_ignores_its_cancellation_is_left(deaf: Deaf) -> None:
-    """The run has its answer, and ends soon after its limit."""
-
-    async def accept(question: str, answer: str) -> bool:
-        await deaf.wait()
-        return True
-
-    conductor = _conductor(ScriptedWorker("a", "A"), Limits(seconds=0.2, rounds=2), accept=accept)
-    with anyio.fail_after(20):
-        result = await conductor.run(ONE)
-    assert (result.status, result.answer) == ("partial", "A")
-    assert not deaf.ended.is_set()
-
-
 @pytest.mark.parametrize("how", ["cancel", "leave", "function"])
 async def test_a_run_that_is_cancelled_does_not_wait_for_such_a_worker(how: str, deaf: Deaf) -> None:
     """A cancel, an early end of the stream, a coroutine function."""
@@ -165,15 +151,6 @@ async def _endless(request: object) -> AsyncGenerator[str, None]:
         yield "x"
 
 
-@pytest.mark.parametrize("limits", SHORT.values(), ids=SHORT)
-async def test_empty_pieces_are_no_progress(limits: Limits) -> None:
-    """A worker that writes nothing for ever, and never waits, ends at its limit."""
-    with anyio.fail_after(20):
-        result = await _conductor(Actor("a", _empty), limits).run(ONE)  # type: ignore[arg-type]
-    assert result.status == "failed"
-    assert _is_timeout(result)
-
-
 async def test_text_without_end_and_wait_can_be_cancelled() -> None:
     """A worker and a planner that write for ever stop at the length of an answer, and at a cancel."""
     result = await _conductor(Actor("a", _endless), Limits(output_chars=2000)).run(ONE)  # type: ignore[arg-type]
@@ -200,20 +177,6 @@ async def test_an_answer_after_its_limit_is_not_ok(limits: Limits) -> None:
     assert _is_timeout(result)
     assert "worker 'a' answered too late, not within " in str(result.outcomes[0].problem)
     assert result.usage == Usage(10, 5)
-
-
-async def test_a_plan_after_its_limit_is_not_used() -> None:
-    """As above, for `Limits.planner_seconds`."""
-
-    async def plan(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        time.sleep(0.1)  # noqa: ASYNC251 - as above
-        yield PlanText(text=rows((0, "go", ())))
-
-    worker = ScriptedWorker("a", "A")
-    conductor = Conductor(PlanningActor(plan), [worker], limits=Limits(planner_seconds=0.05), retry=ONCE)
-    with pytest.raises(PlannerError, match=r"Limits\.planner_seconds"):
-        await conductor.run("What?")
-    assert not worker.requests
 
 
 def _until_told(caplog: pytest.LogCaptureFixture) -> None:

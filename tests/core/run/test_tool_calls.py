@@ -23,12 +23,12 @@ from podium.execution import Retry
 from podium.hosts import ChatAnswer, ContinuationStore, tool_call
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
-from podium.planners import ChatPlanner, FixedPlanner, PlanRequest
+from podium.planners import ChatPlanner, FixedPlanner
 from podium.policy import Policy, Rule
 from podium.run import RunOptions
 from podium.run_state import fold
 from podium.types import Completion, Message, Tools
-from podium.usage import Usage, estimate_tokens
+from podium.usage import Usage
 from podium.workers import FREE, Request, StepInput
 
 pytestmark = pytest.mark.anyio
@@ -265,16 +265,6 @@ async def test_a_message_of_the_user_after_the_results() -> None:
     assert ann.requests[4].messages[0].text == "It is noon."
 
 
-async def test_results_that_the_caller_has_left_out() -> None:
-    """What has ended stays; who is asked again reads that they are gone."""
-    caller, ann = team(DIAMOND, {"a": (1,), "c": (1, 1)})
-    for _ in range(3):
-        await caller.turn()
-    caller.said = [*caller.said[:1], *caller.said[5:]]
-    assert (await caller.run()).text.startswith("d(c(a(a0), b(), (The result of this call is not")
-    assert ann.asked[-2:] == [("c", 2), ("d", 0)]
-
-
 async def test_without_the_continuation() -> None:
     """The plan is made again; the last step alone sees the results, and may call tools."""
     caller, ann = team(DIAMOND, {"a": (1,), "b": (1,), "d": (3,)})
@@ -352,23 +342,6 @@ async def test_a_later_round_calls_tools() -> None:
     assert max(Counter(ann.asked).values()) == 1
 
 
-async def test_a_plan_after_a_failure_calls_tools() -> None:
-    """The failed step of the plan before is not tried again."""
-    texts = [
-        write_plan(each, "rows")
-        for each in (
-            Plan((Step(0, "a"), Step(1, "x"), Step(0, "c", (0, 1)))),
-            Plan((Step(0, "a"), Step(0, "b", (0,)))),
-        )
-    ]
-    planner = ScriptedWorker("planner", lambda request: texts[len(planner.requests) - 1])
-    ann, bad = Maker("ann", {"b": (1,)}), ScriptedWorker("bad", WorkerRefused("no"))
-    conductor = Conductor(ChatPlanner(planner), [ann, bad], on_failure="replan", retry=Retry(attempts=1))
-    answer = await Caller(conductor).run()
-    assert (answer.text, answer.result.status) == ("b(a(), b0)", "ok")
-    assert (len(planner.requests), len(bad.requests), ann.asked) == (2, 1, [("a", 0), ("b", 0), ("b", 1)])
-
-
 async def test_labels_of_results() -> None:
     """A result has the labels of its step, and those that the caller gave it; other steps have neither."""
     ann = Maker(Card(name="ann", labels=frozenset({"web"}), price=FREE), {"a": (1,)})
@@ -444,27 +417,6 @@ async def test_a_policy_says_who_may_call_tools() -> None:
     assert {each.tools for each in bob.requests} == {None}
     with pytest.raises(ConfigError, match=r"Policy\.tools names 'eve'"):
         Conductor(FixedPlanner(plan), [ann, bob], policy=Policy(tools=["eve"]))
-
-
-@pytest.mark.parametrize(("spelling", "narrows"), [("lists", False), ("json", True), ("rows", True)])
-def test_what_a_planner_is_told_of_tools(spelling: Any, *, narrows: bool) -> None:
-    """In at most 30 tokens and the first 50 names; nothing without tools."""
-    planner, cards = (
-        ChatPlanner(ScriptedWorker("p", "x"), spelling=spelling),
-        (Card(name="a"), Card(name="b")),
-    )
-
-    def told(**tools: Any) -> str:
-        request = PlanRequest(query=(Message("user", "Why?"),), cards=cards, max_steps=5, **tools)
-        return planner.messages(request)[-1].text
-
-    bare, many = told(), tuple(f"tool{number}" for number in range(60))
-    assert told(tools=many) == bare == told(callers=(0,))
-    (few,) = [line for line in told(tools=many[:2], callers=(0, 1)).splitlines() if "tool1" in line]
-    assert few.startswith("Workers 0 and 1 call the user's tools")
-    assert ('"tools": ["tool0"]' in few) == narrows
-    assert estimate_tokens(few) < 50
-    assert "tool49 and 10 more." in told(tools=many, callers=(0, 1))
 
 
 @pytest.mark.parametrize("acts", [False, True])

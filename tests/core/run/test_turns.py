@@ -286,19 +286,6 @@ async def test_the_limits_leave_the_answer(limits: dict[str, Any]) -> None:
         assert result.cost <= limits.get("cost", 1.0)
 
 
-async def test_a_step_that_does_not_fit_leaves_the_answer() -> None:
-    """The planner may still answer after a worker that is too dear; the answer is then partial."""
-    boss = Orchestrator(calls("expert", "A"), calls("dear", "B"), "What I have.")
-    dear = ScriptedWorker(Card(name="dear", price=Price(input=9_000, output=9_000)), "never")
-    async with boss.server:
-        planner = boss.planner(price=Price(input=10, output=10))
-        result = await Conductor(planner, [expert(), dear], limits=Limits(cost=0.2)).run("What?")
-    assert (result.status, result.answer) == ("partial", "What I have.")
-    assert result.problem is not None
-    assert "step 0 (dear)" in result.problem.message
-    assert "your last message" in boss.conversation(-1)[-1]["content"]
-
-
 async def test_a_run_that_waits_has_no_answer() -> None:
     """The output of an earlier turn is none."""
     boss = Orchestrator(calls("expert", "A"), calls("ann", "Well?"), "It is so.")
@@ -375,21 +362,6 @@ async def test_a_person_decides_on_an_unknown_end() -> None:
     assert boss.conversation(1)[1]["content"] == "This was done: a person confirmed it."
 
 
-async def test_each_turn_waits_for_an_approval() -> None:
-    """The run waits before each call, and goes on with no message twice."""
-    boss, journal = Orchestrator(calls("expert", "A"), calls("expert", "B"), "Done."), MemoryJournal()
-    async with boss.server:
-        later = Policy(approve="later")
-        conductor = Conductor(boss.planner(), [expert()], policy=later, journal=journal)
-        result = await conductor.run("What?", run_id="one")
-        for turn in (1, 2):
-            assert (result.status, len(boss.server.calls)) == ("waiting", turn)
-            await conductor.decide("one", approved=True)
-            result = await conductor.resume("one")
-    assert (result.status, result.answer, len(boss.server.calls)) == ("ok", "Done.", 3)
-    assert texts(result) == ["expert 0", "expert 1"]
-
-
 async def test_each_turn_is_approved() -> None:
     """A person sees each call before it is made, may change it, and refuses one; the answer needs none."""
     asked: list[ApprovalRequest] = []
@@ -454,15 +426,6 @@ async def test_a_cancelled_run_goes_on() -> None:
     assert texts(result) == [f"expert {number}" for number in range(9)]
     assert len(boss.server.calls) == 10
     assert len(worker.requests) in (9, 10)
-
-
-async def test_a_fallback_plan_is_a_whole_plan() -> None:
-    """Its answer is the answer, and partial; the turns of another planner do not follow."""
-    boss = Orchestrator("<think>", "<think>")
-    async with boss.server:
-        conductor = Conductor(boss.planner(), [expert()], fallback_planner=RulePlanner())
-        result = await conductor.run("What?")
-    assert (result.status, result.answer, len(result.rounds)) == ("partial", "expert 0", 1)
 
 
 async def test_what_needs_whole_plans_is_refused() -> None:

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 import anyio
 import pytest
-from core.actors import Actor, Row, answering, boss, plan_of, rows
+from core.actors import Actor, Row, boss, plan_of, rows
 
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -136,28 +136,6 @@ async def test_a_failed_run_makes_its_step_partial_and_is_billed_besides(
     assert result.usage.total_tokens == own.total_tokens + 305
 
 
-async def test_what_is_set_aside_for_the_worker_is_free_for_them() -> None:
-    """A worker with a price does not wait for the end of its own call."""
-    inner, _ = _inner()
-    price, seen = Price(input=1.0, output=1.0), list[Result]()
-
-    async def agent(step: StepInput) -> Completion:
-        """Ask a conductor, and report what it spent and what else was."""
-        result = await inner.run(step.subtask)
-        seen.append(result)
-        spent = Usage(result.usage.input_tokens + 100, result.usage.output_tokens + 10)
-        return Completion(result.answer, usage=spent)
-
-    card = Card(name="agent", price=price)
-    worst = 0.02  # one call's worst case, but not two
-    result = await _run(FunctionWorker(agent, card=card), limits=Limits(cost=worst, answer_tokens=4000))
-    assert result.status == "ok", result.explain()
-    (alone,) = seen
-    assert alone.cost is not None
-    assert result.cost == pytest.approx(alone.cost + 110 / 1e6)
-    assert result.usage.total_tokens == alone.usage.total_tokens + 110
-
-
 async def test_they_are_nested_no_deeper_than_the_limit() -> None:
     """A conductor that calls itself through a function comes to an end."""
     inner, worker = _inner()
@@ -179,18 +157,6 @@ async def test_they_have_the_labels_and_the_rules_of_the_run_around_them() -> No
     policy = Policy(labels="write-tools", rules=[Rule("untrusted", never="write-tools")])
     result = await Conductor(planner, [agent, found], policy=policy).run("Why?")
     assert (result.answer, mailer.requests) == ("written", [])
-
-
-async def test_they_keep_their_own_journal() -> None:
-    """Such a run can be found there by its id, and is nobody's nested run."""
-    journal = MemoryJournal()
-    inner, _ = _inner(journal=journal)
-    agent = FunctionWorker(_asks(inner), price=FREE)  # type: ignore[arg-type]  # of a way
-    outer = MemoryJournal()
-    result = await _run(agent, journal=outer)
-    (row,) = await journal.runs()
-    assert row.run_id != result.run_id
-    assert [row.run_id for row in await outer.runs()] == [result.run_id]
 
 
 @WAYS
@@ -317,13 +283,3 @@ async def test_a_run_in_a_thread_ends_with_its_call(stopped_by: str) -> None:
     assert outcome.usage.input_tokens > 100_000, "of the second call, too, which may be paid"
     assert outcome.cost is not None
     assert outcome.cost > 0.1
-
-
-async def test_steps_of_two_threads_balance() -> None:
-    """Runs in threads of their own book in the same ledger."""
-    inner, worker = _inner()
-    agent = FunctionWorker(_asks_in_a_thread(inner), price=FREE)  # type: ignore[arg-type]  # of a way
-    result = await _run(agent, steps=8, limits=Limits(calls=24, steps=32))
-    assert (result.status, len(worker.requests)) == ("ok", 16)
-    other = Actor("slow", answering("x"))
-    assert (await _run(other, limits=Limits(calls=1))).status == "ok"

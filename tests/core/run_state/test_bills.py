@@ -1,22 +1,19 @@
 """What was paid is billed once and counted once, however a run was broken off and taken up."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import Self
 
 import anyio
 import pytest
 from core.actors import Actor
-from core.run_state.test_resume import calls, prefix, recorded
+from core.run_state.test_resume import calls, recorded
 
 from podium import Card, Conductor, Limits, Plan, Price, ScriptedWorker, Step
-from podium.errors import WorkerRefused, WorkerUnavailable
+from podium.errors import WorkerRefused
 from podium.execution import Retry
-from podium.journal import MemoryCache, MemoryJournal
+from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner, FixedPlanner
-from podium.policy import Policy
-from podium.types import Completion, Event, PlannerEnded, PlannerStarted, RunStarted, StepEnded, StepStarted
+from podium.types import Completion, Event, RunStarted, StepEnded
 from podium.usage import Usage
 from podium.workers import Request, Worker
 from podium.workers.simple import Reply
@@ -102,19 +99,6 @@ async def test_calls_of_nested_runs_count_after_a_resume(*, ended: bool) -> None
     assert result.problem.code == "limit"
 
 
-async def test_a_nested_run_that_failed_before_the_crash_loses_no_money() -> None:
-    """What it had paid is in the bill, and what it delivered is not paid again."""
-    journal = MemoryJournal()
-    failing = [paid("x"), paid("y", RuntimeError("down"))]
-    await outer(nested(failing), paid("tail"), journal).run("What?", run_id="R")
-    length = until(await recorded(journal, "R"), lambda event: isinstance(event, StepEnded))
-    left = await cut(journal, {"R": length, await runs_in(journal): None})
-    inner, tail = [paid("x"), paid("y")], paid("tail")
-    result = await outer(nested(inner), tail, left).resume("R")
-    assert (result.status, calls(inner)) == ("ok", [0, 1])
-    assert result.usage.total_tokens >= 600
-
-
 @pytest.mark.parametrize("text", ["no plan", write_plan(Plan((Step(0, "x"), Step(1, "y", (0,)))), "rows")])
 async def test_a_nested_run_that_fails_costs_what_its_calls_cost(text: str) -> None:
     """Whether it has no plan, or a step of it fails."""
@@ -161,32 +145,6 @@ async def test_what_looks_like_a_key_does_not_hide_what_is_paid() -> None:
     assert (result.status, calls(inner)) == ("ok", [0, 0])
 
 
-async def test_steps_that_differ_in_a_key_alone_are_not_the_same() -> None:
-    """A round that is planned anew asks again what it asks differently."""
-    first = Plan((Step(0, f"check {KEY}"), Step(1, "use it", (0,))))
-    second = Plan((Step(0, f"check {KEY[:-4]}ffff"),))
-    texts = iter([write_plan(first, "rows"), write_plan(second, "rows")])
-    planner = ChatPlanner(ScriptedWorker("boss", lambda request: next(texts)))
-    checker = ScriptedWorker("checker", lambda request: f"checked {request.messages[-1].text[-4:]}")
-    workers = [checker, ScriptedWorker("user", RuntimeError("down"))]
-    result = await Conductor(planner, workers, limits=Limits(rounds=2), on_failure="replan").run(
-        "Check them."
-    )
-    assert result.answer == "checked ffff"
-
-
-async def test_an_answer_from_the_cache_is_recorded_when_a_run_goes_on() -> None:
-    """It is new to the record, though it was not called for."""
-    journal, cache, plan = MemoryJournal(), MemoryCache(), planned(Plan((Step(0, "go"),)))
-    down = [paid("a", WorkerUnavailable("down"))]
-    await Conductor(plan, down, journal=journal, cache=cache, retry=ONCE).run("What?", run_id="R")
-    await Conductor(plan, [paid("a")], cache=cache).run("What?")
-    result = await Conductor(plan, down, journal=journal, cache=cache, retry=ONCE).resume("R")
-    assert (result.status, [outcome.status for outcome in result.outcomes]) == ("ok", ["ok"])
-    again = await Conductor(plan, down, journal=journal, retry=ONCE).run("What?", run_id="R")
-    assert again == result
-
-
 async def test_a_plan_that_is_changed_back_is_billed_once() -> None:
     """And the record ends with what the answer came from."""
     journal, workers = MemoryJournal(), [paid("a"), paid("b")]
@@ -197,82 +155,6 @@ async def test_a_plan_that_is_changed_back_is_billed_once() -> None:
     result = await conductor.resume("R", plan=first)
     assert (result.answer, result.outcomes[0].text, calls(workers)) == ("a said", "a said", [1, 1])
     assert result.usage.total_tokens == 400
-
-
-async def test_steps_started_before_count() -> None:
-    """A run may not start its steps once more by being resumed."""
-    journal, workers = MemoryJournal(), [paid("a"), paid("b", WorkerRefused("no"))]
-    plan = planned(Plan((Step(0, "one"), Step(0, "two"), Step(1, "answer", (0, 1)))))
-    conductor = Conductor(plan, workers, journal=journal, limits=Limits(steps=3))
-    await conductor.run("What?", run_id="R")
-    asked = calls(workers)
-    await conductor.resume("R")
-    assert calls(workers) == asked == [2, 1]
-
-
-async def test_what_was_to_be_approved_is_not_waved_through_by_resuming() -> None:
-    """Not by a conductor that knows no policy either; nor is the wait recorded again and again."""
-    journal, workers = MemoryJournal(), [paid("a")]
-    conductor = Conductor(planned(Plan((Step(0, "go"),))), workers, journal=journal)
-    waits = await conductor.run("What?", run_id="R", policy=Policy(approve="later"))
-    assert waits.status == "waiting"
-    assert (await conductor.resume("R")).status == "waiting"
-    size = len(await recorded(journal, "R"))
-    assert (await conductor.run("What?", run_id="R")).status == "waiting"
-    assert len(await recorded(journal, "R")) == size
-    assert calls(workers) == [0]
-    await conductor.decide("R", approved=True)
-    assert (await conductor.resume("R")).status == "ok"
-
-
-async def test_a_bad_plan_that_was_paid_for_is_not_asked_for_again() -> None:
-    """The planner is asked to mend it, as it would have been."""
-    texts = ["no plan", write_plan(Plan((Step(0, "go"),)), "rows")]
-
-    def boss() -> ScriptedWorker:
-        return ScriptedWorker("boss", lambda request: texts[len(request.messages) > 2])
-
-    journal = MemoryJournal()
-    await Conductor(ChatPlanner(boss()), [paid("a")], journal=journal).run("What?", run_id="R")
-    events = await recorded(journal, "R")
-    length = until(events, lambda event: isinstance(event, PlannerEnded)) + 1
-    planner = boss()
-    left = await prefix(events[:length], "R")
-    result = await Conductor(ChatPlanner(planner), [paid("a")], journal=left).resume("R")
-    assert (result.status, len(planner.requests), len(result.proposals)) == ("ok", 1, 2)
-    asked = [event for event in await recorded(left, "R") if isinstance(event, PlannerStarted)]
-    assert len(asked) == 2
-
-
-async def test_runs_at_the_same_time_close_nothing_under_one_another() -> None:
-    """What a conductor opens for one run is open until that run has ended."""
-    worker = _Held("held")
-    conductor = Conductor(planned(Plan((Step(0, "go"),))), [worker])
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(conductor.run("short"))
-        tasks.create_task(conductor.run("long, by a while"))
-    assert worker.seen == [True, True]
-
-
-class _Held(Actor):
-    """Notes whether it is open when it answers."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name, self._answer)
-        self.seen: list[bool] = []
-        self._open = 0
-
-    async def __aenter__(self) -> Self:
-        self._open += 1
-        return await super().__aenter__()
-
-    async def __aexit__(self, *error: object) -> None:
-        self._open -= 1
-
-    async def _answer(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        await anyio.sleep(0.1 if "long" in request.messages[-1].text else 0.01)
-        self.seen.append(self._open > 0)
-        yield Completion("done")
 
 
 @pytest.mark.parametrize(
@@ -297,37 +179,3 @@ async def test_what_no_record_could_hold_is_refused_where_it_comes_in(
     assert result.outcomes[0].problem.code == "worker_failed"
     assert reason in result.outcomes[0].problem.message
     assert await journal.read("R")
-
-
-async def test_what_was_spent_before_counts_as_what_it_cost() -> None:
-    """Of a recorded call the cost is known, so that no more is set aside for it; a failed one counts too."""
-    replies = iter([WorkerUnavailable("down"), Completion("a said", usage=Usage(100, 100))])
-    flaky = ScriptedWorker(Card(name="a", price=PRICE, version="1"), lambda request: next(replies))
-    plan = planned(Plan((Step(0, "one"), Step(1, "two", (0,)), Step(2, "three", (1,)))))
-    journal, options = MemoryJournal(), {"limits": Limits(cost=0.0135), "retry": Retry(first_wait=0.001)}
-    first = [flaky, paid("b"), paid("c")]
-    await Conductor(plan, first, journal=journal, **options).run("What?", run_id="R")  # type: ignore[arg-type]
-    events = await recorded(journal, "R")
-    start = until(events, lambda event: isinstance(event, StepStarted) and event.step == 2)
-    left = await prefix(events[:start], "R")
-    again = [paid("a"), paid("b"), paid("c")]
-    result = await Conductor(plan, again, journal=left, **options).resume("R")  # type: ignore[arg-type]
-    assert (result.status, calls(again)) == ("ok", [0, 0, 1])
-    assert result.cost == pytest.approx(0.0006)
-
-
-async def test_steps_that_ask_the_same_keep_their_answers_when_the_run_goes_on() -> None:
-    """The second of two equal steps ended first, and its answer stays with it."""
-    replies = iter([("slow", 0.05), ("fast", 0.0)])
-
-    async def answer(request: Request) -> AsyncGenerator[str | Completion, None]:
-        text, seconds = next(replies)
-        await anyio.sleep(seconds)
-        yield Completion(text)
-
-    journal, plan = MemoryJournal(), planned(Plan((Step(0, "go"), Step(0, "go"), Step(1, "end", (0, 1)))))
-    first = Conductor(plan, [Actor("a", answer), ScriptedWorker("b", RuntimeError("down"))], journal=journal)
-    before = await first.run("What?", run_id="R")
-    result = await Conductor(plan, [ScriptedWorker("a", "new"), paid("b")], journal=journal).resume("R")
-    assert [outcome.text for outcome in before.outcomes[:2]] == ["slow", "fast"]
-    assert [outcome.text for outcome in result.outcomes] == ["slow", "fast", "b said"]

@@ -219,18 +219,3 @@ async def test_a_lost_call_whose_step_is_planned_no_more_stays_on_the_bill() -> 
     assert fold(await recorded(left, "R")).result() == result
     again = await Conductor(planned(plan), [paid("a"), paid("b")], journal=left).resume("R")
     assert again.cost == result.cost
-
-
-@pytest.mark.anyio
-async def test_a_failed_step_that_is_planned_no_more_and_then_again_is_billed_once() -> None:
-    """Its failed call is part of the new outcome, and no longer of an outcome beside the plan."""
-    journal = MemoryJournal()
-    one, two = Plan((Step(0, "one"),)), Plan((Step(0, "one"), Step(1, "two", (0,))))
-    down = paid("b", WorkerUnavailable("down", maybe_paid=True, usage=Usage(100, 100)))
-    first = Conductor(planned(two), [paid("a"), down], journal=journal, retry=Retry(attempts=1))
-    assert (await first.run("What?", run_id="R")).cost == pytest.approx(2 * EACH)
-    conductor = Conductor(planned(two), [paid("a"), paid("b")], journal=journal)
-    assert (await conductor.resume("R", plan=one)).cost == pytest.approx(2 * EACH)
-    result = await conductor.resume("R", plan=two)
-    assert (result.status, len(result.outcomes)) == ("ok", 2)
-    assert result.cost == pytest.approx(3 * EACH)

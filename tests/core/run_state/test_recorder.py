@@ -3,13 +3,12 @@
 import anyio
 import pytest
 from core.run_state.test_bills import PRICE, paid, planned
-from core.run_state.test_resume import calls, prefix, recorded
+from core.run_state.test_resume import prefix, recorded
 
 from podium import Card, Conductor, Plan, Price, ScriptedWorker, Step
 from podium.errors import JournalError
 from podium.journal import Log, MemoryJournal
 from podium.planners import ChatPlanner
-from podium.policy import Policy
 from podium.run_state import fold
 from podium.types import Event, PlannerStarted, Result, RunEnded, RunStarted, StepEnded
 from podium.usage import Usage
@@ -53,19 +52,6 @@ async def test_a_result_that_cannot_be_recorded_is_in_the_error() -> None:
         await conductor.run("What?")
     assert isinstance(caught.value.result, Result)
     assert (caught.value.result.answer, caught.value.result.status) == ("a said", "ok")
-
-
-async def test_a_plan_that_is_changed_is_approved_again() -> None:
-    """A decision is about the plan that was shown, not about what takes its place."""
-    journal, workers = MemoryJournal(), [paid("a"), paid("b")]
-    policy = Policy(approve="later")
-    conductor = Conductor(planned(Plan((Step(0, "go"),))), workers, journal=journal, policy=policy)
-    await conductor.run("What?", run_id="R")
-    await conductor.decide("R", approved=True)
-    assert (await conductor.resume("R", plan=Plan((Step(1, "go"),)))).status == "waiting"
-    assert calls(workers) == [0, 0]
-    await conductor.decide("R", approved=True)
-    assert (await conductor.resume("R")).answer == "b said"
 
 
 @pytest.mark.parametrize("price", [PRICE, FREE])

@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import anyio
 import pytest
-from core.actors import Actor, never
 
-from podium import ChatPlanner, Conductor, FunctionWorker, Limits, Plan, ScriptedWorker, Step
+from podium import ChatPlanner, Conductor, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, RunExists, RunUnknown, WorkerRefused
 from podium.journal import Journal, MemoryJournal
 from podium.planners import FixedPlanner
 from podium.run_state import fold
-from podium.types import Completion, Event, Result, RunEnded, RunResumed, RunStarted, StepEnded
+from podium.types import Completion, Event, Result, RunEnded, RunStarted, StepEnded
 from podium.workers.simple import Reply
 
 DIAMOND = Plan(
@@ -109,33 +108,6 @@ async def test_two_at_the_same_time_are_one_run() -> None:
     assert results[0] == results[1]
 
 
-async def test_a_failed_run_goes_on_where_it_failed() -> None:
-    """Only what failed, and what was skipped for it, is called for."""
-    journal = MemoryJournal()
-    failing = team(c=RuntimeError("down"))
-    result = await conductor(failing, journal).run("What?", run_id="x")
-    assert result.status == "partial"
-    again = team()
-    result = await conductor(again, journal).resume("x", refresh=True)
-    assert (result.status, result.answer) == ("ok", "d said")
-    assert calls(again) == [0, 0, 1, 1]
-    right = result.outcomes[2]
-    assert [call.problem is None for call in right.calls] == [False, True]
-
-
-async def test_a_cancelled_run_can_be_resumed() -> None:
-    """What had ended before the cancel is kept."""
-    journal = MemoryJournal()
-    slow = team()
-    slow[3] = ScriptedWorker("d", "d said", latency=30)
-    with anyio.move_on_after(0.2):
-        await conductor(slow, journal).run("What?", run_id="x")
-    again = team()
-    result = await conductor(again, journal).resume("x")
-    assert (result.status, result.answer) == ("ok", "d said")
-    assert calls(again) == [0, 0, 0, 1]
-
-
 async def test_a_changed_plan_keeps_what_is_the_same() -> None:
     """A changed step is called for, and so is what is shown it; the others are not."""
     journal = MemoryJournal()
@@ -194,28 +166,6 @@ async def test_an_input_that_fails_once_more_is_the_same_gap(*, refresh: bool) -
     assert (calls(again), result.status, result.answer) == ([0, 0, 1, 0], "partial", "d said")
     assert result.problem is not None
     assert "made without step 2 (c)" in result.problem.message
-
-
-async def test_a_recorded_answer_survives_an_input_that_never_comes() -> None:
-    """The time of the resumed run ends while the failed input is asked again."""
-    journal = MemoryJournal()
-    await conductor(team(c=RuntimeError("down")), journal).run("What?", run_id="x")
-    again = [*team()[:2], Actor("c", never), *team()[3:]]
-    result = await Conductor(FixedPlanner(DIAMOND), again, journal=journal).resume(
-        "x", limits=Limits(seconds=0.05)
-    )
-    assert (result.status, result.answer) == ("partial", "d said")
-
-
-async def test_a_changed_input_is_no_kept_gap() -> None:
-    """A user who gives the failed step to another worker wants its output to be read."""
-    journal = MemoryJournal()
-    await conductor(team(c=RuntimeError("down")), journal).run("What?", run_id="x")
-    steps = list(DIAMOND.steps)
-    steps[2] = Step(1, "right", (0,))
-    again = team(c=RuntimeError("down"))
-    result = await conductor(again, journal).resume("x", plan=Plan(tuple(steps)))
-    assert (calls(again), result.status) == ([0, 1, 0, 1], "ok")
 
 
 async def test_a_refreshed_run_carries_an_action_out_once() -> None:
@@ -296,24 +246,6 @@ async def test_a_partial_run_with_nothing_left_to_do_stays_as_recorded(kind: str
     assert (await journal.runs())[0].state == "partial"
 
 
-async def test_a_partial_run_with_a_round_left_goes_on() -> None:
-    """With more rounds allowed there is something to do, and it is recorded."""
-    journal, answers = MemoryJournal(), iter(["short", "long enough"])
-    made = {
-        rounds: Conductor(
-            ChatPlanner(ScriptedWorker("planner", ONE.replace("do it", f"do it {rounds}"))),
-            [ScriptedWorker("a", lambda _: next(answers))],
-            accept=lambda _question, answer: len(answer) > 5 or "too short",
-            journal=journal,
-        )
-        for rounds in (1, 2)
-    }
-    assert (await made[1].run("What?", run_id="x")).status == "partial"
-    result = await made[2].resume("x", limits=Limits(rounds=2))
-    assert (result.status, result.answer) == ("ok", "long enough")
-    assert sum(isinstance(event, RunResumed) for event in await recorded(journal, "x")) == 1
-
-
 async def test_a_nested_run_goes_on_too() -> None:
     """What a conductor in the pool had delivered is not paid for again."""
     journal, inner = MemoryJournal(), team()
@@ -350,39 +282,6 @@ async def test_what_was_spent_before_counts() -> None:
     assert result.problem.code == "limit"
     result = await conductor(again, journal).resume("x", limits=Limits(calls=5))
     assert (result.status, calls(again)) == ("ok", [0, 0, 0, 1])
-
-
-async def test_a_resumed_run_keeps_the_limits_it_was_begun_with() -> None:
-    """Neither the limits of another conductor nor a second resume without limits replace them."""
-    journal = MemoryJournal()
-    first = team(c=WorkerRefused("no"))
-    await conductor(first, journal, limits=Limits(calls=4)).run("What?", run_id="x")
-    again = team()
-    for _ in range(2):
-        await conductor(again, journal).resume("x", refresh=True)
-        assert sum(calls(again)) == 0
-    await conductor(again, journal).resume("x", limits=Limits(calls=5), refresh=True)
-    result = await conductor(again, journal).resume("x", refresh=True)
-    assert (result.status, sum(calls(again))) == (
-        "partial",
-        0,
-    )  # the missing step and a new answer need 2 calls
-    assert result.problem is not None
-    assert result.problem.code == "limit"
-    unpriced = Conductor(FixedPlanner(DIAMOND), [FunctionWorker(calls)], journal=journal)
-    with pytest.raises(ConfigError, match="price"):
-        await unpriced.resume("x", limits=Limits(cost=1.0))
-
-
-async def test_a_resumed_run_says_so() -> None:
-    """The record tells when the run was taken up."""
-    journal = MemoryJournal()
-    await conductor(team(c=RuntimeError("down")), journal).run("What?", run_id="x")
-    await conductor(team(), journal).resume("x")
-    events = await recorded(journal, "x")
-    assert sum(isinstance(event, RunResumed) for event in events) == 1
-    ends = [event.step for event in events if isinstance(event, StepEnded)]
-    assert ends in ([0, 1, 2, 3, 2], [0, 2, 1, 3, 2])
 
 
 async def test_without_a_journal_there_is_nothing_to_resume() -> None:

@@ -1,7 +1,7 @@
 """Whatever was recorded of whatever run, it goes on to its end and pays for nothing twice."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import anyio
 from core.run_state.test_resume import prefix, recorded
@@ -119,25 +119,6 @@ def _check(
         assert result.status == "ok"
     bills = [outcome.usage for outcome in result.outcomes]
     assert sum(usage.total_tokens for usage in bills) == result.usage.total_tokens
-
-
-def test_shuffled_completion_order_finds_all() -> None:
-    """What was recorded in one order of completion is found in any other."""
-
-    async def body() -> None:
-        plan = Plan((*(Step(n % 3, f"part {n}") for n in range(4)), Step(0, "join", (0, 1, 2, 3))))
-        scene = Scene(plan, frozenset(), "skip", (1, 2, 3))
-        journal = MemoryJournal()
-        await conductor(scene, pool(scene, frozenset()), journal).run("What?", run_id="x")
-        events = await recorded(journal, "x")
-        before = await prefix(events[:-1], "y")
-        other = replace(scene, ticks=(3, 1, 2))
-        workers = pool(other, frozenset())
-        result = await conductor(other, workers, before).resume("y")
-        assert result.status == "ok"
-        assert not asked(workers)
-
-    anyio.run(body, backend_options=OPTIONS)
 
 
 @st.composite

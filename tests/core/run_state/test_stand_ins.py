@@ -2,13 +2,11 @@
 
 import pytest
 
-from podium import ChatPlanner, Conductor, Limits, ScriptedWorker
-from podium.errors import PlannerError
-from podium.hosts import RecordedRun
+from podium import ChatPlanner, Conductor, ScriptedWorker
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy
-from podium.types import Event, Result, RunEnded
+from podium.types import Result
 from podium.workers.simple import Reply
 
 FALLBACK = '{"worker": 0, "subtask": "do it", "access": []}'
@@ -56,12 +54,6 @@ async def test_a_planner_that_works_again_writes_the_plan() -> None:
     assert (await journal.runs())[0].state == "ok"
 
 
-async def test_the_planner_writes_the_same_plan() -> None:
-    """The run is complete, and no worker is called."""
-    _, result, team, _ = await resumed(FALLBACK)
-    assert (result.status, result.answer, team.calls) == ("ok", "a said", [1, 0, 0])
-
-
 async def test_a_planner_that_fails_again() -> None:
     """The plan and the results stay, also after further resumes."""
     first, result, team, journal = await resumed("none")
@@ -72,15 +64,6 @@ async def test_a_planner_that_fails_again() -> None:
         assert again.problem.code == "planner_fallback"
     repaired = Team(journal, BETTER.replace("[0]", "[]"))
     assert (await repaired.conductor.resume("x")).answer == "b said"
-
-
-async def test_a_planner_that_is_too_slow_again() -> None:
-    """It does not use up the time of the run, so the plan and the answer stay."""
-    journal = MemoryJournal()
-    assert (await Team(journal, "none").conductor.run("What?", run_id="x")).status == "partial"
-    team = Team(journal, FALLBACK, latency=30.0)
-    result = await team.conductor.resume("x", limits=Limits(seconds=0.2))
-    assert (result.status, result.answer) == ("partial", "a said")
 
 
 async def test_another_plan_needs_another_approval() -> None:
@@ -96,28 +79,3 @@ async def test_another_plan_needs_another_approval() -> None:
     await team.conductor.decide("x", approved=True)
     assert (await team.conductor.resume("x", policy=policy)).status == "ok"
     assert team.calls == [1, 0, 1]
-
-
-async def test_a_given_plan_of_the_fallback_planner_stays() -> None:
-    """It was passed to the run, so the planner was never asked."""
-    journal = MemoryJournal()
-    plan = await Team(journal, "none").conductor.plan("What?")
-    team = Team(journal, BETTER)
-    first = await team.conductor.run(plan, run_id="x")
-    assert first.status == "partial"
-    assert await team.conductor.resume("x") == first
-    assert team.calls == [0, 1, 0]
-
-
-async def test_a_recorded_run_without_a_plan_is_resumed() -> None:
-    """A host that repeats a run under its id gets the plan that the planner writes now."""
-    journal = MemoryJournal()
-    for plan, ended in (("none", "failed"), (FALLBACK, "ok")):
-        heard = list[Event]()
-        run = RecordedRun(Team(journal, plan, has_fallback=False).conductor, "What?", {"run_id": "x"})
-        try:
-            async for event in run.events():
-                heard.append(event)
-        except PlannerError:
-            assert plan == "none"
-        assert [event.result.status for event in heard if isinstance(event, RunEnded)] == [ended]

@@ -13,7 +13,6 @@ from podium.errors import WorkerRefused
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy
-from podium.replay import replay
 from podium.run_state.state import fold
 from podium.types import Completion, RunEnded
 from podium.workers import Request
@@ -72,14 +71,3 @@ async def test_the_wait_for_an_approval_is_no_time_of_the_run() -> None:
     await conductor.decide("r", approved=True)
     result = await conductor.resume("r")
     assert (result.status, result.seconds, result.outcomes[0].seconds) == ("ok", 2.0, 2.0)
-
-
-async def test_a_replayed_step_took_no_time() -> None:
-    """Its times are those of another run."""
-    journal = MemoryJournal()
-    conductor = Conductor(FixedPlanner(""), [ScriptedWorker("first", "said", latency=2.0)], journal=journal)
-    await conductor.run(Plan((Step(0, "one"),)), run_id="r")
-    result = await replay(conductor, await recorded(journal, "r"))
-    assert (result.answer, result.seconds) == ("said", 0.0)
-    assert (result.outcomes[0].started, result.outcomes[0].seconds) == (None, 0.0)
-    assert "ok, reused." in result.explain()
