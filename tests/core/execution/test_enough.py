@@ -39,7 +39,6 @@ def _workers(*latencies: float) -> list[ScriptedWorker]:
 
 
 async def test_the_first_good_one_is_enough() -> None:
-    """The step starts with the first output there is; the slower ones are stopped and billed."""
     slow = Actor("slow", never)
     workers = [*_workers(3.0, 1.0), slow]
     result = await Conductor(boss(""), workers).run(_group(1, 1, 2, 3))
@@ -51,7 +50,6 @@ async def test_the_first_good_one_is_enough() -> None:
 
 
 async def test_it_is_shown_those_and_told_nothing_of_the_others() -> None:
-    """Neither output nor subtask of the steps that came too late reaches the worker."""
     workers = _workers(3.0, 1.0, 2.0)
     await Conductor(boss(""), workers).run(_group(2, 1, 2, 3))
     text = _sent(workers[0].requests[0])
@@ -61,7 +59,6 @@ async def test_it_is_shown_those_and_told_nothing_of_the_others() -> None:
 
 
 async def test_a_failure_that_leaves_enough_is_no_lack() -> None:
-    """The answer is whole when the quorum was met."""
     workers = [*_workers(1.0, 2.0), ScriptedWorker("bad", WorkerRefused("no"))]
     result = await Conductor(boss(""), workers).run(_group(2, 1, 2, 3))
     assert _codes(result.outcomes) == ["ok", "ok", "failed worker_refused", "ok"]
@@ -77,7 +74,6 @@ async def test_a_failure_that_leaves_enough_is_no_lack() -> None:
     ],
 )
 async def test_too_many_failures_are_the_policys(policy: str, codes: list[str]) -> None:
-    """When so many cannot be reached any more, it is as with any step that lacks an input."""
     bad = ScriptedWorker("bad", WorkerRefused("no"))
     workers = [*_workers(5.0), bad]
     result = await Conductor(boss(""), workers, on_failure=policy).run(_group(2, 1, 2, 2))  # type: ignore[arg-type]  # parametrized
@@ -86,7 +82,6 @@ async def test_too_many_failures_are_the_policys(policy: str, codes: list[str]) 
 
 
 async def test_what_only_serves_a_stopped_step_is_stopped_too() -> None:
-    """A step on the way to one that is not needed any more is not waited for."""
     slow = Actor("slow", never)
     workers = [*_workers(1.0), slow]
     steps = (Step(2, "far"), Step(1, "from far", (0,)), Step(1, "near"), Step(0, "join", (1, 2), 1))
@@ -96,7 +91,6 @@ async def test_what_only_serves_a_stopped_step_is_stopped_too() -> None:
 
 
 async def test_rows_that_started_early_are_stopped_once_the_plan_is_known() -> None:
-    """While the plan is written, a later step may yet want what came too late."""
     text = rows((0, "a", ()), (1, "b", ())) + '{"worker": 2, "subtask": "c", "access": [0, 1], "enough": 1}\n'
     slow = Actor("slow", never)
     workers = [ScriptedWorker("q", "Q", latency=1.0), slow, ScriptedWorker("j", "J", latency=1.0)]
@@ -106,7 +100,6 @@ async def test_rows_that_started_early_are_stopped_once_the_plan_is_known() -> N
 
 
 async def test_of_steps_that_ask_the_same_each_keeps_its_place_when_the_run_goes_on() -> None:
-    """What came first comes first again, though three steps have the same worker and subtask."""
     waits = iter([3.0, 2.0, 1.0])
 
     async def in_turn(request: Request) -> AsyncGenerator[str | Completion, None]:
@@ -129,7 +122,6 @@ async def test_of_steps_that_ask_the_same_each_keeps_its_place_when_the_run_goes
 
 @pytest.mark.parametrize("enough", [0, -1, 3, True, 1.0, "1"])
 def test_a_number_that_cannot_be_met_is_refused(enough: object) -> None:
-    """From 1 to as many as are on the list."""
     with pytest.raises(PlanInvalid) as caught:
         Step(0, "x", (0, 1), enough)  # type: ignore[arg-type]  # what is refused
     assert caught.value.code == "bad_enough"
@@ -139,7 +131,6 @@ PLAN = Plan((Step(0, "a"), Step(1, "b"), Step(0, "join", (0, 1), 1)))
 
 
 def test_it_is_kept_in_json_and_by_renumbering() -> None:
-    """Plans that are stored or numbered anew are the same plans."""
     assert Plan.from_json(PLAN.to_json()) == PLAN
     assert PLAN.to_json()["steps"][2]["enough"] == 1
     assert "enough" not in PLAN.to_json()["steps"][0]
@@ -153,7 +144,6 @@ def test_it_is_kept_in_json_and_by_renumbering() -> None:
     [("1", 1), ('"1"', 1), ("2", None), ("null", None), ('"all"', None), ("None", None)],
 )
 def test_what_people_write_is_read(written: str, enough: int | None) -> None:
-    """A number, or a word for all of them."""
     head = '{"worker": 0, "subtask": "a", "access": []}\n{"worker": 0, "subtask": "b", "access": []}\n'
     text = head + f'{{"worker": 0, "subtask": "c", "access": [0, 1], "Enough": {written}}}'
     assert parse_plan(text, workers=1).steps[2].enough == enough
@@ -161,7 +151,6 @@ def test_what_people_write_is_read(written: str, enough: int | None) -> None:
 
 @pytest.mark.parametrize("written", ["0", "3", "true", "[1]", '"some"', "-1"])
 def test_what_makes_no_sense_is_told_with_its_step(written: str) -> None:
-    """A planner can mend it."""
     head = '{"worker": 0, "subtask": "a", "access": []}\n{"worker": 0, "subtask": "b", "access": []}\n'
     text = head + f'{{"worker": 0, "subtask": "c", "access": [0, 1], "enough": {written}}}'
     with pytest.raises(PlanInvalid) as caught:

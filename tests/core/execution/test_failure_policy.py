@@ -32,7 +32,6 @@ def _sent(request: Request) -> str:
 
 
 async def test_a_step_is_run_with_the_gap_stated() -> None:
-    """Under `note` the last step is told, in words of ours alone, that an input has no output."""
     bad, a, join = _team()
     result = await Conductor(boss(""), [bad, a, join]).run(TWO)
     assert _codes(result.outcomes) == ["failed worker_refused", "ok", "ok"]
@@ -44,7 +43,6 @@ async def test_a_step_is_run_with_the_gap_stated() -> None:
 
 
 async def test_a_gap_far_from_the_answer_makes_it_partial_too() -> None:
-    """A step that ran without its input passes the lack on along access lists."""
     plan = plan_of((0, "fails", ()), (1, "stands", ()), (1, "without it", (0, 1)), (2, "answer", (2,)))
     bad, a, join = _team()
     result = await Conductor(boss(""), [bad, a, join]).run(plan)
@@ -55,7 +53,6 @@ async def test_a_gap_far_from_the_answer_makes_it_partial_too() -> None:
 
 
 async def test_the_first_failure_ends_the_run() -> None:
-    """Under `fail` the other steps are stopped at once, and what was paid stays in the outcomes."""
     plan = plan_of((0, "fails", ()), (1, "done", ()), (2, "slow", ()), (1, "join", (0, 1, 2)))
     bad, slow = ScriptedWorker("bad", NO, latency=2.0), Actor("slow", never)
     workers = [bad, ScriptedWorker("a", "A", latency=1.0), slow]
@@ -82,7 +79,6 @@ SECOND = rows((1, "sure part", ()), (1, "risky part", ()), (2, "join both", (0, 
 
 
 async def test_a_new_plan_goes_around_what_failed_and_pays_nothing_twice() -> None:
-    """A step repeated word for word is taken over; what failed is done by another."""
     planner, bad, a, join = _replanner(FIRST, SECOND)
     conductor = Conductor(planner, [bad, a, join], on_failure="replan")
     result = await conductor.run("Q?")
@@ -99,7 +95,6 @@ async def test_a_new_plan_goes_around_what_failed_and_pays_nothing_twice() -> No
 
 
 async def test_the_planner_is_told_what_failed_and_what_is_paid() -> None:
-    """It sees the failed step and why, and the start of each output there is."""
     planner, bad, a, join = _replanner(FIRST, SECOND)
     await Conductor(planner, [bad, a, join], on_failure="replan").run("Q?")
     feedback = told(planner, 1).split("some of its steps came to nothing")[1]
@@ -113,7 +108,6 @@ async def test_the_planner_is_told_what_failed_and_what_is_paid() -> None:
 
 
 async def test_the_same_plan_again_tries_what_failed_again() -> None:
-    """A planner may take a failure for a passing one."""
     replies = iter([NO, "AT LAST"])
     worker = ScriptedWorker("shaky", lambda request: next(replies))
     _, a, join = _team()
@@ -125,7 +119,6 @@ async def test_the_same_plan_again_tries_what_failed_again() -> None:
 
 @pytest.mark.parametrize("replans", [1, 2])
 async def test_there_are_no_more_new_plans_than_allowed(replans: int) -> None:
-    """When the last of them fails too, the steps run with a note of what is missing."""
     planner, bad, a, join = _replanner(FIRST)
     conductor = Conductor(planner, [bad, a, join], limits=Limits(replans=replans), on_failure="replan")
     result = await conductor.run("Q?")
@@ -135,7 +128,6 @@ async def test_there_are_no_more_new_plans_than_allowed(replans: int) -> None:
 
 
 async def test_new_plans_and_improving_rounds_have_bounds_of_their_own() -> None:
-    """A plan around a failure leaves the round that improves the answer."""
     better = rows((1, "sure part", ()), (2, "better it", (0,)))
     planner, bad, a, join = _replanner(FIRST, SECOND, better)
     conductor = Conductor(planner, [bad, a, join], limits=Limits(rounds=2), on_failure="replan")
@@ -145,7 +137,6 @@ async def test_new_plans_and_improving_rounds_have_bounds_of_their_own() -> None
 
 
 async def test_a_further_round_may_repeat_a_step_on_purpose() -> None:
-    """Only a round that goes around a failure takes over what was paid."""
     planner = boss(rows((0, "try", ())), rows((0, "try", ()), (0, "better it", (0,))))
     worker = ScriptedWorker("a", "A")
     conductor = Conductor(planner, [worker], limits=Limits(rounds=2), on_failure="replan")
@@ -169,7 +160,6 @@ async def test_a_further_round_may_repeat_a_step_on_purpose() -> None:
 async def test_a_plan_that_does_not_fit_is_refused_before_it_is_paid(
     policy: OnFailure, limits: Limits, told: str
 ) -> None:
-    """Whatever the policy: a plan is not cut down, and no other plan is made because of a limit."""
     worker = ScriptedWorker("a", "A")
     plan = plan_of((0, "x", ()), (0, "y", ()), (0, "join", (0, 1)))
     result = await Conductor(boss(""), [worker], limits=limits, on_failure=policy).run(plan)
@@ -180,7 +170,6 @@ async def test_a_plan_that_does_not_fit_is_refused_before_it_is_paid(
 
 
 async def test_a_retry_leaves_the_calls_of_the_other_steps() -> None:
-    """The second call of the first step fits; its third would take the call of the last step."""
     down, join = ScriptedWorker("a", WorkerUnavailable("down")), ScriptedWorker("join", "JOINED", latency=60)
     plan = plan_of((0, "x", ()), (1, "y", ()), (1, "join", (0, 1)))
     result = await Conductor(boss(""), [down, join], limits=Limits(calls=4)).run(plan)
@@ -198,7 +187,6 @@ async def test_a_retry_leaves_the_calls_of_the_other_steps() -> None:
     ],
 )
 async def test_answers_beyond_their_cap_leave_the_rest_to_the_last_step(limits: Limits) -> None:
-    """Each step gets a third; two write more than their cap, and the last gets what is left."""
     price = Price(input=0.0, output=1.0)
     dear = Actor(Card(name="dear", price=price), answering("D", usage=Usage(100, 1_000_000), latency=1.0))
     last = Actor(Card(name="last", price=price), answering("L", usage=Usage(100, 400_000)))
@@ -212,7 +200,6 @@ async def test_answers_beyond_their_cap_leave_the_rest_to_the_last_step(limits: 
 @pytest.mark.long
 @pytest.mark.parametrize("policy", ["skip", "note"])
 async def test_a_failure_at_the_head_of_a_long_chain_is_passed_down_it(policy: str) -> None:
-    """However many steps depend on one another."""
     plan = plan_of((0, "fails", ()), *((1, f"step {i}", (i,)) for i in range(1500)))
     limits = Limits(plan_steps=2000, steps=2000, calls=2000)
     bad, a, _ = _team()

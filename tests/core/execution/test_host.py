@@ -71,8 +71,6 @@ async def test_every_call_goes_through() -> None:
 
 
 async def test_through_may_change_what_comes_back() -> None:
-    """What it yields is what the run takes; what it raises is the worker's failure."""
-
     async def louder(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
         if request.messages[-1].text.endswith("b"):
             raise RuntimeError("no b today")
@@ -103,7 +101,6 @@ class Taking(Shown):
         return worker.card.name == self._name
 
     async def call(self, number: int, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Carry out a call in the host's context."""
         self.calls.append((number, name))
         if self._carries_out:
             token = WHERE.set("host")
@@ -118,7 +115,6 @@ class Taking(Shown):
 
 
 async def test_a_host_carries_out_calls() -> None:
-    """Those that it takes, and no others."""
     places: dict[str, str] = {}
 
     def say(step_input: StepInput) -> str:
@@ -133,7 +129,6 @@ async def test_a_host_carries_out_calls() -> None:
 
 
 async def test_what_a_host_does_not_carry_out_waits() -> None:
-    """The other steps run; a resumed run pays only for the rest."""
     journal = MemoryJournal()
     conductor = diamond(journal=journal)
     waits = await conductor.run("What?", host=Taking("y", carries_out=False), run_id="mine")
@@ -147,8 +142,6 @@ async def test_what_a_host_does_not_carry_out_waits() -> None:
 
 @pytest.mark.parametrize("is_kept", [True, False])
 async def test_a_call_that_is_left(*, is_kept: bool) -> None:
-    """Its tokens count. A host that keeps the run lets the other steps end."""
-
     class Leaving(Shown):
         def keeps(self, left: HostExit) -> bool:
             return is_kept
@@ -204,7 +197,6 @@ class Deciding(Shown):
 
 
 async def test_a_host_asks_for_approval_in_place_of_later() -> None:
-    """Until the plan can be used; approvers before it are asked once."""
     seen: list[int] = []
 
     def look(request: ApprovalRequest) -> bool:
@@ -235,7 +227,6 @@ async def test_a_host_asks_people() -> None:
 
 
 async def test_what_a_host_has_stored_is_not_called_again_and_counts() -> None:
-    """If its input is the same."""
     conductor, first = diamond(limits=Limits(steps=4)), Shown()
     await conductor.run(DIAMOND, host=first)
     ends = {end.outcome.name: (end.key, end.outcome) for end in first.ends if end.step < 3}
@@ -251,7 +242,6 @@ async def test_what_a_host_has_stored_is_not_called_again_and_counts() -> None:
 
 
 async def test_a_stored_failure_runs_again_with_its_calls() -> None:
-    """They are part of the cost, and count against the limits."""
     first = Call(attempt=1, worker="x", usage=Usage(7, 5), cost=0.5)
     seen = Shown()
     await diamond().run(DIAMOND, host=seen)
@@ -265,7 +255,6 @@ async def test_a_stored_failure_runs_again_with_its_calls() -> None:
 
 
 async def test_an_edited_outcome_stands_whatever_its_input() -> None:
-    """A record keeps it, too: a later resume needs no host."""
     journal = MemoryJournal()
     conductor = diamond(journal=journal)
     await conductor.run(DIAMOND, run_id="mine", host=Taking("z", carries_out=False))
@@ -284,7 +273,6 @@ async def test_an_edited_outcome_stands_whatever_its_input() -> None:
 
 @pytest.mark.parametrize("name", ["1", "2"])
 async def test_labels_of_what_a_host_has_stored_still_hold(name: str) -> None:
-    """An edited output has the labels of all that its step sees, also that of a map."""
     rule = Rule("secret", never=["outside"])
 
     def worker(name: str, *labels: str) -> FunctionWorker:
@@ -318,7 +306,6 @@ async def test_labels_of_what_a_host_has_stored_still_hold(name: str) -> None:
 
 
 async def test_a_journal_of_one_run_travels_as_lines() -> None:
-    """A run that waits for approval goes on from its lines, with another conductor, its plan made once."""
     planner = ScriptedWorker("model", '{"worker": 0, "subtask": "say", "access": []}')
     first = Conductor(ChatPlanner(planner), [ScriptedWorker("a", "said")])
     journal = MemoryJournal()

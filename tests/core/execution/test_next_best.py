@@ -53,7 +53,6 @@ def _conductor(workers: list[Worker], retry: Retry, **options: Any) -> Conductor
 async def test_an_empty_answer_goes_to_the_next_best(
     answers: tuple[tuple[str, ...], ...], retry: dict[str, Any], called: str, answer: str
 ) -> None:
-    """The same worker once more, then the best that was not asked; the last attempt is theirs."""
     workers: list[Worker] = [_worker(name, *said) for name, said in zip("abc", answers, strict=True)]
     result = await _conductor(workers, Retry(**retry)).run(PLAN)
     calls = result.outcomes[0].calls
@@ -63,7 +62,6 @@ async def test_an_empty_answer_goes_to_the_next_best(
 
 
 async def test_an_unreadable_answer_is_asked_for_again() -> None:
-    """By the worker's own `accept`; it is paid for, recorded with its reason, and opens no breaker."""
     letter = r"^\(?[A-D]\)?$"
     price = Price(input=1.0, output=1.0)
     workers: list[Worker] = [
@@ -87,7 +85,6 @@ async def test_an_unreadable_answer_is_asked_for_again() -> None:
 
 
 async def test_data_that_a_worker_may_not_see_stays_where_it_is() -> None:
-    """The policy holds for the next best, and an action is carried out once."""
     best = _worker("b", "B", labels=frozenset({"outside"}))
     guarded = _conductor(
         [_worker("a", ""), best], Retry(next_best=("b",)), policy=Policy(denied=frozenset({"outside"}))
@@ -102,7 +99,6 @@ async def test_data_that_a_worker_may_not_see_stays_where_it_is() -> None:
 
 
 async def test_a_forecast_has_the_calls_of_the_next_best() -> None:
-    """A worker that is often empty costs a call of a dearer one; without a price, the cost is unknown."""
     cheap, dear = Price(input=0.0, output=1.0), Price(input=0.0, output=1e6)
 
     def forecast(*names: str, **facts: Any) -> Any:
@@ -118,7 +114,6 @@ async def test_a_forecast_has_the_calls_of_the_next_best() -> None:
 
 
 def test_names_of_the_next_best_are_checked() -> None:
-    """Unknown workers, workers that act, and texts in place of lists; a part of the pool keeps its own."""
     acting = Actor("b", answering("done"))
     acting.acts = True
     pool = Pool([_worker("a", "A"), acting])
@@ -144,7 +139,6 @@ def test_names_of_the_next_best_are_checked() -> None:
     ],
 )
 async def test_no_text_of_a_model_stops_a_pattern(accept: str, answer: str, is_read: bool) -> None:  # noqa: FBT001
-    """The time of `accept` is linear in the text; white space around the answer is ignored."""
     worker = ScriptedWorker(Card(name="a", accept=accept), answer)
     result = await _conductor([worker], Retry(attempts=1)).run(PLAN)
     assert (result.status == "ok") is is_read

@@ -76,7 +76,6 @@ def outcome_of(events: list[Event]) -> Outcome:
 async def test_a_worker_that_always_fails_is_called_as_often_as_configured(
     kind: type[PodiumError], attempts: int
 ) -> None:
-    """No more and no less, and each call is told."""
     worker = ScriptedWorker("a", kind("no"))
     events = await told(conductor([worker], Retry(attempts=attempts, break_after=None)))
     assert len(worker.requests) == attempts
@@ -91,7 +90,6 @@ async def test_a_worker_that_always_fails_is_called_as_often_as_configured(
 
 @pytest.mark.parametrize("kind", [WorkerRefused, WorkerFailed])
 async def test_what_will_not_get_better_is_not_tried_again(kind: type[PodiumError]) -> None:
-    """A refusal needs another worker, and code that raised would raise again."""
     worker = ScriptedWorker("a", kind("no"))
     result = await conductor([worker]).run(PLAN)
     assert len(worker.requests) == 1
@@ -100,7 +98,6 @@ async def test_what_will_not_get_better_is_not_tried_again(kind: type[PodiumErro
 
 
 async def test_the_answer_of_a_later_call_is_the_outcome() -> None:
-    """All calls are billed, and the outcome says which of them it came of."""
     worker = flaky(
         Card(name="a", price=PRICE),
         WorkerBroken("cut off", usage=Usage(100_000, 0), maybe_paid=True),
@@ -122,7 +119,6 @@ async def test_the_answer_of_a_later_call_is_the_outcome() -> None:
 
 
 async def test_waits_double_and_are_drawn_from_zero() -> None:
-    """Each call begins as long after the one before as `AttemptFailed` told."""
     events = await told(
         conductor(
             [ScriptedWorker("a", DOWN)], Retry(attempts=6, first_wait=1.0, max_wait=5.0, break_after=None)
@@ -138,7 +134,6 @@ async def test_waits_double_and_are_drawn_from_zero() -> None:
 
 
 def test_a_wait_can_be_repeated() -> None:
-    """The same run, step and attempt wait equally long; another waits for another time."""
     retry = Retry()
     assert retry.wait_after(DOWN, 1, "run/0/1", 60) == retry.wait_after(DOWN, 1, "run/0/1", 60)
     assert retry.wait_after(DOWN, 1, "run/0/1", 60) != retry.wait_after(DOWN, 1, "run/0/2", 60)
@@ -148,7 +143,6 @@ def test_a_wait_can_be_repeated() -> None:
 
 
 async def test_a_retry_after_that_is_too_long_is_not_waited_for() -> None:
-    """A stand-in is asked at once; without one the step fails, and says why."""
     busy = WorkerUnavailable("busy", retry_after=120.0)
     alone = outcome_of(await told(conductor([ScriptedWorker("a", busy)])))
     assert alone.problem is not None
@@ -161,7 +155,6 @@ async def test_a_retry_after_that_is_too_long_is_not_waited_for() -> None:
 
 
 async def test_a_wait_beyond_the_steps_time_is_not_begun() -> None:
-    """The step fails at once with what its call came to, not at its deadline."""
     worker = ScriptedWorker("a", WorkerUnavailable("busy", retry_after=20.0))
     events = await told(conductor([worker], limits=Limits(step_seconds=10.0)))
     outcome = outcome_of(events)
@@ -176,7 +169,6 @@ async def test_a_wait_beyond_the_steps_time_is_not_begun() -> None:
     [(1, "a"), (2, "ab"), (3, "abc"), (4, "aabc"), (6, "aaaabc")],
 )
 async def test_stand_ins_share_the_budget(attempts: int, called: str) -> None:
-    """The worker is asked again while calls are left over, then each stand-in in turn."""
     workers: list[Worker] = [ScriptedWorker(name, DOWN) for name in "abc"]
     retry = Retry(attempts=attempts, fallbacks={"a": ("b", "c")}, break_after=None)
     events = await told(conductor(workers, retry))
@@ -186,7 +178,6 @@ async def test_stand_ins_share_the_budget(attempts: int, called: str) -> None:
 
 @pytest.mark.parametrize("act", [answering("x" * 101), writing("x" * 60, "x" * 60)], ids=["whole", "pieces"])
 async def test_an_answer_above_its_limit_is_not_paid_for_again(act: Act) -> None:
-    """The worker would write as much again, so only a stand-in is asked; such answers open no breaker."""
     long, brief = Actor("a", act), ScriptedWorker("b", "brief")
     limits, retry = Limits(output_chars=100), Retry(attempts=4, break_after=1)
     alone = conductor([long], retry, limits=limits)
@@ -200,7 +191,6 @@ async def test_an_answer_above_its_limit_is_not_paid_for_again(act: Act) -> None
 
 
 async def test_workers_of_a_label_stand_in_for_one_another() -> None:
-    """Those that were listed come first; a worker without the label does not help."""
     large = frozenset({"large", "eu"})
     workers: list[Worker] = [
         ScriptedWorker(Card(name="a", labels=large), WorkerRefused("no")),
@@ -215,7 +205,6 @@ async def test_workers_of_a_label_stand_in_for_one_another() -> None:
 
 
 async def test_a_stand_in_the_policy_forbids_is_never_called() -> None:
-    """What a worker may not be shown it is not shown for another either."""
     workers: list[Worker] = [
         ScriptedWorker("a", WorkerRefused("no")),
         ScriptedWorker(Card(name="b", labels=frozenset({"outside"})), "leak"),
@@ -230,7 +219,6 @@ async def test_a_stand_in_the_policy_forbids_is_never_called() -> None:
 
 
 async def test_each_call_has_its_own_time() -> None:
-    """A call that hangs is stopped after its seconds, and another is made."""
     worker = Actor("a", never)
     events = await told(conductor([worker], Retry(attempts=2), limits=Limits(attempt_seconds=7.0)))
     (_, _, first), (_, _, second) = started(events)
@@ -262,7 +250,6 @@ class SlowJournal(MemoryJournal):
 
 @pytest.mark.parametrize(("latency", "status"), [(6.9, "ok"), (7.1, "failed")])
 async def test_the_wait_for_the_journal_is_no_time_of_a_call(latency: float, status: str) -> None:
-    """A call that waits until it is recorded has its whole time from then on, and began then."""
     worker = Actor("a", answering("fine", latency=latency))
     limits = Limits(attempt_seconds=7.0)
     slow = conductor([worker], Retry(attempts=1), limits=limits, journal=SlowJournal())
@@ -273,7 +260,6 @@ async def test_the_wait_for_the_journal_is_no_time_of_a_call(latency: float, sta
 
 
 async def test_a_steps_deadline_ends_its_calls() -> None:
-    """What was called by then is billed; nobody is called afterwards."""
     worker = Actor(Card(name="a", price=PRICE), never)
     limits = Limits(attempt_seconds=6.0, step_seconds=10.0)
     outcome = outcome_of(await told(conductor([worker], limits=limits)))
@@ -287,7 +273,6 @@ async def test_a_steps_deadline_ends_its_calls() -> None:
 
 
 async def test_a_slot_is_free_while_a_step_waits_to_ask_again() -> None:
-    """Another step uses the worker's only slot during the back-off."""
     plan = plan_of((0, "first", ()), (0, "second", ()), (0, "third", (0, 1)))
     script = iter([WorkerUnavailable("busy", retry_after=10.0), "two", "one", "three"])
     worker = ScriptedWorker(Card(name="a", concurrency=1), lambda request: next(script))
@@ -296,7 +281,6 @@ async def test_a_slot_is_free_while_a_step_waits_to_ask_again() -> None:
 
 
 async def test_a_nested_run_is_not_run_again() -> None:
-    """Its own steps are retried; the run as a whole is not, so that calls do not multiply."""
     worker = ScriptedWorker("a", DOWN)
     inner = Conductor(
         FixedPlanner(PLAN), [worker], retry=Retry(attempts=2, break_after=None), card=Card(name="inner")
@@ -307,7 +291,6 @@ async def test_a_nested_run_is_not_run_again() -> None:
 
 
 async def test_a_worker_that_keeps_failing_is_left_out() -> None:
-    """Its stand-in takes its steps in every run over the pool, until one call finds it back."""
     worker, other = flaky("a", *[DOWN] * 3, "back"), ScriptedWorker("b", "other")
     pool = Pool([worker, other])
     retry = Retry(attempts=2, fallbacks={"a": ["b"]}, break_after=3, break_seconds=60.0)
@@ -324,7 +307,6 @@ async def test_a_worker_that_keeps_failing_is_left_out() -> None:
 
 @pytest.mark.parametrize("names", ["a", "ab"])
 async def test_a_worker_that_is_left_out_is_called_again_at_the_end(names: str) -> None:
-    """After its stand-in has refused, if there is one, and after its time."""
     workers: list[Worker] = [flaky("a", DOWN, "back"), ScriptedWorker("b", WorkerRefused("no"))]
     retry = Retry(fallbacks={"a": ["b"]} if "b" in names else {}, break_after=1, break_seconds=12.0)
     events = await told(conductor(workers, retry))
@@ -335,7 +317,6 @@ async def test_a_worker_that_is_left_out_is_called_again_at_the_end(names: str) 
 
 
 async def test_one_call_at_a_time_finds_out_if_a_worker_is_back() -> None:
-    """While it runs, others go to the stand-in; where it fails, the worker is left out again."""
     worker = Actor("a", _slowly_down)
     other = ScriptedWorker("b", "other")
     pool = Pool([worker, other])
@@ -358,7 +339,6 @@ async def _slowly_down(request: Request) -> Any:
 
 
 async def test_steps_wait_for_the_call_that_tries_a_worker() -> None:
-    """Without a stand-in they are not lost: they go on once it is back."""
     calls: list[float] = []
 
     async def act(request: Request) -> Any:
@@ -394,7 +374,6 @@ async def test_steps_wait_for_the_call_that_tries_a_worker() -> None:
     ],
 )
 def test_a_wrong_setting_is_refused(options: Mapping[str, Any], told: str) -> None:
-    """Whatever cannot be meant is said at once."""
     with pytest.raises(ConfigError, match=told):
         Retry(**options)
 
@@ -409,6 +388,5 @@ def test_a_wrong_setting_is_refused(options: Mapping[str, Any], told: str) -> No
     ],
 )
 def test_names_are_checked_against_the_pool(retry: Retry, told: str) -> None:
-    """A stand-in that is misspelt is not found out at the first failure."""
     with pytest.raises(ConfigError, match=told):
         retry.check(Pool([ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]))

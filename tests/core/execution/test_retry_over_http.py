@@ -55,7 +55,6 @@ async def _run(workers: list[ChatWorker], retry: Retry) -> Result:
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("attempts", [1, 3])
 async def test_a_server_that_fails_sees_the_configured_number_of_calls(fault: str, attempts: int) -> None:
-    """Exactly that many arrive, whatever it does; nothing below retries by itself."""
     reply, code, maybe_paid = FAULTS[fault]
     async with ChatServer(lambda call: reply) as server:
         result = await _run([_worker("a", server)], Retry(attempts=attempts, first_wait=0.01))
@@ -69,7 +68,6 @@ async def test_a_server_that_fails_sees_the_configured_number_of_calls(fault: st
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_stand_ins_add_no_calls(fault: str) -> None:
-    """With two of them, three servers together see the budget of the step, one call each."""
     reply, _, _ = FAULTS[fault]
 
     def bad(call: Call) -> Reply:
@@ -85,8 +83,6 @@ async def test_stand_ins_add_no_calls(fault: str) -> None:
 @pytest.mark.parametrize("free", [False, True])
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(max_tokens=20_000)])
 async def test_a_server_that_recovers_is_paid_for_what_it_did(sampling: Sampling, *, free: bool) -> None:
-    """Two calls that failed may have cost their prompts, unless the card says no; the third one answers."""
-
     def reply(call: Call) -> Reply:
         return _status(500) if len(server.calls) < 3 else says(call, "hello")
 
@@ -105,7 +101,6 @@ async def test_a_server_that_recovers_is_paid_for_what_it_did(sampling: Sampling
 
 @pytest.mark.parametrize("free", [False, True])
 async def test_a_planner_whose_server_fails_may_be_billed(*, free: bool) -> None:
-    """For its prompt, as a worker."""
     async with ChatServer(lambda call: _status(500)) as server:
         card = Card(name="boss", price=PRICE, free_errors=free)
         planner = ChatPlanner(ChatWorker("boss", endpoint=Endpoint(server.url), card=card))
@@ -118,7 +113,6 @@ async def test_a_planner_whose_server_fails_may_be_billed(*, free: bool) -> None
 
 @pytest.mark.parametrize(("most", "paid"), [(None, 4096), (64, 64), (20_000, 20_000)])
 async def test_a_lost_call_costs_what_was_asked_for_without_a_limit(most: int | None, paid: int) -> None:
-    """The longest answer that the request allows, or `Limits.answer_tokens`."""
     async with ChatServer(lambda call: Reply((RESET,))) as server:
         card = Card(name="a", price=Price(input=0.0, output=1e6))
         worker = ChatWorker("a", endpoint=Endpoint(server.url), card=card, sampling=Sampling(max_tokens=most))
@@ -131,7 +125,6 @@ async def test_a_lost_call_costs_what_was_asked_for_without_a_limit(most: int | 
 
 @pytest.mark.parametrize("script", [Reply((STALL,)), _status(503, Retry_After="20")], ids=["call", "wait"])
 async def test_nothing_is_called_after_a_cancel(script: Reply) -> None:
-    """A cancel closes the socket of a call, ends a wait, and begins no other call."""
     async with ChatServer(lambda call: script) as server:
         tasks = asyncio.all_tasks()
         conductor = Conductor(FixedPlanner(PLAN), [_worker("a", server)], retry=Retry())
@@ -150,7 +143,6 @@ async def test_nothing_is_called_after_a_cancel(script: Reply) -> None:
 
 
 async def test_a_server_that_is_down_is_not_waited_for() -> None:
-    """Its circuit breaker opens, and further runs and plans fail at once, with the name of the worker."""
     endpoint = Endpoint(f"http://127.0.0.1:{_closed_port()}/v1")
     worker = ChatWorker("m", endpoint=endpoint, card=Card(name="only", price=PRICE))
     retry, results = Retry(first_wait=0.01, break_after=2, break_seconds=29.0), list[Result]()

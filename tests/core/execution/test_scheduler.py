@@ -35,7 +35,6 @@ def _codes(outcomes: tuple[Outcome, ...]) -> list[str]:
 
 
 async def test_a_row_starts_while_the_planner_writes_the_next() -> None:
-    """A step whose row is whole runs to its end before the plan is."""
     text = rows((0, "first", ()), (0, "second", (0,)))
     first, second = text.splitlines(keepends=True)
     planner = ChatPlanner(Actor("boss", writing(first, second, pause=4.0)))
@@ -60,7 +59,6 @@ async def test_a_row_starts_while_the_planner_writes_the_next() -> None:
 
 
 async def test_an_unseen_step_that_runs_already_is_stopped() -> None:
-    """A row that started before the plan was whole is cancelled once nobody can see it."""
     text = rows((0, "unseen", ()), (1, "answer", ()))
     first, second = text.splitlines(keepends=True)
     slow = Actor("slow", never)
@@ -72,7 +70,6 @@ async def test_an_unseen_step_that_runs_already_is_stopped() -> None:
 
 
 async def test_a_failure_skips_what_has_no_other_input_and_nothing_else() -> None:
-    """A step with an output to work with runs and is told of the gap; the run names the whole gap."""
     plan = plan_of((0, "fails", ()), (1, "stands", ()), (1, "needs it", (0,)), (1, "needs all", (1, 2)))
     workers = [ScriptedWorker("bad", WorkerRefused("no key")), ScriptedWorker("a", "A", latency=1.0)]
     result = await Conductor(boss(""), workers).run(plan)
@@ -90,7 +87,6 @@ async def test_a_failure_skips_what_has_no_other_input_and_nothing_else() -> Non
 
 
 async def test_steps_that_a_repaired_plan_replaces_are_cancelled() -> None:
-    """A superseded step is stopped at its worker, is accounted for, and leads to nothing."""
     bad = rows((0, "old", ()), (0, "old too", (0,))) + '{"worker": 0, "subtask": "x", "access": [9]}\n'
     planner = boss(bad, rows((1, "new", ())), latency=0.5)
     old = Actor("old", never)
@@ -102,8 +98,6 @@ async def test_steps_that_a_repaired_plan_replaces_are_cancelled() -> None:
 
 
 async def test_what_a_superseded_step_wrote_is_no_answer() -> None:
-    """Neither the answer nor its stream holds text of a step whose plan was replaced."""
-
     async def stubborn(request: Request) -> AsyncGenerator[str | Completion, None]:
         yield "old"
         with anyio.CancelScope(shield=True):
@@ -120,7 +114,6 @@ async def test_what_a_superseded_step_wrote_is_no_answer() -> None:
 
 
 async def test_a_worker_is_called_no_more_often_at_once_than_its_card_says() -> None:
-    """A bound on a worker holds over all runs of one conductor."""
     worker = Actor(Card(name="a", price=FREE, concurrency=2), answering("A", latency=1.0))
     conductor = Conductor(boss(""), [worker])
     plan = plan_of((0, "x", ()), (0, "y", ()), (0, "z", ()), (0, "all", (0, 1, 2)))
@@ -132,8 +125,6 @@ async def test_a_worker_is_called_no_more_often_at_once_than_its_card_says() -> 
 
 
 async def test_a_step_has_so_long_and_no_longer() -> None:
-    """A worker that does not answer is stopped, and what it wrote is kept with its cost."""
-
     async def slow(request: Request) -> AsyncGenerator[str | Completion, None]:
         yield "so far"
         await anyio.sleep_forever()
@@ -158,7 +149,6 @@ async def test_a_step_has_so_long_and_no_longer() -> None:
 async def test_waiting_for_a_slot_of_the_run_counts_as_its_time_only(
     limits: Limits, ends: list[str], started: list[float | None]
 ) -> None:
-    """A step that got no slot in time says so, and was neither started nor paid."""
     worker = Actor(Card(name="a", concurrency=1), answering("A", latency=5.0))
     plan = plan_of((0, "x", ()), (0, "y", ()), (0, "z", ()), (0, "all", (0, 1, 2)))
     result = await Conductor(boss(""), [worker], limits=limits, on_failure="skip").run(plan)
@@ -168,7 +158,6 @@ async def test_waiting_for_a_slot_of_the_run_counts_as_its_time_only(
 
 
 async def test_a_run_out_of_time_keeps_what_was_paid() -> None:
-    """At the run's deadline its steps end; there is no answer, and the outcomes hold outputs and usage."""
     plan = plan_of((0, "quick", ()), (1, "slow", ()), (0, "all", (0, 1)))
     workers = [ScriptedWorker("a", "A", latency=1.0), Actor("slow", never)]
     result = await Conductor(boss(""), workers, limits=Limits(seconds=10)).run(plan)
@@ -253,7 +242,6 @@ async def _huge_whole(request: Request) -> AsyncGenerator[str | Completion, None
     ],
 )
 async def test_a_worker_that_goes_wrong_fails_its_step_alone(act: object, code: str, text: str) -> None:
-    """Whatever a worker does, the other steps go on and the run ends with a reason."""
     bad, good = Actor("bad", act), Actor("good", answering("A", latency=1.0))  # type: ignore[arg-type]
     plan = plan_of((0, "go wrong", ()), (1, "go well", ()), (1, "join", (0, 1)))
     result = await Conductor(boss(""), [bad, good]).run(plan)
@@ -264,7 +252,6 @@ async def test_a_worker_that_goes_wrong_fails_its_step_alone(act: object, code: 
 
 
 async def test_a_failed_workers_cost_is_unknown_without_a_price() -> None:
-    """What may have been paid is not counted as nothing."""
     result = await Conductor(boss(""), [Actor(Card(name="bad"), _raises)]).run(plan_of((0, "go", ())))
     assert result.cost is None
     assert result.cost_by_worker == {"bad": None}
@@ -306,13 +293,11 @@ async def _refuses_to_close(request: Request) -> AsyncGenerator[str | Completion
     "act", [_goes_on, _ends_twice, _fails_in_clearing_up, _hangs_in_clearing_up, _refuses_to_close]
 )
 async def test_a_whole_answer_stands_whatever_its_worker_does_next(act: object) -> None:
-    """The first completion is the step's output."""
     result = await Conductor(boss(""), [Actor("a", act)]).run(plan_of((0, "go", ())))  # type: ignore[arg-type]
     assert (result.status, result.answer) == ("ok", "A")
 
 
 async def test_lone_surrogates_and_nul_do_not_pass_a_worker() -> None:
-    """What no database takes is replaced where a worker hands it over."""
     odd = Actor("odd", writing("a\ud800", "b\0"))
     reader = ScriptedWorker("reader", "fine")
     result = await Conductor(boss(""), [odd, reader]).run(plan_of((0, "write", ()), (1, "read", (0,))))
@@ -321,8 +306,6 @@ async def test_lone_surrogates_and_nul_do_not_pass_a_worker() -> None:
 
 
 async def test_a_step_that_was_cut_says_so_though_it_is_ok() -> None:
-    """A text that met its token limit is passed on, and told of."""
-
     async def cut(request: Request) -> AsyncGenerator[str | Completion, None]:
         yield Completion("half", finish_reason="length", usage=Usage(5, 5))
 
@@ -335,7 +318,6 @@ async def test_a_step_that_was_cut_says_so_though_it_is_ok() -> None:
 
 
 async def test_a_priced_worker_that_counts_nothing_is_estimated() -> None:
-    """What nobody counted is not free."""
     silent = Actor(Card(name="a", price=Price(input=1.0, output=1.0)), answering("A", usage=Usage(0, 0)))
     result = await Conductor(boss(""), [silent]).run(plan_of((0, "x", ())))
     assert result.usage.estimated

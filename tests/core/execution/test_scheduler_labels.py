@@ -31,7 +31,6 @@ def _labels(worker: Actor) -> frozenset[str]:
 
 
 async def test_a_call_carries_the_labels_of_all_it_is_shown() -> None:
-    """Those of the query, and of every step on the way, with the names of its workers."""
     web, a, b = _web(), Actor("a", answering("A")), Actor("b", answering("B"))
     plan = plan_of((0, "look", ()), (1, "sum up", (0,)), (2, "alone", ()), (2, "join", (1, 2)))
     await Conductor(boss(""), [web, a, b]).run(plan, labels={"confidential"})
@@ -41,7 +40,6 @@ async def test_a_call_carries_the_labels_of_all_it_is_shown() -> None:
 
 
 async def test_a_step_is_labelled_by_what_it_was_really_shown() -> None:
-    """What came too late for a step leaves no label on it."""
     web, quick = _web(), Actor("quick", answering("Q"))
     slow = Actor(web.card, answering("W", latency=9.0))
     last = Actor("last", answering("L"))
@@ -51,7 +49,6 @@ async def test_a_step_is_labelled_by_what_it_was_really_shown() -> None:
 
 
 async def test_what_a_planner_has_read_is_on_all_it_writes() -> None:
-    """After an untrusted answer a later round may not give it to a worker that can act, in any words."""
     planner = boss(rows((0, "look", ())), rows((1, "mail what it said", ())), KEEP)
     mailer = _mailer()
     conductor = Conductor(planner, [_web(), mailer], limits=Limits(rounds=2), policy=NEVER)
@@ -66,7 +63,6 @@ async def test_what_a_planner_has_read_is_on_all_it_writes() -> None:
 
 
 async def test_so_is_what_it_has_read_of_steps_that_failed() -> None:
-    """A plan around a failure is written by who was shown the other outputs."""
     bad = ScriptedWorker("bad", RuntimeError("down"))
     first, second = rows((0, "look", ()), (2, "fails", (0,))), rows((1, "mail", ()))
     mailer = _mailer()
@@ -82,7 +78,6 @@ async def test_so_is_what_it_has_read_of_steps_that_failed() -> None:
 
 
 async def test_a_judge_may_see_only_what_its_labels_allow() -> None:
-    """A check is a call like any other: nobody judges what nobody may see."""
     judge = Actor(Card(name="judge", price=FREE, labels=frozenset({"write-tools"})), answering("NO, worse"))
     conductor = Conductor(boss(rows((0, "look", ()))), [_web()], accept=judge, policy=NEVER)
     result = await conductor.run("Q?")
@@ -93,7 +88,6 @@ async def test_a_judge_may_see_only_what_its_labels_allow() -> None:
 
 
 async def test_a_plan_is_quoted_by_names_once_workers_are_hidden_from_its_planner() -> None:
-    """Numbers that mean other workers now would mislead it."""
     plan = rows((1, "look", ()), (2, "draft", (0,)))
     planner = boss(plan, KEEP)
     conductor = Conductor(

@@ -153,19 +153,22 @@ def expected(scene: Scene) -> list[str]:
 
 
 @given(scenes(failing=True, limited=True))
-def test_every_step_has_one_outcome_and_runs_at_most_once(scene: Scene) -> None:
-    """Unseen steps never run, nor steps all of whose inputs failed; the rest runs."""
-    stage, _, result = perform(scene)
+def test_every_run(scene: Scene) -> None:
+    """Unseen steps never run, nor steps all of whose inputs failed; the others run once, within the limits."""
+    stage, workers, result = perform(scene)
     assert [outcome.step for outcome in result.outcomes] == list(range(len(scene.plan.steps)))
     assert [outcome.status for outcome in result.outcomes] == expected(scene)
     ran = [index for index, status in enumerate(expected(scene)) if status != "skipped"]
     assert sorted(stage.started) == ran
+    assert stage.peak <= scene.concurrency
+    for worker, slots in zip(workers, scene.slots, strict=True):
+        assert slots is None or worker.peak <= slots
+    check_answer(scene, result)
+    check_shown(scene, workers, result)
 
 
-@given(scenes(failing=True, limited=True))
-def test_an_answer_is_whole_or_told_of_or_none(scene: Scene) -> None:
+def check_answer(scene: Scene, result: Result) -> None:
     """The answer is the last step's output or nothing; `ok` means that all steps behind it ended well."""
-    _, _, result = perform(scene)
     last = result.outcomes[-1]
     assert result.answer == (last.text if last.status == "ok" else "")
     behind = [result.outcomes[index] for index in sorted(scene.plan.reaching(last.step))]
@@ -176,54 +179,14 @@ def test_an_answer_is_whole_or_told_of_or_none(scene: Scene) -> None:
         failed = [outcome for outcome in behind if outcome.status == "failed"]
         named = {o.step for o in failed if f"step {o.step} ({o.worker})" in result.problem.message}
         assert named
-        shown = {index for outcome in _sources(result) for index in scene.plan.steps[outcome.step].access}
+        sources = answer_sources(result)
+        assert all(outcome.status == "ok" for outcome in sources)
+        shown = {index for outcome in sources for index in scene.plan.steps[outcome.step].access}
         assert named >= {outcome.step for outcome in failed if outcome.step in shown}
 
 
-def _sources(result: Result) -> list[Outcome]:
-    """Return the steps whose output reached the answer."""
-    sources = answer_sources(result)
-    assert all(outcome.status == "ok" for outcome in sources)
-    return list(sources)
-
-
-@given(scenes(failing=True))
-def test_a_step_starts_exactly_when_its_last_input_ends(scene: Scene) -> None:
-    """With slots for all, no step starts earlier or later."""
-    _, _, result = perform(scene)
-    for outcome, step in zip(result.outcomes, scene.plan.steps, strict=True):
-        was_skipped = any(result.outcomes[seen].ended is None for seen in step.access)
-        if outcome.started is not None and outcome.ended is not None and not was_skipped:
-            inputs = [result.outcomes[seen].ended or 0.0 for seen in step.access]
-            assert outcome.started == max(inputs, default=0.0)
-            assert outcome.seconds == scene.seconds(outcome.step)
-
-
-@given(scenes())
-def test_the_makespan_is_the_critical_path(scene: Scene) -> None:
-    """With slots for all, a run takes as long as its longest chain of needed steps."""
-    _, _, result = perform(scene)
-    needed = scene.plan.needed
-    ends = list[float]()
-    for index, step in enumerate(scene.plan.steps):
-        seconds = scene.seconds(index) if index in needed else 0.0
-        ends.append(max((ends[seen] for seen in step.access), default=0.0) + seconds)
-    assert result.seconds == max(ends)
-
-
-@given(scenes(failing=True, limited=True))
-def test_no_more_runs_at_once_than_the_limits_say(scene: Scene) -> None:
-    """Neither a worker's bound nor the run's is ever passed."""
-    stage, workers, _ = perform(scene)
-    assert stage.peak <= scene.concurrency
-    for worker, slots in zip(workers, scene.slots, strict=True):
-        assert slots is None or worker.peak <= slots
-
-
-@given(scenes(failing=True, limited=True))
-def test_a_worker_is_shown_its_access_list_and_no_more(scene: Scene) -> None:
+def check_shown(scene: Scene, workers: list[Actor], result: Result) -> None:
     """No byte of another step's subtask or output reaches a worker, by message or by brief."""
-    _, workers, result = perform(scene)
     for request in (request for worker in workers for request in worker.requests):
         assert request.caller is not None
         assert request.step_input is not None
@@ -236,11 +199,23 @@ def test_a_worker_is_shown_its_access_list_and_no_more(scene: Scene) -> None:
             assert (f"output-{other}-token" in text) == is_shown
 
 
+@given(scenes(failing=True))
+def test_a_step_starts_exactly_when_its_last_input_ends(scene: Scene) -> None:
+    """With slots for all; so a run takes as long as its longest chain."""
+    _, _, result = perform(scene)
+    for outcome, step in zip(result.outcomes, scene.plan.steps, strict=True):
+        was_skipped = any(result.outcomes[seen].ended is None for seen in step.access)
+        if outcome.started is not None and outcome.ended is not None and not was_skipped:
+            inputs = [result.outcomes[seen].ended or 0.0 for seen in step.access]
+            assert outcome.started == max(inputs, default=0.0)
+            assert outcome.seconds == scene.seconds(outcome.step)
+    assert result.seconds == max(outcome.ended or 0.0 for outcome in result.outcomes)
+
+
 @given(scene=scenes(failing=True, limited=True), ticks=st.integers(0, 200), streamed=st.booleans())
 def test_after_a_cancel_nothing_starts_and_all_workers_are_stopped(
     scene: Scene, ticks: int, *, streamed: bool
 ) -> None:
-    """Cancelled at any instant, a run stops its workers and leaves nothing behind."""
     stage = Stage(scene)
     workers = stage.workers()
     limits = Limits(plan_steps=10, concurrency=scene.concurrency)
@@ -265,7 +240,6 @@ def test_after_a_cancel_nothing_starts_and_all_workers_are_stopped(
 
 @given(scenes(failing=True, limited=True), st.integers(0, 200))
 def test_at_its_deadline_a_run_accounts_for_every_step(scene: Scene, ticks: int) -> None:
-    """Out of time at any instant, each step has one outcome and each start is paid for."""
     stage = Stage(scene)
     limits = Limits(plan_steps=10, concurrency=scene.concurrency, seconds=(ticks + 1) * TICK)
     conductor = Conductor(boss(""), stage.workers(), limits=limits, retry=ONCE)
@@ -308,7 +282,6 @@ def drafts(draw: st.DrawFn) -> Draft:
 
 @given(drafts())
 def test_a_repaired_plan_keeps_what_it_shares_and_runs_nothing_twice(draft: Draft) -> None:
-    """Steps both texts begin with run once; those of the first alone are stopped or were done."""
     scene = draft.scene
     first = [*scene.plan.steps[: draft.kept]]
     first += [Step(0, f"superseded-{i}", tuple(range(len(first)))[-1:]) for i in range(draft.others)]

@@ -59,7 +59,6 @@ async def run(steps: Sequence[Step], *workers: Worker, **options: Any) -> Result
     ],
 )
 async def test_an_output_is_the_json_in_the_answer(answer: str, returns: Any, text: str) -> None:
-    """Bare, fenced, or with words around it; the text of the outcome is compact JSON."""
     worker = scripted(answer)
     result = await run([typed(returns)], worker)
     assert (result.status, result.answer, len(worker.requests)) == ("ok", text, 1)
@@ -81,7 +80,6 @@ async def test_an_output_is_the_json_in_the_answer(answer: str, returns: Any, te
     ],
 )
 async def test_a_misfit_is_asked_again_once(answer: str, returns: Any, why: str) -> None:
-    """With the reason; then the step fails. Both calls count."""
     worker = scripted(answer)
     result = await run([typed(returns)], worker, journal=(journal := MemoryJournal()))
     (outcome,) = result.outcomes
@@ -103,14 +101,12 @@ async def test_a_misfit_is_asked_again_once(answer: str, returns: Any, why: str)
 
 
 async def test_a_misfit_that_is_put_right_is_no_failure() -> None:
-    """The second answer is the output."""
     result = await run([typed(VERDICT)], scripted("ok", GOOD))
     (outcome,) = result.outcomes
     assert (result.status, result.answer, outcome.attempts, len(outcome.calls)) == ("ok", COMPACT, 2, 2)
 
 
 async def test_a_cut_answer_is_put_right() -> None:
-    """What is cut is no JSON, and is never the output of the step."""
     result = await run([typed(VERDICT)], scripted(Completion(GOOD[:9], "length"), GOOD))
     assert (result.status, result.answer) == ("ok", COMPACT)
     result = await run([typed(VERDICT)], scripted(Completion(GOOD[:9], "length")))
@@ -121,7 +117,6 @@ async def test_a_cut_answer_is_put_right() -> None:
 
 
 async def test_code_is_not_asked_and_its_value_is_taken_as_it_is() -> None:
-    """A worker that reads no prose, or whose card has a type, is told nothing, and not asked again."""
     values: list[Any] = [{"verdict": "ok", "notes": ["a", "ü"]}, {"verdict": "ok"}]
     worker = FunctionWorker(lambda _: values.pop(0), card=Card(name="f", price=FREE))
     assert (await run([typed(VERDICT)], worker)).answer == COMPACT
@@ -137,7 +132,6 @@ async def test_code_is_not_asked_and_its_value_is_taken_as_it_is() -> None:
 
 @pytest.mark.parametrize(("value", "text"), [([1, {"a": "ü"}], '[1,{"a":"ü"}]'), (2.5, "2.5"), (0, "0")])
 async def test_the_value_of_a_function_is_json(value: Any, text: str) -> None:
-    """Without a type, too."""
     worker = FunctionWorker(lambda _: value, card=Card(name="f", price=FREE))
     assert (await run([Step(0, "Count.")], worker)).answer == text
 
@@ -156,7 +150,6 @@ async def test_the_value_of_a_function_is_json(value: Any, text: str) -> None:
 async def test_a_model_is_asked_in_the_way_of_its_server(
     provider: str, field: tuple[str | int, ...], returns: Any
 ) -> None:
-    """By a constraint, where a value that is no object is in one; or in the prompt."""
     step = typed(returns)
     assert step.returns is not None
     is_wrapped = bool(field) and returns != VERDICT
@@ -189,7 +182,6 @@ async def test_a_model_is_asked_in_the_way_of_its_server(
 
 
 async def test_references_of_a_schema_lead_into_the_object_around_it() -> None:
-    """So that the server finds the parts of a schema that is wrapped."""
     tree = {"type": "array", "items": {"$ref": "#/$defs/t"}, "$defs": {"t": {"type": "integer"}}}
     async with ChatServer(lambda call: says(call, '{"value": [1]}')) as server:
         result = await run([typed(tree)], ChatWorker("m", endpoint=Endpoint(server.url)))
@@ -203,7 +195,6 @@ FOUND = '{"files": [{"path": "a.py"}, {"path": "{{0.n}} \\"b\\""}], "n": 2}'
 
 
 async def test_parts_of_outputs_are_filled_in_for_every_worker() -> None:
-    """A model reads the values in its subtask, a tool gets them with their types, and both as data."""
     called: list[Mapping[str, Any]] = []
 
     async def call(arguments: dict[str, Any]) -> str:
@@ -224,7 +215,6 @@ async def test_parts_of_outputs_are_filled_in_for_every_worker() -> None:
 
 
 async def test_a_value_is_no_argument_but_in_a_json_subtask() -> None:
-    """A plan decides what the arguments of a tool are, not the output of a worker."""
     called: list[Mapping[str, Any]] = []
 
     async def call(arguments: dict[str, Any]) -> str:
@@ -248,7 +238,6 @@ async def test_a_value_is_no_argument_but_in_a_json_subtask() -> None:
 
 
 async def test_an_untyped_output_has_parts_if_the_card_of_its_worker_has_a_type() -> None:
-    """The plan is checked against the cards of the pool."""
     code = FunctionWorker(lambda _: {"n": 7}, card=Card(name="f", price=FREE, returns={"n": "integer"}))
     model = scripted("seven")
     steps = (Step(0, "Count."), Step(1, "Say {{0.n}}.", (0,)))
@@ -263,7 +252,6 @@ async def test_an_untyped_output_has_parts_if_the_card_of_its_worker_has_a_type(
 
 
 async def test_a_reference_that_leads_to_nothing_fails_the_step_before_any_call() -> None:
-    """It is named; nothing is paid."""
     model = scripted('{"files": [], "n": 0}', "never")
     result = await run([FIND, Step(0, "Read {{0.files.5.path}}.", (0,))], model)
     outcome = result.outcomes[1]
@@ -278,7 +266,6 @@ async def test_a_reference_that_leads_to_nothing_fails_the_step_before_any_call(
 
 
 async def test_cached_answers_are_read_too_and_misfits_are_not_kept() -> None:
-    """The output of a corrected answer is found again."""
     cache = MemoryCache()
     card = Card(name="a", version="1", price=FREE)
     first = scripted("no", f"It is {GOOD}", name=card)
@@ -291,7 +278,6 @@ async def test_cached_answers_are_read_too_and_misfits_are_not_kept() -> None:
 
 
 async def test_a_typed_answer_is_streamed_when_it_is_complete() -> None:
-    """No piece of a misfit is sent, and the answer is the output."""
     replies = {"Your last answer": GOOD, "Judge": "no"}
     conductor = Conductor(boss("unused"), [ScriptedWorker("a", replies, piece=2)])
     events = [event async for event in conductor.stream(Plan((typed(VERDICT),)))]
@@ -301,7 +287,6 @@ async def test_a_typed_answer_is_streamed_when_it_is_complete() -> None:
 
 
 async def test_an_action_is_not_repeated_for_its_output() -> None:
-    """It has been carried out, and says so."""
     acted = FunctionWorker(lambda _: "sent", card=Card(name="mail", price=FREE), acts=True)
     result = await run([typed({"id": "integer"})], acted)
     (outcome,) = result.outcomes

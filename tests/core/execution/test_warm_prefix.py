@@ -87,7 +87,6 @@ def conductor(server: ChatServer, plan: Plan, *others: Worker, **options: Any) -
 async def test_only_the_first_call_pays_for_the_prefix(
     tmp_path: Path, line: str, groups: list[int], uncached: int
 ) -> None:
-    """Else as many as start at once; the configuration has the setting, which is off by default."""
     provider, path = Provider(*groups), tmp_path / "podium.toml"
     (tmp_path / "plan.json").write_text(json.dumps({"steps": [map_of(16)]}))
     async with ChatServer(provider) as server:
@@ -107,7 +106,6 @@ async def test_only_the_first_call_pays_for_the_prefix(
 
 
 async def test_after_a_failure_the_next_call_goes_alone() -> None:
-    """It does not begin the cache, and it does not hold up the others."""
     provider, plan = Provider(1, 2, 3, 6, refuses=2), plan_of(map_of(6))
     async with ChatServer(provider) as server:
         result = await conductor(server, plan).run(QUESTION)
@@ -116,8 +114,6 @@ async def test_after_a_failure_the_next_call_goes_alone() -> None:
 
 
 async def test_the_first_piece_of_a_streamed_answer_is_enough() -> None:
-    """The others do not wait for its end."""
-
     async def reply(call: Call) -> Reply:
         said = [*says(call, "done").parts]
         return Reply(slowly(said) if len(server.calls) == 1 else said)
@@ -134,7 +130,6 @@ async def test_the_first_piece_of_a_streamed_answer_is_enough() -> None:
 
 
 async def test_recorded_items_do_not_count() -> None:
-    """The cache of the provider may have lost what an earlier process sent."""
     journal, provider, plan = MemoryJournal(), Provider(1), plan_of(map_of(5))
 
     async def fail_later(call: Call) -> Reply:
@@ -150,7 +145,6 @@ async def test_recorded_items_do_not_count() -> None:
 
 
 async def test_enough_stops_the_calls_that_wait() -> None:
-    """They were not called."""
     provider, plan = Provider(1), plan_of(map_of(6, enough=1))
     async with ChatServer(provider) as server:
         result = await conductor(server, plan).run(QUESTION)
@@ -160,7 +154,6 @@ async def test_enough_stops_the_calls_that_wait() -> None:
 
 
 async def test_calls_that_share_no_prefix_do_not_wait() -> None:
-    """Those of functions, and of items that see their own element of a map: their prompts differ early."""
     provider, running, are_three = Provider(3), list[str](), anyio.Event()
 
     async def function(step: StepInput) -> str:

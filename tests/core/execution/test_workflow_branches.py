@@ -62,7 +62,6 @@ async def test_a_condition_that_holds(case: Case) -> None:
 
 @pytest.mark.parametrize("case", FAILS_TO_HOLD, ids=lambda case: str(case.steps[1]["when"]))
 async def test_a_condition_that_does_not_hold(case: Case) -> None:
-    """The other output stands for the step, and its worker is not called."""
     ran = await case.check()
     assert (ran.asked, ran.outcome("1").text) == (["go"], ran.result.answer)
     assert ran.result.answer.startswith('{"x":')
@@ -70,7 +69,6 @@ async def test_a_condition_that_does_not_hold(case: Case) -> None:
 
 @pytest.mark.parametrize("case", FAILS, ids=lambda case: str(case.steps[1]["when"]))
 async def test_a_condition_on_a_value_of_another_type(case: Case) -> None:
-    """The step has failed; it is never said that the condition does not hold."""
     ran = await Case(case.steps, case.answers, {"1": "failed bad_value"}, "failed", ["go"]).check()
     assert ran.result.answer == ""
 

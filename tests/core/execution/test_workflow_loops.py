@@ -272,7 +272,6 @@ async def test_loops(name: str) -> None:
 
 
 async def test_a_turn_sees_the_turn_before() -> None:
-    """All of its steps; nothing in the first turn."""
     steps = [loop(GO, call("A", 0), call("B", 1, "previous"))]
     ran = await carry_out(*steps, workers=team({"go": (again(), done()), "B": ("b1", "b2")}))
     first, second = [
@@ -287,7 +286,6 @@ async def test_a_turn_sees_the_turn_before() -> None:
 
 
 async def test_an_item_that_does_not_converge_is_named() -> None:
-    """In the problem of the run."""
     steps = [loop(call("go {{item}}", returns=FORM), each=["a", "b"], most=1)]
     ran = await carry_out(*steps, workers=team({"go a": done(), "go b": again()}))
     assert ran.result.problem is not None
@@ -295,7 +293,6 @@ async def test_an_item_that_does_not_converge_is_named() -> None:
 
 
 async def test_more_turns_than_the_limits_allow() -> None:
-    """Refused before any call, with both numbers."""
     workers = team({"go": done()})
     with pytest.raises(PodiumError, match=r"(?s)4.*3|3.*4"):
         await carry_out(loop(GO, most=4), workers=workers, limits=Limits(turns=3))

@@ -41,7 +41,6 @@ def starts(ran: Ran) -> dict[str, float | None]:
 
 
 async def test_a_map_over_a_map_has_no_barrier() -> None:
-    """An item starts when its input has ended, while others run."""
     steps = [LIST, READ, call("sum {{item}}", each="{{1}}"), call("end", 2)]
     ran = await carry_out(*steps, workers=team(FILES, {"read a": 1.0, "read b": 5.0}))
     begun = starts(ran)
@@ -50,7 +49,6 @@ async def test_a_map_over_a_map_has_no_barrier() -> None:
 
 @pytest.mark.parametrize(("subtask", "second"), [("check {{item}}", 1.0), ("check {{item}} {{index}}", 5.0)])
 async def test_positions_in_joined_lists_wait_for_the_items_before(subtask: str, second: float) -> None:
-    """Only a step that reads them waits."""
     steps = [
         LIST,
         HITS,
@@ -65,7 +63,6 @@ async def test_positions_in_joined_lists_wait_for_the_items_before(subtask: str,
 
 
 async def test_a_condition_and_a_list_are_awaited() -> None:
-    """As an access list is; `else` too."""
     slow = call("slow", returns={"files": ["string"], "ok": "boolean"})
     answers = {"slow": {"files": ["a"], "ok": True}, "list": {"files": ["a"], "ok": True}}
     steps = [
@@ -80,7 +77,6 @@ async def test_a_condition_and_a_list_are_awaited() -> None:
 
 
 async def test_only_plain_steps_start_early() -> None:
-    """Maps, branches, blocks and actions wait until their plan is accepted."""
     steps = [
         call("plain"),
         call("typed", returns={"ok": "boolean"}),
@@ -122,7 +118,6 @@ def labelled(answers: Any) -> list[Player]:
     ids=["item", "condition", "item of a block", "outer reference", "outer"],
 )
 async def test_a_forbidden_label_reaches_what_a_reference_leads_to(steps: list[dict[str, Any]]) -> None:
-    """Lists and conditions too: the worker is not called."""
     workers = labelled(FILES)
     try:
         result = (await carry_out(*steps, workers=workers, policy=UNTRUSTED)).result
@@ -134,7 +129,6 @@ async def test_a_forbidden_label_reaches_what_a_reference_leads_to(steps: list[d
 
 
 async def test_each_item_has_the_time_of_a_step() -> None:
-    """Its wait for a slot does not count."""
     seconds = {"read a": 2.0, "read b": 2.0, "read c": 5.0}
     limits = Limits(step_seconds=3.0, attempt_seconds=3.0, concurrency=1)
     ran = await carry_out(
@@ -146,14 +140,12 @@ async def test_each_item_has_the_time_of_a_step() -> None:
 
 @pytest.mark.parametrize(("calls", "end"), [(3, "failed limit"), (4, "ok = did end")])
 async def test_a_gate_leaves_room_for_the_steps_after_the_map(calls: int, end: str) -> None:
-    """A list, two items, a last step: four calls; else no item is paid for."""
     ran = await carry_out(LIST, READ, call("end", 1), workers=team(FILES), limits=Limits(calls=calls))
     assert told(ran.result) == end
     assert len(ran.requests) == (4 if calls == 4 else 1)
 
 
 async def test_a_gate_before_a_turn() -> None:
-    """A turn whose calls do not fit is not begun."""
     loop = block(
         call("go", returns={"ok": "boolean"}), call("say", 0), until=when("{{0.ok}}", is_=True), most=5
     )
@@ -164,7 +156,6 @@ async def test_a_gate_before_a_turn() -> None:
 
 
 async def test_a_threshold_without_a_person_ends_the_run_and_a_higher_one_goes_on() -> None:
-    """With the amount; what was paid for stays."""
     journal, steps = MemoryJournal(), [LIST, READ, call("end", 1)]
     options: dict[str, Any] = {"ask_above": {"calls": 3}}
     ran = await carry_out(
@@ -227,7 +218,6 @@ def over(*items: object, subtask: str = "read {{item}}") -> dict[str, Any]:
     ],
 )
 async def test_a_changed_plan_pays_for_what_is_new(old: Any, new: Any, asked: list[str]) -> None:
-    """Item by item, by content."""
     ran = await resumed(old, new, team(), team())
     assert (ran.result.status, ran.asked) == ("ok", asked)
     maps = [each.name for each in ran.result.outcomes if not each.attempts]
@@ -235,7 +225,6 @@ async def test_a_changed_plan_pays_for_what_is_new(old: Any, new: Any, asked: li
 
 
 async def test_failed_items_are_asked_again_and_readers_are_kept() -> None:
-    """The run stays partial until the readers are made again."""
     steps = [over("a", "b"), call("end", 0)]
     ran = await resumed(steps, None, team({"read b": NO}), team())
     assert (ran.result.status, ran.asked) == ("partial", ["read b"])
@@ -244,7 +233,6 @@ async def test_failed_items_are_asked_again_and_readers_are_kept() -> None:
 
 
 async def test_a_cancelled_run_repeats_what_was_in_flight() -> None:
-    """Two of four items had ended, one of them with its second stage."""
     journal, steps = MemoryJournal(), [over("a", "b", "c", "d"), SUM]
     seconds = {"read a": 1.0, "read b": 2.0, "read c": 9.0, "read d": 9.0, "sum did read b": 9.0}
     first, plan = team({}, seconds), plan_of(*steps)

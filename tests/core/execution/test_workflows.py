@@ -354,7 +354,6 @@ async def test_maps(name: str) -> None:
 
 
 async def test_a_whole_map_for_a_tool() -> None:
-    """A bare number is the JSON of the list for a worker of no prose."""
     steps = [call("read {{item}}", each=["a", "b"]), call("{{0}}", 0, worker=1)]
     ran = await carry_out(*steps, workers=team(prose=False))
     assert ran.workers[1].requests[0].step_input is not None
@@ -371,7 +370,6 @@ async def test_a_whole_map_for_a_tool() -> None:
     ],
 )
 async def test_problems_name_what_is_wrong(steps: Any, answers: Any, name: str, words: list[str]) -> None:
-    """References, numbers and items."""
     ran = await carry_out(*steps, workers=team(answers))
     problem = ran.outcome(name).problem
     assert problem is not None
@@ -379,7 +377,6 @@ async def test_problems_name_what_is_wrong(steps: Any, answers: Any, name: str, 
 
 
 async def test_enough_stops_the_other_items() -> None:
-    """They are null, named as not needed, and no fault; their next stage does not run."""
     steps = [LIST, READ | {"enough": 2}, call("sum {{item}}", each="{{1}}")]
     workers = team(FILES, {"read a": 1.0, "read b": 9.0, "read c": 2.0, "sum did read a": 20.0})
     ran = await carry_out(*steps, workers=workers)
@@ -390,7 +387,6 @@ async def test_enough_stops_the_other_items() -> None:
 
 
 async def test_steps_of_plans_count_and_items_do_not() -> None:
-    """Nor does a block itself."""
     steps = [block(call("a {{item}}"), call("b", 0), each=["x", "y", "z"])]
     ran = await carry_out(*steps, limits=Limits(plan_steps=2, steps=2))
     assert (ran.result.status, len(ran.requests)) == ("ok", 6)

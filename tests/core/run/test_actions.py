@@ -93,21 +93,18 @@ class TestNoActionBeforeThePlanIsAccepted:
     """Models still start early."""
 
     async def test_a_repaired_plan_without_the_action_does_not_act(self) -> None:
-        """The model of the first text started early all the same."""
         shop, model = Shop(), writer()
         started = rows((0, "Write.", ()), refund()) + '{"worker": 9, "subtask": "x", "access": []}\n'
         result = await run(boss(started, rows((0, "Write.", ())), piece=8), model, shop.worker)
         assert (result.status, shop.refunds, len(model.requests)) == ("ok", [], 1)
 
     async def test_a_planner_that_is_cut_off_leaves_nothing_done(self) -> None:
-        """After the row of the action."""
         shop, text = Shop(), rows(refund(), (0, "Write.", ()))
         with pytest.raises(PlannerError) as caught:
             await run(boss(Completion(text, finish_reason="length"), piece=4), writer(), shop.worker)
         assert (shop.refunds, caught.value.actions) == ([], ())
 
     async def test_a_refused_plan_does_not_act(self) -> None:
-        """Nor a plan whose approval waits."""
         shop = Shop()
         policy = Policy(approve=lambda request: "no")
         result = await run(boss(rows(refund())), writer(), shop.worker, policy=policy)
@@ -118,21 +115,11 @@ class TestEachActionIsCarriedOut:
     """Or the run says which was not."""
 
     async def test_an_action_that_no_step_reads(self) -> None:
-        """The answer is ready before."""
         shop = Shop(seconds=0.05)
         result = await run(plan_of(refund(), (0, "Write.", ())), writer(), shop.worker)
         assert (result.status, shop.refunds, ends(result)) == ("ok", [1017], [("refund", "done")])
 
-    async def test_a_reader_of_an_unseen_action_runs(self) -> None:
-        """What only the action needs is needed."""
-        shop = Shop()
-        finder = ScriptedWorker("finder", "1018")
-        plan = Plan((Step(2, "Find.", ()), Step(1, '{"order": "{{0}}"}', (0,)), Step(0, "Write.", ())))
-        result = await run(plan, writer(), shop.worker, finder)
-        assert (result.status, shop.refunds) == ("ok", [1018])
-
     async def test_an_unseen_action_that_fails(self) -> None:
-        """The answer stands, and the run is partial."""
         shop = Shop(ToolFailed("no such order", maybe_paid=True))
         result = await run(plan_of(refund(), (0, "Write.", ())), writer(), shop.worker)
         assert (result.status, result.answer, ends(result)) == ("partial", "text", [("refund", "failed")])
@@ -140,15 +127,7 @@ class TestEachActionIsCarriedOut:
         assert "step 0 (refund)" in result.problem.message
         assert "no such order" in result.problem.message
 
-    async def test_enough_does_not_stop_an_action(self) -> None:
-        """The step that needs one of two goes on, and the action ends."""
-        shop = Shop(seconds=0.05)
-        plan = Plan((Step(0, "Write."), Step(*refund()[:2]), Step(0, "Sum up.", (0, 1), enough=1)))
-        result = await run(plan, writer(), shop.worker)
-        assert (result.status, shop.refunds, ends(result)) == ("ok", [1017], [("refund", "done")])
-
     async def test_the_failure_of_another_step_does_not_stop_an_action(self) -> None:
-        """With `on_failure="fail"`, too."""
         shop = Shop(seconds=0.05)
         plan = plan_of(refund(), (2, "Break.", ()), (0, "Write.", (1,)))
         broken = ScriptedWorker("broken", WorkerUnavailable("down"), latency=0.01)
@@ -206,16 +185,7 @@ class TestNeverFromAGap:
         problem = None if acts else Problem("dependency", f"{FROM_WHOLE}: {lacks[reader]}")
         assert result.rounds[1].outcomes[1].problem == problem
 
-    async def test_what_enough_leaves_out_is_no_gap(self) -> None:
-        """The plan asked for one of two."""
-        shop, reader = Shop(), writer("reader", WorkerUnavailable("down"))
-        action = Step(1, '{"order": 1}', (0, 1), enough=1)
-        plan = Plan((Step(2, "Read."), Step(0, "Draft."), action, Step(0, "Write.", (1,))))
-        result = await run(plan, writer(), shop.worker, reader)
-        assert (result.status, shop.refunds) == ("ok", [1])
-
     async def test_tools_of_the_caller_are_not_offered_from_a_gap(self) -> None:
-        """Their calls are actions."""
         reader, model = writer("reader", WorkerUnavailable("down")), writer()
         model.takes_tools = True
         plan = plan_of((1, "Read.", ()), (0, "Draft.", ()), (0, "Write.", (0, 1)))
@@ -225,7 +195,6 @@ class TestNeverFromAGap:
         assert [request.tools is not None for request in model.requests] == [True, False]
 
     async def test_an_action_of_a_replaced_plan_that_has_not_begun_is_dropped(self) -> None:
-        """It is an event, and no fault."""
         shop, broken = Shop(), writer("broken", WorkerUnavailable("down"))
         first = rows((2, "Break.", ()), refund(1017, 0), (0, "Write.", (0,)))
         events = list[Event]()
@@ -239,8 +208,6 @@ class TestNeverFromAGap:
 
 @pytest.mark.parametrize("is_whole", [True, False])
 async def test_a_worker_that_turns_out_to_act(*, is_whole: bool) -> None:
-    """Its step is carried out as an action: after the plan's other rules for actions."""
-
     class Served(Worker):
         acts, card, calls = False, Card(name="served", price=FREE), 0
 
@@ -266,7 +233,6 @@ class TestAsOftenAsOnePlanAsks:
     """Equal actions of later plans are the same actions."""
 
     async def test_another_plan_after_a_failure(self) -> None:
-        """The k-th asking takes the k-th that was done; the third is new. The planner is told."""
         shop, broken = Shop(), writer("broken", WorkerUnavailable("down"))
         first = rows(refund(), refund(), (2, "Break.", ()), (0, "Write.", (2,)))
         again = ['{"order": "1017"}', '{ "order" : 1017.0 }', '{"order": 1017}']
@@ -305,7 +271,6 @@ class TestAsOftenAsOnePlanAsks:
         assert calls == [{"to": "a"}]
 
     async def test_an_agent_is_asked_in_other_words(self) -> None:
-        """It acts again, and the problem names both subtasks."""
         agent = writer("agent", "done")
         agent.acts = True
         texts = [
@@ -321,7 +286,6 @@ class TestAsOftenAsOnePlanAsks:
         assert "agent Refund 1017.: done" in told(planner)
 
     async def test_an_agent_is_asked_for_more(self) -> None:
-        """The plan has the first action, too, so the agent did not act twice for one thing."""
         agent = writer("agent", "done")
         agent.acts = True
         first, second = (1, "Refund 1017.", ()), (1, "Refund 1018.", ())
@@ -332,7 +296,6 @@ class TestAsOftenAsOnePlanAsks:
 
 @pytest.mark.parametrize("end", ["done", "failed", "unknown"])
 async def test_an_action_that_a_host_has_stored(end: Any) -> None:
-    """It is an action of the run: a later plan does not repeat it."""
     shop, broken = Shop(), writer("broken", WorkerUnavailable("down"))
     first = rows(refund(), (2, "Break.", (0,)))
     second = rows(refund(), (0, "Write.", ()))
@@ -378,7 +341,6 @@ class TestRetries:
 
     @pytest.mark.parametrize("acts", [True, False])
     async def test_a_run_that_a_failed_call_has_started(self, *, acts: bool) -> None:
-        """Its actions are not repeated: by no second call, or by one whose run takes the first one's."""
         shop, errors = Shop(), [WorkerUnavailable("busy", status=429)]
         inner = Conductor(FixedPlanner(plan_of((0, '{"order": 1017}', ()))), [shop.worker])
 
@@ -395,8 +357,6 @@ class TestRetries:
         assert result.status == ("failed" if acts else "ok")
 
     async def test_a_call_that_has_sent_a_piece(self) -> None:
-        """It reached the worker."""
-
         class Streaming(Worker):
             acts, card, calls = True, Card(name="refund", price=FREE), 0
 
@@ -410,7 +370,6 @@ class TestRetries:
         assert (worker.calls, ends(result)) == (1, [("refund", "unknown")])
 
     async def test_refused_arguments_are_not_done(self) -> None:
-        """The fallback may do it."""
         other = FunctionWorker(lambda step: "refunded", card=Card(name="clerk", price=FREE), acts=True)
         retry = Retry(fallbacks={"refund": ["clerk"]})
         plan = plan_of((1, '{"order": "no number"}', ()), (0, "Write.", (0,)))
@@ -419,7 +378,6 @@ class TestRetries:
         assert (result.status, shop.refunds, ends(result)) == ("ok", [], [("clerk", "done")])
 
     async def test_an_action_that_takes_too_long(self) -> None:
-        """Its end is unknown; later steps are told, and an equal action does not start."""
         shop, model = Shop(seconds=5), writer()
         plan = plan_of(refund(), (0, "Draft.", ()), (0, "Write.", (0, 1)))
         limits = Limits(step_seconds=0.05, rounds=2)
@@ -435,7 +393,6 @@ class TestRetries:
 
 
 async def test_a_decision_names_the_round() -> None:
-    """If the same step of two rounds has an unknown end; the other end stays unknown."""
     late = [WorkerTimeout("late", maybe_paid=True) for _ in range(2)]
     shop, journal = Shop(*late), MemoryJournal()
     planner = boss(*[rows(refund(order), (0, "Write.", (0,))) for order in (1, 2)])
@@ -453,7 +410,6 @@ async def test_a_decision_names_the_round() -> None:
 
 @pytest.mark.parametrize("done", [True, False])
 async def test_a_person_decides_on_an_unknown_end(*, done: bool) -> None:
-    """Done: the step is taken as done. Not done: `resume` carries it out."""
     shop, journal = Shop(WorkerTimeout("late", maybe_paid=True)), MemoryJournal()
     plan = FixedPlanner(plan_of(refund(), (0, "Write.", (0,))))
     conductor = Conductor(plan, [writer(), shop.worker], journal=journal, retry=ONCE)
@@ -473,7 +429,6 @@ async def test_a_person_decides_on_an_unknown_end(*, done: bool) -> None:
 
 
 async def test_a_failed_action_is_asked_again_only_after_a_decision() -> None:
-    """An error of the tool is an end."""
     shop, journal = Shop(ToolFailed("closed", maybe_paid=True)), MemoryJournal()
     plan = FixedPlanner(plan_of(refund(), (0, "Write.", ())))
     conductor = Conductor(plan, [writer(), shop.worker], journal=journal, retry=ONCE)
@@ -487,21 +442,7 @@ async def test_a_failed_action_is_asked_again_only_after_a_decision() -> None:
     assert shop.refunds == [1017, 1017]
 
 
-async def test_a_changed_plan_does_not_repeat_an_action() -> None:
-    """`resume` with another plan, in which the action has another place."""
-    shop, journal = Shop(), MemoryJournal()
-    broken = writer("broken", WorkerUnavailable("down"))
-    first = plan_of(refund(), (2, "Break.", ()), (0, "Write.", (1,)))
-    conductor = Conductor(FixedPlanner(first), [writer(), shop.worker, broken], journal=journal, retry=ONCE)
-    result = await conductor.run("What?")
-    assert result.status == "failed"
-    changed = plan_of((0, "Draft.", ()), (1, '{"order": "1017"}', (0,)), (0, "Write.", (1,)))
-    resumed = await conductor.resume(result.run_id, plan=changed)
-    assert (resumed.status, shop.refunds) == ("ok", [1017])
-
-
 async def test_an_action_that_is_cancelled_with_its_run() -> None:
-    """Its end is unknown, and a resumed run does not repeat it."""
     shop, journal = Shop(seconds=5), MemoryJournal()
     plan = FixedPlanner(plan_of(refund(), (0, "Write.", ())))
     conductor = Conductor(plan, [writer(), shop.worker], journal=journal)
@@ -533,8 +474,8 @@ conductor = Conductor(FixedPlanner(plan), workers, journal=SqlJournal("sqlite://
 async def main():
     if sys.argv[1] in ("die", "run"):  # the second process waits for the lease of the first
         result = await conductor.run("What?", run_id="killed")
-    if sys.argv[1] in ("done", "not-done"):
-        await conductor.decide("killed", action=0, done=sys.argv[1] == "done")
+    if sys.argv[1] == "not-done":
+        await conductor.decide("killed", action=0, done=False)
         result = await conductor.resume("killed")
     print(result.status, [action.end for action in result.actions], open("refunds").read().count("Refund"))
 
@@ -543,10 +484,7 @@ anyio.run(main)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("said", "count"), [("done", 1), ("not-done", 2)])
-def test_a_process_that_is_killed_in_an_action(tmp_path: Path, said: str, count: int) -> None:
-    """The action is not repeated until a person has decided."""
-
+def test_a_process_that_is_killed_in_an_action(tmp_path: Path) -> None:
     def process(word: str) -> str:
         command = [sys.executable, "-c", KILLED, word]
         return subprocess.run(
@@ -555,11 +493,10 @@ def test_a_process_that_is_killed_in_an_action(tmp_path: Path, said: str, count:
 
     assert process("die") == ""
     assert process("run") == "failed ['unknown'] 1\n"
-    assert process(said) == f"ok ['done'] {count}\n"
+    assert process("not-done") == "ok ['done'] 2\n"
 
 
 async def test_a_replay_does_not_act() -> None:
-    """Nor from its step on, nor after a stop and a resume; one with other arguments is carried out."""
     shop, journal = Shop(), MemoryJournal()
     conductor = Conductor(
         FixedPlanner(plan_of(refund(), (0, "Write.", ()))), [writer(), shop.worker], journal=journal
@@ -576,7 +513,6 @@ async def test_a_replay_does_not_act() -> None:
 
 
 async def test_the_plan_of_a_fallback_planner_and_of_the_planner_that_is_asked_again() -> None:
-    """The planner is told what the first plan did, and its plan does not repeat it."""
     shop, journal = Shop(), MemoryJournal()
     planner = boss(WorkerRefused("401"), rows((1, '{"order": "1017"}', ()), (0, "Write it.", (0,))))
     fallback = FixedPlanner(plan_of(refund(), (0, "Write.", ())))
@@ -599,7 +535,6 @@ class TestNestedConductors:
     """A conductor whose pool holds a worker that acts is one that acts, too."""
 
     async def test_it_starts_only_after_the_plan_is_complete(self) -> None:
-        """And never from a gap; one without such a worker starts early."""
         shop = Shop()
         team = nested(shop, FixedPlanner(plan_of(refund(), (0, "Write.", (0,)))))
         assert team.acts
@@ -610,7 +545,6 @@ class TestNestedConductors:
         assert (result.status, shop.refunds) == ("partial", [])
 
     async def test_its_actions_are_those_of_the_run(self) -> None:
-        """A later plan that asks the team in other words does not repeat them."""
         shop = Shop()
         team = nested(shop, FixedPlanner(plan_of(refund(), (0, "Write.", (0,)))))
         texts = [
@@ -621,7 +555,6 @@ class TestNestedConductors:
         assert ("refund", "done") in ends(result)
 
     async def test_a_resumed_run_with_an_unknown_end_inside(self) -> None:
-        """The nested run is named in the remedy, and can be decided."""
         shop, journal = Shop(WorkerTimeout("late", maybe_paid=True)), MemoryJournal()
         team = nested(shop, FixedPlanner(plan_of(refund(), (0, "Write.", (0,)))))
         plan = FixedPlanner(plan_of((1, "Refund 1017.", ()), (0, "Write.", ())))
@@ -635,21 +568,7 @@ class TestNestedConductors:
         resumed = await conductor.resume(result.run_id)
         assert (resumed.status, shop.refunds) == ("ok", [1017])
 
-    async def test_a_resumed_run_asks_for_a_second_nested_run(self) -> None:
-        """The first one keeps its action, so the second carries out its own."""
-        shop, errors, journal = Shop(), [WorkerUnavailable("down")], MemoryJournal()
-        team = nested(shop, FixedPlanner(plan_of(refund(), (0, "Write.", (0,)))))
-        flaky = ScriptedWorker("flaky", lambda request: errors.pop() if errors else "text")
-        plan = plan_of((1, "First.", ()), (2, "Wait.", (0,)), (1, "Second.", (1,)), (0, "Write.", (2,)))
-        conductor = Conductor(FixedPlanner(plan), [writer(), team, flaky], journal=journal, retry=ONCE)
-        result = await conductor.run("What?")
-        assert (result.status, shop.refunds) == ("failed", [1017])
-        result = await conductor.resume(result.run_id)
-        assert (result.status, shop.refunds) == ("ok", [1017, 1017])
-        assert ends(result).count(("refund", "done")) == 2
-
     async def test_a_function_that_failed_after_its_run_is_called_again(self) -> None:
-        """By another process; the run takes the action of the one before."""
         shop, journal, errors = Shop(), MemoryJournal(), [ValueError("a fault")]
         inner = Conductor(
             FixedPlanner(plan_of((0, '{"order": 1017}', ()))), [shop.worker], card=Card(name="team")
@@ -672,68 +591,6 @@ class TestNestedConductors:
         result = await second.resume(run_id)
         assert (result.status, shop.refunds) == ("ok", [1017])
         assert ends(result).count(("refund", "done")) == 1
-
-    async def test_two_pools_with_a_worker_of_the_same_name(self) -> None:
-        """Each carries out its own action."""
-        shops = [Shop(), Shop()]
-        asked = FixedPlanner(plan_of(refund()))
-        teams = [
-            Conductor(asked, [writer(), shop.worker], card=Card(name=name), retry=ONCE)
-            for name, shop in zip(("sales", "support"), shops, strict=True)
-        ]
-        planner = boss(rows((1, "Refund.", ()), (0, "W.", (0,))), rows((2, "Refund.", ()), (0, "W.", (0,))))
-        result = await run(planner, writer(), *teams, limits=Limits(rounds=2))
-        assert (result.status, [shop.refunds for shop in shops]) == ("ok", [[1017], [1017]])
-
-    async def test_an_agent_in_a_nested_run_is_asked_in_other_words(self) -> None:
-        """By the plan of the next round."""
-        agent, errors = writer("agent", "done"), [WorkerUnavailable("down")]
-        agent.acts = True
-        flaky = ScriptedWorker("flaky", lambda request: errors.pop() if errors else "text")
-        asked = FixedPlanner(rows((1, "Refund 1017.", ()), (0, "Write.", (0,))))
-        team = Conductor(asked, [flaky, agent], card=Card(name="team"), retry=ONCE)
-        second = rows((2, "Refund the order 1017.", ()), (0, "W.", (0,)))
-        planner = boss(rows((1, "Refund.", ()), (0, "W.", (0,))), second)
-        result = await run(planner, writer(), team, agent, on_failure="replan")
-        assert (result.status, len(agent.requests)) == ("partial", 2)
-        assert result.problem is not None
-        assert "the agent acted twice" in result.problem.message
-
-
-async def test_a_run_that_the_code_of_an_action_starts() -> None:
-    """The action is running, so its end is not unknown."""
-    inner = Conductor(FixedPlanner(plan_of((0, "Write.", ()))), [writer()])
-
-    async def call(step: StepInput) -> str:
-        return (await inner.run("What?")).answer
-
-    agent = FunctionWorker(call, card=Card(name="agent", price=FREE), acts=True)
-    result = await run(plan_of((0, "Ask.", ()), (0, "Ask again.", (0,))), agent)
-    assert (result.status, ends(result)) == ("ok", [("agent", "done"), ("agent", "done")])
-
-
-class TestErrorsCarryWhatWasDone:
-    """In Python; the hosts have tests of their own."""
-
-    async def test_a_limit_that_stops_the_run(self) -> None:
-        """The result has the actions."""
-        shop = Shop()
-        slow = ScriptedWorker("slow", "late", latency=5)
-        plan = plan_of(refund(), (2, "Wait.", (0,)))
-        result = await run(plan, writer(), shop.worker, slow, limits=Limits(seconds=0.1))
-        assert (result.status, ends(result)) == ("failed", [("refund", "done")])
-
-    async def test_a_bug_in_the_code_of_a_worker(self) -> None:
-        """The exception has a note."""
-        shop = Shop()
-
-        def bug(step: StepInput) -> str:
-            raise TypeError("a bug")
-
-        broken = FunctionWorker(bug, card=Card(name="broken", price=FREE))
-        with pytest.raises(TypeError) as caught:
-            await run(plan_of(refund(), (2, "Break.", (0,))), writer(), shop.worker, broken)
-        assert any('refund {"order": 1017}: done' in note for note in caught.value.__notes__)
 
 
 class TestApprovalOfActions:
@@ -784,7 +641,6 @@ class TestApprovalOfActions:
     async def test_equal_actions_are_decided_one_by_one(
         self, decisions: dict[int, bool], status: str, refunds: int
     ) -> None:
-        """A decision is of its step."""
         shop, journal = Shop(), MemoryJournal()
         plan = FixedPlanner(plan_of(refund(), refund(), (0, "Write.", ())))
         policy = Policy(approve="later", ask="actions")
@@ -797,7 +653,6 @@ class TestApprovalOfActions:
             assert (result.status, shop.refunds) == (status, [1017] * refunds)
 
     async def test_a_person_changes_the_arguments(self) -> None:
-        """The changed action is carried out once, also if its end is unknown and the run is resumed again."""
         shop, agent, journal = (
             Shop(WorkerTimeout("late", maybe_paid=True)),
             ScriptedWorker("mailer", "sent"),
@@ -846,19 +701,7 @@ class TestApprovalOfActions:
             await conductor.decide(run_id, **{"approved": True, **facts})
         assert ((await conductor.resume(run_id)).status, shop.refunds) == ("waiting", [])
 
-    async def test_it_waits_also_without_the_policy(self) -> None:
-        """The process that resumes the run may have another one."""
-        shop, journal = Shop(), MemoryJournal()
-        plan = FixedPlanner(plan_of(refund(), (0, "Write.", ())))
-        conductor = Conductor(plan, [writer(), shop.worker], journal=journal)
-        policy = Policy(approve="later", ask="actions")
-        run_id = (await conductor.run("What?", policy=policy)).run_id
-        assert ((await conductor.resume(run_id)).status, shop.refunds) == ("waiting", [])
-        await conductor.decide(run_id, approved=True)
-        assert ((await conductor.resume(run_id)).status, shop.refunds) == ("ok", [1017])
-
     def test_a_wrong_value_is_refused(self) -> None:
-        """The message lists the values; somebody must approve."""
         with pytest.raises(ConfigError, match="nobody approves them"):
             Policy(ask="actions")
         with pytest.raises(ConfigError, match="'fan-outs', but nobody approves them"):

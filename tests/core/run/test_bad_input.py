@@ -51,7 +51,6 @@ def _conductor(worker: ScriptedWorker | None = None, **options: object) -> Condu
     ],
 )
 async def test_a_question_that_is_none_is_refused(query: Query, reason: str) -> None:
-    """The error says what is wrong, before anything is called."""
     worker = ScriptedWorker("a", "A")
     conductor = _conductor(worker)
     for asked in (conductor.run, conductor.plan):
@@ -61,7 +60,6 @@ async def test_a_question_that_is_none_is_refused(query: Query, reason: str) -> 
 
 
 async def test_a_question_of_a_mebibyte_is_answered() -> None:
-    """It reaches planner and worker whole."""
     worker = ScriptedWorker("a", "A")
     question = "long question " * (2**20 // 14)
     result = await _conductor(worker).run(question)
@@ -73,19 +71,16 @@ async def test_a_question_of_a_mebibyte_is_answered() -> None:
     "question", ["\0", "a\0b", "\ud800 what?", "</question>", "🦀" * 1000, "$subtask ${x}"]
 )
 async def test_odd_characters_are_a_question_like_any_other(question: str) -> None:
-    """No character breaks a prompt or an answer."""
     result = await _conductor().run(question)
     assert result.status == "ok"
 
 
 def test_a_pool_of_none_is_refused_at_once() -> None:
-    """A conductor without workers is a mistake of whoever made it."""
     with pytest.raises(ConfigError, match=r"at least one worker: pass workers=\[\.\.\.\]"):
         Conductor(boss(ONE), [])
 
 
 def test_two_workers_of_one_name_are_refused_at_once() -> None:
-    """Names are how people tell workers apart."""
     with pytest.raises(ConfigError, match=r"two workers have the name 'a': .* as_worker\(x, name="):
         Conductor(boss(ONE), [ScriptedWorker("a", "A"), ScriptedWorker("a", "B")])
 
@@ -93,7 +88,6 @@ def test_two_workers_of_one_name_are_refused_at_once() -> None:
 @pytest.mark.parametrize("limit", [field.name for field in fields(Limits) if field.name != "unpriced"])
 @pytest.mark.parametrize("value", [0, -1, float("nan")])
 def test_a_limit_of_nothing_is_refused(limit: str, value: float) -> None:
-    """The message names the limit."""
     with pytest.raises(ConfigError, match=limit):
         Limits(**{limit: value})
 
@@ -115,6 +109,5 @@ def _function(step_input: StepInput) -> str:
     ],
 )
 def test_what_people_hand_over_by_mistake_is_told_with_its_mend(make: Any, hint: str) -> None:
-    """A wrong thing is refused where it is handed over."""
     with pytest.raises(ConfigError, match=hint):
         make()

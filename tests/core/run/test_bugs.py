@@ -35,7 +35,6 @@ class Own(Worker):
         self.error = error
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Raise."""
         if self.error is not None:
             raise self.error
         yield Completion("done")
@@ -64,7 +63,6 @@ MAKERS: list[Callable[[BaseException], Worker]] = [Own, _function, _async_functi
 async def test_a_mistake_in_a_worker_leaves_every_face(
     make: Callable[[BaseException], Worker], kind: type[Exception]
 ) -> None:
-    """`run` and `stream` raise the very exception, once, with a note of run and step."""
     workers = [ScriptedWorker("a", "A"), make(error := kind("mistake"))]
     conductor = Conductor(FixedPlanner(PLAN), workers)
     with pytest.raises(kind) as of_run:
@@ -81,7 +79,6 @@ async def test_a_mistake_in_a_worker_leaves_every_face(
 async def test_another_exception_of_a_worker_fails_its_step(
     make: Callable[[BaseException], Worker], kind: type[Exception]
 ) -> None:
-    """It may be of the moment."""
     result = await Conductor(FixedPlanner(plan_of((0, "go", ()))), [make(kind("x"))]).run("What?")
     assert result.status == "failed"
     assert result.outcomes[0].problem is not None
@@ -89,7 +86,6 @@ async def test_another_exception_of_a_worker_fails_its_step(
 
 
 async def test_what_had_ended_is_recorded_and_the_run_goes_on_when_the_mistake_is_mended() -> None:
-    """Steps under way are cancelled, and their ends recorded; nothing that ended is paid for again."""
     journal = MemoryJournal()
     first, own, slow = ScriptedWorker("first", "A"), Own(TypeError("mistake")), Actor("slow", never)
     plan = plan_of((0, "a", ()), (1, "b", (0,)), (2, "c", ()), (0, "d", (0, 1, 2)))
@@ -111,7 +107,6 @@ async def test_what_had_ended_is_recorded_and_the_run_goes_on_when_the_mistake_i
 
 
 async def test_a_mistake_is_not_called_again_nor_handed_to_a_fallback() -> None:
-    """Whatever is retried."""
     other = ScriptedWorker("other", "fine")
     for retry in (
         Retry(retry_on={"worker_failed"}),
@@ -131,7 +126,6 @@ async def _raises(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
 
 
 async def test_a_mistake_in_a_planner_leaves_the_run() -> None:
-    """No fallback plans over it; the run can be resumed."""
     journal = MemoryJournal()
     conductor = Conductor(
         PlanningActor(_raises), [ScriptedWorker("a", "A")], journal=journal, fallback_planner=boss("x")
@@ -158,7 +152,6 @@ def _bad(*_: object) -> Any:
     ],
 )
 async def test_a_mistake_in_a_callback_leaves_the_run(options: dict[str, Any], place: str) -> None:
-    """With a note of the callback."""
     conductor = Conductor(FixedPlanner(PLAN), [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")], **options)
     with pytest.raises(TypeError, match="mistake") as caught:
         await conductor.run("What?")
@@ -167,7 +160,6 @@ async def test_a_mistake_in_a_callback_leaves_the_run(options: dict[str, Any], p
 
 @pytest.mark.parametrize("journal", [None, MemoryJournal()])
 async def test_a_mistake_in_a_listener_cancels_the_run(journal: MemoryJournal | None) -> None:
-    """Another exception of it does not: what was begun is paid for."""
     worker = Actor("a", never)
 
     def listen(event: Event) -> None:
@@ -192,8 +184,6 @@ async def test_a_mistake_in_a_listener_cancels_the_run(journal: MemoryJournal | 
 
 @pytest.mark.parametrize("on", [StepEnded, RunEnded])
 async def test_a_mistake_in_a_listener_tells_what_was_done(on: type[Event]) -> None:
-    """Whenever it happens: the exception has a note with the actions of the run."""
-
     def listen(event: Event) -> None:
         if isinstance(event, on):
             raise TypeError
@@ -206,7 +196,6 @@ async def test_a_mistake_in_a_listener_tells_what_was_done(on: type[Event]) -> N
 
 
 async def test_a_mistake_in_a_nested_run_leaves_the_outer_run() -> None:
-    """With a note of each run."""
     inner = Conductor(
         FixedPlanner(plan_of((0, "in", ()))), [Own(TypeError("mistake"))], card=Card(name="team")
     )
@@ -217,7 +206,6 @@ async def test_a_mistake_in_a_nested_run_leaves_the_outer_run() -> None:
 
 
 async def test_a_secret_in_a_mistake_is_taken_out() -> None:
-    """The exception is of its kind, and holds the text without the secret."""
     register("hush-hush-4711")
     for error in (TypeError("key hush-hush-4711"), _Stubborn()):
         with pytest.raises(TypeError) as caught:
@@ -235,8 +223,6 @@ class _Stubborn(TypeError):
 async def test_a_function_that_is_called_with_what_a_model_wrote_fails_its_step(
     kind: type[Exception],
 ) -> None:
-    """A mistake of the model cannot be told apart from one of the code."""
-
     async def weather(arguments: dict[str, Any]) -> str:
         raise kind(f"no weather in {arguments['city']}")
 
@@ -250,8 +236,6 @@ async def test_a_function_that_is_called_with_what_a_model_wrote_fails_its_step(
 
 
 async def test_a_planner_error_of_the_users_own_is_a_planner_that_failed() -> None:
-    """Any exception that is no mistake leaves no plan, with the original as its cause."""
-
     async def fails(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
         raise KeyError("oops")
         yield ""

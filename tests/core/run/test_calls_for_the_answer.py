@@ -42,7 +42,6 @@ def writing_rows(text: str) -> PlanningActor:
 
 
 async def test_steps_start_early_while_the_limits_have_room_for_the_plan() -> None:
-    """A planner with one worker is asked for 5 steps; a repaired plan would need 5 calls after the first."""
     starts = []
     for calls in (5, 6):
         worker = ScriptedWorker("a", "A", latency=0.1)
@@ -52,7 +51,6 @@ async def test_steps_start_early_while_the_limits_have_room_for_the_plan() -> No
 
 
 async def test_cached_answers_need_no_calls() -> None:
-    """A run with an answer cache begins a plan that needs more calls than the run may make."""
     worker, cache = Known("a", "A"), MemoryCache()
     for limits in (Limits(), Limits(calls=1)):
         conductor = Conductor(writing_rows(""), [worker], limits=limits, cache=cache)
@@ -62,7 +60,6 @@ async def test_cached_answers_need_no_calls() -> None:
 
 
 async def test_a_resumed_run_needs_no_calls_for_paid_results() -> None:
-    """The run made three calls, and may make one more."""
     replies: list[str | Exception] = [WorkerRefused("no"), "B"]
     worker, flaky = ScriptedWorker("a", "A"), ScriptedWorker("b", lambda request: replies.pop(0))
     plan = plan_of((0, "one", ()), (0, "two", (0,)), (1, "three", (1,)))
@@ -94,7 +91,6 @@ def plans(draw: st.DrawFn) -> Plan:
 def test_a_limit_of_calls_buys_an_answer_or_nothing(
     plan: Plan, calls: int, policy: Literal["note", "skip"], *, early: bool, latency: float
 ) -> None:
-    """The run ends `ok` if the calls allow all steps, and otherwise makes no call of a worker."""
     worker = ScriptedWorker("a", "A", latency=latency)
 
     async def run() -> Result:

@@ -56,7 +56,6 @@ async def _stream(conductor: Conductor) -> None:
 async def test_a_cancel_closes_every_socket_and_starts_nothing(
     way: Callable[[Conductor], Awaitable[None]],
 ) -> None:
-    """Two calls hang in parallel; neither is retried, and what waits for them is never asked."""
     async with ChatServer(_hangs) as server, _conductor(server, BRANCHES) as conductor:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(way, conductor)
@@ -67,7 +66,6 @@ async def test_a_cancel_closes_every_socket_and_starts_nothing(
 
 
 async def test_the_deadline_closes_every_socket_too() -> None:
-    """A run out of time leaves nobody at work, and says so."""
     async with ChatServer(_hangs) as server:
         async with _conductor(server, BRANCHES, limits=Limits(seconds=0.3)) as conductor:
             result = await conductor.run("Why?")
@@ -77,7 +75,6 @@ async def test_the_deadline_closes_every_socket_too() -> None:
 
 
 async def test_the_slower_of_two_is_hung_up_on() -> None:
-    """Once one good answer is enough, the other's socket is closed while the run goes on."""
     plan = Plan((Step(0, "slow"), Step(1, "quick"), Step(1, "answer", (0, 1), 1)))
     quick = ScriptedWorker("quick", "Q", latency=0.1)
     async with ChatServer(_hangs) as server, _conductor(server, plan, quick) as conductor:

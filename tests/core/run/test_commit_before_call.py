@@ -46,7 +46,6 @@ async def _soon() -> None:
 
 
 async def test_a_step_waits_until_what_it_is_shown_is_recorded(tmp_path: Path) -> None:
-    """While the journal cannot write, no step starts, and listeners are told of no end."""
     journal, told = Gated(tmp_path / "journal.db"), list[Event]()
 
     def first(_: object) -> str:
@@ -73,7 +72,6 @@ async def test_a_step_waits_until_what_it_is_shown_is_recorded(tmp_path: Path) -
 
 
 async def test_a_new_id_that_is_taken_is_refused(tmp_path: Path) -> None:
-    """A caller that says that its id is new, and is wrong, gets an error; the recorded run stays as it is."""
     journal, worker = SqlJournal(tmp_path / "journal.db"), ScriptedWorker("a", "A")
     async with Conductor(FixedPlanner(plan_of((0, "go", ()))), [worker], journal=journal) as conductor:
         before = await conductor.run("What?", run_id="named")
@@ -85,7 +83,6 @@ async def test_a_new_id_that_is_taken_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("asked", ["What?", CHAIN], ids=["planner", "step"])
 async def test_nothing_is_paid_for_before_the_run_is_recorded(tmp_path: Path, asked: object) -> None:
-    """The first call of a run waits for the record of the run, be it the planner's or a step's."""
     journal = Gated(tmp_path / "journal.db")
     planner = ScriptedWorker("boss", '{"worker": 0, "subtask": "go", "access": []}')
     workers = [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]
@@ -104,7 +101,6 @@ async def test_nothing_is_paid_for_before_the_run_is_recorded(tmp_path: Path, as
 
 
 async def test_a_retry_waits_for_its_record(tmp_path: Path) -> None:
-    """Every call of a step is recorded before it is sent, not only the first."""
     journal, sent = Gated(tmp_path / "journal.db"), list[int]()
 
     def fail_once(_: StepInput) -> str:
@@ -128,7 +124,6 @@ def _recorded_starts(path: Path) -> int:
 
 
 async def test_a_step_costs_one_commit(tmp_path: Path) -> None:
-    """The end of a step and the start of the next one are recorded together."""
     journal = Gated(tmp_path / "journal.db")
     steps = [(0, f"step {number}", (number - 1,) if number else ()) for number in range(8)]
     workers, limits = [ScriptedWorker("a", "A", latency=0.01)], Limits(plan_steps=8)
@@ -139,7 +134,6 @@ async def test_a_step_costs_one_commit(tmp_path: Path) -> None:
 
 
 async def test_listeners_are_told_what_is_recorded_in_its_order(tmp_path: Path) -> None:
-    """Whenever a step's end is told, the journal holds it; pieces of text keep their place."""
     path, told, unrecorded = tmp_path / "journal.db", list[Event](), list[Event]()
 
     def listen(event: Event) -> None:
@@ -168,7 +162,6 @@ async def test_listeners_are_told_what_is_recorded_in_its_order(tmp_path: Path) 
 
 
 async def test_a_step_whose_time_ends_before_its_record_blames_the_journal(tmp_path: Path) -> None:
-    """It was not called, so it costs nothing, and its worker is not said to have been slow."""
     journal = Gated(tmp_path / "journal.db")
     worker = ScriptedWorker("a", "A")
     async with Conductor(boss(""), [worker], journal=journal, limits=Limits(step_seconds=0.1)) as conductor:
@@ -190,7 +183,6 @@ async def test_a_step_whose_time_ends_before_its_record_blames_the_journal(tmp_p
 
 
 async def test_a_journal_that_fails_stops_the_run_before_its_next_call(tmp_path: Path) -> None:
-    """The error holds what was paid for; nothing more is called for."""
     path = tmp_path / "journal.db"
     journal = SqlJournal(path, patience=0.2)
     locker = sqlite3.connect(path, isolation_level=None)

@@ -23,8 +23,6 @@ PLANS = {
 @pytest.mark.parametrize("journal", [None, MemoryJournal()], ids=["no journal", "journal"])
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 async def test_a_run_leaves_no_cycles(plan: tuple[Step, ...], journal: Journal | None) -> None:
-    """Its steps refer to each other, and its parts to the run, only while it lasts."""
-
     async def answer(asked: StepInput) -> str:
         return '["a", "b"]' if asked.subtask.startswith("list") else asked.subtask
 

@@ -42,7 +42,6 @@ def planner_calls(result: Result) -> list[int]:
 async def test_the_answer_of_the_first_plan_is_not_lost(
     limits: Limits, asked: list[int], status: str, told: str
 ) -> None:
-    """The problem names the failed step, and why there is no answer of a new plan."""
     result = await conductor(FIRST, SECOND, limits=limits).run("How tall?")
     assert (planner_calls(result), result.status, result.answer) == (asked, status, "330 m")
     if told:
@@ -53,7 +52,6 @@ async def test_the_answer_of_the_first_plan_is_not_lost(
 
 @pytest.mark.parametrize("error", [WorkerUnavailable("busy", status=503), WorkerRefused("401")])
 async def test_a_planner_that_fails_does_not_lose_the_answer(error: WorkerError) -> None:
-    """The problem has the code of the planner."""
     result = await conductor(FIRST, error).run("How tall?")
     assert (result.status, result.answer) == ("partial", "330 m")
     assert result.problem is not None
@@ -62,7 +60,6 @@ async def test_a_planner_that_fails_does_not_lose_the_answer(error: WorkerError)
 
 
 async def test_the_first_plan_is_approved_once() -> None:
-    """A plan that continues is not shown to the approvers again."""
     asked: list[int] = []
 
     def approve(request: ApprovalRequest) -> bool:
@@ -82,7 +79,6 @@ async def test_the_first_plan_is_approved_once() -> None:
     ],
 )
 async def test_a_step_whose_nested_run_meets_a_limit(inner: Limits, outer: Limits, whose: str) -> None:
-    """The step has the code of limits, and the message says whose limit it is."""
     chain = FixedPlanner(rows((0, "x", ()), (0, "y", (0,))))
     team = Conductor(chain, [ScriptedWorker("w", "inner")], limits=inner, card=Card(name="team"))
     plan = FixedPlanner(FIRST)
@@ -95,7 +91,6 @@ async def test_a_step_whose_nested_run_meets_a_limit(inner: Limits, outer: Limit
 
 @pytest.mark.parametrize("calls", range(5, 12))
 async def test_early_steps_leave_room_for_a_plan_after_an_unusable_text(calls: int) -> None:
-    """The first text is cut after two rows, and the next plan has other steps."""
     cut = rows((0, "One.", ()), (0, "Two.", ())) + '{"worker": 9, "subtask": "x", "access": []}\n'
     planner = boss(cut, rows((0, "Three.", ()), (0, "Four.", ()), (0, "Answer.", (0, 1))), piece=20)
     result = await Conductor(planner, [ScriptedWorker("a", "A")], limits=Limits(calls=calls)).run("Why?")

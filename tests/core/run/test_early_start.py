@@ -74,7 +74,6 @@ ROW_BY_ROW = [
 
 @pytest.mark.parametrize("policy", [Policy(), *ROW_BY_ROW])
 async def test_a_policy_that_is_decided_step_by_step_holds_nothing_back(policy: Policy) -> None:
-    """Each step starts as soon as its line is there and its inputs have ended."""
     result = await Conductor(slowly(rows(*DIAMOND)), team(), policy=policy).run("Why?")
     assert (result.status, result.answer) == ("ok", "writer")
     assert starts(result) == [1.0, 2.0, 3.0, 4.0]
@@ -88,7 +87,6 @@ async def test_a_policy_that_is_decided_step_by_step_holds_nothing_back(policy: 
 async def test_only_the_last_step_waits_for_the_end_of_the_plan(
     options: dict[str, Any], policy: Policy | None
 ) -> None:
-    """What the caller binds applies to the last step alone; another starts once the next line is there."""
     workers = team()
     result = await Conductor(slowly(rows(*DIAMOND)), workers).run("Why?", policy=policy, **options)
     assert result.status == "ok"
@@ -101,7 +99,6 @@ async def test_only_the_last_step_waits_for_the_end_of_the_plan(
 
 
 async def test_steps_that_may_call_tools_wait_for_the_end_of_the_plan() -> None:
-    """A call may act; who takes no tools starts as without."""
     workers = team()
     workers[0].takes_tools = False
     result = await Conductor(slowly(rows(*DIAMOND)), workers).run("Why?", tools=[TOOL])
@@ -123,14 +120,12 @@ async def _approve(_: ApprovalRequest) -> bool:
     ],
 )
 async def test_a_rule_about_whole_plans_waits_for_the_whole_plan(policy: Policy) -> None:
-    """Nothing starts before the plan's last line is there."""
     result = await Conductor(slowly(rows(*DIAMOND)), team(), policy=policy).run("Why?")
     assert result.status == "ok"
     assert starts(result)[0] == 4.0
 
 
 async def test_a_step_that_was_started_as_another_does_not_stand_for_the_last() -> None:
-    """A repaired plan that ends earlier has its last step called with what the caller bound."""
     workers = team()
     bad = rows(*DIAMOND[:3]) + '{"worker": 9, "subtask": "answer", "access": []}\n'
     planner = slowly(bad, rows(*DIAMOND[:2]))
@@ -142,7 +137,6 @@ async def test_a_step_that_was_started_as_another_does_not_stand_for_the_last() 
 
 
 async def test_nothing_of_a_forbidden_line_starts_and_nothing_after_it() -> None:
-    """Its plan is refused as a whole; what was started before it goes on where the next plan has it."""
     workers = team()
     bad = rows((0, "find", ()), (3, "mail", (0,)), (1, "compare", (0,)))
     policy = Policy(rules=[Rule("untrusted", never="write-tools")])
@@ -180,7 +174,6 @@ POLICIES = st.builds(
 
 @given(plan=plans(), policy=POLICIES, bound=st.booleans())
 def test_an_early_start_changes_no_run(plan: Plan, policy: Policy, *, bound: bool) -> None:
-    """Written line by line or at once, a plan comes to the same answer, by the same outcomes."""
     text = rows(*[(step.worker, step.subtask, step.access) for step in plan.steps])
 
     async def run(planner: PlanningActor) -> Sequence[object]:

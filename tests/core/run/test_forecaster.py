@@ -53,7 +53,6 @@ def _exactly(amount: float) -> Interval:
 
 
 def test_what_always_takes_the_same_is_forecast_exactly() -> None:
-    """Calls add up; time does so along the longest chain of steps alone."""
     pool = _pool("a", "b", "c")
     for number, seconds in enumerate((1.0, 2.0, 4.0)):
         _know(pool, number, CallRecord(seconds, ok=True, input_tokens=30, output_tokens=100))
@@ -81,7 +80,6 @@ def test_steps_wait_for_slots() -> None:
 
 
 def test_a_step_for_which_some_are_enough_waits_for_those() -> None:
-    """The slower ones are paid for all the same."""
     pool = _pool("a", "b")
     _know(pool, 0, CallRecord(1.0, ok=True, output_tokens=1))
     _know(pool, 1, CallRecord(9.0, ok=True, output_tokens=1))
@@ -92,7 +90,6 @@ def test_a_step_for_which_some_are_enough_waits_for_those() -> None:
 
 
 def test_calls_that_fail_are_made_again_as_often_as_may_be() -> None:
-    """And a step that came to nothing takes those with it that are shown it."""
     pool = _pool("a")
     _know(pool, 0, CallRecord(2.0, ok=False))
     chain = plan_of((0, "one", ()), (0, "two", (0,)))
@@ -105,7 +102,6 @@ def test_calls_that_fail_are_made_again_as_often_as_may_be() -> None:
 
 
 def test_of_a_worker_nobody_knows_the_usual_is_assumed() -> None:
-    """And that is said; a few calls count for their share."""
     pool = _pool("a", "b")
     made = forecast(plan_of((0, "one", ()), (1, "two", (0,))), pool, Limits())
     assert made.guessed == ("a", "b")
@@ -121,8 +117,6 @@ def test_of_a_worker_nobody_knows_the_usual_is_assumed() -> None:
 
 
 def test_answers_are_no_longer_than_their_worker_bounds_them() -> None:
-    """Of models; plain code writes no tokens and costs nothing, however long it takes."""
-
     class Bounded(ScriptedWorker):
         max_tokens = 50
 
@@ -134,7 +128,6 @@ def test_answers_are_no_longer_than_their_worker_bounds_them() -> None:
 
 
 def test_an_unknown_price_makes_the_cost_unknown() -> None:
-    """Unless calls have told what they cost, as those of a conductor do."""
     pool = _pool("a", price=None)
     assert forecast(plan_of((0, "one", ())), pool, Limits()).cost is None
     assert "cost unknown" in explain_forecast(forecast(plan_of((0, "one", ())), pool, Limits()))
@@ -143,7 +136,6 @@ def test_an_unknown_price_makes_the_cost_unknown() -> None:
 
 
 def test_prompts_count_the_question_and_what_is_shown() -> None:
-    """The question is shown to every step, unless workers are not shown it."""
     pool = _pool("a")
     _know(pool, 0, CallRecord(1.0, ok=True, input_tokens=1, output_tokens=1000))
     plan = plan_of((0, "one", ()), (0, "two", (0,)))
@@ -171,7 +163,6 @@ EXPECTED = Forecast(
 
 
 def test_a_bill_inside_the_intervals_is_as_expected() -> None:
-    """What both say is told in one line."""
     outcomes = [_outcome(0, started=0.5, ended=1.5), _outcome(1, started=1.5, ended=2.75)]
     assert within(EXPECTED, outcomes)
     assert compare(EXPECTED, outcomes) == (
@@ -182,7 +173,6 @@ def test_a_bill_inside_the_intervals_is_as_expected() -> None:
 
 
 def test_a_bill_outside_of_them_says_in_what() -> None:
-    """Every call that was made counts, and an unknown cost is compared with nothing."""
     calls = tuple(Call(attempt=number, worker="a") for number in (1, 2, 3))
     slow = replace(_outcome(0, started=0.0, ended=4.0), calls=calls, attempts=3)
     assert not within(EXPECTED, [slow])
@@ -246,7 +236,6 @@ LOOP = {
 def test_a_workflow_is_forecast_from_the_fewest_to_the_most(
     steps: tuple[dict[str, object], ...], calls: tuple[float, float | None, float], told: str
 ) -> None:
-    """A likely number is told only if the number of executions is known."""
     pool = _pool("a")
     _know(pool, 0, CallRecord(1.0, ok=True, input_tokens=30, output_tokens=100))
     plan = Plan.from_json({"schema": 1, "steps": list(steps)})
@@ -260,7 +249,6 @@ def test_a_workflow_is_forecast_from_the_fewest_to_the_most(
 
 @pytest.mark.anyio
 async def test_the_likely_amounts_of_a_workflow_are_those_of_its_earlier_runs(tmp_path: Path) -> None:
-    """Of runs in this process, and of recorded runs; another plan has none."""
     plan = Plan.from_json({"schema": 1, "steps": [LIST, {**ITEM, "each": "{{0}}"}, SUM]})
     other = Plan.from_json({"schema": 1, "steps": [LIST, {**ITEM, "each": "{{0}}"}]})
     journal = SqlJournal(tmp_path / "runs.db")

@@ -20,7 +20,6 @@ NUMBERED = """{"id": 1, "worker": 0, "subtask": "Find the price of copper.", "ac
 
 
 async def test_workers_are_shown_the_ids_of_the_plan() -> None:
-    """The numbers in a subtask's prose mean the steps that the worker is shown under them."""
     copper, sums = ScriptedWorker("search", "12"), ScriptedWorker("sums", "0")
     journal = MemoryJournal()
     conductor = Conductor(boss(NUMBERED), [copper, sums])
@@ -39,7 +38,6 @@ async def test_workers_are_shown_the_ids_of_the_plan() -> None:
 
 
 def test_labels_survive_writing_and_edits() -> None:
-    """Plan text has them as ids, JSON as labels; a new step gets a number that no step has."""
     plan = parse_plan(NUMBERED, workers=2)
     for written in (
         parse_plan(write_plan(plan, "rows"), workers=2),
@@ -57,14 +55,12 @@ def test_labels_survive_writing_and_edits() -> None:
 
 @pytest.mark.parametrize("labels", [(1, None), (1, 1)])
 def test_labels_that_mislead_are_refused(labels: tuple[int, int | None]) -> None:
-    """Every step has a label of its own, or none has one."""
     with pytest.raises(PlanInvalid) as caught:
         Plan(tuple(Step(0, "Say it.", label=label) for label in labels))
     assert caught.value.code == "bad_id"
 
 
 async def test_a_planner_is_told_of_failures_under_its_own_numbers() -> None:
-    """What failed, what was paid for and what was skipped are named as in its text."""
     planner = boss(NUMBERED, '{"worker": 0, "subtask": "Answer.", "access": []}')
     search, broken = ScriptedWorker("search", "12"), ScriptedWorker("sums", WorkerFailed("down"))
     conductor = Conductor(planner, [search, broken], retry=Retry(attempts=1), on_failure="replan")

@@ -82,20 +82,7 @@ class Round:
         return [event.reserved for event in self.events if isinstance(event, PlannerStarted)]
 
 
-async def test_a_call_is_reserved_and_then_settled_to_what_it_came_to() -> None:
-    """The event tells the worst case, and the ledger holds the bill."""
-    planner = _planner(Completion(GOOD, usage=Usage(900, 40)))
-    round_ = Round(planner)
-    assert await round_.make() == plan_of((0, "go", ()))
-    (worst,) = round_.reserved
-    assert worst.input_tokens > 900
-    assert (worst.calls, worst.output_tokens) == (1, 4096)
-    assert worst.cost == pytest.approx((worst.input_tokens + 40_960) / 1e6)
-    assert round_.ledger.spent == Spend(1, 900, 40, 0.0013)
-
-
 async def test_a_call_that_does_not_fit_is_not_made() -> None:
-    """The fallback plans, and the account says what to raise."""
     planner = _planner(GOOD)
     round_ = Round(planner, limits=Limits(cost=0.001, unpriced=0.0), fallback_planner=RulePlanner())
     assert await round_.make() is not None
@@ -114,7 +101,6 @@ async def test_a_call_that_does_not_fit_is_not_made() -> None:
 
 
 async def test_a_repair_that_does_not_fit_is_not_made() -> None:
-    """What is wrong with the first text stands in the error."""
     planner = _planner("no plan", GOOD)
     round_ = Round(planner, limits=Limits(calls=2))
     assert await round_.make() is None
@@ -154,7 +140,6 @@ async def _fails_with_a_bill(request: Request) -> AsyncGenerator[str | Completio
 async def test_a_call_whose_end_was_not_seen_counts_as_the_most_it_may_have_come_to(
     act: Callable[[Request], AsyncGenerator[str | Completion, None]],
 ) -> None:
-    """What it cost is unknown, and the bill and the limit take the whole reservation."""
     round_ = Round(ChatPlanner(Actor(BOSS, act)), limits=Limits(cost=1.0, unpriced=0.0))
     assert await round_.make() is None
     lost, (worst,) = round_.planning.proposals[0], round_.reserved
@@ -170,7 +155,6 @@ async def test_a_call_whose_end_was_not_seen_counts_as_the_most_it_may_have_come
 async def test_a_failure_of_which_the_bill_is_known_counts_as_that(
     act: Callable[[Request], AsyncGenerator[str | Completion, None]], spent: Spend
 ) -> None:
-    """Nothing, for what was refused."""
     round_ = Round(ChatPlanner(Actor(BOSS, act)))
     await round_.make()
     assert round_.ledger.spent == spent
@@ -178,7 +162,6 @@ async def test_a_failure_of_which_the_bill_is_known_counts_as_that(
 
 
 async def test_a_call_that_is_cancelled_is_settled() -> None:
-    """It was sent, and may be paid."""
     round_ = Round(ChatPlanner(Actor(BOSS, never)))
     with anyio.move_on_after(1.0):
         await round_.make()
@@ -198,7 +181,6 @@ async def test_a_call_that_is_cancelled_is_settled() -> None:
 async def test_a_plan_text_is_bounded_where_it_could_exceed_a_limit(
     limits: Limits, bound: int | None
 ) -> None:
-    """So that its worst case is true."""
     planner = _planner(GOOD)
     await Round(planner, limits=limits).make()
     worker = planner.worker
@@ -219,7 +201,6 @@ async def test_a_plan_text_is_bounded_where_it_could_exceed_a_limit(
     ],
 )
 async def test_the_planner_is_told_what_is_left(limits: Limits, line: str | None) -> None:
-    """In round figures; nothing, where there is nothing that a plan could use up."""
     planner = _planner(GOOD)
     await Round(planner, limits=limits).make()
     asked = told(planner)
@@ -229,7 +210,6 @@ async def test_the_planner_is_told_what_is_left(limits: Limits, line: str | None
 
 
 async def test_a_remainder_that_changes_a_little_does_not_defeat_the_cache() -> None:
-    """And what is remembered is neither reserved nor paid."""
     behind = _planner(Completion(GOOD, usage=Usage(100, 10)))
     planner, ledger = CachedPlanner(behind), Ledger(Limits(cost=0.9, unpriced=0.0), 1e9)
     ledger.charge(Spend(1, cost=0.001))
@@ -245,8 +225,6 @@ async def test_a_remainder_that_changes_a_little_does_not_defeat_the_cache() -> 
 
 
 async def test_a_planner_that_is_a_worker_of_the_pool_takes_its_slot() -> None:
-    """What it takes at a time holds for its plans and its steps together."""
-
     async def act(request: Request) -> AsyncGenerator[str | Completion, None]:
         await anyio.sleep(1.0)
         yield Completion(GOOD)
@@ -274,7 +252,6 @@ REPLIES = st.sampled_from(("good", "bad", "refuse", "break", "hang", "bill"))
     ),
 )
 def test_planning_never_spends_more_than_it_may(ways: list[str], limits: Limits) -> None:
-    """Whatever the planner does: each call is made only if its worst case fits."""
     left = list(ways)
 
     async def act(request: Request) -> AsyncGenerator[str | Completion, None]:

@@ -74,7 +74,6 @@ async def run(steps: tuple[Row, ...], tokens: int, price: Price, limits: Limits)
 async def test_the_same_answer_in_the_same_time(
     steps: tuple[Row, ...], tokens: int, times: int, name: str
 ) -> None:
-    """Nothing is cut, nothing is called twice, and the last step starts when it does without limits."""
     price = Price(input=2.0, output=8.0)
     free = await run(steps, tokens, price, Limits())
     assert free.cost is not None
@@ -113,10 +112,6 @@ async def _priced(steps: tuple[Row, ...], prices: str, lengths: tuple[int, ...],
 async def test_a_higher_limit_gives_no_worse_result(
     steps: tuple[Row, ...], prices: str, lengths: tuple[int, ...]
 ) -> None:
-    """From half the cost of the run to twenty times: never above the limit, and complete from three times on.
-
-    No step is called more than twice.
-    """
     free = await _priced(steps, prices, lengths, Limits())
     assert free.cost is not None
     best, statuses = 0, ["failed", "partial", "ok"]
@@ -138,7 +133,6 @@ async def test_a_higher_limit_gives_no_worse_result(
 async def test_the_amount_that_a_refused_plan_needs_is_enough(
     steps: tuple[Row, ...], prices: str, lengths: tuple[int, ...]
 ) -> None:
-    """With exactly this amount, the run has an answer, from answers that may be cut."""
     refused = await _priced(steps, prices, lengths, Limits(cost=1e-6))
     assert refused.problem is not None
     needed = re.search(r"the plan needs at least \$([\d.]+\d)", refused.problem.message)
@@ -149,7 +143,6 @@ async def test_the_amount_that_a_refused_plan_needs_is_enough(
 
 
 async def test_a_call_that_does_not_fit_beside_another_waits_for_its_end() -> None:
-    """A prompt is reserved with more tokens than it has, and the rest is free when its call has ended."""
     plan, spans = plan_of((0, "Read {{doc}}.", ()), (1, "Scan {{doc}}.", ()), (0, "Join.", (0, 1))), []
     for limits in (Limits(), Limits(input_tokens=3000)):
         found = answering("A", latency=2.0, usage=Usage(470, 5))
@@ -163,7 +156,6 @@ async def test_a_call_that_does_not_fit_beside_another_waits_for_its_end() -> No
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_an_answer_that_is_cut_is_asked_again_once(*, stream: bool) -> None:
-    """With all that is left; both calls count, and the journal has both."""
     long, short = Model("long", Price(input=0.0, output=10.0), "word" * 900), ScriptedWorker("short", "B")
     plan = plan_of((0, "write", ()), (1, "check", ()), (1, "more", ()), (1, "end", (0, 1, 2)))
     limits, journal = Limits(output_tokens=2_000), MemoryJournal()
@@ -189,7 +181,6 @@ async def test_an_answer_that_is_cut_is_asked_again_once(*, stream: bool) -> Non
 
 
 async def test_an_answer_that_is_cut_stays_if_there_is_no_longer_one() -> None:
-    """The second call fails, and the answer of the first is paid for; the run says that it was cut."""
     replies: list[Completion | Exception] = [Completion("half", "length"), *[WorkerUnavailable("down")] * 3]
     worker = ScriptedWorker(Card(name="a", price=Price(input=0.0, output=10.0)), lambda _: replies.pop(0))
     plan = plan_of((0, "write", ()), (1, "end", (0,)))
@@ -204,7 +195,6 @@ async def test_an_answer_that_is_cut_stays_if_there_is_no_longer_one() -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_resumed_run_asks_again_for_a_cut_answer_if_its_limit_is_higher(*, fails: bool) -> None:
-    """The cut answer stays paid, and stays the answer of its step if the new call fails."""
     first, last = Model("first", Price(input=0.0, output=10.0), "word" * 900), ScriptedWorker("last", "B")
     journal, plan = MemoryJournal(), plan_of((0, "write", ()), (1, "end", (0,)))
     conductor = Conductor(
@@ -245,10 +235,6 @@ async def failing(request: Request) -> AsyncGenerator[str | Completion, None]:
 
 @pytest.mark.parametrize("known", ["process", "journal", "nowhere"])
 async def test_the_caps_follow_what_answers_needed(known: str) -> None:
-    """A worker that wrote ten times as much gets about ten times as much of what is left.
-
-    A new process knows the answers from the journal. Without it, each step gets an equal share.
-    """
     price, journal = Price(input=0.0, output=10.0), MemoryJournal()
     plan = plan_of((0, "x", ()), (1, "y", ()), (0, "end", (0, 1)))
 
@@ -283,7 +269,6 @@ NESTED = [
 @pytest.mark.parametrize("steps", NESTED)
 @pytest.mark.parametrize("times", [3, 15])
 async def test_a_conductor_in_the_pool_needs_no_price(steps: tuple[Row, ...], times: int) -> None:
-    """Its calls are reserved one by one, so that a limit on cost holds for all of them."""
     price = Price(input=2.0, output=8.0)
 
     async def ask(limits: Limits) -> Result:

@@ -38,7 +38,6 @@ def _prompts(worker: ScriptedWorker) -> list[str]:
 
 
 async def test_a_step_is_shown_the_texts_that_its_subtask_names_and_no_other() -> None:
-    """Nor does a step that sees its output see its text."""
     clerk = _clerk("900", "May", "900 until May")
     result = await Conductor(FixedPlanner(PLAN), [clerk]).run("What and when?", context=TEXTS)
     assert result.answer == "900 until May"
@@ -53,7 +52,6 @@ async def test_a_step_is_shown_the_texts_that_its_subtask_names_and_no_other() -
 
 
 async def test_what_reads_no_prose_is_given_the_text_itself() -> None:
-    """A function by its subtask; a tool as a JSON string, which the text cannot end."""
     given: list[str] = []
 
     async def length(step_input: StepInput) -> str:
@@ -79,7 +77,6 @@ async def test_what_reads_no_prose_is_given_the_text_itself() -> None:
 
 
 async def test_the_planner_is_shown_names_and_lengths() -> None:
-    """And how subtasks refer to them; of a run without texts, nothing."""
     row = '{"worker": 0, "subtask": "Read {{contract}}", "access": []}\n'
     chief, clerk = ScriptedWorker("chief", row), ScriptedWorker("clerk", "900")
     conductor = Conductor(ChatPlanner(chief), [clerk])
@@ -94,7 +91,6 @@ async def test_the_planner_is_shown_names_and_lengths() -> None:
 
 
 async def test_a_name_that_no_text_has_is_repaired_by_the_planner_and_refused_in_a_given_plan() -> None:
-    """The reason lists the names; escaped braces are literal."""
     rows = [
         '{"worker": 0, "subtask": "Read {{contrct}}", "access": []}\n',
         '{"worker": 0, "subtask": "Fill in \\\\{{contrct}} of {{contract}}", "access": []}\n',
@@ -109,7 +105,6 @@ async def test_a_name_that_no_text_has_is_repaired_by_the_planner_and_refused_in
 
 
 async def test_planners_without_a_model_give_each_step_all_texts() -> None:
-    """They cannot tell which step needs which."""
     clerk = ScriptedWorker("clerk", "900")
     for options in ({"planner": RulePlanner()}, {"planner": FixedPlanner(PLAN), "direct": True}):
         conductor = Conductor(workers=[clerk], **options)  # type: ignore[arg-type]
@@ -118,7 +113,6 @@ async def test_planners_without_a_model_give_each_step_all_texts() -> None:
 
 
 async def test_a_resumed_run_has_its_texts_and_pays_nothing_twice() -> None:
-    """They are in its record, and are part of what stands for a step; a replay has them, too."""
     journal = MemoryJournal()
     plan = Plan((Step(0, "Find the rent in {{contract}}."), Step(0, "Compare {{letter}}.", (0,))))
     clerk = _clerk("900", WorkerFailed("no luck"))
@@ -142,8 +136,6 @@ async def test_a_resumed_run_has_its_texts_and_pays_nothing_twice() -> None:
 
 
 async def test_a_conductor_as_a_worker_gives_the_texts_on_by_name() -> None:
-    """Its own planner is shown names and lengths as well."""
-
     class Chief(Planner):
         name = "chief"
 
@@ -168,7 +160,6 @@ async def test_a_conductor_as_a_worker_gives_the_texts_on_by_name() -> None:
 
 @pytest.mark.parametrize("name", ["", "two words", "1st", "step_1", "output 2", "n" * 65])
 async def test_a_name_that_subtasks_cannot_refer_to_is_refused(name: str) -> None:
-    """Before anything is called."""
     clerk = ScriptedWorker("clerk", "900")
     with pytest.raises(ConfigError, match="context has the invalid name"):
         await Conductor(FixedPlanner(PLAN), [clerk]).run("What?", context={name: "text"})

@@ -24,7 +24,6 @@ def priced(reply: str = "done") -> ScriptedWorker:
 
 
 async def test_the_limits_of_one_run_replace_those_of_the_conductor() -> None:
-    """A run with a low limit fails; the next run of the same conductor does not."""
     conductor = Conductor(FixedPlanner(PLAN), [priced()])
     low = await conductor.run("Why?", limits=LOW)
     assert (low.status, low.problem and low.problem.code) == ("failed", "limit")
@@ -32,7 +31,6 @@ async def test_the_limits_of_one_run_replace_those_of_the_conductor() -> None:
 
 
 async def test_the_limits_of_one_run_are_recorded_and_apply_to_a_resume(tmp_path: Path) -> None:
-    """A resumed run keeps the limits that it began with."""
     journal = SqlJournal(tmp_path / "runs.db")
     conductor = Conductor(FixedPlanner(PLAN), [priced()], journal=journal)
     first = await conductor.run("Why?", limits=LOW)
@@ -43,7 +41,6 @@ async def test_the_limits_of_one_run_are_recorded_and_apply_to_a_resume(tmp_path
 
 @pytest.mark.parametrize("nested", [False, True])
 async def test_a_run_can_leave_the_cache_alone(*, nested: bool) -> None:
-    """With `uses_cache=False`, neither the run nor its nested runs read or store answers."""
     cache, calls = MemoryCache(), list[str]()
 
     def reply(_: object) -> str:
@@ -66,7 +63,6 @@ async def test_a_run_can_leave_the_cache_alone(*, nested: bool) -> None:
 
 @pytest.mark.parametrize("nested", [False, True])
 async def test_a_caller_allows_each_call(*, nested: bool) -> None:
-    """`allows` hears what this execution has spent, also in nested runs, and may refuse a call."""
     heard: list[float] = []
 
     async def allows(spent: float) -> None:

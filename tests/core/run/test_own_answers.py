@@ -58,7 +58,6 @@ def _worker(*pieces: Any, card: Card = PAID) -> Actor:
     ],
 )
 async def test_a_plan_text_that_cannot_be_right_fails_the_planner(pieces: Sequence[Any], told: str) -> None:
-    """It is called once, the error says what is wrong, and the call is recorded as ended."""
     journal = MemoryJournal()
     conductor = Conductor(
         _planner(*pieces), [ScriptedWorker("a", "A")], limits=Limits(cost=1.0, unpriced=0.01), journal=journal
@@ -73,7 +72,6 @@ async def test_a_plan_text_that_cannot_be_right_fails_the_planner(pieces: Sequen
 
 @pytest.mark.parametrize("cost", [1e308, 1e9, float("inf"), float("nan"), -1.0])
 async def test_an_impossible_cost_fails_the_step(cost: float) -> None:
-    """And breaks no ledger."""
     worker = _worker(Completion("hi", usage=Usage(300, 1), cost=cost))
     result = await Conductor(ONE, [worker], limits=Limits(cost=1.0)).run("What?")
     assert result.problem is not None
@@ -84,13 +82,11 @@ async def test_an_impossible_cost_fails_the_step(cost: float) -> None:
 
 @pytest.mark.parametrize("cost", [float("inf"), 1e300, 1e9])
 def test_a_cost_limit_beyond_all_costs_is_refused(cost: float) -> None:
-    """No limit is said by leaving it out."""
     with pytest.raises(ConfigError, match=r"below 1e[+]09 USD; leave it out for no limit"):
         Limits(cost=cost)
 
 
 async def test_pieces_of_another_text_than_the_whole_are_no_answer() -> None:
-    """Who reads along and who reads the result are told the same, or that the worker is broken."""
     worker = _worker("abc", Completion("xyz"))
     retry = Retry(attempts=2, first_wait=0.01)
     result = await Conductor(ONE, [worker], retry=retry).run("What?")
@@ -102,7 +98,6 @@ async def test_pieces_of_another_text_than_the_whole_are_no_answer() -> None:
 
 @pytest.mark.parametrize("returned", ["", " \n", None, b"text", ("text",)])
 async def test_a_function_that_returns_no_text_is_called_once(returned: Any) -> None:
-    """It would return the same again."""
     calls: list[StepInput] = []
 
     def own(step_input: StepInput) -> Any:
@@ -151,7 +146,6 @@ def _free() -> FunctionWorker:
 async def test_code_without_a_model_that_fails_costs_what_its_card_says(
     make: Any, cost: float | None
 ) -> None:
-    """As where it succeeds: nothing, or an unknown amount. No tokens are estimated for it."""
     result = await Conductor(ONE, [make()], retry=Retry(attempts=1)).run("What?")
     (outcome,) = result.outcomes
     assert outcome.status == "failed"
@@ -168,7 +162,6 @@ class Stopping(Worker):
         self.interrupt = interrupt
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Raise."""
         raise self.interrupt
         yield Completion("")
 
@@ -178,7 +171,6 @@ INTERRUPTS = pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 
 @INTERRUPTS
 def test_an_interrupt_of_a_worker_leaves_the_run_as_itself(kind: type[BaseException]) -> None:
-    """Whoever catches Ctrl-C or an exit finds it."""
     plan = FixedPlanner(plan_of((0, "a", ()), (1, "b", (0,))))
     with pytest.raises(kind):
         Conductor(plan, [ScriptedWorker("a", "A"), Stopping(kind())]).run_sync("What?")
@@ -189,8 +181,6 @@ def test_an_interrupt_of_a_worker_leaves_the_run_as_itself(kind: type[BaseExcept
 def test_an_interrupt_of_a_listener_leaves_the_run_as_itself(
     kind: type[BaseException], event_type: str
 ) -> None:
-    """As one of a worker does."""
-
     def listen(event: Event) -> None:
         if event.type == event_type:
             raise kind

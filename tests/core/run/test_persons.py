@@ -44,7 +44,6 @@ async def waiting(journal: MemoryJournal) -> Sequence[ApprovalAsked]:
 
 
 async def test_a_question_waits_in_the_journal() -> None:
-    """The answer is the output of the step, at no cost, and the audit has who answered and when."""
     async with MemoryJournal() as journal:
         conductor = office(PersonWorker("ann"), journal=journal)
         result = await conductor.run("When?", run_id="run")
@@ -71,7 +70,6 @@ async def test_a_question_waits_in_the_journal() -> None:
 
 
 async def test_other_steps_go_on_and_items_ask_for_themselves() -> None:
-    """Each item has its own question, and answers come in any order."""
     plan = planned(
         {"worker": "model", "subtask": "List.", "returns": ["string"]},
         {"worker": "ann", "subtask": "Is {{item}} good?", "each": "{{0}}", "returns": "yes|no"},
@@ -96,7 +94,6 @@ async def test_other_steps_go_on_and_items_ask_for_themselves() -> None:
 
 
 async def test_nobody_is_asked_before_the_plan_is_accepted() -> None:
-    """A question waits for the end of the plan, and for its approval."""
     asked = list[str]()
 
     async def ask(question: ApprovalAsked) -> str:
@@ -113,7 +110,6 @@ async def test_nobody_is_asked_before_the_plan_is_accepted() -> None:
 
 
 async def test_the_deadline_of_a_question() -> None:
-    """After it, `otherwise` stands for the answer, or the step fails; a late answer is refused."""
     for otherwise, status in (("no", "ok"), (None, "partial")):
         async with MemoryJournal() as journal:
             ann = PersonWorker("ann", choices=("yes", "no"), deadline=0.5, otherwise=otherwise)
@@ -130,8 +126,6 @@ async def test_the_deadline_of_a_question() -> None:
 
 
 async def test_a_person_within_the_process() -> None:
-    """Choices hold there, too, and the answer is recorded once it is given."""
-
     async def ask(question: ApprovalAsked) -> str:
         assert question.question is not None
         return question.question.choices[0] if "date" in question.asked else "perhaps"
@@ -176,7 +170,6 @@ async def test_persons_need_no_calls() -> None:
 
 
 async def test_an_answer_must_be_able_to_fit_the_type() -> None:
-    """A plan that asks for a type that a choice, or the answer after the deadline, lacks is refused."""
     plan = planned({"worker": "ann", "subtask": "Good?", "returns": "boolean"})
     for wrong in ({"choices": ["true", "no"]}, {"deadline": 9.0, "otherwise": "unknown"}):
         async with MemoryJournal() as journal:
@@ -192,7 +185,6 @@ async def test_an_answer_must_be_able_to_fit_the_type() -> None:
 
 
 async def test_a_question_without_an_answer_is_asked_again() -> None:
-    """A run that has ended asks again when it is resumed; while it waits, the refusal stands."""
     two = planned({"worker": "ann", "subtask": "One?"}, {"worker": "ann", "subtask": "Two?", "access": [0]})
     both = Plan((*two.steps[:1], Step(1, "Else?"), Step(0, "Answer.", (0, 1))))
     async with MemoryJournal() as journal:
@@ -212,7 +204,6 @@ async def test_a_question_without_an_answer_is_asked_again() -> None:
 
 
 async def test_a_person_needs_a_journal_or_a_way_to_ask() -> None:
-    """It is an error before anything is called; a nested run cannot wait; a person is no fallback."""
     conductor = office(PersonWorker("ann"))
     with pytest.raises(ConfigError, match="no journal"):
         await conductor.run("When?")

@@ -37,7 +37,6 @@ def pool(size: int) -> list[ScriptedWorker]:
 async def test_a_planner_is_asked_for_a_number_that_suits_the_pool(
     workers: int, limits: Limits, policy: Policy | None, asked: int
 ) -> None:
-    """Two more than the workers it is shown, five at least, and never more than a plan may have."""
     planner = boss(rows((0, "go", ())))
     await Conductor(planner, pool(workers), limits=limits, policy=policy).run("Why?")
     assert re.search(r"at most (\d+)", told(planner))[1] == str(asked)  # type: ignore[index]  # it is there
@@ -45,7 +44,6 @@ async def test_a_planner_is_asked_for_a_number_that_suits_the_pool(
 
 @pytest.mark.parametrize("size", [32, 33])
 async def test_a_plan_above_the_bound_is_refused_by_a_code_that_names_the_limit(size: int) -> None:
-    """What is asked for is no bound; `Limits.plan_steps` is."""
     plan = plan_of(
         *((0, f"Do {number}.", ()) for number in range(size - 1)), (0, "Join.", tuple(range(size - 1)))
     )
@@ -66,7 +64,6 @@ async def test_a_plan_above_the_bound_is_refused_by_a_code_that_names_the_limit(
 
 @pytest.mark.parametrize(("workers", "steps"), [(1, 5), (6, 8)])
 async def test_a_grammar_allows_as_many_steps_as_are_asked_for(workers: int, steps: int) -> None:
-    """Prompt and constraint say the same, and the grammar stays small."""
     plan = rows((0, "go", ()))
 
     def reply(call: Call) -> Reply:

@@ -35,7 +35,6 @@ def sent(request: Request) -> str:
 
 
 async def test_a_worker_is_shown_all_steps_of_the_round_before() -> None:
-    """They are framed as other steps are, and told apart from the steps of its own plan."""
     workers, planner = team(), boss(FIRST, SECOND)
     result = await Conductor(planner, workers, limits=Limits(rounds=2)).run("Why?")
     assert (result.status, result.answer) == ("ok", "SECOND TEXT")
@@ -62,7 +61,6 @@ async def test_a_worker_is_shown_all_steps_of_the_round_before() -> None:
 
 
 async def test_in_the_first_round_it_is_an_error() -> None:
-    """The planner is told so, and nothing of that line starts."""
     workers, planner = team(), boss(SECOND, FIRST)
     result = await Conductor(planner, workers).run("Why?")
     problem = result.proposals[0].problem
@@ -77,7 +75,6 @@ async def test_in_the_first_round_it_is_an_error() -> None:
 
 
 async def test_an_answer_made_of_a_cut_output_of_an_earlier_round_is_partial() -> None:
-    """However many rounds lie between them; a round that is not shown it is whole."""
     better = '{"worker": 1, "subtask": "better it %d", "access": [%s]}'
     for access, status in (('"previous"', "partial"), ("", "ok")):
         cut = ScriptedWorker("finder", Completion("half of it", finish_reason="length"))
@@ -93,7 +90,6 @@ async def test_an_answer_made_of_a_cut_output_of_an_earlier_round_is_partial() -
 
 
 async def test_labels_of_the_round_before_count() -> None:
-    """A rule holds for what a step is shown of an earlier round, too."""
     cards = [Card(name="web", labels=frozenset({"untrusted"})), Card(name="mailer"), Card(name="writer")]
     plan = Plan((Step(1, "mail it", previous=True), Step(2, "write", (0,))))
     policy = Policy(rules=[Rule("untrusted", never="mailer")])
@@ -106,7 +102,6 @@ async def test_labels_of_the_round_before_count() -> None:
 
 
 async def test_a_run_that_goes_on_pays_for_no_such_step_again() -> None:
-    """A step is known again by what it was shown of the round before."""
     journal = MemoryJournal()
     workers, limits = team(RuntimeError("no")), Limits(rounds=2)
     conductor = Conductor(boss(FIRST, SECOND), workers, limits=limits, journal=journal, on_failure="fail")
@@ -122,8 +117,6 @@ async def test_a_run_that_goes_on_pays_for_no_such_step_again() -> None:
 
 
 async def test_who_approves_a_later_plan_may_show_the_round_before() -> None:
-    """And is refused that in the first round."""
-
     async def approve(request: ApprovalRequest) -> Plan | bool:
         return edit_plan(request.plan, Change(step=0, previous=True)) if request.round == 2 else True
 
@@ -144,7 +137,6 @@ async def test_who_approves_a_later_plan_may_show_the_round_before() -> None:
 
 
 def test_it_is_written_and_read_as_data() -> None:
-    """Plans as JSON, edits as JSON, and drawings have it."""
     plan = Plan((Step(0, "find"), Step(1, "write", (0,), previous=True)))
     assert plan.to_json()["steps"][1]["access"] == ["previous", 0]
     assert Plan.from_json(plan.to_json()) == plan

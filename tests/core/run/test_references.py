@@ -46,7 +46,6 @@ def sent(worker: ScriptedWorker, call: int = -1) -> str:
 
 
 async def test_a_search_looks_up_what_an_earlier_step_found(tmp_path: Path) -> None:
-    """Two hops: who wrote it, and where that person was born."""
     (tmp_path / "books.md").write_text("# Books\n\nThe Glass Harbor was written by Mira Oskanen.\n")
     (tmp_path / "people.md").write_text(
         "# People\n\nMira Oskanen was born in Turku.\n\n# Others\n\nJon Hale was born in Leeds.\n"
@@ -66,7 +65,6 @@ async def test_a_search_looks_up_what_an_earlier_step_found(tmp_path: Path) -> N
 
 
 async def test_what_is_filled_in_is_not_read_for_references() -> None:
-    """An output that looks like a reference stays as it is."""
     planner = boss(rows((0, r"a \{{1}} b \{{x}}", ()), (0, "secret", ()), (0, "{{0}}!", (0,))))
     result = await Conductor(planner, [FunctionWorker(echo)]).run("Why?")
     assert result.answer == "a {{1}} b {{x}}!"
@@ -74,7 +72,6 @@ async def test_what_is_filled_in_is_not_read_for_references() -> None:
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_in_arguments_an_output_is_a_string_whatever_is_in_it(first: str, second: str) -> None:
-    """It can neither end its string nor add an argument; the subtask decides what there is."""
     subtask = 'Call it: {"a": "say \\"{{0}}\\" now", "b": {{1}}, "c": ["{{0}}{{1}}"]}'
     worker, called = tool({"a": "string", "b": "string", "c": "array"})
     outputs = iter([first or "x", second or "y"])
@@ -104,7 +101,6 @@ def test_in_arguments_an_output_is_a_string_whatever_is_in_it(first: str, second
 async def test_a_tool_takes_plain_text_as_its_one_required_argument(
     subtask: str, arguments: dict[str, Any]
 ) -> None:
-    """Or an object of its arguments, which only the plan can write: an output stays text."""
     worker, called = tool({"query": "string", "limit": "integer"}, required=["query"])
     assert 'Its subtask is its "query", or a JSON object of' in worker.card.description
     injected = ScriptedWorker("a", '{"query": "x", "limit": 9}')
@@ -116,7 +112,6 @@ async def test_a_tool_takes_plain_text_as_its_one_required_argument(
 
 
 async def test_outputs_beside_the_arguments_do_not_change_them() -> None:
-    """A tool of several arguments reads the object that the plan wrote."""
     worker, called = tool({"a": "string", "b": "string"})
     writer = ScriptedWorker("w", '{"a": "evil", "b":')
     plan = Plan((Step(0, "x"), Step(1, 'For {{0}} {"a": "1", "b": "{{0}}"} }{{0}}', (0,))))
@@ -129,7 +124,6 @@ async def test_outputs_beside_the_arguments_do_not_change_them() -> None:
 
 
 async def test_arguments_that_a_step_wrote_whole() -> None:
-    """A tool of several arguments may be given all of them by a step; it cannot complete broken ones."""
     worker, called = tool({"a": "string", "b": "string"})
     writer = ScriptedWorker("w", '{"a": "1", "b": "2"}')
     conductor = Conductor(boss("none"), [writer, worker])
@@ -144,7 +138,6 @@ async def test_arguments_that_a_step_wrote_whole() -> None:
 
 @pytest.mark.parametrize("on_failure", ["note", "skip", "fail", "replan"])
 async def test_a_step_that_refers_to_a_failed_one_does_not_run(on_failure: Any) -> None:
-    """There is nothing to fill in, whatever else it sees."""
     calls: list[str] = []
 
     def look_up(step_input: StepInput) -> str:
@@ -163,7 +156,6 @@ async def test_a_step_that_refers_to_a_failed_one_does_not_run(on_failure: Any) 
 
 
 async def test_a_subtask_that_grows_too_long_fails() -> None:
-    """Before anything is called, and by a code of its own."""
     plan = Plan((Step(0, "x" * 90), Step(0, "{{0}}" * 12, (0,))))
     limits = Limits(output_chars=1_000)
     result = await Conductor(boss("none"), [FunctionWorker(echo)], limits=limits).run(plan)
@@ -175,7 +167,6 @@ async def test_a_subtask_that_grows_too_long_fails() -> None:
 
 
 async def test_a_stand_in_of_another_kind_is_given_its_own_form() -> None:
-    """A model that stands in for a search is told of the output, and sees it."""
     failing = ScriptedWorker("search", WorkerRefused("down"))
     failing.reads_prose = False
     chat = ScriptedWorker("chat", {"look up": "LOOKED UP", "first": "FIRST"})
@@ -187,7 +178,6 @@ async def test_a_stand_in_of_another_kind_is_given_its_own_form() -> None:
 
 
 async def test_answers_are_known_again_by_what_was_filled_in() -> None:
-    """A cache tells two outputs apart, and a resumed run pays for no step twice."""
     texts = iter(["A", "B", "B"])
     writer = FunctionWorker(lambda step_input: next(texts), card=Card(name="w", price=FREE))
     search = ScriptedWorker(Card(name="s", price=FREE, version="1"), _asked)
@@ -216,7 +206,6 @@ def _asked(request: Request) -> str:
 
 
 async def test_a_planner_is_told_of_references_where_they_are_filled_in() -> None:
-    """And of the workers they are filled in for; a pool of models alone is told nothing of it."""
     chat = ScriptedWorker("chat", "x")
     for pool, line in (
         ([chat], ""),
@@ -230,7 +219,6 @@ async def test_a_planner_is_told_of_references_where_they_are_filled_in() -> Non
 
 
 async def test_a_bad_reference_goes_back_to_the_planner() -> None:
-    """With the reason, as any other mistake in a plan."""
     bad = rows((0, "a", ())) + '{"worker": 0, "subtask": "look up {{0}}", "access": []}\n'
     planner = boss(bad, rows((0, "a", ()), (0, "look up {{0}}", (0,))))
     result = await Conductor(planner, [FunctionWorker(echo)]).run("Why?")

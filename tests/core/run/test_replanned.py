@@ -17,7 +17,6 @@ ONCE = Retry(attempts=1)
 
 
 async def test_without_an_answer_there_is_nothing_to_keep() -> None:
-    """The planner is not told that it may keep, is asked for a repair, and the run says what failed."""
     planner, journal = boss(FIRST, KEEP), MemoryJournal()
     workers = [ScriptedWorker("a", "A"), ScriptedWorker("b", WorkerFailed("no luck"))]
     conductor = Conductor(planner, workers, retry=ONCE, on_failure="replan")
@@ -36,7 +35,6 @@ async def test_without_an_answer_there_is_nothing_to_keep() -> None:
 
 
 async def test_a_planner_that_fails_after_a_step_failed_leaves_both_reasons() -> None:
-    """The problem names the step that failed, and why there is no other plan."""
     workers = [ScriptedWorker("a", "A"), ScriptedWorker("b", WorkerFailed("no luck"))]
     conductor = Conductor(boss(FIRST, WorkerRefused("401")), workers, retry=ONCE, on_failure="replan")
     result = await conductor.run("What?")
@@ -48,7 +46,6 @@ async def test_a_planner_that_fails_after_a_step_failed_leaves_both_reasons() ->
 
 
 def test_an_unknown_failure_policy_is_refused() -> None:
-    """The message lists the policies."""
     with pytest.raises(ConfigError, match="'bogus': write one of 'note', 'skip', 'replan', 'fail'"):
         Conductor(RulePlanner(), [ScriptedWorker("a", "A")], on_failure="bogus")  # type: ignore[arg-type]  # what is refused
 

@@ -36,7 +36,6 @@ def _worker() -> ScriptedWorker:
 
 @pytest.mark.parametrize("keep", [KEEP, EMPTY_LISTS])
 async def test_a_planner_may_keep_the_answer(keep: str) -> None:
-    """No steps in a later round mean that the answer stands, and end the run."""
     planner, worker = boss(FIRST, keep), _worker()
     result = await Conductor(planner, [worker], limits=Limits(rounds=5)).run("Q?")
     assert (result.answer, result.status, len(result.rounds)) == ("one", "ok", 2)
@@ -45,7 +44,6 @@ async def test_a_planner_may_keep_the_answer(keep: str) -> None:
 
 
 async def test_a_planner_sees_what_its_plan_came_to_and_may_write_another() -> None:
-    """The second round's prompt holds the first plan and its final response."""
     planner = boss(FIRST, SECOND, KEEP)
     result = await Conductor(planner, [_worker()], limits=Limits(rounds=5)).run("Q?")
     assert (result.answer, len(result.rounds), len(result.plans)) == ("two", 3, 2)
@@ -55,7 +53,6 @@ async def test_a_planner_sees_what_its_plan_came_to_and_may_write_another() -> N
 
 
 async def test_a_repeated_plan_ends_the_run() -> None:
-    """The same plan again is not carried out again."""
     worker = _worker()
     result = await Conductor(boss(FIRST), [worker], limits=Limits(rounds=9)).run("Q?")
     assert (result.answer, result.status, len(result.rounds)) == ("one", "ok", 2)
@@ -64,7 +61,6 @@ async def test_a_repeated_plan_ends_the_run() -> None:
 
 
 async def test_a_planner_that_fails_in_a_later_round_leaves_the_earlier_answer() -> None:
-    """No fallback plans over an answer that is there, and the result says that the round has no plan."""
     conductor = Conductor(
         boss(FIRST, "no plan"), [_worker()], limits=Limits(rounds=3), fallback_planner=RulePlanner()
     )
@@ -76,7 +72,6 @@ async def test_a_planner_that_fails_in_a_later_round_leaves_the_earlier_answer()
 
 
 async def test_a_given_plan_is_shown_to_the_planner_of_the_next_round() -> None:
-    """With its workers numbered as the planner is shown them, in its own spelling."""
     planner = boss(KEEP, spelling="lists")
     pool = [ScriptedWorker(name, name) for name in ("ant", "bee", "cat")]
     plan = Plan((Step(1, "go"),), (Message("user", "Q?"),))
@@ -86,7 +81,6 @@ async def test_a_given_plan_is_shown_to_the_planner_of_the_next_round() -> None:
 
 
 async def test_a_given_plan_without_its_question_is_one_round() -> None:
-    """A planner is not asked to better the answer to a question nobody knows."""
     worker, limits = ScriptedWorker("w", "one"), Limits(rounds=3)
     conductor = Conductor(boss(FIRST), [worker], limits=limits, accept=lambda q, a: "no good")
     result = await conductor.run(plan_of((0, "go", ())))
@@ -95,8 +89,6 @@ async def test_a_given_plan_without_its_question_is_one_round() -> None:
 
 
 async def test_a_refused_answer_begins_a_round_that_is_told_why() -> None:
-    """A coroutine function may judge too, and a text is a reason."""
-
     async def accept(question: str, answer: str) -> bool | str:
         await anyio.sleep(1.0)
         return "too short" if answer == "one" else True
@@ -109,7 +101,6 @@ async def test_a_refused_answer_begins_a_round_that_is_told_why() -> None:
 
 
 async def test_an_answer_never_accepted_is_partial() -> None:
-    """At the limit the last answer is given, with what was found wanting."""
     conductor = Conductor(
         boss(FIRST, SECOND), [_worker()], limits=Limits(rounds=2), accept=lambda q, a: False
     )
@@ -133,7 +124,6 @@ async def test_an_answer_never_accepted_is_partial() -> None:
     ],
 )
 async def test_a_worker_judges_by_its_first_word(reply: str, answer: str) -> None:
-    """YES accepts, NO refuses with the rest as the reason; what it thought aloud does not count."""
     judge = ScriptedWorker("judge", lambda r: reply if "\none\n" in r.messages[-1].text else "YES")
     conductor = Conductor(boss(FIRST, SECOND), [_worker()], limits=Limits(rounds=3), accept=judge)
     result = await conductor.run("Q?")
@@ -144,7 +134,6 @@ async def test_a_worker_judges_by_its_first_word(reply: str, answer: str) -> Non
 
 
 async def test_a_judge_that_fails_lets_the_answer_pass_and_is_told_of() -> None:
-    """A judge's failure does not cost the answer, which nobody has judged then."""
     judge = ScriptedWorker("judge", RuntimeError("down"))
     result = await Conductor(boss(FIRST), [_worker()], limits=Limits(rounds=3), accept=judge).run("Q?")
     assert (result.answer, result.status) == ("one", "partial")
@@ -154,8 +143,6 @@ async def test_a_judge_that_fails_lets_the_answer_pass_and_is_told_of() -> None:
 
 
 async def test_a_check_that_raises_leaves_the_answer_and_says_so() -> None:
-    """An answer that was paid for is not lost to an error in its check."""
-
     def accept(question: str, answer: str) -> bool:
         raise ZeroDivisionError("oops")
 
@@ -166,7 +153,6 @@ async def test_a_check_that_raises_leaves_the_answer_and_says_so() -> None:
 
 
 async def test_a_judge_out_of_time_is_still_counted() -> None:
-    """The usage of a judge that was stopped with the run stands in the result."""
     judge = Actor("judge", never)
     result = await Conductor(boss(FIRST), [_worker()], limits=Limits(seconds=5), accept=judge).run("Q?")
     assert (result.answer, result.status, judge.stopped) == ("one", "partial", 1)
@@ -180,7 +166,6 @@ def _nested(
 
 
 async def test_nested_events_carry_their_own_run_and_its_parent() -> None:
-    """A nested run has an id of its own, and names the attempt it answers for."""
     outer = _nested(_nested(ScriptedWorker("w", "inner answer")), name="outer")
     events = [event async for event in outer.stream("Q?")]
     runs = [e for e in events if isinstance(e, RunStarted)]
@@ -195,7 +180,6 @@ def _answer(events: list[Event], run: str) -> str:
 
 
 async def test_each_run_of_three_streams_its_own_answer() -> None:
-    """The text of a run two levels down is not taken for that of the run between."""
     lowest = _nested(ScriptedWorker("w", "low answer", piece=3), name="lowest")
     middle_plan = rows((0, "ask below", ()), (1, "write it up", (0,)))
     middle = _nested(lowest, ScriptedWorker("editor", "edited"), name="middle", text=middle_plan)
@@ -207,7 +191,6 @@ async def test_each_run_of_three_streams_its_own_answer() -> None:
 
 @pytest.mark.parametrize(("depth", "status"), [(1, "failed"), (2, "failed"), (3, "ok")])
 async def test_conductors_nest_no_deeper_than_the_outer_run_says(depth: int, status: str) -> None:
-    """The outermost run's `Limits.depth` holds, whatever the nested ones say."""
     lowest = _nested(ScriptedWorker("w", "low"), name="lowest", limits=Limits(depth=9))
     outer = _nested(
         _nested(lowest, name="middle", limits=Limits(depth=9)), name="outer", limits=Limits(depth=depth)
@@ -220,7 +203,6 @@ async def test_conductors_nest_no_deeper_than_the_outer_run_says(depth: int, sta
 
 
 async def test_the_step_limit_holds_over_nested_runs() -> None:
-    """Steps of nested runs are counted where the outermost run counts."""
     worker = ScriptedWorker("w", "x")
     plan = rows(*((0, f"inner {i}", ()) for i in range(4)), (0, "join", (0, 1, 2, 3)))
     outer = _nested(_nested(worker, text=plan), name="outer", limits=Limits(steps=4))
@@ -231,7 +213,6 @@ async def test_the_step_limit_holds_over_nested_runs() -> None:
 
 
 async def test_a_judge_who_says_neither_yes_nor_no_has_not_judged() -> None:
-    """The answer stands, and the result tells that nobody judged it."""
     judge = ScriptedWorker("judge", "Nothing is missing")
     result = await Conductor(boss(FIRST), [_worker()], limits=Limits(rounds=3), accept=judge).run("Q?")
     assert (result.answer, result.status) == ("one", "partial")
@@ -241,7 +222,6 @@ async def test_a_judge_who_says_neither_yes_nor_no_has_not_judged() -> None:
 
 
 async def test_a_cancel_reaches_the_innermost_worker() -> None:
-    """Leaving the outer run stops the worker of a run nested in one nested in it."""
     worker = Actor(Card(name="w", price=FREE), never)
     lowest = _nested(worker, name="lowest")
     outer = _nested(_nested(lowest, name="middle"), name="outer", limits=Limits(depth=3))
@@ -251,14 +231,12 @@ async def test_a_cancel_reaches_the_innermost_worker() -> None:
 
 
 async def test_a_nested_run_ends_at_the_outer_deadline() -> None:
-    """The outer run's time holds for the runs nested in it."""
     worker = Actor("w", never)
     result = await _nested(_nested(worker), name="outer", limits=Limits(seconds=8)).run("Q?")
     assert (result.status, result.seconds, worker.stopped) == ("failed", 8.0, 1)
 
 
 async def test_a_nested_run_that_is_stopped_is_billed_for_what_it_spent() -> None:
-    """A nested run that the time limit of a call stops had paid for a step, which is on the bill."""
     price = Price(input=1.0, output=1.0)
     quick = Actor(Card(name="quick", price=price), answering("x", usage=Usage(3_000_000, 2_000_000)))
     slow = Actor(Card(name="slow", price=FREE), never)
@@ -271,7 +249,6 @@ async def test_a_nested_run_that_is_stopped_is_billed_for_what_it_spent() -> Non
 
 
 async def test_a_nested_run_is_held_to_its_own_limits_too() -> None:
-    """The steps of the inner run count for both, and stop at the nearer limit."""
     plan = rows((0, "one", ()), (0, "two", (0,)), (0, "three", (1,)))
     inner = Conductor(boss(plan), [ScriptedWorker("a", "A")], limits=Limits(steps=2), card=Card(name="inner"))
     result = await Conductor(boss(rows((0, "go", ()))), [inner]).run("Q?")

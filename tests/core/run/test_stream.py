@@ -23,7 +23,6 @@ DIAMOND = plan_of((0, "find", ()), (1, "left", (0,)), (1, "right", (0,)), (0, "j
 
 
 async def test_events_come_in_the_order_of_what_happens() -> None:
-    """From the run's start to its result, steps in the order of their starts and ends."""
     workers = [ScriptedWorker("a", "A", latency=1.0), ScriptedWorker("b", "B", latency=2.0)]
     events = [event async for event in Conductor(boss(""), workers).stream(DIAMOND)]
     assert tags(events) == [
@@ -43,7 +42,6 @@ async def test_events_come_in_the_order_of_what_happens() -> None:
 
 @pytest.mark.parametrize("piece", [None, 1, 4])
 async def test_the_answers_pieces_make_the_answer(piece: int | None) -> None:
-    """Answer and step pieces add up to what the result holds, whatever their size."""
     worker = ScriptedWorker("a", "the whole answer", piece=piece)
     events = [event async for event in Conductor(boss(""), [worker]).stream(plan_of((0, "go", ())))]
     assert "".join(e.text for e in events if isinstance(e, AnswerDelta)) == "the whole answer"
@@ -51,7 +49,6 @@ async def test_the_answers_pieces_make_the_answer(piece: int | None) -> None:
 
 
 async def test_what_the_last_step_wrote_before_the_plan_was_whole_is_sent_once() -> None:
-    """A last step that started early gives its first pieces to the answer when it is known to be one."""
     first, end = rows((0, "go", ())), "That is all.\n"
     planner = ChatPlanner(Actor("boss", writing(first, end, pause=2.5)))
     worker = Actor("a", writing("one ", "two ", "three ", "four"))
@@ -64,7 +61,6 @@ DIAMOND_OF_ONE = plan_of((0, "find", ()), (0, "left", (0,)), (0, "right", (0,)),
 
 
 async def test_a_stream_left_to_the_garbage_collector_stops_its_run() -> None:
-    """A generator that is dropped without `aclose` stops the worker too, and warns of nothing."""
     before = asyncio.all_tasks()
     worker = Actor("a", never)
 
@@ -81,7 +77,6 @@ async def test_a_stream_left_to_the_garbage_collector_stops_its_run() -> None:
 
 
 async def test_cancelling_a_task_of_asyncio_stops_the_run() -> None:
-    """A plain `Task.cancel` works as well as a cancel scope, for `run` and for `stream`."""
     before = asyncio.all_tasks()
     for streamed in (False, True):
         worker = Actor("a", never)
@@ -101,7 +96,6 @@ async def test_cancelling_a_task_of_asyncio_stops_the_run() -> None:
 
 
 async def test_a_worker_that_clears_up_slowly_is_waited_for() -> None:
-    """Leaving returns when the run is gone, and not before."""
     cleared = []
 
     async def act(request: Request) -> AsyncGenerator[str | Completion, None]:
@@ -122,7 +116,6 @@ async def test_a_worker_that_clears_up_slowly_is_waited_for() -> None:
 
 
 async def test_errors_come_out_of_the_iteration() -> None:
-    """What `run` raises, the stream raises, as it is, after what happened before."""
     with pytest.raises(QueryError):
         await anext(Conductor(boss(""), [ScriptedWorker("a", "A")]).stream("  "))
     stream = Conductor(FixedPlanner("no"), [ScriptedWorker("a", "A")]).stream("What?")
@@ -135,7 +128,6 @@ async def test_errors_come_out_of_the_iteration() -> None:
 
 
 async def test_a_slow_reader_holds_nothing_up() -> None:
-    """The run goes on at its own pace, and the reader misses nothing."""
     conductor = Conductor(boss(""), [ScriptedWorker("a", "A", latency=1.0)], limits=Limits(seconds=5))
     seen = []
     async for event in conductor.stream(DIAMOND_OF_ONE):
@@ -154,7 +146,6 @@ class Breaks(ScriptedWorker):
         self._texts = iter([first, second])
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Answer in two pieces, the first time only in one."""
         self.requests.append(request)
         text = next(self._texts)
         yield text[:10]
@@ -169,7 +160,6 @@ SECOND = pytest.mark.parametrize("second", ["The tower, by 280 m.", "Nobody know
 
 @SECOND
 async def test_pieces_of_an_attempt_that_failed_have_a_number_of_their_own(second: str) -> None:
-    """The pieces of the attempt that ended well make the answer."""
     conductor = Conductor(boss(""), [Breaks("The tower, I believe.", second)])
     pieces, state = dict[int | None, str](), LiveState()
     async for event in conductor.stream(plan_of((0, "say", ()))):
@@ -183,7 +173,6 @@ async def test_pieces_of_an_attempt_that_failed_have_a_number_of_their_own(secon
 
 @SECOND
 async def test_a_nested_run_passes_no_piece_on_twice(second: str) -> None:
-    """An attempt in it that writes the same goes on; of a text that differs no piece follows."""
     inner = Conductor(boss(rows((0, "say", ()))), [Breaks("The tower, I believe.", second)])
     events = [event async for event in Conductor(boss(""), [inner]).stream(plan_of((0, "say", ())))]
     own = [event for event in events if event.run_id == events[0].run_id]

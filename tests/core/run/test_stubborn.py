@@ -93,7 +93,6 @@ SHORT = {
 async def test_a_worker_that_ignores_its_cancellation_is_left(
     limit: str, deaf: Deaf, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The run ends soon after the limit; the call counts with its reservation, and is named."""
     worker = Actor(PRICED, deaf.act)
     limits = Limits(**{limit: 0.3})  # in which a busy machine begins the call
     with anyio.fail_after(20):
@@ -111,7 +110,6 @@ async def test_a_worker_that_ignores_its_cancellation_is_left(
 
 @pytest.mark.parametrize("how", ["cancel", "leave", "function"])
 async def test_a_run_that_is_cancelled_does_not_wait_for_such_a_worker(how: str, deaf: Deaf) -> None:
-    """A cancel, an early end of the stream, a coroutine function."""
     worker = Actor("deaf", deaf.act) if how != "function" else FunctionWorker(deaf.answer)
     with anyio.fail_after(20):
         if how == "leave":
@@ -128,7 +126,6 @@ async def test_a_run_that_is_cancelled_does_not_wait_for_such_a_worker(how: str,
 
 
 async def test_a_planner_that_ignores_its_cancellation_is_left(deaf: Deaf) -> None:
-    """It has `Limits.planner_seconds`, and the fallback planner stands in for it."""
     planner = PlanningActor(deaf.plan)
     worker = ScriptedWorker("a", "A")
     limits = Limits(planner_seconds=0.05)
@@ -152,7 +149,6 @@ async def _endless(request: object) -> AsyncGenerator[str, None]:
 
 
 async def test_text_without_end_and_wait_can_be_cancelled() -> None:
-    """A worker and a planner that write for ever stop at the length of an answer, and at a cancel."""
     result = await _conductor(Actor("a", _endless), Limits(output_chars=2000)).run(ONE)  # type: ignore[arg-type]
     assert result.problem is not None
     assert result.problem.code == "answer_too_long"
@@ -171,7 +167,6 @@ async def _blocking(request: Request) -> AsyncGenerator[str | Completion, None]:
 
 @pytest.mark.parametrize("limits", SHORT.values(), ids=SHORT)
 async def test_an_answer_after_its_limit_is_not_ok(limits: Limits) -> None:
-    """No timer can end a worker that blocks the event loop; its answer is late all the same."""
     result = await _conductor(Actor("a", _blocking), limits).run(ONE)
     assert (result.status, result.answer) == ("failed", "")
     assert _is_timeout(result)
@@ -188,7 +183,6 @@ def _until_told(caplog: pytest.LogCaptureFixture) -> None:
 async def test_a_worker_that_blocks_the_event_loop_is_named_while_it_does(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """From another thread, because nothing else of the loop can run."""
     caplog.set_level(logging.WARNING, logger="podium")
 
     async def block(request: Request) -> AsyncGenerator[str | Completion, None]:
@@ -223,7 +217,6 @@ print(asyncio.run(conductor.run(plan)).problem.code)
 
 @pytest.mark.long
 def test_the_interpreter_ends_though_such_a_worker_goes_on() -> None:
-    """`asyncio.run` does not wait for it either."""
     ended = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=30, check=False
     )

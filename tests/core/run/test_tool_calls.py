@@ -53,14 +53,6 @@ CASES: dict[str, tuple[Plan, Any, Any, list[list[str]], str]] = {
         [["a 0", "a 1"], ["a 2"], ["c 0"]],
         "d(c(a(a0, a1, a2), b(), c0))",
     ),
-    "beside each other": (
-        DIAMOND,
-        {"b": (1,), "a": (2, 1)},
-        {},
-        [["a 0", "a 1", "b 0"], ["a 2"]],
-        "d(c(a(a0, a1, a2), b(b0)))",
-    ),
-    "the last": (DIAMOND, {"d": (1, 1)}, {}, [["d 0"], ["d 1"]], "d(c(a(), b()), d0, d1)"),
     "items of a map": (
         plan_of(
             call("list", returns={"files": ["string"]}),
@@ -88,17 +80,6 @@ CASES: dict[str, tuple[Plan, Any, Any, list[list[str]], str]] = {
         [["check 0"]],
         'tell({"ok":true})',
     ),
-    "a branch": (
-        plan_of(
-            call("judge", returns={"ok": "boolean"}),
-            call("yes", when=when("{{0.ok}}", is_=True)),
-            call("no", when=when("{{0.ok}}", is_=False)),
-        ),
-        {"judge": (1,), "yes": (1,)},
-        {"judge": '{"ok": true}'},
-        [["judge 0"], ["yes 0"]],
-        "yes(yes0)",
-    ),
 }
 
 
@@ -121,7 +102,6 @@ async def test_calls_of_each_step(case: str, *, journalled: bool) -> None:
 
 
 async def test_calls_one_at_a_time() -> None:
-    """If the caller wants no parallel calls, the others follow, without asking their workers again."""
     caller, ann = team(DIAMOND, {"a": (2,), "b": (1,)}, more={"is_parallel": False})
     assert (await caller.run()).text == "d(c(a(a0, a1), b(b0)))"
     assert caller.turns == [["a 0"], ["a 1"], ["b 0"]]
@@ -182,7 +162,6 @@ async def result_of(run: Callable[[], Awaitable[ChatAnswer]]) -> Result:
 def test_random_calls_of_random_plans(
     steps: list[dict[str, Any]], seed: int, *, parallel: bool, journalled: bool
 ) -> None:
-    """The run ends as without tools, and each call of a worker is made once."""
     plan, stage = plan_of(*steps), CallingStage(seed)
     journal = MemoryJournal() if journalled else None
     caller = Caller(stage.conductor(plan, journal), more={"is_parallel": parallel})
@@ -199,7 +178,6 @@ def test_random_calls_of_random_plans(
 
 @given(steps=workflows(), seed=SEEDS, last=st.integers(1, 6))
 def test_after_a_cancel_a_turn_continues(steps: list[dict[str, Any]], seed: int, last: int) -> None:
-    """In its own record, and from that of the turn before: only the calls in flight are made again."""
     plan, journal = plan_of(*steps), MemoryJournal()
     first, second = CallingStage(seed, last=last), CallingStage(seed + 1)
     caller = Caller(first.conductor(plan, journal), store=ContinuationStore())
@@ -224,7 +202,6 @@ def test_after_a_cancel_a_turn_continues(steps: list[dict[str, Any]], seed: int,
 
 
 async def test_ids_that_two_steps_share() -> None:
-    """Each call gets its own result; a message between results is for the steps that get them."""
     note = Message("system", "Be brief.")
 
     def reply(request: Request) -> Completion:
@@ -251,7 +228,6 @@ async def test_ids_that_two_steps_share() -> None:
 
 
 async def test_a_message_of_the_user_after_the_results() -> None:
-    """It is the question from then on; steps that have ended stay, and paused ones see their results."""
     caller, ann = team(DIAMOND, {"a": (1,), "c": (1,)})
     await caller.turn()
     caller.said.append(Message("user", "And be quick."))
@@ -277,7 +253,6 @@ async def test_without_the_continuation() -> None:
 
 @pytest.mark.parametrize("choice", ["required", "none", {"type": "function", "function": {"name": "look"}}])
 async def test_a_choice_is_for_the_last_step(choice: Any) -> None:
-    """A step before it would have to call, too, each time that it is asked."""
     caller, ann = team(DIAMOND, {"a": (1,), "d": (1,)})
     await caller.turn(tools=Tools(TOOLS.offered, choice))
     assert caller.turns == ([] if choice == "none" else [["d 0"]])
@@ -285,7 +260,6 @@ async def test_a_choice_is_for_the_last_step(choice: Any) -> None:
 
 
 async def test_a_failed_step_beside_a_paused_one() -> None:
-    """The result says so; the step is tried again in the next turn."""
     replies: list[Any] = [WorkerRefused("no"), "yes"]
     bad = ScriptedWorker("bad", lambda request: replies.pop(0))
     plan = Plan((Step(0, "a"), Step(1, "b"), Step(0, "c", (0, 1))))
@@ -300,7 +274,6 @@ async def test_a_failed_step_beside_a_paused_one() -> None:
 
 
 async def test_a_step_that_is_not_needed_any_more() -> None:
-    """With `enough`, or after a failure, the calls of a paused step are not returned."""
     plan = Plan((Step(0, "a"), Step(1, "b"), Step(1, "c", (0, 1), 1)))
     ann, bob = Maker("ann", {"a": (1,)}), Maker("bob", {})
     answer = await Caller(Conductor(FixedPlanner(plan), [ann, bob])).run()
@@ -318,7 +291,6 @@ async def test_a_step_that_is_not_needed_any_more() -> None:
 
 
 async def test_a_later_round_calls_tools() -> None:
-    """The rounds before stand, also what the step saw of them; only an answer is judged."""
     texts = [
         write_plan(each, "rows")
         for each in (
@@ -342,25 +314,7 @@ async def test_a_later_round_calls_tools() -> None:
     assert max(Counter(ann.asked).values()) == 1
 
 
-async def test_labels_of_results() -> None:
-    """A result has the labels of its step, and those that the caller gave it; other steps have neither."""
-    ann = Maker(Card(name="ann", labels=frozenset({"web"}), price=FREE), {"a": (1,)})
-    mail = Maker(Card(name="mail", labels=frozenset({"out"}), price=FREE), {"send": (1,)})
-    plan = Plan((Step(0, "a"), Step(1, "send"), Step(0, "c", (0, 1))))
-    policy = Policy(rules=[Rule("web", never="out"), Rule("secret", never="out")], labels={"secret"})
-    caller = Caller(Conductor(FixedPlanner(plan), [ann, mail], policy=policy))
-    first = await caller.turn()
-    assert first.result.labels == {"ann", "web", "mail", "out"}
-    marked = caller.said[-2]
-    caller.said[-2] = replace(marked, labels=frozenset({"secret"}))
-    answer = await caller.run()
-    assert answer.text == "c(a(a0), send(send0))"
-    assert answer.result.labels == {"ann", "web", "mail", "out", "secret"}
-    caller.said[-4:] = [each for each in caller.said[-4:] if each.role != "user"]
-
-
 async def test_a_result_that_a_worker_may_not_see() -> None:
-    """The step that asked fails; no other sees it."""
     mail = Maker(Card(name="mail", labels=frozenset({"out"}), price=FREE), {"send": (1,)})
     policy = Policy(rules=[Rule("secret", never="out")], labels={"secret"})
     plan = Plan((Step(0, "send"), Step(1, "c", (0,))))
@@ -383,7 +337,6 @@ async def test_limits_count_each_call() -> None:
 
 
 async def test_a_run_that_is_resumed_without_results() -> None:
-    """The error says what is missing."""
     caller, _ = team(DIAMOND, {"a": (2,)}, journal=MemoryJournal())
     answer = await caller.turn()
     with pytest.raises(ConfigError, match=r"has ended with 2 call\(s\) of the caller's tools"):
@@ -391,7 +344,6 @@ async def test_a_run_that_is_resumed_without_results() -> None:
 
 
 async def test_the_planner_says_which_tools_a_step_may_call() -> None:
-    """It is told their names and who may call them; a tool that does not exist is repaired."""
     plan = Plan((Step(0, "a", tools=()), Step(0, "b", (0,), tools=("edit",)), Step(0, "c", (1,))))
     bad = write_plan(plan, "rows").replace("edit", "edits")
     texts = [bad, write_plan(plan, "rows")]
@@ -408,7 +360,6 @@ async def test_the_planner_says_which_tools_a_step_may_call() -> None:
 
 
 async def test_a_policy_says_who_may_call_tools() -> None:
-    """By names or labels; a run adds to the policy of its conductor."""
     ann, bob = Maker("ann", {"a": (1,)}), Maker("bob", {"b": (1,)})
     plan = Plan((Step(0, "a"), Step(1, "b"), Step(0, "c", (0, 1))))
     caller = Caller(Conductor(FixedPlanner(plan), [ann, bob], policy=Policy(tools=["ann", "bob"])))
@@ -455,7 +406,6 @@ async def test_steps_of_nested_runs(*, journalled: bool, acts: bool) -> None:
 
 
 async def test_tools_that_end_the_turn() -> None:
-    """Such as handoffs: the planner is not told of them, and only the last step may call them."""
     caller, ann = team(DIAMOND, {})
     await caller.turn(tools=replace(TOOLS, last=("edit",)))
     assert [request.tools and request.tools.names for request in ann.requests] == [("look",)] * 3 + [

@@ -79,7 +79,6 @@ async def _run(worker: FunctionWorker | Actor, steps: int = 1, **options: object
 async def test_their_calls_count_against_the_limits_of_the_run_around_them(
     way: Callable[[Conductor], Callable[[StepInput], object]],
 ) -> None:
-    """A run of three calls fits once into three, and not twice; the function itself calls no model."""
     inner, worker = _inner()
     agent = FunctionWorker(way(inner), price=FREE)  # type: ignore[arg-type]  # of a way
     once = await _run(agent, limits=Limits(calls=3))
@@ -93,7 +92,6 @@ async def test_their_calls_count_against_the_limits_of_the_run_around_them(
 async def test_what_they_spend_is_on_the_bill_once(
     way: Callable[[Conductor], Callable[[StepInput], object]],
 ) -> None:
-    """A step costs what the run in it cost, though its worker reports nothing."""
     inner, _ = _inner()
     alone = await inner.run("ask")
     result = await _run(FunctionWorker(way(inner), price=FREE))  # type: ignore[arg-type]  # of a way
@@ -105,7 +103,6 @@ async def test_what_they_spend_is_on_the_bill_once(
 async def test_a_partial_run_makes_its_step_partial(
     way: Callable[[Conductor], Callable[[StepInput], object]],
 ) -> None:
-    """The text that the worker makes of it does not say what it lacks."""
     down = ScriptedWorker("down", WorkerRefused("it is closed"))
     plan = plan_of((0, "look", ()), (1, "write", ()), (1, "sum up", (0, 1)))
     inner = Conductor(FixedPlanner(plan), [down, ScriptedWorker("w", "what there is")])
@@ -119,7 +116,6 @@ async def test_a_partial_run_makes_its_step_partial(
 async def test_a_failed_run_makes_its_step_partial_and_is_billed_besides(
     way: Callable[[Conductor], Callable[[StepInput], object]],
 ) -> None:
-    """The worker goes on without it, and reports its own tokens alone."""
     price, own = Price(input=1.0, output=1.0), Usage(100_000, 10)
     broken = ScriptedWorker(Card(name="in", price=price), WorkerRefused("no", usage=Usage(300, 5)))
     ask = way(Conductor(FixedPlanner(plan_of((0, "look", ()))), [broken]))
@@ -137,7 +133,6 @@ async def test_a_failed_run_makes_its_step_partial_and_is_billed_besides(
 
 
 async def test_they_are_nested_no_deeper_than_the_limit() -> None:
-    """A conductor that calls itself through a function comes to an end."""
     inner, worker = _inner()
     agent = FunctionWorker(_asks(inner), price=FREE)  # type: ignore[arg-type]  # of a way
     result = await _run(agent, limits=Limits(depth=1))
@@ -147,7 +142,6 @@ async def test_they_are_nested_no_deeper_than_the_limit() -> None:
 
 
 async def test_they_have_the_labels_and_the_rules_of_the_run_around_them() -> None:
-    """What was found may not reach the mailer by way of a function."""
     mailer = ScriptedWorker(Card(name="mailer", labels=frozenset({"write-tools"})), "sent")
     writer = ScriptedWorker("writer", "written")
     inner = Conductor(boss(rows((0, "mail", ())), rows((1, "write", ()))), [mailer, writer])
@@ -163,7 +157,6 @@ async def test_they_have_the_labels_and_the_rules_of_the_run_around_them() -> No
 async def test_they_are_named_in_the_journal_around_them_and_count_after_a_resume(
     way: Callable[[Conductor], Callable[[StepInput], object]],
 ) -> None:
-    """The step's two calls and steps inside, and its own, leave no room for another call."""
     inner, worker = _inner()
     last = ScriptedWorker("last", lambda _: WorkerRefused("not now"))
     agent = FunctionWorker(way(inner), price=FREE)  # type: ignore[arg-type]  # of a way
@@ -186,7 +179,6 @@ async def test_they_are_named_in_the_journal_around_them_and_count_after_a_resum
 
 
 async def test_a_run_that_begins_after_its_call_has_ended_is_nobodys() -> None:
-    """What a worker leaves behind in the background has limits of its own."""
     inner, worker = _inner()
     go, left = asyncio.Event(), list[asyncio.Task[Result]]()
 
@@ -206,7 +198,6 @@ async def test_a_run_that_begins_after_its_call_has_ended_is_nobodys() -> None:
 
 
 async def test_a_worker_that_fails_after_them_has_cost_what_they_did() -> None:
-    """A step that ends badly is billed for the run in it."""
     inner, _ = _inner()
     alone = await inner.run("ask")
 
@@ -223,7 +214,6 @@ async def test_a_worker_that_fails_after_them_has_cost_what_they_did() -> None:
 
 @pytest.mark.parametrize("stopped_by", ["step_seconds", "attempt_seconds", "seconds", "cancel", "failure"])
 async def test_a_run_in_a_thread_ends_with_its_call(stopped_by: str) -> None:
-    """What a function in a thread has begun pays for nothing after its step has ended, and is billed."""
     price, second, loop = Price(input=1.0, output=1.0), asyncio.Event(), asyncio.get_running_loop()
 
     async def act(request: Request) -> AsyncGenerator[Completion, None]:

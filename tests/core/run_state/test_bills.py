@@ -73,7 +73,6 @@ def until(events: Sequence[Event], wanted: Callable[[Event], bool]) -> int:
 
 
 async def test_a_nested_run_that_had_ended_is_billed_once_and_counted() -> None:
-    """The process died between the end of the nested run and that of its step."""
     journal = MemoryJournal()
     whole = await outer(nested([paid("x"), paid("y")]), paid("tail"), journal).run("What?", run_id="R")
     length = until(await recorded(journal, "R"), lambda event: isinstance(event, StepEnded))
@@ -87,7 +86,6 @@ async def test_a_nested_run_that_had_ended_is_billed_once_and_counted() -> None:
 
 @pytest.mark.parametrize("ended", [False, True])
 async def test_calls_of_nested_runs_count_after_a_resume(*, ended: bool) -> None:
-    """Neither those of a recorded step nor those of one whose end was not recorded are forgotten."""
     journal = MemoryJournal()
     await outer(nested([paid("x"), paid("y")]), paid("tail"), journal).run("What?", run_id="R")
     at = until(await recorded(journal, "R"), lambda event: isinstance(event, StepEnded))
@@ -101,7 +99,6 @@ async def test_calls_of_nested_runs_count_after_a_resume(*, ended: bool) -> None
 
 @pytest.mark.parametrize("text", ["no plan", write_plan(Plan((Step(0, "x"), Step(1, "y", (0,)))), "rows")])
 async def test_a_nested_run_that_fails_costs_what_its_calls_cost(text: str) -> None:
-    """Whether it has no plan, or a step of it fails."""
     answer = Completion(text, usage=Usage(100, 100))
     boss = ChatPlanner(ScriptedWorker(Card(name="boss", price=PRICE), answer))
     workers = [paid("x"), paid("y", WorkerRefused("no"))]
@@ -113,7 +110,6 @@ async def test_a_nested_run_that_fails_costs_what_its_calls_cost(text: str) -> N
 
 
 async def test_a_nested_run_that_is_asked_again_in_the_same_process_is_booked_once() -> None:
-    """A call of a conductor that was stopped has booked what it spent; the next books only its own."""
     latencies = iter([0.3, 0.0])
 
     async def late(request: Request) -> AsyncGenerator[str | Completion, None]:
@@ -133,7 +129,6 @@ async def test_a_nested_run_that_is_asked_again_in_the_same_process_is_booked_on
 
 
 async def test_what_looks_like_a_key_does_not_hide_what_is_paid() -> None:
-    """The record holds no keys; what they stood in is found all the same."""
     journal, question = MemoryJournal(), f"Does {KEY} work?"
     await outer(nested([paid("x"), paid("y")]), paid("tail"), journal).run(question, run_id="R")
     again = await outer(nested([paid("x"), paid("y")]), paid("tail"), journal).run(question, run_id="R")
@@ -146,7 +141,6 @@ async def test_what_looks_like_a_key_does_not_hide_what_is_paid() -> None:
 
 
 async def test_a_plan_that_is_changed_back_is_billed_once() -> None:
-    """And the record ends with what the answer came from."""
     journal, workers = MemoryJournal(), [paid("a"), paid("b")]
     first, other = Plan((Step(0, "go"),)), Plan((Step(1, "go"),))
     conductor = Conductor(planned(first), workers, journal=journal)
@@ -171,7 +165,6 @@ async def test_a_plan_that_is_changed_back_is_billed_once() -> None:
 async def test_what_no_record_could_hold_is_refused_where_it_comes_in(
     completion: Completion, reason: str
 ) -> None:
-    """The step fails with what is wrong, and the run can be read."""
     journal = MemoryJournal()
     conductor = Conductor(planned(Plan((Step(0, "go"),))), [paid("a", completion)], journal=journal)
     result = await conductor.run("What?", run_id="R")

@@ -76,8 +76,6 @@ def check(result: Result, events: list[Event]) -> None:
 
 @given(scenes, st.data())
 def test_no_call_that_was_sent_is_missing_from_the_bill(scene: Scene, data: st.DataObject) -> None:
-    """Cut off twice at any moment, with another plan from then on: the cost is never less than was paid."""
-
     async def body() -> None:
         journal = MemoryJournal()
         await conductor(scene, journal).run("What?", run_id="R")
@@ -99,7 +97,6 @@ def test_no_call_that_was_sent_is_missing_from_the_bill(scene: Scene, data: st.D
 def test_no_limit_is_overspent_however_often_a_run_is_cut_off(
     scene: Scene, most: int, data: st.DataObject
 ) -> None:
-    """All lives of a run together send no more calls than one life may."""
     limits = Limits(calls=most)
 
     async def body() -> None:
@@ -121,7 +118,6 @@ def test_no_limit_is_overspent_however_often_a_run_is_cut_off(
 
 @pytest.mark.anyio
 async def test_a_nested_run_that_was_cut_off_is_billed_by_its_record() -> None:
-    """Its calls are told by its own record: the step of the outer run has no unknown cost for good."""
     journal = MemoryJournal()
     inner = nested([paid("x"), paid("y")])
     await outer(inner, paid("tail"), journal).run("What?", run_id="R")
@@ -156,8 +152,6 @@ def test_a_nested_run_is_billed_once_however_often_it_is_cut_off(
     kills: int,
     deep: bool,  # noqa: FBT001 - hypothesis draws it
 ) -> None:
-    """The outer run's bill is what its nested run spent, and the tail; no kill is billed twice."""
-
     def conductor(journal: MemoryJournal) -> Conductor:
         inner = nested([paid("x"), paid("y")])
         middle = nested([inner, paid("z")]) if deep else inner
@@ -198,7 +192,6 @@ def test_a_nested_run_is_billed_once_however_often_it_is_cut_off(
 
 @pytest.mark.anyio
 async def test_a_lost_call_whose_step_is_planned_no_more_stays_on_the_bill() -> None:
-    """It is told as an outcome beside those of the plan, at its reservation."""
     journal = MemoryJournal()
     plan = Plan((Step(0, "one"), Step(1, "two", (0,))))
     await Conductor(planned(plan), [paid("a"), paid("b")], journal=journal).run("What?", run_id="R")

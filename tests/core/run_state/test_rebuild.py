@@ -11,7 +11,6 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_record_without_its_end_tells_how_far_the_run_came() -> None:
-    """Before there is an answer it has failed; with one it is partial, because nobody saw its end."""
     journal = MemoryJournal()
     whole = await conductor(team(), journal).run("What?", run_id="x")
     events = await recorded(journal, "x")

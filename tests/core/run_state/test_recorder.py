@@ -46,7 +46,6 @@ class _FullJournal(MemoryJournal):
 
 
 async def test_a_result_that_cannot_be_recorded_is_in_the_error() -> None:
-    """It is paid for, so that the caller is given it all the same."""
     conductor = Conductor(planned(Plan((Step(0, "go"),))), [paid("a")], journal=_FullJournal())
     with pytest.raises(JournalError, match="no space left") as caught:
         await conductor.run("What?")
@@ -56,7 +55,6 @@ async def test_a_result_that_cannot_be_recorded_is_in_the_error() -> None:
 
 @pytest.mark.parametrize("price", [PRICE, FREE])
 async def test_a_planner_that_was_broken_off_is_in_the_result(price: Price) -> None:
-    """Nobody saw the end of its call, which counts as its reservation and may have been paid for."""
     journal = MemoryJournal()
     planner = ScriptedWorker(Card(name="boss", price=price), '{"worker": 0, "subtask": "go", "access": []}')
     conductor = Conductor(ChatPlanner(planner), [paid("a")], journal=journal)
@@ -93,7 +91,6 @@ class _LostJournal(MemoryJournal):
 
 
 async def test_calls_of_a_run_that_is_lost_are_stopped() -> None:
-    """What nobody will record is not worth waiting for."""
     slow = ScriptedWorker("slow", "late", latency=30)
     plan = planned(Plan((Step(0, "quick"), Step(1, "long"), Step(0, "end", (0, 1)))))
     conductor = Conductor(plan, [paid("a", latency=0.02), slow], journal=_LostJournal())

@@ -63,7 +63,6 @@ async def prefix(events: Sequence[Event], run_id: str) -> MemoryJournal:
 
 
 async def test_a_run_resumed_from_any_point_pays_for_no_delivered_step_again() -> None:
-    """Whatever had been recorded when the process died, the answer is the same and paid for once."""
     journal, workers = MemoryJournal(), team()
     whole = await conductor(workers, journal).run("What?", run_id="whole")
     events = await recorded(journal, "whole")
@@ -79,7 +78,6 @@ async def test_a_run_resumed_from_any_point_pays_for_no_delivered_step_again() -
 
 
 async def test_what_is_read_back_is_what_was_returned() -> None:
-    """The same id again is the same run: its result comes from the journal."""
     journal, workers = MemoryJournal(), team()
     first = await conductor(workers, journal).run("What?", run_id="x")
     second = await conductor(workers, journal).run("What?", run_id="x")
@@ -94,7 +92,6 @@ async def test_what_is_read_back_is_what_was_returned() -> None:
 
 
 async def test_two_at_the_same_time_are_one_run() -> None:
-    """The second waits for the first."""
     journal, results = MemoryJournal(), list[Result]()
     workers = [ScriptedWorker(name, f"{name} said", latency=0.05) for name in ("a", "b", "c", "d")]
 
@@ -109,7 +106,6 @@ async def test_two_at_the_same_time_are_one_run() -> None:
 
 
 async def test_a_changed_plan_keeps_what_is_the_same() -> None:
-    """A changed step is called for, and so is what is shown it; the others are not."""
     journal = MemoryJournal()
     await conductor(team(), journal).run("What?", run_id="x")
     steps = list(DIAMOND.steps)
@@ -123,7 +119,6 @@ async def test_a_changed_plan_keeps_what_is_the_same() -> None:
 
 @pytest.mark.parametrize(("said", "asked_again"), [("other facts", 1), ("a said", 0)])
 async def test_a_step_that_is_shown_other_facts_is_called_again(said: str, asked_again: int) -> None:
-    """Its own words are the same, and so are those of the step it sees: what that step returned decides."""
     journal = MemoryJournal()
     plan = Plan((Step(0, "find it"), Step(3, "use it", (0,))))
     await conductor(team(), journal).run(plan, run_id="x")
@@ -134,7 +129,6 @@ async def test_a_step_that_is_shown_other_facts_is_called_again(said: str, asked
 
 
 async def test_a_step_that_was_shown_a_gap_is_called_again_only_if_the_user_asks_for_it() -> None:
-    """It was told that a step failed; when that step has succeeded, its own result is kept, and not `ok`."""
     journal = MemoryJournal()
     down = team(c=RuntimeError("down"))
     first = await conductor(down, journal).run("What?", run_id="x")
@@ -157,7 +151,6 @@ async def test_a_step_that_was_shown_a_gap_is_called_again_only_if_the_user_asks
 
 @pytest.mark.parametrize("refresh", [False, True])
 async def test_an_input_that_fails_once_more_is_the_same_gap(*, refresh: bool) -> None:
-    """Also if it fails for another reason: its readers have nothing new to see."""
     journal = MemoryJournal()
     first = await conductor(team(c=RuntimeError("down")), journal).run("What?", run_id="x")
     again = team(c=RuntimeError("other"))
@@ -169,7 +162,6 @@ async def test_an_input_that_fails_once_more_is_the_same_gap(*, refresh: bool) -
 
 
 async def test_a_refreshed_run_carries_an_action_out_once() -> None:
-    """A mail is not sent from a gap, nor from a text that was made from one; a refresh mends both."""
     journal = MemoryJournal()
     plan = Plan((Step(0, "look"), Step(1, "look too"), Step(2, "write", (0, 1)), Step(3, "mail", (2,))))
 
@@ -196,7 +188,6 @@ async def test_a_refreshed_run_carries_an_action_out_once() -> None:
 
 
 async def test_a_pool_in_another_order_is_found_by_name() -> None:
-    """Plans are recorded with the names of their workers."""
     journal = MemoryJournal()
     await conductor(team(b=RuntimeError("down")), journal).run("What?", run_id="x")
     again = team()
@@ -208,7 +199,6 @@ async def test_a_pool_in_another_order_is_found_by_name() -> None:
 
 
 async def test_a_run_that_ended_ok_is_returned_as_recorded() -> None:
-    """Its time and forecast stay, whatever the pool is now; only a changed plan continues it."""
     journal, workers = MemoryJournal(), team()
     first = await conductor(workers, journal).run("What?", run_id="x", forecast=True)
     events = await recorded(journal, "x")
@@ -227,7 +217,6 @@ async def test_a_run_that_ended_ok_is_returned_as_recorded() -> None:
 
 @pytest.mark.parametrize("kind", ["cut", "not accepted"])
 async def test_a_partial_run_with_nothing_left_to_do_stays_as_recorded(kind: str) -> None:
-    """Every step behind its answer has ended, and nothing is called or written again."""
     journal = MemoryJournal()
     worker = ScriptedWorker("a", Completion("half", "length") if kind == "cut" else "all")
     planner = ScriptedWorker("planner", ONE)
@@ -247,7 +236,6 @@ async def test_a_partial_run_with_nothing_left_to_do_stays_as_recorded(kind: str
 
 
 async def test_a_nested_run_goes_on_too() -> None:
-    """What a conductor in the pool had delivered is not paid for again."""
     journal, inner = MemoryJournal(), team()
     inner[3] = ScriptedWorker("d", "d said", latency=30)
     outer = Conductor(
@@ -270,7 +258,6 @@ async def test_a_nested_run_goes_on_too() -> None:
 
 
 async def test_what_was_spent_before_counts() -> None:
-    """A run may not spend its limits once more by being resumed; with more it goes on."""
     journal, limits = MemoryJournal(), Limits(calls=4)
     first = team(d=WorkerRefused("no"))
     result = await conductor(first, journal, limits=limits).run("What?", run_id="x")
@@ -285,7 +272,6 @@ async def test_what_was_spent_before_counts() -> None:
 
 
 async def test_without_a_journal_there_is_nothing_to_resume() -> None:
-    """The message says what to give the conductor."""
     with pytest.raises(ConfigError, match="journal"):
         await conductor(team(), None).resume("x")
     with pytest.raises(ConfigError, match="journal"):

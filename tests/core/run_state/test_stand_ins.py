@@ -42,7 +42,6 @@ async def resumed(plan: Reply) -> tuple[Result, Result, Team, MemoryJournal]:
 
 
 async def test_a_planner_that_works_again_writes_the_plan() -> None:
-    """Steps that are equal in both plans are not paid for again."""
     first, result, team, journal = await resumed(f"{FALLBACK}\n{BETTER}")
     assert (result.status, result.answer, result.problem) == ("ok", "b said", None)
     assert team.calls == [1, 0, 1]
@@ -55,7 +54,6 @@ async def test_a_planner_that_works_again_writes_the_plan() -> None:
 
 
 async def test_a_planner_that_fails_again() -> None:
-    """The plan and the results stay, also after further resumes."""
     first, result, team, journal = await resumed("none")
     assert team.calls == [2, 0, 0]
     for again in (result, await team.conductor.resume("x")):
@@ -67,7 +65,6 @@ async def test_a_planner_that_fails_again() -> None:
 
 
 async def test_another_plan_needs_another_approval() -> None:
-    """The approval of the fallback planner's plan does not hold for it; the same plan is not asked about."""
     journal, policy = MemoryJournal(), Policy(approve="later")
     down = Team(journal, "none").conductor
     assert (await down.run("What?", run_id="x", policy=policy)).status == "waiting"

@@ -61,5 +61,4 @@ async def read(path: Path) -> dict[str, list[list[Any]]]:
 
 @pytest.mark.anyio
 async def test_recorded_runs_after_each_event(tmp_path: Path) -> None:
-    """Runs that were killed, re-planned, resumed, hedged, nested, or wait."""
     assert await read(tmp_path / "journal.db") == json.loads(STATES.read_text("utf-8"))

@@ -37,7 +37,6 @@ def _second() -> Actor:
 
 
 async def test_a_resumed_run_goes_on_in_time_where_it_ended() -> None:
-    """It took 3 + 3 seconds, whatever lies between; each step began after what it was shown."""
     journal = MemoryJournal()
     workers = [ScriptedWorker("first", "said", latency=2.0), _second()]
     conductor = Conductor(FixedPlanner(""), workers, journal=journal)
@@ -58,7 +57,6 @@ async def test_a_resumed_run_goes_on_in_time_where_it_ended() -> None:
 
 
 async def test_the_wait_for_an_approval_is_no_time_of_the_run() -> None:
-    """It waits for a day, and takes 2 seconds."""
     journal = MemoryJournal()
     conductor = Conductor(
         FixedPlanner('{"worker": 0, "subtask": "one", "access": []}'),
