@@ -166,7 +166,7 @@ async def test_a_wait_beyond_the_steps_time_is_not_begun() -> None:
 
 @pytest.mark.parametrize(
     ("attempts", "called"),
-    [(1, "a"), (2, "ab"), (3, "abc"), (4, "aabc"), (6, "aaaabc")],
+    [(1, "a"), (2, "ab"), (4, "aabc")],
 )
 async def test_stand_ins_share_the_budget(attempts: int, called: str) -> None:
     workers: list[Worker] = [ScriptedWorker(name, DOWN) for name in "abc"]
@@ -361,10 +361,7 @@ async def test_steps_wait_for_the_call_that_tries_a_worker() -> None:
     ("options", "told"),
     [
         ({"attempts": 0}, "Retry.attempts is 0"),
-        ({"attempts": True}, "Retry.attempts is True"),
-        ({"first_wait": 0}, "Retry.first_wait is 0"),
         ({"first_wait": True}, "Retry.first_wait is True"),
-        ({"first_wait": "1"}, "Retry.first_wait is '1'"),
         ({"max_wait": float("inf")}, "Retry.max_wait is inf"),
         ({"break_after": 0}, "Retry.break_after is 0"),
         ({"retry_on": "worker_broken"}, "must be a set of texts"),
@@ -382,7 +379,6 @@ def test_a_wrong_setting_is_refused(options: Mapping[str, Any], told: str) -> No
     ("retry", "told"),
     [
         (Retry(fallbacks={"a": ["nobody"]}), "'nobody' is not in the pool; the workers are a, b"),
-        (Retry(fallbacks={"nobody": ["a"]}), "'nobody' is not in the pool"),
         (Retry(fallbacks={"a": ["a"]}), "cannot be its own fallback"),
         (Retry(fallback_labels=frozenset({"large"})), "fewer than two"),
     ],

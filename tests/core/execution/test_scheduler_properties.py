@@ -154,7 +154,7 @@ def expected(scene: Scene) -> list[str]:
 
 @given(scenes(failing=True, limited=True))
 def test_every_run(scene: Scene) -> None:
-    """Unseen steps never run, nor steps all of whose inputs failed; the others run once, within the limits."""
+    """Unseen steps never run, nor steps all of whose inputs failed; the others run once, within limits."""
     stage, workers, result = perform(scene)
     assert [outcome.step for outcome in result.outcomes] == list(range(len(scene.plan.steps)))
     assert [outcome.status for outcome in result.outcomes] == expected(scene)

@@ -19,28 +19,20 @@ def on_value(value: object, **tests: Any) -> Case:
 
 HOLDS = [
     on_value(1, is_=1),
-    on_value(1, is_=1.0),
     on_value("a", is_="a"),
     on_value(None, is_=None),
-    on_value({"a": [1]}, is_={"a": [1.0]}),
     on_value(2, in_=[1, 2]),
-    on_value("b", not_="a"),
     on_value(1, not_="1"),
     on_value(TRUE, not_=1),
     on_value(2, less=3),
-    on_value(2.5, more=2),
     on_value(3, more=1, less=5),
     on_value(None, exists=True),
-    on_value(0, exists=True, less=1),
 ]
 FAILS_TO_HOLD = [
     on_value("1", is_=1),
     on_value(1, is_=True),
-    on_value(0, is_=False),
     on_value(3, in_=[1, "3"]),
-    on_value([], in_=[1]),
     on_value(3, less=3),
-    on_value(3, more=3),
     on_value(3, more=1, less=2),
     on_value(1, exists=False),
     on_value("b", in_=["b", "c"], not_="b"),
@@ -48,9 +40,7 @@ FAILS_TO_HOLD = [
 FAILS = [
     on_value("2", less=3),
     on_value(TRUE, more=0),
-    on_value(None, more=0),
     on_value([1], less=2),
-    on_value({}, more=0),
 ]
 
 
@@ -81,9 +71,7 @@ def absent(**tests: Any) -> list[dict[str, Any]]:
 HAS_X = {"go": {"x": 1}}
 CONDITIONS: dict[str, Case] = {
     "an absent field": Case(absent(is_=1), HAS_X, {"1": "failed bad_value"}, "failed", ["go"]),
-    "an absent field, not": Case(absent(not_=1), HAS_X, {"1": "failed bad_value"}, "failed", ["go"]),
     "presence is asked first": Case(absent(exists=True, is_=1), HAS_X, run='ok = {"x":1}', asked=["go"]),
-    "absence": Case(absent(exists=False), HAS_X, run="ok = did B"),
     "of a failed step": Case(
         [TYPED, call("A"), call("B", 1, when=when(X, is_=1), else_=1)],
         {"go": NO},
@@ -107,15 +95,6 @@ CONDITIONS: dict[str, Case] = {
         {"go a": {"x": 1}, "go b": {"x": 2}},
         {"1[0].1": "ok = did A"},
         run='ok = ["did A","did fix"]',
-    ),
-    "before the list is there": Case(
-        [
-            TYPED,
-            call("list", 0, returns=["string"]),
-            call("read {{item}}", each="{{1}}", when=when(X, is_=1), else_=1),
-        ],
-        HAS_X | {"list": ["a", "b"]},
-        run='ok = ["did read a","did read b"]',
     ),
     "shows nothing": Case(
         [TYPED, call("B", when=when(X, is_=1), else_=0)], HAS_X, run="ok = did B", saw={"B": []}
@@ -144,41 +123,10 @@ SKIPS: dict[str, Case] = {
         "ok = did end",
         ["go", "end"],
     ),
-    "a list": Case(
-        [
-            TYPED,
-            call("A", when=NOT, returns=["string"]),
-            call("see {{item}}", each="{{1}}"),
-            call("end", 0, 2),
-        ],
-        HAS_X,
-        {"2": "skipped condition"},
-        "ok = did end",
-        ["go", "end"],
-    ),
-    "a condition": Case(
-        [
-            TYPED,
-            call("A", when=NOT, returns="yes|no"),
-            call("B", when=when("{{1}}", is_="yes")),
-            call("end", 0, 2),
-        ],
-        HAS_X,
-        {"2": "skipped condition"},
-        "ok = did end",
-        ["go", "end"],
-    ),
     "a block": Case(
         [TYPED, block(call("A"), call("B", 0), when=NOT), call("end", 0, 1)],
         HAS_X,
         {"1": "skipped condition"},
-        "ok = did end",
-        ["go", "end"],
-    ),
-    "a block that saw only it": Case(
-        [TYPED, call("A", when=NOT), block(call("B"), access=[1]), call("end", 0, 2)],
-        HAS_X,
-        {"2": "skipped condition"},
         "ok = did end",
         ["go", "end"],
     ),
@@ -203,17 +151,6 @@ BRANCHES: dict[str, Case] = {
     ),
     "both, if one reads the other": Case(
         [TYPED, call("A", when=IS), call("B", 1, when=IS)], HAS_X, {"1": "ok"}, "ok = did B", ["go", "A", "B"]
-    ),
-    "both, if one reads the other item by item": Case(
-        [
-            call("go", returns={"x": "integer", "list": ["string"]}),
-            call("A {{item}}", each="{{0.list}}", when=IS),
-            call("B {{item}}", 1, each="{{0.list}}", when=IS),
-        ],
-        {"go": {"x": 1, "list": ["p"]}},
-        {"1": "ok"},
-        'ok = ["did B p"]',
-        ["go", "A p", "B p"],
     ),
     "an action": Case(
         [TYPED, call("A", worker=1, when=IS), call("B", when=IS)],
@@ -244,9 +181,6 @@ BRANCHES: dict[str, Case] = {
         run="ok = did C",
         asked=["go", "C"],
     ),
-    "not the else of another": Case(
-        [TYPED, call("A", when=IS), call("B", when=NOT, else_=0)], HAS_X, run="ok = did A", asked=["go", "A"]
-    ),
     "only the row at the end": Case(
         [TYPED, call("A", when=IS), call("C"), call("B", when=NOT), call("D", when=NOT)],
         HAS_X,
@@ -260,13 +194,6 @@ BRANCHES: dict[str, Case] = {
         "failed",
         ["go", "B"],
     ),
-    "else of a skipped step": Case(
-        [TYPED, call("A", when=NOT), call("B", when=NOT, else_=1), call("end", 0, 2)],
-        HAS_X,
-        {"2": "skipped"},
-        "ok = did end",
-        saw={"end": ['{"x":1}']},
-    ),
     "else of a failed step": Case(
         [TYPED, call("A"), call("B", when=NOT, else_=1), call("end", 0, 2)],
         HAS_X | {"A": NO},
@@ -278,13 +205,6 @@ BRANCHES: dict[str, Case] = {
         HAS_X,
         run="ok = did see 1",
         saw={"see 1": ['{"x":1}']},
-    ),
-    "else for a whole map": Case(
-        [TYPED, call("A"), call("read {{item}}", each=["a"], when=NOT, else_=1)],
-        HAS_X,
-        {"2": "ok = did A"},
-        "ok = did A",
-        ["A", "go"],
     ),
     "a block of branches": Case(
         [

@@ -251,7 +251,7 @@ def test_what_was_set_aside_is_given_back(script: Script, ticks: int | None) -> 
 
 @given(scripts())
 def test_every_run(script: Script) -> None:
-    """It ends, keeps to its limits and access lists, tells each end and each call once, and says what it is."""
+    """It ends, keeps to limits and access lists, tells each end and each call once, and says what it is."""
     stage, events, result = perform(script)
     assert result.seconds <= SECONDS
     assert (result.status == "failed") == (not result.answer)
