@@ -60,12 +60,7 @@ async def test_the_first_failure_ends_the_run() -> None:
     assert (result.status, result.answer, result.seconds) == ("failed", "", 2.0)
     assert result.problem is not None
     assert result.problem.message == "step 0 (bad): SECRET-REASON"
-    assert _codes(result.outcomes) == [
-        "failed worker_refused",
-        "ok",
-        "cancelled aborted",
-        "skipped aborted",
-    ]
+    assert _codes(result.outcomes) == ["failed worker_refused", "ok", "cancelled aborted", "skipped aborted"]
     assert slow.stopped == 1
     assert result.outcomes[1].text == "A"
 
@@ -181,10 +176,7 @@ async def test_a_retry_leaves_the_calls_of_the_other_steps() -> None:
 
 @pytest.mark.parametrize(
     "limits",
-    [
-        Limits(cost=2.5, answer_tokens=1_000_000),
-        Limits(output_tokens=2_500_000, answer_tokens=1_000_000),
-    ],
+    [Limits(cost=2.5, answer_tokens=1_000_000), Limits(output_tokens=2_500_000, answer_tokens=1_000_000)],
 )
 async def test_answers_beyond_their_cap_leave_the_rest_to_the_last_step(limits: Limits) -> None:
     price = Price(input=0.0, output=1.0)

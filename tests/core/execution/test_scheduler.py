@@ -12,14 +12,7 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import WorkerRefused, WorkerUnavailable
 from podium.planners import ChatPlanner
-from podium.types import (
-    AnswerDelta,
-    Completion,
-    Event,
-    Outcome,
-    Problem,
-    StepDelta,
-)
+from podium.types import AnswerDelta, Completion, Event, Outcome, Problem, StepDelta
 from podium.usage import Usage
 from podium.workers import FREE, Card, Price, Request, ScriptedWorker
 
@@ -73,16 +66,10 @@ async def test_a_failure_skips_what_has_no_other_input_and_nothing_else() -> Non
     plan = plan_of((0, "fails", ()), (1, "stands", ()), (1, "needs it", (0,)), (1, "needs all", (1, 2)))
     workers = [ScriptedWorker("bad", WorkerRefused("no key")), ScriptedWorker("a", "A", latency=1.0)]
     result = await Conductor(boss(""), workers).run(plan)
-    assert _codes(result.outcomes) == [
-        "failed worker_refused",
-        "ok",
-        "skipped dependency",
-        "ok",
-    ]
+    assert _codes(result.outcomes) == ["failed worker_refused", "ok", "skipped dependency", "ok"]
     assert (result.status, result.answer) == ("partial", "A")
     assert result.problem == Problem(
-        "worker_refused",
-        "the answer was made without step 0 (bad): no key; therefore skipped: step 2 (a)",
+        "worker_refused", "the answer was made without step 0 (bad): no key; therefore skipped: step 2 (a)"
     )
 
 

@@ -67,10 +67,7 @@ async def test_so_is_what_it_has_read_of_steps_that_failed() -> None:
     first, second = rows((0, "look", ()), (2, "fails", (0,))), rows((1, "mail", ()))
     mailer = _mailer()
     conductor = Conductor(
-        boss(first, second, second),
-        [_web(), mailer, bad],
-        policy=NEVER,
-        on_failure="replan",
+        boss(first, second, second), [_web(), mailer, bad], policy=NEVER, on_failure="replan"
     )
     result = await conductor.run("Q?")
     assert not mailer.requests

@@ -37,11 +37,7 @@ FAILS_TO_HOLD = [
     on_value(1, exists=False),
     on_value("b", in_=["b", "c"], not_="b"),
 ]
-FAILS = [
-    on_value("2", less=3),
-    on_value(TRUE, more=0),
-    on_value([1], less=2),
-]
+FAILS = [on_value("2", less=3), on_value(TRUE, more=0), on_value([1], less=2)]
 
 
 @pytest.mark.parametrize("case", HOLDS, ids=lambda case: str(case.steps[1]["when"]))

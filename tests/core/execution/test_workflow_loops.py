@@ -149,11 +149,7 @@ LOOPS: dict[str, Case] = {
 ACT = call("send", 0, worker=1)
 GAPS: dict[str, Case] = {
     "a loop that did not converge": Case(
-        [loop(GO, most=1), ACT, call("end", 0, 1)],
-        {"go": again()},
-        {"1": "skipped"},
-        "partial",
-        acts=True,
+        [loop(GO, most=1), ACT, call("end", 0, 1)], {"go": again()}, {"1": "skipped"}, "partial", acts=True
     ),
     "a map with a failed item": Case(
         [call("read {{item}}", each=["a", "b"]), ACT, call("end", 0, 1)],

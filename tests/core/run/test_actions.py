@@ -632,11 +632,7 @@ class TestApprovalOfActions:
 
     @pytest.mark.parametrize(
         ("decisions", "status", "refunds"),
-        [
-            ({0: False, 1: True}, "partial", 1),
-            ({1: True}, "waiting", 1),
-            ({0: True, 1: True}, "ok", 2),
-        ],
+        [({0: False, 1: True}, "partial", 1), ({1: True}, "waiting", 1), ({0: True, 1: True}, "ok", 2)],
     )
     async def test_equal_actions_are_decided_one_by_one(
         self, decisions: dict[int, bool], status: str, refunds: int

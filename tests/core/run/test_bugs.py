@@ -146,10 +146,7 @@ def _bad(*_: object) -> Any:
 
 @pytest.mark.parametrize(
     ("options", "place"),
-    [
-        ({"accept": _bad}, "`accept` in round 1"),
-        ({"policy": Policy(approve=_bad)}, "`approve` in round 1"),
-    ],
+    [({"accept": _bad}, "`accept` in round 1"), ({"policy": Policy(approve=_bad)}, "`approve` in round 1")],
 )
 async def test_a_mistake_in_a_callback_leaves_the_run(options: dict[str, Any], place: str) -> None:
     conductor = Conductor(FixedPlanner(PLAN), [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")], **options)

@@ -79,10 +79,7 @@ async def test_a_policy_that_is_decided_step_by_step_holds_nothing_back(policy: 
     assert starts(result) == [1.0, 2.0, 3.0, 4.0]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"sampling": Sampling(max_tokens=5)}, {"tools": Tools((TOOL,), "none")}],
-)
+@pytest.mark.parametrize("options", [{"sampling": Sampling(max_tokens=5)}, {"tools": Tools((TOOL,), "none")}])
 @pytest.mark.parametrize("policy", [None, ROW_BY_ROW[0]])
 async def test_only_the_last_step_waits_for_the_end_of_the_plan(
     options: dict[str, Any], policy: Policy | None

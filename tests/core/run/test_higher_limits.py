@@ -91,9 +91,7 @@ def test_a_higher_limit_never_gives_a_worse_status(
 
 @pytest.mark.long
 @given(
-    data=st.data(),
-    fails=st.lists(st.booleans(), min_size=2, max_size=3),
-    name=st.sampled_from(sorted(GRIDS)),
+    data=st.data(), fails=st.lists(st.booleans(), min_size=2, max_size=3), name=st.sampled_from(sorted(GRIDS))
 )
 def test_a_new_plan_never_loses_the_answer_of_the_first(
     data: st.DataObject, fails: list[bool], name: str

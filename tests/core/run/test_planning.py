@@ -27,12 +27,7 @@ from podium.planners import (
     RulePlanner,
 )
 from podium.replay import replay
-from podium.types import (
-    Completion,
-    Plan,
-    PlannerEnded,
-    PlannerStarted,
-)
+from podium.types import Completion, Plan, PlannerEnded, PlannerStarted
 from podium.types.outcome import for_people
 from podium.usage import Usage
 from podium.workers import Card, Price, Request, ScriptedWorker

@@ -10,15 +10,7 @@ from podium.conductor import Conductor
 from podium.execution import Retry
 from podium.plan_text.writer import KEEP
 from podium.planners import RulePlanner
-from podium.types import (
-    AnswerDelta,
-    Event,
-    Message,
-    Plan,
-    RunEnded,
-    RunStarted,
-    Step,
-)
+from podium.types import AnswerDelta, Event, Message, Plan, RunEnded, RunStarted, Step
 from podium.usage import Usage
 from podium.workers import FREE, Card, Price, ScriptedWorker
 

@@ -293,10 +293,7 @@ async def test_a_step_that_is_not_needed_any_more() -> None:
 async def test_a_later_round_calls_tools() -> None:
     texts = [
         write_plan(each, "rows")
-        for each in (
-            plan_of(call("a")),
-            Plan((Step(0, "b", previous=True), Step(0, "c", (0,)))),
-        )
+        for each in (plan_of(call("a")), Plan((Step(0, "b", previous=True), Step(0, "c", (0,)))))
     ]
     judged: list[str] = []
 
@@ -370,8 +367,7 @@ async def test_a_policy_says_who_may_call_tools() -> None:
         Conductor(FixedPlanner(plan), [ann, bob], policy=Policy(tools=["eve"]))
 
 
-@pytest.mark.parametrize("acts", [False, True])
-@pytest.mark.parametrize("journalled", [False, True])
+@pytest.mark.parametrize(("journalled", "acts"), [(False, True), (True, False)])
 async def test_steps_of_nested_runs(*, journalled: bool, acts: bool) -> None:
     """Their calls pass through the run around; nothing is asked twice, and no action is repeated."""
     done: list[str] = []

@@ -159,13 +159,12 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
-async def test_an_invalid_message_is_repaired_once(wrong: str, *, native: bool) -> None:
+async def test_an_invalid_message_is_repaired_once(wrong: str) -> None:
     right = '<tool_call>{"name": "expert", "arguments": {"request": "Well?"}}</tool_call>'
     boss = Orchestrator(right, wrong, right, "Yes.", mended=2)
     async with boss.server:
-        result = await Conductor(boss.planner(native=native), [expert()]).run("What?")
+        result = await Conductor(boss.planner(native=False), [expert()]).run("What?")
         assert [call.role for call in result.proposals] == ["plan", "plan", "repair", "plan"]
         assert len(boss.conversation(-1)) == 4
         boss.messages = (right, wrong, wrong)

@@ -24,15 +24,7 @@ from podium.plan_text import write_plan
 from podium.policy import Policy
 from podium.replay import replay
 from podium.run_state import RunState, fold
-from podium.types import (
-    Event,
-    PlannerStarted,
-    Result,
-    RunStarted,
-    StepEnded,
-    StepStarted,
-    WorkerRunEnded,
-)
+from podium.types import Event, PlannerStarted, Result, RunStarted, StepEnded, StepStarted, WorkerRunEnded
 from podium.types.outcome import total_cost
 from podium.workers import FREE, Worker
 

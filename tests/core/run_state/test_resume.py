@@ -14,14 +14,7 @@ from podium.run_state import fold
 from podium.types import Completion, Event, Result, RunEnded, RunStarted, StepEnded
 from podium.workers.simple import Reply
 
-DIAMOND = Plan(
-    (
-        Step(0, "first"),
-        Step(1, "left", (0,)),
-        Step(2, "right", (0,)),
-        Step(3, "last", (1, 2)),
-    )
-)
+DIAMOND = Plan((Step(0, "first"), Step(1, "left", (0,)), Step(2, "right", (0,)), Step(3, "last", (1, 2))))
 ONE = '{"worker": 0, "subtask": "do it", "access": []}'
 pytestmark = pytest.mark.anyio
 
