@@ -1,19 +1,13 @@
 """Groups of steps of which some are enough: the first good one, or a quorum."""
 
-from collections.abc import AsyncGenerator
-
-import anyio
 import pytest
-from core.actors import Actor, boss, never, rows
-from core.run_state.test_resume import prefix, recorded
+from core.actors import Actor, boss, never
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.conductor import Conductor
 from podium.errors import PlanInvalid, WorkerRefused
-from podium.journal import MemoryJournal
 from podium.plan_text import parse_plan, write_plan
-from podium.planners import FixedPlanner
-from podium.types import Completion, Outcome, Plan, Step, StepEnded
+from podium.types import Outcome, Plan, Step
 from podium.workers import Request, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
@@ -58,13 +52,6 @@ async def test_it_is_shown_those_and_told_nothing_of_the_others() -> None:
     assert "no output" not in text
 
 
-async def test_a_failure_that_leaves_enough_is_no_lack() -> None:
-    workers = [*_workers(1.0, 2.0), ScriptedWorker("bad", WorkerRefused("no"))]
-    result = await Conductor(boss(""), workers).run(_group(2, 1, 2, 3))
-    assert _codes(result.outcomes) == ["ok", "ok", "failed worker_refused", "ok"]
-    assert (result.status, result.problem) == ("ok", None)
-
-
 @pytest.mark.parametrize(
     ("policy", "codes"),
     [
@@ -88,36 +75,6 @@ async def test_what_only_serves_a_stopped_step_is_stopped_too() -> None:
     result = await Conductor(boss(""), workers).run(Plan(steps))
     assert _codes(result.outcomes) == ["cancelled enough", "skipped enough", "ok", "ok"]
     assert (slow.stopped, result.seconds) == (1, 1.0)
-
-
-async def test_rows_that_started_early_are_stopped_once_the_plan_is_known() -> None:
-    text = rows((0, "a", ()), (1, "b", ())) + '{"worker": 2, "subtask": "c", "access": [0, 1], "enough": 1}\n'
-    slow = Actor("slow", never)
-    workers = [ScriptedWorker("q", "Q", latency=1.0), slow, ScriptedWorker("j", "J", latency=1.0)]
-    result = await Conductor(boss(text, piece=10), workers).run("Q?")
-    assert _codes(result.outcomes) == ["ok", "cancelled enough", "ok"]
-    assert (result.answer, result.seconds) == ("J", 2.0)
-
-
-async def test_of_steps_that_ask_the_same_each_keeps_its_place_when_the_run_goes_on() -> None:
-    waits = iter([3.0, 2.0, 1.0])
-
-    async def in_turn(request: Request) -> AsyncGenerator[str | Completion, None]:
-        seconds = next(waits)
-        await anyio.sleep(seconds)
-        yield Completion(f"after {seconds:g}")
-
-    journal, asked = MemoryJournal(), [Step(1, "try")] * 3
-    plan = FixedPlanner(write_plan(Plan((*asked, Step(0, "join", (0, 1, 2), 2))), "rows"))
-    first = Conductor(plan, [ScriptedWorker("join", "J"), Actor("w", in_turn)], journal=journal)
-    whole = await first.run("What?", run_id="R")
-    events = await recorded(journal, "R")
-    ends = [index for index, event in enumerate(events) if isinstance(event, StepEnded)]
-    left = await prefix(events[: ends[1] + 1], "R")
-    join, idle = ScriptedWorker("join", "J"), Actor("w", never)
-    result = await Conductor(plan, [join, idle], journal=left).resume("R")
-    assert result.outcomes[3].shown == whole.outcomes[3].shown == (1, 2)
-    assert [outcome.text for outcome in result.outcomes[1:3]] == ["after 2", "after 1"]
 
 
 @pytest.mark.parametrize("enough", [0, -1, 3, True, 1.0, "1"])

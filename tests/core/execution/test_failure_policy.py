@@ -6,7 +6,7 @@ from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import WorkerRefused, WorkerUnavailable
+from podium.errors import WorkerRefused
 from podium.execution import OnFailure
 from podium.planners import ChatPlanner
 from podium.types import Outcome
@@ -40,16 +40,6 @@ async def test_a_step_is_run_with_the_gap_stated() -> None:
     assert "A-OUTPUT" in text
     assert "SECRET-REASON" not in text
     assert result.outcomes[2].shown == (1,)
-
-
-async def test_a_gap_far_from_the_answer_makes_it_partial_too() -> None:
-    plan = plan_of((0, "fails", ()), (1, "stands", ()), (1, "without it", (0, 1)), (2, "answer", (2,)))
-    bad, a, join = _team()
-    result = await Conductor(boss(""), [bad, a, join]).run(plan)
-    assert _codes(result.outcomes) == ["failed worker_refused", "ok", "ok", "ok"]
-    assert result.status == "partial"
-    assert "has no output" in _sent(a.requests[1])
-    assert "has no output" not in _sent(join.requests[0])
 
 
 async def test_the_first_failure_ends_the_run() -> None:
@@ -164,16 +154,6 @@ async def test_a_plan_that_does_not_fit_is_refused_before_it_is_paid(
     assert "raise Limits." in result.problem.message
 
 
-async def test_a_retry_leaves_the_calls_of_the_other_steps() -> None:
-    down, join = ScriptedWorker("a", WorkerUnavailable("down")), ScriptedWorker("join", "JOINED", latency=60)
-    plan = plan_of((0, "x", ()), (1, "y", ()), (1, "join", (0, 1)))
-    result = await Conductor(boss(""), [down, join], limits=Limits(calls=4)).run(plan)
-    assert (len(down.requests), result.answer, result.status) == (2, "JOINED", "partial")
-    assert result.problem is not None
-    assert "no further call fits the limits" in result.problem.message
-    assert result.outcomes[0].seconds < 60  # the end of another call would free none
-
-
 @pytest.mark.parametrize(
     "limits",
     [Limits(cost=2.5, answer_tokens=1_000_000), Limits(output_tokens=2_500_000, answer_tokens=1_000_000)],
@@ -187,14 +167,3 @@ async def test_answers_beyond_their_cap_leave_the_rest_to_the_last_step(limits: 
     caps = [request.sampling.max_tokens for request in (*dear.requests, *last.requests)]
     assert caps == [833_333, 833_333, 500_000]
     assert (result.answer, result.status, result.cost) == ("L", "ok", 2.4)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("policy", ["skip", "note"])
-async def test_a_failure_at_the_head_of_a_long_chain_is_passed_down_it(policy: str) -> None:
-    plan = plan_of((0, "fails", ()), *((1, f"step {i}", (i,)) for i in range(1500)))
-    limits = Limits(plan_steps=2000, steps=2000, calls=2000)
-    bad, a, _ = _team()
-    result = await Conductor(boss(""), [bad, a], limits=limits, on_failure=policy).run(plan)  # type: ignore[arg-type]  # parametrized
-    assert (result.status, len(a.requests)) == ("failed", 0)
-    assert _codes(result.outcomes)[-1] == "skipped dependency"

@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -11,7 +10,6 @@ import pytest
 from core.actors import Shown, Stored
 
 from podium import Card, ChatPlanner, Conductor, FunctionWorker, Limits, Plan, ScriptedWorker, Step
-from podium.errors import JournalBroken
 from podium.execution import HostExit
 from podium.journal import MemoryJournal, export
 from podium.plan_text import parse_plan
@@ -21,7 +19,6 @@ from podium.types import (
     ApprovalAsked,
     ApprovalGiven,
     AttemptFailed,
-    Call,
     Completion,
     Event,
     Outcome,
@@ -241,19 +238,6 @@ async def test_what_a_host_has_stored_is_not_called_again_and_counts() -> None:
     assert tight.problem.code == "limit"
 
 
-async def test_a_stored_failure_runs_again_with_its_calls() -> None:
-    first = Call(attempt=1, worker="x", usage=Usage(7, 5), cost=0.5)
-    seen = Shown()
-    await diamond().run(DIAMOND, host=seen)
-    key = next(end.key for end in seen.ends if end.step == 0)
-    failed = Outcome(
-        round=1, step=0, worker="x", status="failed", attempts=2, calls=(first, replace(first, attempt=2))
-    )
-    result = await diamond(limits=Limits(calls=6)).run(DIAMOND, host=Stored({"0": (key, failed)}))
-    assert (result.status, [call.attempt for call in result.outcomes[0].calls]) == ("ok", [1, 2, 3])
-    assert result.outcomes[0].cost == 1.0
-
-
 async def test_an_edited_outcome_stands_whatever_its_input() -> None:
     journal = MemoryJournal()
     conductor = diamond(journal=journal)
@@ -323,12 +307,3 @@ async def test_a_journal_of_one_run_travels_as_lines() -> None:
         "ok",
         waits.usage + result.outcomes[0].usage,
     )
-
-
-async def test_changed_lines_are_refused() -> None:
-    """A record that was changed on its way is found by its hash."""
-    journal = MemoryJournal()
-    await diamond().run(DIAMOND, run_id="mine", journal=journal)
-    lines = [line async for line in export(journal, ["mine"])]
-    with pytest.raises(JournalBroken, match="record was changed"):
-        MemoryJournal.of([line.replace("x:a()", "x:z()") for line in lines])

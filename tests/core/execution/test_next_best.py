@@ -98,21 +98,6 @@ async def test_data_that_a_worker_may_not_see_stays_where_it_is() -> None:
     assert (result.status, other.requests) == ("failed", [])
 
 
-async def test_a_forecast_has_the_calls_of_the_next_best() -> None:
-    cheap, dear = Price(input=0.0, output=1.0), Price(input=0.0, output=1e6)
-
-    def forecast(*names: str, **facts: Any) -> Any:
-        workers: list[Worker] = [_worker("a", *[""] * 40, price=cheap), _worker("b", "B", **facts)]
-        return workers, _conductor(workers, Retry(next_best=names, attempts=2))
-
-    for facts, most in (({"price": dear}, 1.0), ({}, None)):
-        _, conductor = forecast("b", **facts)
-        for _ in range(8):
-            await conductor.run(PLAN)
-        cost = conductor.forecast(PLAN).cost
-        assert (cost is None) if most is None else (cost is not None and cost.low >= most)
-
-
 def test_names_of_the_next_best_are_checked() -> None:
     acting = Actor("b", answering("done"))
     acting.acts = True

@@ -126,15 +126,6 @@ async def test_waits_double_and_are_drawn_from_zero() -> None:
     assert len(set(waits)) == len(waits)
 
 
-def test_a_wait_can_be_repeated() -> None:
-    retry = Retry()
-    assert retry.wait_after(DOWN, 1, "run/0/1", 60) == retry.wait_after(DOWN, 1, "run/0/1", 60)
-    assert retry.wait_after(DOWN, 1, "run/0/1", 60) != retry.wait_after(DOWN, 1, "run/0/2", 60)
-    assert retry.wait_after(DOWN, 10_000, "run/0/1", 60)[0] <= retry.max_wait
-    waits = [retry.wait_after(DOWN, failures, "run/0/1", 60)[0] for failures in (1, 2, 3)]
-    assert [wait / waits[0] for wait in waits] == pytest.approx([1, 2, 4])
-
-
 async def test_a_retry_after_that_is_too_long_is_not_waited_for() -> None:
     busy = WorkerUnavailable("busy", retry_after=120.0)
     alone = outcome_of(await told(conductor([ScriptedWorker("a", busy)])))
@@ -145,16 +136,6 @@ async def test_a_retry_after_that_is_too_long_is_not_waited_for() -> None:
     helped = outcome_of(await told(conductor([worker, other], Retry(fallbacks={"a": ["b"]}))))
     assert (helped.worker, helped.text, helped.seconds) == ("b", "fine", 0)
     assert len(worker.requests) == 1
-
-
-async def test_a_wait_beyond_the_steps_time_is_not_begun() -> None:
-    worker = ScriptedWorker("a", WorkerUnavailable("busy", retry_after=20.0))
-    events = await told(conductor([worker], limits=Limits(step_seconds=10.0)))
-    outcome = outcome_of(events)
-    assert outcome.seconds == 0
-    assert outcome.problem is not None
-    assert outcome.problem.code == "worker_unavailable"
-    assert "Limits.step_seconds ends before" in outcome.problem.message
 
 
 @pytest.mark.parametrize(("attempts", "called"), [(1, "a"), (2, "ab"), (4, "aabc")])
@@ -262,14 +243,6 @@ async def test_a_steps_deadline_ends_its_calls() -> None:
     assert outcome.cost > 0
 
 
-async def test_a_slot_is_free_while_a_step_waits_to_ask_again() -> None:
-    plan = plan_of((0, "first", ()), (0, "second", ()), (0, "third", (0, 1)))
-    script = iter([WorkerUnavailable("busy", retry_after=10.0), "two", "one", "three"])
-    worker = ScriptedWorker(Card(name="a", concurrency=1), lambda request: next(script))
-    result = await conductor([worker]).run(plan)
-    assert [outcome.text for outcome in result.outcomes] == ["one", "two", "three"]
-
-
 async def test_a_nested_run_is_not_run_again() -> None:
     worker = ScriptedWorker("a", DOWN)
     inner = Conductor(
@@ -326,25 +299,6 @@ async def _slowly_down(request: Request) -> Any:
     await anyio.sleep(2.0)
     raise WorkerUnavailable("down")
     yield
-
-
-async def test_steps_wait_for_the_call_that_tries_a_worker() -> None:
-    calls: list[float] = []
-
-    async def act(request: Request) -> Any:
-        calls.append(anyio.current_time())
-        await anyio.sleep(3.0)
-        if len(calls) == 1:
-            raise WorkerUnavailable("down")
-        yield Completion("back")
-
-    worker = Actor("a", act)
-    one = conductor(Pool([worker]), Retry(attempts=1, break_after=1, break_seconds=10.0))
-    await one.run(PLAN)
-    result = await one.run(plan_of((0, "x", ()), (0, "y", ()), (0, "join", (0, 1))))
-    assert result.status == "ok"
-    at = [moment - calls[0] for moment in calls]
-    assert at == pytest.approx([0.0, 13.0, 16.0, 19.0])
 
 
 @pytest.mark.parametrize(

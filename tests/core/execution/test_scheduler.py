@@ -14,7 +14,7 @@ from podium.errors import WorkerRefused, WorkerUnavailable
 from podium.planners import ChatPlanner
 from podium.types import AnswerDelta, Completion, Event, Outcome, Problem, StepDelta
 from podium.usage import Usage
-from podium.workers import FREE, Card, Price, Request, ScriptedWorker
+from podium.workers import FREE, Card, Request, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -238,13 +238,6 @@ async def test_a_worker_that_goes_wrong_fails_its_step_alone(act: object, code: 
     assert (result.status, result.answer) == ("partial", "A")
 
 
-async def test_a_failed_workers_cost_is_unknown_without_a_price() -> None:
-    result = await Conductor(boss(""), [Actor(Card(name="bad"), _raises)]).run(plan_of((0, "go", ())))
-    assert result.cost is None
-    assert result.cost_by_worker == {"bad": None}
-    assert result.usage.estimated
-
-
 async def _goes_on(request: Request) -> AsyncGenerator[str | Completion, None]:
     yield Completion("A")
     yield "more"
@@ -302,11 +295,3 @@ async def test_a_step_that_was_cut_says_so_though_it_is_ok() -> None:
     assert result.outcomes[0].problem is not None
     assert result.outcomes[0].problem.code == "cut"
     assert "cut: the text was cut" in result.explain()
-
-
-async def test_a_priced_worker_that_counts_nothing_is_estimated() -> None:
-    silent = Actor(Card(name="a", price=Price(input=1.0, output=1.0)), answering("A", usage=Usage(0, 0)))
-    result = await Conductor(boss(""), [silent]).run(plan_of((0, "x", ())))
-    assert result.usage.estimated
-    assert result.cost is not None
-    assert result.cost > 0

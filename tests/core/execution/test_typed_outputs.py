@@ -100,12 +100,6 @@ async def test_a_misfit_is_asked_again_once(answer: str, returns: Any, why: str)
     assert (attempt.attempt, told, attempt.wait) == (1, "bad_output", 0.0)
 
 
-async def test_a_misfit_that_is_put_right_is_no_failure() -> None:
-    result = await run([typed(VERDICT)], scripted("ok", GOOD))
-    (outcome,) = result.outcomes
-    assert (result.status, result.answer, outcome.attempts, len(outcome.calls)) == ("ok", COMPACT, 2, 2)
-
-
 async def test_a_cut_answer_is_put_right() -> None:
     result = await run([typed(VERDICT)], scripted(Completion(GOOD[:9], "length"), GOOD))
     assert (result.status, result.answer) == ("ok", COMPACT)
@@ -128,12 +122,6 @@ async def test_code_is_not_asked_and_its_value_is_taken_as_it_is() -> None:
     assert (await run([typed(VERDICT)], agent)).answer == COMPACT
     assert "schema" not in agent.requests[0].messages[-1].text
     assert (await run([typed(VERDICT)], agent)).outcomes[0].attempts == 1
-
-
-@pytest.mark.parametrize(("value", "text"), [([1, {"a": "ü"}], '[1,{"a":"ü"}]'), (2.5, "2.5"), (0, "0")])
-async def test_the_value_of_a_function_is_json(value: Any, text: str) -> None:
-    worker = FunctionWorker(lambda _: value, card=Card(name="f", price=FREE))
-    assert (await run([Step(0, "Count.")], worker)).answer == text
 
 
 @pytest.mark.parametrize(

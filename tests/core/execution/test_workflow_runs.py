@@ -31,7 +31,6 @@ pytestmark = pytest.mark.anyio
 LIST = call("list", returns={"files": ["string"], "ok": "boolean"})
 FILES = {"list": {"files": ["a", "b"], "ok": True}}
 READ = call("read {{item}}", each="{{0.files}}")
-HITS = READ | {"returns": ["string"]}
 UNTRUSTED = Policy(rules=[Rule("untrusted", never="write-tools")])
 
 
@@ -45,21 +44,6 @@ async def test_a_map_over_a_map_has_no_barrier() -> None:
     ran = await carry_out(*steps, workers=team(FILES, {"read a": 1.0, "read b": 5.0}))
     begun = starts(ran)
     assert (begun["2[0]"], begun["2[1]"], begun["3"]) == (1.0, 5.0, 5.0)
-
-
-@pytest.mark.parametrize(("subtask", "second"), [("check {{item}}", 1.0), ("check {{item}} {{index}}", 5.0)])
-async def test_positions_in_joined_lists_wait_for_the_items_before(subtask: str, second: float) -> None:
-    steps = [
-        LIST,
-        HITS,
-        call(subtask, each="{{1}}"),
-        call(subtask, each="{{1.0}}", when=when("{{0.ok}}", is_=False), else_=2),
-    ]
-    steps = [LIST, READ | {"returns": {"hits": ["string"]}}, call(subtask, each="{{1.hits}}")]
-    answers = FILES | {"read a": {"hits": ["x"]}, "read b": {"hits": ["y"]}}
-    ran = await carry_out(*steps, workers=team(answers, {"read a": 5.0, "read b": 1.0}))
-    assert starts(ran)["2[1.0]"] == second
-    assert told(ran.result).count("did check") == 2
 
 
 async def test_a_condition_and_a_list_are_awaited() -> None:

@@ -1,11 +1,8 @@
 """Actions: steps whose worker may change something. They happen once, and when the accepted plan says so."""
 
 import json
-import subprocess
-import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -19,7 +16,6 @@ from podium.errors import (
     QueryError,
     ToolFailed,
     WorkerActs,
-    WorkerRefused,
     WorkerTimeout,
     WorkerUnavailable,
 )
@@ -253,23 +249,6 @@ class TestAsOftenAsOnePlanAsks:
         result = await run(planner, writer(), shop.worker, finder, limits=Limits(rounds=2))
         assert (result.status, shop.refunds) == ("ok", [1017])
 
-    async def test_defaults_of_the_schema(self) -> None:
-        """An argument with its default value is equal to one that is left out."""
-        calls: list[dict[str, Any]] = []
-        schema = {"properties": {"to": {"type": "string"}, "copy": {"type": "boolean", "default": False}}}
-
-        async def send(arguments: dict[str, Any]) -> str:
-            calls.append(arguments)
-            return "sent"
-
-        mail = ToolWorker({**schema, "required": ["to"]}, send, card=Card(name="mail", price=FREE))
-        texts = [
-            rows((1, f"{args}", ()), (0, "Write.", ()))
-            for args in ('{"to": "a"}', '{"copy": false, "to": "a"}')
-        ]
-        await run(boss(*texts), writer(), mail, limits=Limits(rounds=2))
-        assert calls == [{"to": "a"}]
-
     async def test_an_agent_is_asked_in_other_words(self) -> None:
         agent = writer("agent", "done")
         agent.acts = True
@@ -284,14 +263,6 @@ class TestAsOftenAsOnePlanAsks:
         assert "'Refund 1017.'" in result.problem.message
         assert "'Please refund 1017.'" in result.problem.message
         assert "agent Refund 1017.: done" in told(planner)
-
-    async def test_an_agent_is_asked_for_more(self) -> None:
-        agent = writer("agent", "done")
-        agent.acts = True
-        first, second = (1, "Refund 1017.", ()), (1, "Refund 1018.", ())
-        planner = boss(rows(first, (0, "Write.", (0,))), rows(first, second, (0, "Write.", (0, 1))))
-        result = await run(planner, writer(), agent, limits=Limits(rounds=2))
-        assert (result.status, len(agent.requests)) == ("ok", 2)
 
 
 @pytest.mark.parametrize("end", ["done", "failed", "unknown"])
@@ -369,14 +340,6 @@ class TestRetries:
         result = await run(plan_of((1, "Refund it.", ()), (0, "Write.", ())), writer(), worker, retry=retry)
         assert (worker.calls, ends(result)) == (1, [("refund", "unknown")])
 
-    async def test_refused_arguments_are_not_done(self) -> None:
-        other = FunctionWorker(lambda step: "refunded", card=Card(name="clerk", price=FREE), acts=True)
-        retry = Retry(fallbacks={"refund": ["clerk"]})
-        plan = plan_of((1, '{"order": "no number"}', ()), (0, "Write.", (0,)))
-        shop = Shop()
-        result = await run(plan, writer(), shop.worker, other, retry=retry)
-        assert (result.status, shop.refunds, ends(result)) == ("ok", [], [("clerk", "done")])
-
     async def test_an_action_that_takes_too_long(self) -> None:
         shop, model = Shop(seconds=5), writer()
         plan = plan_of(refund(), (0, "Draft.", ()), (0, "Write.", (0, 1)))
@@ -428,20 +391,6 @@ async def test_a_person_decides_on_an_unknown_end(*, done: bool) -> None:
         await conductor.decide(result.run_id, action=0, done=True)
 
 
-async def test_a_failed_action_is_asked_again_only_after_a_decision() -> None:
-    shop, journal = Shop(ToolFailed("closed", maybe_paid=True)), MemoryJournal()
-    plan = FixedPlanner(plan_of(refund(), (0, "Write.", ())))
-    conductor = Conductor(plan, [writer(), shop.worker], journal=journal, retry=ONCE)
-    result = await conductor.run("What?")
-    again = await conductor.resume(result.run_id)
-    assert (again.status, shop.refunds) == ("partial", [1017])
-    assert again.problem is not None
-    assert f"podium decide {result.run_id} --action 0 done|not-done" in again.problem.message
-    await conductor.decide(result.run_id, action=0, done=False)
-    assert (await conductor.resume(result.run_id)).status == "ok"
-    assert shop.refunds == [1017, 1017]
-
-
 async def test_an_action_that_is_cancelled_with_its_run() -> None:
     shop, journal = Shop(seconds=5), MemoryJournal()
     plan = FixedPlanner(plan_of(refund(), (0, "Write.", ())))
@@ -452,48 +401,6 @@ async def test_an_action_that_is_cancelled_with_its_run() -> None:
         tasks.cancel_scope.cancel()
     resumed = await conductor.resume("cancelled")
     assert (resumed.status, shop.refunds, ends(resumed)) == ("partial", [1017], [("refund", "unknown")])
-
-
-KILLED = """
-import os, sys, anyio
-from podium import Card, Conductor, FunctionWorker, Plan, Step
-from podium.journal import SqlJournal
-from podium.planners import FixedPlanner
-
-def refund(step):
-    with open("refunds", "a") as file:
-        file.write(step.subtask + "\\n")
-    if sys.argv[1] == "die":
-        os.kill(os.getpid(), 9)
-    return "refunded"
-
-plan = Plan((Step(0, "Refund 1017."), Step(1, "Write.", (0,))))
-workers = [FunctionWorker(refund, acts=True), FunctionWorker(lambda step: "text", card=Card(name="writer"))]
-conductor = Conductor(FixedPlanner(plan), workers, journal=SqlJournal("sqlite:///runs.db", lease=0.5))
-
-async def main():
-    if sys.argv[1] in ("die", "run"):  # the second process waits for the lease of the first
-        result = await conductor.run("What?", run_id="killed")
-    if sys.argv[1] == "not-done":
-        await conductor.decide("killed", action=0, done=False)
-        result = await conductor.resume("killed")
-    print(result.status, [action.end for action in result.actions], open("refunds").read().count("Refund"))
-
-anyio.run(main)
-"""
-
-
-@pytest.mark.long
-def test_a_process_that_is_killed_in_an_action(tmp_path: Path) -> None:
-    def process(word: str) -> str:
-        command = [sys.executable, "-c", KILLED, word]
-        return subprocess.run(
-            command, cwd=tmp_path, capture_output=True, text=True, check=word != "die"
-        ).stdout
-
-    assert process("die") == ""
-    assert process("run") == "failed ['unknown'] 1\n"
-    assert process("not-done") == "ok ['done'] 2\n"
 
 
 async def test_a_replay_does_not_act() -> None:
@@ -510,19 +417,6 @@ async def test_a_replay_does_not_act() -> None:
     changed = plan_of(refund(), refund(1018), (0, "Write more.", ()))
     assert (await conductor.resume("again", plan=changed)).status == "ok"
     assert shop.refunds == [1017, 1018]
-
-
-async def test_the_plan_of_a_fallback_planner_and_of_the_planner_that_is_asked_again() -> None:
-    shop, journal = Shop(), MemoryJournal()
-    planner = boss(WorkerRefused("401"), rows((1, '{"order": "1017"}', ()), (0, "Write it.", (0,))))
-    fallback = FixedPlanner(plan_of(refund(), (0, "Write.", ())))
-    workers = [writer(), shop.worker]
-    conductor = Conductor(planner, workers, fallback_planner=fallback, journal=journal, retry=ONCE)
-    result = await conductor.run("What?")
-    assert (result.status, shop.refunds) == ("partial", [1017])
-    resumed = await conductor.resume(result.run_id)
-    assert (resumed.status, shop.refunds) == ("ok", [1017])
-    assert 'refund {"order": 1017}: done' in told(planner)
 
 
 def nested(shop: Shop, planner: Any, *others: Worker, **options: Any) -> Conductor:
@@ -544,16 +438,6 @@ class TestNestedConductors:
         result = await run(plan, writer(), team, broken)
         assert (result.status, shop.refunds) == ("partial", [])
 
-    async def test_its_actions_are_those_of_the_run(self) -> None:
-        shop = Shop()
-        team = nested(shop, FixedPlanner(plan_of(refund(), (0, "Write.", (0,)))))
-        texts = [
-            rows((1, words, ()), (0, "Write.", (0,))) for words in ("Refund 1017.", "Please refund 1017.")
-        ]
-        result = await run(boss(*texts), writer(), team, limits=Limits(rounds=2))
-        assert shop.refunds == [1017]
-        assert ("refund", "done") in ends(result)
-
     async def test_a_resumed_run_with_an_unknown_end_inside(self) -> None:
         shop, journal = Shop(WorkerTimeout("late", maybe_paid=True)), MemoryJournal()
         team = nested(shop, FixedPlanner(plan_of(refund(), (0, "Write.", (0,)))))
@@ -567,30 +451,6 @@ class TestNestedConductors:
         await conductor.decide(inner.run_id, action=inner.step, done=True)
         resumed = await conductor.resume(result.run_id)
         assert (resumed.status, shop.refunds) == ("ok", [1017])
-
-    async def test_a_function_that_failed_after_its_run_is_called_again(self) -> None:
-        shop, journal, errors = Shop(), MemoryJournal(), [ValueError("a fault")]
-        inner = Conductor(
-            FixedPlanner(plan_of((0, '{"order": 1017}', ()))), [shop.worker], card=Card(name="team")
-        )
-        outer = Conductor(FixedPlanner(plan_of((0, "Refund it.", ()))), [inner])
-
-        async def ask(step: StepInput) -> str:
-            result = await outer.run(step.subtask)
-            if errors:
-                raise errors.pop()
-            return result.answer
-
-        desk = FunctionWorker(ask, card=Card(name="desk", price=FREE))
-        plan = FixedPlanner(plan_of((1, "Ask.", ()), (0, "Write.", (0,))))
-        first, second = (
-            Conductor(plan, [writer(), desk], journal=journal, retry=ONCE, limits=Limits(depth=3))
-            for _ in range(2)
-        )
-        run_id = (await first.run("What?")).run_id
-        result = await second.resume(run_id)
-        assert (result.status, shop.refunds) == ("ok", [1017])
-        assert ends(result).count(("refund", "done")) == 1
 
 
 class TestApprovalOfActions:

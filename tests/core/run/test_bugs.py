@@ -9,7 +9,7 @@ import pytest
 from core.actors import Actor, PlanningActor, boss, never, plan_of, rows
 
 from podium import Conductor, FunctionWorker, ScriptedWorker
-from podium.errors import ListenerFailed, PlannerError
+from podium.errors import ListenerFailed
 from podium.execution import Retry
 from podium.hosts import ToolWorker
 from podium.journal import MemoryJournal
@@ -23,7 +23,6 @@ from podium.workers import FREE, Card, Request, StepInput, Worker
 pytestmark = pytest.mark.anyio
 
 BUGS = [TypeError, AttributeError, NameError, ImportError]
-OTHERS = [ValueError, KeyError, RuntimeError, ZeroDivisionError]
 PLAN = plan_of((0, "first", ()), (1, "second", (0,)))
 
 
@@ -72,17 +71,6 @@ async def test_a_mistake_in_a_worker_leaves_every_face(
         [event async for event in conductor.stream("What?")]
     (first, _) = error.__notes__
     assert "step 1 of round 1 (worker 'own') in run " in first
-
-
-@pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize("kind", OTHERS)
-async def test_another_exception_of_a_worker_fails_its_step(
-    make: Callable[[BaseException], Worker], kind: type[Exception]
-) -> None:
-    result = await Conductor(FixedPlanner(plan_of((0, "go", ()))), [make(kind("x"))]).run("What?")
-    assert result.status == "failed"
-    assert result.outcomes[0].problem is not None
-    assert result.outcomes[0].problem.code == "worker_failed"
 
 
 async def test_what_had_ended_is_recorded_and_the_run_goes_on_when_the_mistake_is_mended() -> None:
@@ -230,13 +218,3 @@ async def test_a_function_that_is_called_with_what_a_model_wrote_fails_its_step(
     assert result.status == "failed"
     assert result.outcomes[0].problem is not None
     assert kind.__name__ in result.outcomes[0].problem.message
-
-
-async def test_a_planner_error_of_the_users_own_is_a_planner_that_failed() -> None:
-    async def fails(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        raise KeyError("oops")
-        yield ""
-
-    with pytest.raises(PlannerError) as caught:
-        await Conductor(PlanningActor(fails), [ScriptedWorker("a", "A")]).run("What?")
-    assert isinstance(caught.value.__cause__, KeyError)

@@ -11,11 +11,11 @@ import pytest
 from core.actors import boss, plan_of, tags
 
 from podium import Conductor, Limits, Retry, ScriptedWorker
-from podium.errors import JournalError, RunExists, WorkerUnavailable
+from podium.errors import JournalError, WorkerUnavailable
 from podium.journal import SqlJournal
 from podium.journal.sql.commits import Batch, SqlLog
 from podium.journal.sql.lease import Lease
-from podium.planners import ChatPlanner, FixedPlanner
+from podium.planners import ChatPlanner
 from podium.types import Event, StepDelta, StepEnded
 from podium.workers import Card, StepInput
 from podium.workers.simple import FunctionWorker
@@ -69,16 +69,6 @@ async def test_a_step_waits_until_what_it_is_shown_is_recorded(tmp_path: Path) -
             journal.gate.set()
         assert [len(worker.requests) for worker in workers] == [1, 1]
     assert "step_ended 0" in tags(told)
-
-
-async def test_a_new_id_that_is_taken_is_refused(tmp_path: Path) -> None:
-    journal, worker = SqlJournal(tmp_path / "journal.db"), ScriptedWorker("a", "A")
-    async with Conductor(FixedPlanner(plan_of((0, "go", ()))), [worker], journal=journal) as conductor:
-        before = await conductor.run("What?", run_id="named")
-        with pytest.raises(RunExists, match="choose another id"):
-            await conductor.run("Why?", run_id="named", is_new_id=True)
-        assert await conductor.run("What?", run_id="named") == before
-    assert len(worker.requests) == 1
 
 
 @pytest.mark.parametrize("asked", ["What?", CHAIN], ids=["planner", "step"])

@@ -12,7 +12,7 @@ from podium.conductor import Conductor
 from podium.execution import Retry
 from podium.journal import SqlJournal
 from podium.run.forecast import ENOUGH
-from podium.types import Call, Forecast, Message, Outcome, Plan, Step
+from podium.types import Call, Forecast, Message, Outcome, Plan
 from podium.types.forecast import Interval, compare, explain_forecast, within
 from podium.types.messages import read_query
 from podium.usage import Usage
@@ -77,16 +77,6 @@ def test_steps_wait_for_slots() -> None:
     ):
         _know(pool, 0, CallRecord(1.0, ok=True))
         assert forecast(side_by_side, pool, limits).seconds == _exactly(seconds)
-
-
-def test_a_step_for_which_some_are_enough_waits_for_those() -> None:
-    pool = _pool("a", "b")
-    _know(pool, 0, CallRecord(1.0, ok=True, output_tokens=1))
-    _know(pool, 1, CallRecord(9.0, ok=True, output_tokens=1))
-    plan = Plan((Step(0, "quick"), Step(1, "slow"), Step(0, "tell", (0, 1), enough=1)))
-    made = forecast(plan, pool, Limits())
-    assert made.calls == _exactly(3)
-    assert made.seconds == _exactly(2.0)
 
 
 def test_calls_that_fail_are_made_again_as_often_as_may_be() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import anyio
 import pytest
-from core.actors import Actor, context_of, never, plan_of, rows, told
+from core.actors import Actor, context_of, rows, told
 from core.virtual_clock import OPTIONS, anyio_backend  # noqa: F401 - a fixture
 from hypothesis import given, strategies as st
 
@@ -15,7 +15,7 @@ from podium.budget.ledger import Ledger
 from podium.conductor import Conductor
 from podium.errors import PlannerError, WorkerFailed, WorkerRefused, WorkerTimeout
 from podium.execution import Retry
-from podium.planners import CachedPlanner, ChatPlanner, Planner, RulePlanner
+from podium.planners import ChatPlanner, Planner, RulePlanner
 from podium.run.planning import PlanRequester
 from podium.types import Completion, Event, Plan, PlannerEnded, PlannerStarted, StepStarted
 from podium.usage import Usage
@@ -161,15 +161,6 @@ async def test_a_failure_of_which_the_bill_is_known_counts_as_that(
     assert not any(proposal.maybe_paid for proposal in round_.planning.proposals)
 
 
-async def test_a_call_that_is_cancelled_is_settled() -> None:
-    round_ = Round(ChatPlanner(Actor(BOSS, never)))
-    with anyio.move_on_after(1.0):
-        await round_.make()
-    assert round_.codes == ["cancelled"]
-    assert round_.planning.proposals[0].maybe_paid
-    assert round_.ledger.spent == round_.reserved[0]
-
-
 @pytest.mark.parametrize(
     ("limits", "bound"),
     [
@@ -207,21 +198,6 @@ async def test_the_planner_is_told_what_is_left(limits: Limits, line: str | None
     assert ("is left for the whole plan" in asked) == (line is not None)
     assert line is None or line in asked
     assert asked.endswith("then write the plan.")
-
-
-async def test_a_remainder_that_changes_a_little_does_not_defeat_the_cache() -> None:
-    behind = _planner(Completion(GOOD, usage=Usage(100, 10)))
-    planner, ledger = CachedPlanner(behind), Ledger(Limits(cost=0.9, unpriced=0.0), 1e9)
-    ledger.charge(Spend(1, cost=0.001))
-    for _ in range(3):
-        round_ = Round(planner, limits=ledger.limits, ledger=ledger)
-        assert await round_.make() == plan_of((0, "go", ()))
-        ledger.charge(Spend(1, cost=0.02))
-    assert (ledger.spent.calls, ledger.spent.input_tokens, round_.reserved) == (5, 100, [Spend()])
-    ledger.charge(Spend(1, cost=0.5))
-    round_ = Round(planner, limits=ledger.limits, ledger=ledger)
-    await round_.make()
-    assert round_.reserved[0].calls == 1
 
 
 async def test_a_planner_that_is_a_worker_of_the_pool_takes_its_slot() -> None:

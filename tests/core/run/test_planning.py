@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from core.actors import Actor, PlanningActor, boss, never, plan_of, rows, told
+from core.actors import Actor, PlanningActor, boss, plan_of, rows, told
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
@@ -190,15 +190,6 @@ async def test_a_planner_whose_model_is_down_fails_fast() -> None:
     assert len(model.requests) == 3
 
 
-async def test_a_planner_whose_model_is_back_is_asked_again() -> None:
-    replies: list[str | Exception] = [WorkerUnavailable("down"), GOOD]
-    conductor, model = _pooled(replies, attempts=2, break_after=1, break_seconds=20.0)
-    began = anyio.current_time()
-    assert (await conductor.run("What?")).answer == "A"
-    assert 20.0 <= anyio.current_time() - began < 22.0
-    assert len(model.requests) == 2
-
-
 async def test_a_planner_that_breaks_off_is_called_again_and_its_steps_go_on() -> None:
     texts = [GOOD, rows((0, "go", ()), (1, "join", (0,)))]
 
@@ -214,20 +205,6 @@ async def test_a_planner_that_breaks_off_is_called_again_and_its_steps_go_on() -
     result = await Conductor(PlanningActor(write), pool).run("What?")
     assert (result.status, result.answer) == ("ok", "B")
     assert [len(worker.requests) for worker in pool] == [1, 1]
-
-
-async def test_steps_that_started_end_with_a_run_without_a_plan() -> None:
-    started = Actor("a", never)
-
-    async def bad(request: Request) -> AsyncGenerator[str | Completion, None]:
-        yield GOOD
-        await anyio.sleep(1.0)
-        yield '{"worker": 9, "subtask": "go", "access": []}\n'
-        yield Completion("")
-
-    with pytest.raises(PlannerError):
-        await Conductor(ChatPlanner(Actor("boss", bad)), [started]).run("What?")
-    assert (len(started.requests), started.stopped, started.running) == (1, 1, 0)
 
 
 async def _raises(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
@@ -343,33 +320,6 @@ async def test_a_planner_that_writes_without_end_is_left_early() -> None:
     assert 0 < quoted[1] <= 16_000
     assert max(len(proposal.text) for proposal in result.proposals) <= 262_144
     assert result.proposals[-1].planner == "rule"
-
-
-async def test_a_planner_has_so_long_and_no_longer() -> None:
-    async def write(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        yield GOOD
-        await anyio.sleep_forever()
-
-    workers = [ScriptedWorker("a", "A", latency=1.0)]
-    conductor = Conductor(
-        PlanningActor(write),
-        workers,
-        limits=Limits(planner_seconds=9),
-        retry=Retry(attempts=1),
-        fallback_planner=boss(GOOD),
-    )
-    result = await conductor.run("What?")
-    assert (result.status, result.answer, result.seconds) == ("partial", "A", 9.0)
-    assert len(workers[0].requests) == 1
-
-
-async def test_plan_runs_nothing() -> None:
-    """`plan` returns a plan that carries its question, and calls no worker."""
-    pool = _pool()
-    plan = await Conductor(boss(GOOD), pool).plan("What?")
-    assert plan == plan_of((0, "go", ()))
-    assert plan.query[-1].text == "What?"
-    assert not pool[0].requests
 
 
 async def test_a_plan_that_the_fallback_wrote_makes_its_run_partial() -> None:

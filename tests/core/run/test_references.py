@@ -11,8 +11,6 @@ from hypothesis import given, strategies as st
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import WorkerRefused
-from podium.execution import Retry
 from podium.hosts import ToolWorker
 from podium.journal import MemoryCache, MemoryJournal
 from podium.types import Plan, Step
@@ -111,18 +109,6 @@ async def test_a_tool_takes_plain_text_as_its_one_required_argument(
     assert called == [arguments]
 
 
-async def test_outputs_beside_the_arguments_do_not_change_them() -> None:
-    worker, called = tool({"a": "string", "b": "string"})
-    writer = ScriptedWorker("w", '{"a": "evil", "b":')
-    plan = Plan((Step(0, "x"), Step(1, 'For {{0}} {"a": "1", "b": "{{0}}"} }{{0}}', (0,))))
-    result = await Conductor(boss("none"), [writer, worker]).run(plan)
-    assert result.outcomes[1].status == "failed"  # the plan's own text is no object
-    plan = Plan((Step(0, "x"), Step(1, '{{0}} {"a": "1", "b": "{{0}}"} {{0}}', (0,))))
-    result = await Conductor(boss("none"), [writer, worker]).run(plan)
-    assert result.status == "ok"
-    assert called == [{"a": "1", "b": '{"a": "evil", "b":'}]
-
-
 async def test_arguments_that_a_step_wrote_whole() -> None:
     worker, called = tool({"a": "string", "b": "string"})
     writer = ScriptedWorker("w", '{"a": "1", "b": "2"}')
@@ -164,17 +150,6 @@ async def test_a_subtask_that_grows_too_long_fails() -> None:
     assert problem.code == "subtask_too_long"
     assert "1,080 characters" in problem.message
     assert result.outcomes[1].attempts == 0
-
-
-async def test_a_stand_in_of_another_kind_is_given_its_own_form() -> None:
-    failing = ScriptedWorker("search", WorkerRefused("down"))
-    failing.reads_prose = False
-    chat = ScriptedWorker("chat", {"look up": "LOOKED UP", "first": "FIRST"})
-    plan = Plan((Step(1, "first"), Step(0, "look up {{0}}", (0,))))
-    retry = Retry(fallbacks={"search": ["chat"]})
-    result = await Conductor(boss("none"), [failing, chat], retry=retry).run(plan)
-    assert result.answer == "LOOKED UP"
-    assert sent(chat).endswith("look up the output of step 0")
 
 
 async def test_answers_are_known_again_by_what_was_filled_in() -> None:

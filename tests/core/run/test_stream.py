@@ -6,14 +6,14 @@ from collections.abc import AsyncGenerator
 
 import anyio
 import pytest
-from core.actors import Actor, boss, never, plan_of, rows, tags, writing
+from core.actors import Actor, boss, never, plan_of, rows, tags
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
 from podium.cli.live import LiveState
 from podium.conductor import Conductor
 from podium.errors import PlannerError, QueryError, WorkerBroken
-from podium.planners import ChatPlanner, FixedPlanner
+from podium.planners import FixedPlanner
 from podium.types import AnswerDelta, Completion, RunEnded, StepDelta, StepStarted
 from podium.workers import Request, ScriptedWorker
 
@@ -38,23 +38,6 @@ async def test_events_come_in_the_order_of_what_happens() -> None:
         "run_ended",
     ]
     assert [event.at for event in events] == sorted(event.at for event in events)
-
-
-@pytest.mark.parametrize("piece", [None, 1, 4])
-async def test_the_answers_pieces_make_the_answer(piece: int | None) -> None:
-    worker = ScriptedWorker("a", "the whole answer", piece=piece)
-    events = [event async for event in Conductor(boss(""), [worker]).stream(plan_of((0, "go", ())))]
-    assert "".join(e.text for e in events if isinstance(e, AnswerDelta)) == "the whole answer"
-    assert "".join(e.text for e in events if isinstance(e, StepDelta)) == "the whole answer"
-
-
-async def test_what_the_last_step_wrote_before_the_plan_was_whole_is_sent_once() -> None:
-    first, end = rows((0, "go", ())), "That is all.\n"
-    planner = ChatPlanner(Actor("boss", writing(first, end, pause=2.5)))
-    worker = Actor("a", writing("one ", "two ", "three ", "four"))
-    events = [event async for event in Conductor(planner, [worker]).stream("What?")]
-    answers = [(e.at, e.text) for e in events if isinstance(e, AnswerDelta)]
-    assert answers == [(5.0, "one two "), (5.5, "three "), (6.5, "four")]
 
 
 DIAMOND_OF_ONE = plan_of((0, "find", ()), (0, "left", (0,)), (0, "right", (0,)), (0, "join", (1, 2)))

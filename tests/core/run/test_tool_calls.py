@@ -19,7 +19,6 @@ from hypothesis import given, strategies as st
 
 from podium import Card, Conductor, FunctionWorker, Limits, Plan, Result, ScriptedWorker, Step
 from podium.errors import ConfigError, RunFailed, WorkerRefused
-from podium.execution import Retry
 from podium.hosts import ChatAnswer, ContinuationStore, tool_call
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
@@ -259,20 +258,6 @@ async def test_a_choice_is_for_the_last_step(choice: Any) -> None:
     assert [request.tools and request.tools.choice for request in ann.requests] == [None] * 3 + [choice]
 
 
-async def test_a_failed_step_beside_a_paused_one() -> None:
-    replies: list[Any] = [WorkerRefused("no"), "yes"]
-    bad = ScriptedWorker("bad", lambda request: replies.pop(0))
-    plan = Plan((Step(0, "a"), Step(1, "b"), Step(0, "c", (0, 1))))
-    ann = Maker("ann", {"a": (1,)})
-    caller = Caller(Conductor(FixedPlanner(plan), [ann, bad], retry=Retry(attempts=1)))
-    first = await caller.turn()
-    assert (first.result.status, first.result.problem and first.result.problem.message) == (
-        "partial",
-        "step 1 (bad): no",
-    )
-    assert ((await caller.run()).text, caller.answers[-1].result.status) == ("c(a(a0), yes)", "ok")
-
-
 async def test_a_step_that_is_not_needed_any_more() -> None:
     plan = Plan((Step(0, "a"), Step(1, "b"), Step(1, "c", (0, 1), 1)))
     ann, bob = Maker("ann", {"a": (1,)}), Maker("bob", {})
@@ -331,13 +316,6 @@ async def test_limits_count_each_call() -> None:
     caller, ann = team(DIAMOND, {"a": (1,), "b": (1,)}, limits=Limits(calls=4))
     assert (await caller.run()).text == "d(c(a(a0), b(b0)))"
     assert len(ann.requests) == 6
-
-
-async def test_a_run_that_is_resumed_without_results() -> None:
-    caller, _ = team(DIAMOND, {"a": (2,)}, journal=MemoryJournal())
-    answer = await caller.turn()
-    with pytest.raises(ConfigError, match=r"has ended with 2 call\(s\) of the caller's tools"):
-        await caller.conductor.resume(answer.result.run_id)
 
 
 async def test_the_planner_says_which_tools_a_step_may_call() -> None:

@@ -197,21 +197,6 @@ async def test_a_run_that_begins_after_its_call_has_ended_is_nobodys() -> None:
     assert (result.answer, (await left[0]).status, len(worker.requests)) == ("done", "ok", 2)
 
 
-async def test_a_worker_that_fails_after_them_has_cost_what_they_did() -> None:
-    inner, _ = _inner()
-    alone = await inner.run("ask")
-
-    async def agent(step: StepInput) -> str:
-        """Ask a conductor, and fail."""
-        await inner.run(step.subtask)
-        raise RuntimeError("down")
-
-    result = await _run(FunctionWorker(agent, price=FREE))
-    assert result.status == "failed"
-    assert result.usage.total_tokens == alone.usage.total_tokens
-    assert result.outcomes[0].maybe_paid
-
-
 @pytest.mark.parametrize("stopped_by", ["step_seconds", "attempt_seconds", "seconds", "cancel", "failure"])
 async def test_a_run_in_a_thread_ends_with_its_call(stopped_by: str) -> None:
     price, second, loop = Price(input=1.0, output=1.0), asyncio.Event(), asyncio.get_running_loop()

@@ -1,10 +1,8 @@
 """What was paid is billed once and counted once, however a run was broken off and taken up."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-import anyio
 import pytest
-from core.actors import Actor
 from core.run_state.test_resume import calls, recorded
 
 from podium import Card, Conductor, Limits, Plan, Price, ScriptedWorker, Step
@@ -15,7 +13,7 @@ from podium.plan_text import write_plan
 from podium.planners import ChatPlanner, FixedPlanner
 from podium.types import Completion, Event, RunStarted, StepEnded
 from podium.usage import Usage
-from podium.workers import Request, Worker
+from podium.workers import Worker
 from podium.workers.simple import Reply
 
 pytestmark = pytest.mark.anyio
@@ -107,25 +105,6 @@ async def test_a_nested_run_that_fails_costs_what_its_calls_cost(text: str) -> N
     assert (outcome.status, outcome.usage.total_tokens) == ("failed", 400)
     assert outcome.cost == pytest.approx(0.0004)
     assert (outcome.maybe_paid, outcome.charged) == (False, "usage")
-
-
-async def test_a_nested_run_that_is_asked_again_in_the_same_process_is_booked_once() -> None:
-    latencies = iter([0.3, 0.0])
-
-    async def late(request: Request) -> AsyncGenerator[str | Completion, None]:
-        await anyio.sleep(next(latencies))
-        yield Completion("y said", usage=Usage(100, 100))
-
-    inner = [paid("x"), Actor(Card(name="y", price=PRICE), late)]
-    conductor = Conductor(
-        planned(Plan((Step(0, "do it"),))),
-        [nested(inner)],
-        journal=MemoryJournal(),
-        limits=Limits(attempt_seconds=0.1, calls=3),
-        retry=Retry(first_wait=0.001),
-    )
-    result = await conductor.run("What?")
-    assert (result.status, len(inner[0].requests), len(inner[1].requests)) == ("ok", 1, 2)
 
 
 async def test_what_looks_like_a_key_does_not_hide_what_is_paid() -> None:

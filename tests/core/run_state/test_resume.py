@@ -11,7 +11,7 @@ from podium.errors import ConfigError, RunExists, RunUnknown, WorkerRefused
 from podium.journal import Journal, MemoryJournal
 from podium.planners import FixedPlanner
 from podium.run_state import fold
-from podium.types import Completion, Event, Result, RunEnded, RunStarted, StepEnded
+from podium.types import Completion, Event, RunEnded, RunStarted, StepEnded
 from podium.workers.simple import Reply
 
 DIAMOND = Plan((Step(0, "first"), Step(1, "left", (0,)), Step(2, "right", (0,)), Step(3, "last", (1, 2))))
@@ -84,20 +84,6 @@ async def test_what_is_read_back_is_what_was_returned() -> None:
         await conductor(workers, journal).run(Plan(DIAMOND.steps[:3]), run_id="y")
 
 
-async def test_two_at_the_same_time_are_one_run() -> None:
-    journal, results = MemoryJournal(), list[Result]()
-    workers = [ScriptedWorker(name, f"{name} said", latency=0.05) for name in ("a", "b", "c", "d")]
-
-    async def run() -> None:
-        results.append(await conductor(workers, journal).run("What?", run_id="x"))
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(run)
-        tasks.start_soon(run)
-    assert calls(workers) == [1, 1, 1, 1]
-    assert results[0] == results[1]
-
-
 async def test_a_changed_plan_keeps_what_is_the_same() -> None:
     journal = MemoryJournal()
     await conductor(team(), journal).run("What?", run_id="x")
@@ -140,18 +126,6 @@ async def test_a_step_that_was_shown_a_gap_is_called_again_only_if_the_user_asks
     assert "c said at last" in again[3].requests[0].messages[-1].text
     result = await conductor(again, journal).resume("x")
     assert (calls(again), result.status, result.answer) == ([0, 0, 1, 1], "ok", "made from both")
-
-
-@pytest.mark.parametrize("refresh", [False, True])
-async def test_an_input_that_fails_once_more_is_the_same_gap(*, refresh: bool) -> None:
-    journal = MemoryJournal()
-    first = await conductor(team(c=RuntimeError("down")), journal).run("What?", run_id="x")
-    again = team(c=RuntimeError("other"))
-    limits = Limits(calls=len(first.bills) + 1, output_chars=3)
-    result = await conductor(again, journal).resume("x", refresh=refresh, limits=limits)
-    assert (calls(again), result.status, result.answer) == ([0, 0, 1, 0], "partial", "d said")
-    assert result.problem is not None
-    assert "made without step 2 (c)" in result.problem.message
 
 
 async def test_a_refreshed_run_carries_an_action_out_once() -> None:
