@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import anyio
 import pytest
-from core.actors import Actor, answering, boss, never, plan_of, rows, tags, writing
+from core.actors import Act, Actor, answering, boss, never, plan_of, rows, tags, writing
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
@@ -158,101 +159,44 @@ async def test_a_run_out_of_time_keeps_what_was_paid() -> None:
     assert result.usage_by_worker["slow"].estimated
 
 
-async def _down(request: Request) -> AsyncGenerator[str | Completion, None]:
-    raise WorkerUnavailable("connection refused")
-    yield ""
+def _doing(*pieces: Any) -> Act:
+    """Return an act that yields these pieces; an exception is raised, and `...` waits for ever."""
 
+    async def act(request: Request) -> AsyncGenerator[str | Completion, None]:
+        for piece in pieces:
+            if isinstance(piece, BaseException):
+                raise piece
+            if piece is ...:
+                await anyio.sleep_forever()
+            yield piece
 
-async def _raises(request: Request) -> AsyncGenerator[str | Completion, None]:
-    yield "half"
-    raise ZeroDivisionError("oops")
-
-
-async def _raises_timeout(request: Request) -> AsyncGenerator[str | Completion, None]:
-    raise TimeoutError("theirs")
-    yield ""
-
-
-async def _cancels_itself(request: Request) -> AsyncGenerator[str | Completion, None]:
-    future = asyncio.get_running_loop().create_future()
-    future.cancel()
-    await future
-    yield ""
-
-
-async def _group(request: Request) -> AsyncGenerator[str | Completion, None]:
-    async with anyio.create_task_group():
-        raise ValueError("inside")
-    yield ""
-
-
-async def _cut(request: Request) -> AsyncGenerator[str | Completion, None]:
-    yield "half an ans"
-
-
-async def _empty(request: Request) -> AsyncGenerator[str | Completion, None]:
-    yield Completion("  \n")
-
-
-async def _bytes(request: Request) -> AsyncGenerator[str | Completion, None]:
-    yield b"\xff"  # type: ignore[misc]
-
-
-async def _nothing(request: Request) -> AsyncGenerator[str | Completion, None]:
-    yield Completion(None)  # type: ignore[arg-type]
-
-
-async def _huge(request: Request) -> AsyncGenerator[str | Completion, None]:
-    while True:
-        yield "x" * 100_000
-
-
-async def _huge_whole(request: Request) -> AsyncGenerator[str | Completion, None]:
-    yield Completion("x" * 10_000_000)
+    return act
 
 
 @pytest.mark.parametrize(
-    ("act", "code", "text"),
+    ("pieces", "code", "text"),
     [
-        (_down, "worker_unavailable", "connection refused"),
-        (_raises, "worker_failed", "ZeroDivisionError: oops"),
-        (_raises_timeout, "worker_failed", "TimeoutError: theirs"),
-        (_cancels_itself, "worker_failed", "CancelledError"),
-        (_group, "worker_failed", "ExceptionGroup"),
-        (_cut, "worker_broken", "ended without a completion"),
-        (_empty, "answer_empty", "empty answer"),
-        (_bytes, "worker_broken", "yielded a bytes"),
-        (_nothing, "worker_failed", "NoneType"),
-        (_huge, "answer_too_long", "400,000 characters"),
-        (_huge_whole, "answer_too_long", "400,000 characters"),
-        (never, "worker_timeout", "did not answer"),
+        ([WorkerUnavailable("connection refused")], "worker_unavailable", "connection refused"),
+        (["half", ZeroDivisionError("oops")], "worker_failed", "ZeroDivisionError: oops"),
+        ([TimeoutError("theirs")], "worker_failed", "TimeoutError: theirs"),
+        ([asyncio.CancelledError()], "worker_failed", "CancelledError"),
+        ([ExceptionGroup("several", [ValueError("inside")])], "worker_failed", "ExceptionGroup"),
+        (["half an ans"], "worker_broken", "ended without a completion"),
+        ([Completion("  \n")], "answer_empty", "empty answer"),
+        ([b"\xff"], "worker_broken", "yielded a bytes"),
+        ([Completion(None)], "worker_failed", "NoneType"),  # type: ignore[arg-type]
+        (["x" * 100_000] * 5, "answer_too_long", "400,000 characters"),
+        ([...], "worker_timeout", "did not answer"),
     ],
 )
-async def test_a_worker_that_goes_wrong_fails_its_step_alone(act: object, code: str, text: str) -> None:
-    bad, good = Actor("bad", act), Actor("good", answering("A", latency=1.0))  # type: ignore[arg-type]
+async def test_a_worker_that_goes_wrong_fails_its_step_alone(pieces: list[Any], code: str, text: str) -> None:
+    bad, good = Actor("bad", _doing(*pieces)), Actor("good", answering("A", latency=1.0))
     plan = plan_of((0, "go wrong", ()), (1, "go well", ()), (1, "join", (0, 1)))
     result = await Conductor(boss(""), [bad, good]).run(plan)
     assert _codes(result.outcomes) == [f"failed {code}", "ok", "ok"]
     assert result.problem is not None
     assert text in result.problem.message
     assert (result.status, result.answer) == ("partial", "A")
-
-
-async def _goes_on(request: Request) -> AsyncGenerator[str | Completion, None]:
-    yield Completion("A")
-    yield "more"
-
-
-async def _ends_twice(request: Request) -> AsyncGenerator[str | Completion, None]:
-    yield Completion("A")
-    yield Completion("B")
-
-
-async def _fails_in_clearing_up(request: Request) -> AsyncGenerator[str | Completion, None]:
-    try:
-        yield Completion("A")
-    finally:
-        raise ValueError("too late to matter")
 
 
 async def _hangs_in_clearing_up(request: Request) -> AsyncGenerator[str | Completion, None]:
@@ -270,10 +214,17 @@ async def _refuses_to_close(request: Request) -> AsyncGenerator[str | Completion
 
 
 @pytest.mark.parametrize(
-    "act", [_goes_on, _ends_twice, _fails_in_clearing_up, _hangs_in_clearing_up, _refuses_to_close]
+    "act",
+    [
+        _doing(Completion("A"), "more"),
+        _doing(Completion("A"), Completion("B")),
+        _doing(Completion("A"), ValueError("too late to matter")),
+        _hangs_in_clearing_up,
+        _refuses_to_close,
+    ],
 )
-async def test_a_whole_answer_stands_whatever_its_worker_does_next(act: object) -> None:
-    result = await Conductor(boss(""), [Actor("a", act)]).run(plan_of((0, "go", ())))  # type: ignore[arg-type]
+async def test_a_whole_answer_stands_whatever_its_worker_does_next(act: Act) -> None:
+    result = await Conductor(boss(""), [Actor("a", act)]).run(plan_of((0, "go", ())))
     assert (result.status, result.answer) == ("ok", "A")
 
 

@@ -207,58 +207,6 @@ async def test_a_planner_that_breaks_off_is_called_again_and_its_steps_go_on() -
     assert [len(worker.requests) for worker in pool] == [1, 1]
 
 
-async def _raises(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-    raise KeyError("oops")
-    yield ""
-
-
-async def _raises_timeout(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-    raise TimeoutError("theirs")
-    yield ""
-
-
-async def _cancels_itself(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-    future = asyncio.get_running_loop().create_future()
-    future.cancel()
-    await future
-    yield ""
-
-
-async def _hangs(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-    yield "Let me think"
-    await anyio.sleep_forever()
-
-
-async def _writes_nothing(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-    return
-    yield ""
-
-
-async def _never_ends(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-    yield GOOD
-
-
-async def _bytes(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-    yield b"\xff"  # type: ignore[misc]
-
-
-async def _empty(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-    yield PlanText(text="")
-
-
-async def _cut(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-    yield GOOD
-    yield PlanText(text=GOOD, finish_reason="length")
-
-
-async def _filtered(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-    yield PlanText(text=GOOD, finish_reason="content_filter")
-
-
-async def _ten_megabytes_at_once(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-    yield PlanText(text="blah " * 2_000_000)
-
-
 async def test_a_plan_that_the_limits_of_the_run_cut_names_them() -> None:
     async def cut(request: Request) -> AsyncGenerator[str | Completion, None]:
         assert request.sampling.max_tokens is not None
@@ -272,35 +220,47 @@ async def test_a_plan_that_the_limits_of_the_run_cut_names_them() -> None:
         await conductor.run("What is it?")
 
 
+def _writing(*pieces: Any) -> PlanningActor:
+    """Return a planner that yields these pieces; an exception is raised, and `...` waits for ever."""
+
+    async def act(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        for piece in pieces:
+            if isinstance(piece, BaseException):
+                raise piece
+            if piece is ...:
+                await anyio.sleep_forever()
+            yield piece
+
+    return PlanningActor(act)
+
+
 @pytest.mark.parametrize(
-    ("act", "code", "reason"),
+    ("pieces", "code", "reason"),
     [
-        (_raises, "planner_failed", "raised KeyError"),
-        (_raises_timeout, "planner_failed", "raised TimeoutError: theirs"),
-        (_cancels_itself, "planner_failed", "raised CancelledError"),
-        (_hangs, "worker_timeout", "did not finish within 120 s"),
-        (_writes_nothing, "planner_failed", "ended without a PlanText"),
-        (_never_ends, "planner_failed", "ended without a PlanText"),
-        (_bytes, "planner_failed", "a bytes, not text"),
-        (_empty, "no_plan", "has no plan"),
-        (_cut, "truncated", "token limit"),
-        (_filtered, "answer_refused", "content filter"),
-        (_ten_megabytes_at_once, "too_long", "longer than 262,144 characters"),
+        ([KeyError("oops")], "planner_failed", "raised KeyError"),
+        ([TimeoutError("theirs")], "planner_failed", "raised TimeoutError: theirs"),
+        ([asyncio.CancelledError()], "planner_failed", "raised CancelledError"),
+        (["Let me think", ...], "worker_timeout", "did not finish within 120 s"),
+        ([GOOD], "planner_failed", "ended without a PlanText"),
+        ([b"\xff"], "planner_failed", "a bytes, not text"),
+        ([PlanText(text="")], "no_plan", "has no plan"),
+        ([GOOD, PlanText(text=GOOD, finish_reason="length")], "truncated", "token limit"),
+        ([PlanText(text=GOOD, finish_reason="content_filter")], "answer_refused", "content filter"),
+        ([PlanText(text="blah " * 2_000_000)], "too_long", "longer than 262,144 characters"),
     ],
 )
 async def test_no_planner_that_goes_wrong_passes_for_one_that_does_not(
-    act: object, code: str, reason: str
+    pieces: list[Any], code: str, reason: str
 ) -> None:
-    planner = PlanningActor(act)  # type: ignore[arg-type]
+    """An error that says why; with a fallback a result that is not `ok`."""
     with pytest.raises(PlannerError, match=reason):
-        await Conductor(planner, _pool()).run("What is it?")
-    result = await Conductor(planner, _pool(), fallback_planner=RulePlanner()).run("What is it?")
+        await Conductor(_writing(*pieces), _pool()).run("What is it?")
+    result = await Conductor(_writing(*pieces), _pool(), fallback_planner=RulePlanner()).run("What is it?")
+    assert (result.status, result.proposals[-1].planner) == ("partial", "rule")
     problem = result.proposals[0].problem
     assert problem is not None
     assert problem.code == code
     assert reason in problem.message
-    assert result.status == "partial"
-    assert result.proposals[-1].planner == "rule"
 
 
 async def test_a_planner_that_writes_without_end_is_left_early() -> None:
