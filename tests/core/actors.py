@@ -2,8 +2,10 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from typing import Any
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from podium.budget import Limits
 from podium.budget.ledger import Ledger
@@ -20,7 +22,10 @@ from podium.types import (
     Event,
     Outcome,
     Plan,
+    Problem,
+    Proposal,
     Query,
+    Result,
     Step,
     StepDelta,
     StepEnded,
@@ -85,6 +90,21 @@ def answering(text: str, *, latency: float = 0.0, usage: Usage | None = None) ->
     return act
 
 
+def yielding(*pieces: Any) -> Callable[[Any], AsyncGenerator[Any, None]]:
+    """Return an act of a worker or planner that yields these; exceptions are raised, `...` waits for ever."""
+
+    async def act(request: object) -> AsyncGenerator[Any, None]:
+        for piece in pieces:
+            await checkpoint()
+            if isinstance(piece, BaseException):
+                raise piece
+            if piece is ...:
+                await anyio.sleep_forever()
+            yield piece
+
+    return act
+
+
 async def never(request: Request) -> AsyncGenerator[str | Completion, None]:
     """Act by waiting for something that does not come."""
     await anyio.sleep_forever()
@@ -133,6 +153,17 @@ def told(planner: ChatPlanner, call: int = -1) -> str:
     worker = planner.worker
     assert isinstance(worker, ScriptedWorker)
     return "\n".join(message.text for message in worker.requests[call].messages)
+
+
+def problem_of(ended: Result | Outcome | Proposal) -> Problem:
+    """Return what was wrong."""
+    assert ended.problem is not None
+    return ended.problem
+
+
+def codes(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return the ends in short: status, and the code of the problem."""
+    return [o.status if o.problem is None else f"{o.status} {o.problem.code}" for o in outcomes]
 
 
 def tags(events: Sequence[Event], *, without: str = "_delta") -> list[str]:

@@ -1,20 +1,16 @@
 """Groups of steps of which some are enough: the first good one, or a quorum."""
 
 import pytest
-from core.actors import Actor, boss, never
+from core.actors import Actor, boss, codes, never
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.conductor import Conductor
 from podium.errors import PlanInvalid, WorkerRefused
 from podium.plan_text import parse_plan, write_plan
-from podium.types import Outcome, Plan, Step
+from podium.types import Plan, Step
 from podium.workers import Request, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
-
-
-def _codes(outcomes: tuple[Outcome, ...]) -> list[str]:
-    return [o.status if o.problem is None else f"{o.status} {o.problem.code}" for o in outcomes]
 
 
 def _sent(request: Request) -> str:
@@ -36,7 +32,7 @@ async def test_the_first_good_one_is_enough() -> None:
     slow = Actor("slow", never)
     workers = [*_workers(3.0, 1.0), slow]
     result = await Conductor(boss(""), workers).run(_group(1, 1, 2, 3))
-    assert _codes(result.outcomes) == ["cancelled enough", "ok", "cancelled enough", "ok"]
+    assert codes(result.outcomes) == ["cancelled enough", "ok", "cancelled enough", "ok"]
     assert (result.status, result.seconds, slow.stopped) == ("ok", 1.0, 1)
     assert result.outcomes[2].usage.estimated
     assert result.outcomes[3].shown == (1,)
@@ -53,18 +49,18 @@ async def test_it_is_shown_those_and_told_nothing_of_the_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "codes"),
+    ("policy", "ends"),
     [
         ("skip", ["ok", "failed worker_refused", "failed worker_refused", "skipped dependency"]),
         ("note", ["ok", "failed worker_refused", "failed worker_refused", "ok"]),
         ("fail", ["cancelled aborted", "failed worker_refused", "failed worker_refused", "skipped aborted"]),
     ],
 )
-async def test_too_many_failures_are_the_policys(policy: str, codes: list[str]) -> None:
+async def test_too_many_failures_are_the_policys(policy: str, ends: list[str]) -> None:
     bad = ScriptedWorker("bad", WorkerRefused("no"))
     workers = [*_workers(5.0), bad]
     result = await Conductor(boss(""), workers, on_failure=policy).run(_group(2, 1, 2, 2))  # type: ignore[arg-type]  # parametrized
-    assert _codes(result.outcomes) == codes
+    assert codes(result.outcomes) == ends
     assert result.status == ("partial" if policy == "note" else "failed")
 
 
@@ -73,7 +69,7 @@ async def test_what_only_serves_a_stopped_step_is_stopped_too() -> None:
     workers = [*_workers(1.0), slow]
     steps = (Step(2, "far"), Step(1, "from far", (0,)), Step(1, "near"), Step(0, "join", (1, 2), 1))
     result = await Conductor(boss(""), workers).run(Plan(steps))
-    assert _codes(result.outcomes) == ["cancelled enough", "skipped enough", "ok", "ok"]
+    assert codes(result.outcomes) == ["cancelled enough", "skipped enough", "ok", "ok"]
     assert (slow.stopped, result.seconds) == (1, 1.0)
 
 

@@ -1,7 +1,7 @@
 """What becomes of a run when a step of it fails, or may not be paid for."""
 
 import pytest
-from core.actors import Actor, answering, boss, never, plan_of, rows, told
+from core.actors import Actor, answering, boss, codes, never, plan_of, problem_of, rows, told
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
@@ -9,7 +9,6 @@ from podium.conductor import Conductor
 from podium.errors import WorkerRefused
 from podium.execution import OnFailure
 from podium.planners import ChatPlanner
-from podium.types import Outcome
 from podium.usage import Usage
 from podium.workers import Card, Price, Request, ScriptedWorker
 
@@ -17,10 +16,6 @@ pytestmark = pytest.mark.anyio
 
 NO = WorkerRefused("SECRET-REASON")
 TWO = plan_of((0, "fails", ()), (1, "stands", ()), (2, "join both", (0, 1)))
-
-
-def _codes(outcomes: tuple[Outcome, ...]) -> list[str]:
-    return [o.status if o.problem is None else f"{o.status} {o.problem.code}" for o in outcomes]
 
 
 def _team() -> tuple[ScriptedWorker, ScriptedWorker, ScriptedWorker]:
@@ -34,7 +29,7 @@ def _sent(request: Request) -> str:
 async def test_a_step_is_run_with_the_gap_stated() -> None:
     bad, a, join = _team()
     result = await Conductor(boss(""), [bad, a, join]).run(TWO)
-    assert _codes(result.outcomes) == ["failed worker_refused", "ok", "ok"]
+    assert codes(result.outcomes) == ["failed worker_refused", "ok", "ok"]
     text = _sent(join.requests[0])
     assert "Step 0 was given this subtask and has no output: it failed." in text
     assert "A-OUTPUT" in text
@@ -48,9 +43,8 @@ async def test_the_first_failure_ends_the_run() -> None:
     workers = [bad, ScriptedWorker("a", "A", latency=1.0), slow]
     result = await Conductor(boss(""), workers, on_failure="fail").run(plan)
     assert (result.status, result.answer, result.seconds) == ("failed", "", 2.0)
-    assert result.problem is not None
-    assert result.problem.message == "step 0 (bad): SECRET-REASON"
-    assert _codes(result.outcomes) == ["failed worker_refused", "ok", "cancelled aborted", "skipped aborted"]
+    assert problem_of(result).message == "step 0 (bad): SECRET-REASON"
+    assert codes(result.outcomes) == ["failed worker_refused", "ok", "cancelled aborted", "skipped aborted"]
     assert slow.stopped == 1
     assert result.outcomes[1].text == "A"
 
@@ -149,9 +143,8 @@ async def test_a_plan_that_does_not_fit_is_refused_before_it_is_paid(
     plan = plan_of((0, "x", ()), (0, "y", ()), (0, "join", (0, 1)))
     result = await Conductor(boss(""), [worker], limits=limits, on_failure=policy).run(plan)
     assert (result.answer, result.status, len(worker.requests), len(result.rounds)) == ("", "failed", 0, 1)
-    assert result.problem is not None
-    assert f"the plan {told}" in result.problem.message
-    assert "raise Limits." in result.problem.message
+    assert f"the plan {told}" in problem_of(result).message
+    assert "raise Limits." in problem_of(result).message
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from core.actors import Actor, answering, plan_of
+from core.actors import Actor, answering, plan_of, problem_of
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.conductor import Conductor
@@ -78,8 +78,7 @@ async def test_an_unreadable_answer_is_asked_for_again() -> None:
         ("a", "answer_unreadable"),
         ("a", "answer_unreadable"),
     ]
-    assert failed[0].problem is not None
-    assert "does not match its `accept`" in failed[0].problem.message
+    assert "does not match its `accept`" in problem_of(failed[0]).message
     again = await _conductor([_worker("a", "(B)", accept=letter), _worker("b", "no")], retry).run(PLAN)
     assert again.answer == "(B)"
 

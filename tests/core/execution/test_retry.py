@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
-from core.actors import Act, Actor, answering, never, plan_of, writing
+from core.actors import Act, Actor, answering, never, plan_of, problem_of, writing
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
@@ -76,8 +76,7 @@ async def test_a_worker_that_always_fails_is_called_as_often_as_configured(
     assert [event.attempt for event in events if isinstance(event, AttemptFailed)] == list(range(1, attempts))
     outcome = outcome_of(events)
     assert (outcome.status, outcome.attempts) == ("failed", attempts)
-    assert outcome.problem is not None
-    assert outcome.problem.code == kind.code
+    assert problem_of(outcome).code == kind.code
     assert [call.attempt for call in outcome.calls] == ([] if attempts == 1 else list(range(1, attempts + 1)))
 
 
@@ -86,8 +85,7 @@ async def test_what_will_not_get_better_is_not_tried_again(kind: type[PodiumErro
     worker = ScriptedWorker("a", kind("no"))
     result = await conductor([worker]).run(PLAN)
     assert len(worker.requests) == 1
-    assert result.problem is not None
-    assert result.problem.code == kind.code
+    assert problem_of(result).code == kind.code
 
 
 async def test_the_answer_of_a_later_call_is_the_outcome() -> None:
@@ -104,8 +102,7 @@ async def test_the_answer_of_a_later_call_is_the_outcome() -> None:
     assert not outcome.maybe_paid
     first, second = outcome.calls
     assert (first.usage, first.cost) == (Usage(100_000, 0), 1.0)
-    assert first.problem is not None
-    assert first.problem.code == "worker_broken"
+    assert problem_of(first).code == "worker_broken"
     assert (second.problem, second.cost) == (None, pytest.approx(3.0))
     failed = next(event for event in events if isinstance(event, AttemptFailed))
     assert failed.call == first
@@ -129,8 +126,7 @@ async def test_waits_double_and_are_drawn_from_zero() -> None:
 async def test_a_retry_after_that_is_too_long_is_not_waited_for() -> None:
     busy = WorkerUnavailable("busy", retry_after=120.0)
     alone = outcome_of(await told(conductor([ScriptedWorker("a", busy)])))
-    assert alone.problem is not None
-    assert "120 s, more than Retry.max_wait (30 s)" in alone.problem.message
+    assert "120 s, more than Retry.max_wait (30 s)" in problem_of(alone).message
     assert alone.seconds == 0
     worker, other = ScriptedWorker("a", busy), ScriptedWorker("b", "fine")
     helped = outcome_of(await told(conductor([worker, other], Retry(fallbacks={"a": ["b"]}))))
@@ -154,9 +150,14 @@ async def test_an_answer_above_its_limit_is_not_paid_for_again(act: Act) -> None
     alone = conductor([long], retry, limits=limits)
     for _ in range(2):
         outcome = (await alone.run(PLAN)).outcomes[0]
-        assert outcome.problem is not None
-        assert (outcome.status, outcome.problem.code, outcome.attempts) == ("failed", "answer_too_long", 1)
-        assert outcome.problem.message.endswith("wrote more than 100 characters: raise Limits.output_chars")
+        assert (outcome.status, problem_of(outcome).code, outcome.attempts) == (
+            "failed",
+            "answer_too_long",
+            1,
+        )
+        assert problem_of(outcome).message.endswith(
+            "wrote more than 100 characters: raise Limits.output_chars"
+        )
     result = await conductor([long, brief], Retry(fallbacks={"a": ["b"]}), limits=limits).run(PLAN)
     assert (result.answer, [call.worker for call in result.outcomes[0].calls]) == ("brief", ["a", "b"])
 
@@ -183,8 +184,7 @@ async def test_a_stand_in_the_policy_forbids_is_never_called() -> None:
     retry = Retry(fallbacks={"a": ["b"]})
     guarded = conductor(workers, retry, policy=Policy(denied=frozenset({"outside"})))
     result = await guarded.run(PLAN)
-    assert result.problem is not None
-    assert result.problem.code == "worker_refused"
+    assert problem_of(result).code == "worker_refused"
     assert isinstance(workers[1], ScriptedWorker)
     assert not workers[1].requests
 
@@ -198,8 +198,7 @@ async def test_each_call_has_its_own_time() -> None:
     assert second - first == pytest.approx(7.0 + wait)
     outcome = outcome_of(events)
     assert worker.stopped == 2
-    assert outcome.problem is not None
-    assert outcome.problem.message == "worker 'a' did not answer within 7 s (Limits.attempt_seconds)"
+    assert problem_of(outcome).message == "worker 'a' did not answer within 7 s (Limits.attempt_seconds)"
     assert [call.maybe_paid for call in outcome.calls] == [True, True]
 
 
@@ -235,8 +234,7 @@ async def test_a_steps_deadline_ends_its_calls() -> None:
     limits = Limits(attempt_seconds=6.0, step_seconds=10.0)
     outcome = outcome_of(await told(conductor([worker], limits=limits)))
     assert len(worker.requests) == 2
-    assert outcome.problem is not None
-    assert outcome.problem.message == "worker 'a' did not answer within 10 s (Limits.step_seconds)"
+    assert problem_of(outcome).message == "worker 'a' did not answer within 10 s (Limits.step_seconds)"
     assert [call.problem and call.problem.code for call in outcome.calls] == ["worker_timeout"] * 2
     assert outcome.maybe_paid
     assert outcome.cost is not None

@@ -5,7 +5,7 @@ import socket
 
 import anyio
 import pytest
-from core.actors import plan_of
+from core.actors import plan_of, problem_of
 from servers.chat_server import CUT, RESET, STALL, Call, ChatServer, Reply, chunk, events, says, whole
 
 from podium.budget import Limits
@@ -68,8 +68,7 @@ async def test_a_server_that_fails_sees_the_configured_number_of_calls(
         await _until_clean(server, tasks)
     (outcome,) = result.outcomes
     assert (outcome.attempts, outcome.maybe_paid, outcome.cost != 0) == (3, maybe_paid, maybe_paid)
-    assert outcome.problem is not None
-    assert outcome.problem.code == code
+    assert problem_of(outcome).code == code
 
 
 @pytest.mark.parametrize("free", [False, True])

@@ -6,14 +6,27 @@ from typing import Any
 
 import anyio
 import pytest
-from core.actors import Act, Actor, answering, boss, never, plan_of, rows, tags, writing
+from core.actors import (
+    Act,
+    Actor,
+    answering,
+    boss,
+    codes,
+    never,
+    plan_of,
+    problem_of,
+    rows,
+    tags,
+    writing,
+    yielding,
+)
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import WorkerRefused, WorkerUnavailable
 from podium.planners import ChatPlanner
-from podium.types import AnswerDelta, Completion, Event, Outcome, Problem, StepDelta
+from podium.types import AnswerDelta, Completion, Event, Problem, StepDelta
 from podium.usage import Usage
 from podium.workers import FREE, Card, Request, ScriptedWorker
 
@@ -22,10 +35,6 @@ pytestmark = pytest.mark.anyio
 
 async def _events(conductor: Conductor, asked: object = "What?") -> list[Event]:
     return [event async for event in conductor.stream(asked)]  # type: ignore[arg-type]
-
-
-def _codes(outcomes: tuple[Outcome, ...]) -> list[str]:
-    return [o.status if o.problem is None else f"{o.status} {o.problem.code}" for o in outcomes]
 
 
 async def test_a_row_starts_while_the_planner_writes_the_next() -> None:
@@ -58,7 +67,7 @@ async def test_an_unseen_step_that_runs_already_is_stopped() -> None:
     slow = Actor("slow", never)
     planner = ChatPlanner(Actor("boss", writing(first, second)))
     result = await Conductor(planner, [slow, ScriptedWorker("a", "A")]).run("What?")
-    assert _codes(result.outcomes) == ["cancelled unseen", "ok"]
+    assert codes(result.outcomes) == ["cancelled unseen", "ok"]
     assert slow.stopped == 1
     assert result.answer == "A"
 
@@ -67,7 +76,7 @@ async def test_a_failure_skips_what_has_no_other_input_and_nothing_else() -> Non
     plan = plan_of((0, "fails", ()), (1, "stands", ()), (1, "needs it", (0,)), (1, "needs all", (1, 2)))
     workers = [ScriptedWorker("bad", WorkerRefused("no key")), ScriptedWorker("a", "A", latency=1.0)]
     result = await Conductor(boss(""), workers).run(plan)
-    assert _codes(result.outcomes) == ["failed worker_refused", "ok", "skipped dependency", "ok"]
+    assert codes(result.outcomes) == ["failed worker_refused", "ok", "skipped dependency", "ok"]
     assert (result.status, result.answer) == ("partial", "A")
     assert result.problem == Problem(
         "worker_refused", "the answer was made without step 0 (bad): no key; therefore skipped: step 2 (a)"
@@ -79,7 +88,7 @@ async def test_steps_that_a_repaired_plan_replaces_are_cancelled() -> None:
     planner = boss(bad, rows((1, "new", ())), latency=0.5)
     old = Actor("old", never)
     result = await Conductor(planner, [old, ScriptedWorker("b", "B", latency=1.0)]).run("What?")
-    assert _codes(result.outcomes) == ["ok", "cancelled superseded", "skipped superseded"]
+    assert codes(result.outcomes) == ["ok", "cancelled superseded", "skipped superseded"]
     assert (len(old.requests), old.stopped) == (1, 1)
     assert result.answer == "B"
     assert result.usage_by_worker["old"].estimated
@@ -120,7 +129,7 @@ async def test_a_step_has_so_long_and_no_longer() -> None:
     worker = Actor("slow", slow)
     result = await Conductor(boss(""), [worker], limits=Limits(step_seconds=7)).run(plan_of((0, "go", ())))
     outcome = result.outcomes[0]
-    assert _codes(result.outcomes) == ["failed worker_timeout"]
+    assert codes(result.outcomes) == ["failed worker_timeout"]
     assert (outcome.text, outcome.ended, worker.stopped) == ("so far", 7.0, 1)
     assert outcome.usage.estimated
     assert "Limits.step_seconds" in result.explain()
@@ -140,7 +149,7 @@ async def test_waiting_for_a_slot_of_the_run_counts_as_its_time_only(
     worker = Actor(Card(name="a", concurrency=1), answering("A", latency=5.0))
     plan = plan_of((0, "x", ()), (0, "y", ()), (0, "z", ()), (0, "all", (0, 1, 2)))
     result = await Conductor(boss(""), [worker], limits=limits, on_failure="skip").run(plan)
-    assert _codes(result.outcomes)[: len(ends)] == ends
+    assert codes(result.outcomes)[: len(ends)] == ends
     assert [outcome.started for outcome in result.outcomes][: len(started)] == started
     assert ("no free slot" in result.explain()) is (started[-1] is None)
 
@@ -151,26 +160,11 @@ async def test_a_run_out_of_time_keeps_what_was_paid() -> None:
     result = await Conductor(boss(""), workers, limits=Limits(seconds=10)).run(plan)
     assert (result.status, result.answer, result.seconds) == ("failed", "", 10.0)
     assert result.outcomes[0].text == "A"
-    assert result.problem is not None
-    assert result.problem.code == "limit"
-    assert _codes(result.outcomes)[:2] == ["ok", "failed worker_timeout"]
+    assert problem_of(result).code == "limit"
+    assert codes(result.outcomes)[:2] == ["ok", "failed worker_timeout"]
     assert len(result.outcomes) == 3
     assert result.usage_by_worker["a"].total_tokens > 0
     assert result.usage_by_worker["slow"].estimated
-
-
-def _doing(*pieces: Any) -> Act:
-    """Return an act that yields these pieces; an exception is raised, and `...` waits for ever."""
-
-    async def act(request: Request) -> AsyncGenerator[str | Completion, None]:
-        for piece in pieces:
-            if isinstance(piece, BaseException):
-                raise piece
-            if piece is ...:
-                await anyio.sleep_forever()
-            yield piece
-
-    return act
 
 
 @pytest.mark.parametrize(
@@ -190,12 +184,11 @@ def _doing(*pieces: Any) -> Act:
     ],
 )
 async def test_a_worker_that_goes_wrong_fails_its_step_alone(pieces: list[Any], code: str, text: str) -> None:
-    bad, good = Actor("bad", _doing(*pieces)), Actor("good", answering("A", latency=1.0))
+    bad, good = Actor("bad", yielding(*pieces)), Actor("good", answering("A", latency=1.0))
     plan = plan_of((0, "go wrong", ()), (1, "go well", ()), (1, "join", (0, 1)))
     result = await Conductor(boss(""), [bad, good]).run(plan)
-    assert _codes(result.outcomes) == [f"failed {code}", "ok", "ok"]
-    assert result.problem is not None
-    assert text in result.problem.message
+    assert codes(result.outcomes) == [f"failed {code}", "ok", "ok"]
+    assert text in problem_of(result).message
     assert (result.status, result.answer) == ("partial", "A")
 
 
@@ -216,9 +209,9 @@ async def _refuses_to_close(request: Request) -> AsyncGenerator[str | Completion
 @pytest.mark.parametrize(
     "act",
     [
-        _doing(Completion("A"), "more"),
-        _doing(Completion("A"), Completion("B")),
-        _doing(Completion("A"), ValueError("too late to matter")),
+        yielding(Completion("A"), "more"),
+        yielding(Completion("A"), Completion("B")),
+        yielding(Completion("A"), ValueError("too late to matter")),
         _hangs_in_clearing_up,
         _refuses_to_close,
     ],
@@ -243,6 +236,5 @@ async def test_a_step_that_was_cut_says_so_though_it_is_ok() -> None:
     workers = [Actor("a", cut), Actor("b", answering("B"))]
     result = await Conductor(boss(""), workers).run(plan_of((0, "x", ()), (1, "y", (0,))))
     assert (result.status, result.answer) == ("partial", "B")
-    assert result.outcomes[0].problem is not None
-    assert result.outcomes[0].problem.code == "cut"
+    assert problem_of(result.outcomes[0]).code == "cut"
     assert "cut: the text was cut" in result.explain()

@@ -1,7 +1,7 @@
 """Labels go with what is shown, over steps and rounds, and nothing runs before it was looked at."""
 
 import pytest
-from core.actors import Actor, answering, boss, plan_of, rows, told
+from core.actors import Actor, answering, boss, plan_of, problem_of, rows, told
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
@@ -80,8 +80,7 @@ async def test_a_judge_may_see_only_what_its_labels_allow() -> None:
     result = await conductor.run("Q?")
     assert not judge.requests
     assert (result.answer, result.status) == ("W", "partial")
-    assert result.problem is not None
-    assert result.problem.code == "not_judged"
+    assert problem_of(result).code == "not_judged"
 
 
 async def test_a_plan_is_quoted_by_names_once_workers_are_hidden_from_its_planner() -> None:

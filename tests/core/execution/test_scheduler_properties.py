@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 import anyio
 from anyio.lowlevel import checkpoint
-from core.actors import Actor, boss
+from core.actors import Actor, boss, problem_of
 from core.virtual_clock import OPTIONS
 from hypothesis import given, strategies as st
 
@@ -175,9 +175,8 @@ def check_answer(scene: Scene, result: Result) -> None:
     is_whole = all(outcome.status == "ok" for outcome in behind)
     assert result.status == ("ok" if is_whole else "partial" if last.status == "ok" else "failed")
     if result.status != "ok":
-        assert result.problem is not None
         failed = [outcome for outcome in behind if outcome.status == "failed"]
-        named = {o.step for o in failed if f"step {o.step} ({o.worker})" in result.problem.message}
+        named = {o.step for o in failed if f"step {o.step} ({o.worker})" in problem_of(result).message}
         assert named
         sources = answer_sources(result)
         assert all(outcome.status == "ok" for outcome in sources)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from core.actors import boss
+from core.actors import boss, problem_of
 from servers.chat_server import Call, ChatServer, Reply, says
 
 from podium.conductor import Conductor
@@ -84,10 +84,9 @@ async def test_a_misfit_is_asked_again_once(answer: str, returns: Any, why: str)
     result = await run([typed(returns)], worker, journal=(journal := MemoryJournal()))
     (outcome,) = result.outcomes
     assert (result.status, outcome.status, outcome.attempts) == ("failed", "failed", 2)
-    assert outcome.problem is not None
-    assert outcome.problem.code == "bad_output"
-    assert outcome.problem.message.startswith("the answer of worker 'a' ")
-    assert why in outcome.problem.message
+    assert problem_of(outcome).code == "bad_output"
+    assert problem_of(outcome).message.startswith("the answer of worker 'a' ")
+    assert why in problem_of(outcome).message
     first, second = (request.messages[-1].text for request in worker.requests)
     assert why not in first
     assert second.startswith(first)
@@ -115,8 +114,7 @@ async def test_code_is_not_asked_and_its_value_is_taken_as_it_is() -> None:
     worker = FunctionWorker(lambda _: values.pop(0), card=Card(name="f", price=FREE))
     assert (await run([typed(VERDICT)], worker)).answer == COMPACT
     result = await run([typed(VERDICT)], worker)
-    assert result.outcomes[0].problem is not None
-    assert "'notes' is a required property" in result.outcomes[0].problem.message
+    assert "'notes' is a required property" in problem_of(result.outcomes[0]).message
     assert result.outcomes[0].attempts == 1
     agent = scripted(GOOD, "no", name=Card(name="agent", returns=VERDICT, price=FREE))
     assert (await run([typed(VERDICT)], agent)).answer == COMPACT
@@ -248,8 +246,9 @@ async def test_a_reference_that_leads_to_nothing_fails_the_step_before_any_call(
         "bad_value",
         0,
     )
-    assert outcome.problem is not None
-    assert "{{0.files.5.path}} leads to nothing: there is no '5' in a list of 0" in outcome.problem.message
+    assert (
+        "{{0.files.5.path}} leads to nothing: there is no '5' in a list of 0" in problem_of(outcome).message
+    )
     assert len(model.requests) == 1
 
 
@@ -279,5 +278,4 @@ async def test_an_action_is_not_repeated_for_its_output() -> None:
     result = await run([typed({"id": "integer"})], acted)
     (outcome,) = result.outcomes
     assert (outcome.status, outcome.action, outcome.attempts) == ("failed", "done", 1)
-    assert outcome.problem is not None
-    assert outcome.problem.code == "bad_output"
+    assert problem_of(outcome).code == "bad_output"

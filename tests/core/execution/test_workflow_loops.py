@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from core.actors import problem_of
 from core.execution.flows import NO, Case, block, call, carry_out, team, when
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
@@ -226,8 +227,7 @@ async def test_a_turn_sees_the_turn_before() -> None:
 async def test_an_item_that_does_not_converge_is_named() -> None:
     steps = [loop(call("go {{item}}", returns=FORM), each=["a", "b"], most=1)]
     ran = await carry_out(*steps, workers=team({"go a": done(), "go b": again()}))
-    assert ran.result.problem is not None
-    assert "0[1]" in ran.result.problem.message
+    assert "0[1]" in problem_of(ran.result).message
 
 
 async def test_more_turns_than_the_limits_allow() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 import pytest
-from core.actors import PlanningActor
+from core.actors import PlanningActor, problem_of
 from core.execution.flows import (
     NO,
     ONCE,
@@ -135,8 +135,7 @@ async def test_a_gate_before_a_turn() -> None:
     )
     ran = await carry_out(loop, workers=team({"go": {"ok": False}}), limits=Limits(calls=3))
     assert ran.asked == ["go", "say"]
-    assert ran.result.problem is not None
-    assert ran.result.problem.code == "limit"
+    assert problem_of(ran.result).code == "limit"
 
 
 async def test_a_threshold_without_a_person_ends_the_run_and_a_higher_one_goes_on() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from core.actors import Stored, boss, plan_of, rows, told
+from core.actors import Stored, boss, plan_of, problem_of, rows, told
 
 from podium import Card, ChatPlanner, Conductor, FunctionWorker, Limits, Plan, Result, Retry, Step
 from podium.errors import (
@@ -119,9 +119,8 @@ class TestEachActionIsCarriedOut:
         shop = Shop(ToolFailed("no such order", maybe_paid=True))
         result = await run(plan_of(refund(), (0, "Write.", ())), writer(), shop.worker)
         assert (result.status, result.answer, ends(result)) == ("partial", "text", [("refund", "failed")])
-        assert result.problem is not None
-        assert "step 0 (refund)" in result.problem.message
-        assert "no such order" in result.problem.message
+        assert "step 0 (refund)" in problem_of(result).message
+        assert "no such order" in problem_of(result).message
 
     async def test_the_failure_of_another_step_does_not_stop_an_action(self) -> None:
         shop = Shop(seconds=0.05)
@@ -161,8 +160,7 @@ class TestNeverFromAGap:
         shop, (reader, plan) = Shop(), GAPS[gap]()
         result = await run(plan, writer(), shop.worker, reader)
         assert (result.status, shop.refunds, result.actions) == ("partial", [], ())
-        assert result.problem is not None
-        assert "refund" in result.problem.message
+        assert "refund" in problem_of(result).message
         (skipped,) = [outcome.problem for outcome in result.outcomes if outcome.worker == "refund"]
         assert skipped == Problem("dependency", f"{FROM_WHOLE}: {gap}")
 
@@ -258,10 +256,9 @@ class TestAsOftenAsOnePlanAsks:
         planner = boss(*texts)
         result = await run(planner, writer(), agent, limits=Limits(rounds=2))
         assert (result.status, len(agent.requests)) == ("partial", 2)
-        assert result.problem is not None
-        assert result.problem.code == "acted_again"
-        assert "'Refund 1017.'" in result.problem.message
-        assert "'Please refund 1017.'" in result.problem.message
+        assert problem_of(result).code == "acted_again"
+        assert "'Refund 1017.'" in problem_of(result).message
+        assert "'Please refund 1017.'" in problem_of(result).message
         assert "agent Refund 1017.: done" in told(planner)
 
 
@@ -351,8 +348,7 @@ class TestRetries:
         assert (result.status, shop.refunds, ends(result)) == ("partial", [1017], [("refund", "unknown")])
         assert "it is not known whether it was done" in model.requests[1].messages[-1].text
         assert "not known whether it is done" in told(planner)
-        assert result.problem is not None
-        assert f"podium decide {result.run_id} --action 0 done|not-done" in result.problem.message
+        assert f"podium decide {result.run_id} --action 0 done|not-done" in problem_of(result).message
 
 
 async def test_a_decision_names_the_round() -> None:
@@ -380,8 +376,7 @@ async def test_a_person_decides_on_an_unknown_end(*, done: bool) -> None:
     assert (result.status, ends(result)) == ("failed", [("refund", "unknown")])
     again = await conductor.resume(result.run_id)
     assert (again.status, shop.refunds) == ("failed", [1017])
-    assert again.problem is not None
-    assert "not known whether" in again.problem.message
+    assert "not known whether" in problem_of(again).message
     await conductor.decide(result.run_id, action=0, done=done, by="ann")
     resumed = await conductor.resume(result.run_id)
     assert (resumed.status, resumed.answer) == ("ok", "text")
@@ -468,8 +463,7 @@ class TestApprovalOfActions:
         result = await run(plan, writer(), shop.worker, policy=Policy(approve=decide, ask="actions"))
         assert (result.status, shop.refunds, len(asked)) == ("partial", [1017], 2)
         assert asked[0].actions == (0, 1)
-        assert result.problem is not None
-        assert "the action of step 1 was refused" in result.problem.message
+        assert "the action of step 1 was refused" in problem_of(result).message
 
     async def test_later(self) -> None:
         """The others run; a decision counts for its arguments, and resume goes on."""

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from core.actors import Actor, PlanningActor, boss, never, plan_of, rows
+from core.actors import Actor, PlanningActor, boss, never, plan_of, problem_of, rows
 
 from podium import Conductor, FunctionWorker, ScriptedWorker
 from podium.errors import ListenerFailed
@@ -216,5 +216,4 @@ async def test_a_function_that_is_called_with_what_a_model_wrote_fails_its_step(
     plan = plan_of((0, '{"city": "Bern", "day": "today"}', ()))
     result = await Conductor(FixedPlanner(plan), [tool]).run("What?")
     assert result.status == "failed"
-    assert result.outcomes[0].problem is not None
-    assert kind.__name__ in result.outcomes[0].problem.message
+    assert kind.__name__ in problem_of(result.outcomes[0]).message

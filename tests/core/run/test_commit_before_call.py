@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from core.actors import boss, plan_of, tags
+from core.actors import boss, plan_of, problem_of, tags
 
 from podium import Conductor, Limits, Retry, ScriptedWorker
 from podium.errors import JournalError, WorkerUnavailable
@@ -161,8 +161,7 @@ async def test_a_step_whose_time_ends_before_its_record_blames_the_journal(tmp_p
             async def run() -> None:
                 result = await conductor.run(plan_of((0, "go", ())))
                 (outcome,) = result.outcomes
-                assert outcome.problem is not None
-                assert "was not called: the journal did not record the call" in outcome.problem.message
+                assert "was not called: the journal did not record the call" in problem_of(outcome).message
                 assert (outcome.status, outcome.maybe_paid, outcome.cost) == ("failed", False, 0.0)
                 assert outcome.usage.total_tokens == 0
 

@@ -1,7 +1,7 @@
 """If a new plan does not fit the limits or gives no answer, the first plan continues as with `note`."""
 
 import pytest
-from core.actors import boss, rows
+from core.actors import boss, problem_of, rows
 
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -45,18 +45,16 @@ async def test_the_answer_of_the_first_plan_is_not_lost(
     result = await conductor(FIRST, SECOND, limits=limits).run("How tall?")
     assert (planner_calls(result), result.status, result.answer) == (asked, status, "330 m")
     if told:
-        assert result.problem is not None
-        assert told in result.problem.message
-        assert "step 1 (b): down" in result.problem.message
+        assert told in problem_of(result).message
+        assert "step 1 (b): down" in problem_of(result).message
 
 
 @pytest.mark.parametrize("error", [WorkerUnavailable("busy", status=503), WorkerRefused("401")])
 async def test_a_planner_that_fails_does_not_lose_the_answer(error: WorkerError) -> None:
     result = await conductor(FIRST, error).run("How tall?")
     assert (result.status, result.answer) == ("partial", "330 m")
-    assert result.problem is not None
-    assert result.problem.code.startswith("planner_")
-    assert "step 1 (b): down" in result.problem.message
+    assert problem_of(result).code.startswith("planner_")
+    assert "step 1 (b): down" in problem_of(result).message
 
 
 async def test_the_first_plan_is_approved_once() -> None:
@@ -83,8 +81,7 @@ async def test_a_step_whose_nested_run_meets_a_limit(inner: Limits, outer: Limit
     team = Conductor(chain, [ScriptedWorker("w", "inner")], limits=inner, card=Card(name="team"))
     plan = FixedPlanner(FIRST)
     result = await Conductor(plan, [ScriptedWorker("a", "330 m"), team], limits=outer).run("How tall?")
-    problem = result.outcomes[1].problem
-    assert problem is not None
+    problem = problem_of(result.outcomes[1])
     assert (problem.code, result.status) == ("limit", "partial")
     assert whose in problem.message
 

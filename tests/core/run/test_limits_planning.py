@@ -1,199 +1,111 @@
 """A planner's calls are reserved before they are made and settled after; what does not fit is not made."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import anyio
 import pytest
-from core.actors import Actor, context_of, rows, told
+from core.actors import Actor, problem_of, rows, told, yielding
 from core.virtual_clock import OPTIONS, anyio_backend  # noqa: F401 - a fixture
 from hypothesis import given, strategies as st
 
-from podium.budget import Limits, Spend
-from podium.budget.ledger import Ledger
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PlannerError, WorkerFailed, WorkerRefused, WorkerTimeout
 from podium.execution import Retry
-from podium.planners import ChatPlanner, Planner, RulePlanner
-from podium.run.planning import PlanRequester
-from podium.types import Completion, Event, Plan, PlannerEnded, PlannerStarted, StepStarted
+from podium.planners import ChatPlanner, RulePlanner
+from podium.types import Completion, Event, PlannerStarted, StepStarted
 from podium.usage import Usage
-from podium.workers import Card, Price, Request, ScriptedWorker, Worker
+from podium.workers import Card, Price, Request, ScriptedWorker
 from podium.workers.simple import Reply
 
 pytestmark = pytest.mark.anyio
 
 GOOD = rows((0, "go", ()))
-PRICE = Price(input=1.0, output=10.0)
-BOSS = Card(name="boss", price=PRICE)
+BOSS = Card(name="boss", price=Price(input=1.0, output=10.0))
 
 
-def _planner(*replies: Reply, card: Card = BOSS) -> ChatPlanner:
+def _planner(*replies: Reply) -> ChatPlanner:
     left = list(replies)
-    return ChatPlanner(ScriptedWorker(card, lambda _: left.pop(0) if len(left) > 1 else left[0]))
+    return ChatPlanner(ScriptedWorker(BOSS, lambda _: left.pop(0) if len(left) > 1 else left[0]))
 
 
-class Round:
-    """One round's planning, with a ledger and events that can be looked at."""
-
-    def __init__(
-        self,
-        planner: Planner,
-        *workers: Worker,
-        limits: Limits | None = None,
-        fallback_planner: Planner | None = None,
-        ledger: Ledger | None = None,
-    ) -> None:
-        self.events: list[Event] = []
-        self.error: PlannerError | None = None
-        self.limits = limits or Limits()
-        self.ledger = ledger or Ledger(self.limits, anyio.current_time() + 600)
-        self.context = context_of(
-            *(workers or [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]),
-            planner=planner,
-            fallback_planner=fallback_planner,
-            retry=Retry(attempts=1),
-            query="What is it?",
-            ledger=self.ledger,
-            limits=self.limits,
-            emit=self.events.append,
-        )
-        self.planning = PlanRequester(self.context, 1)
-
-    async def make(self) -> Plan | None:
-        """Plan, and see that nothing stays reserved; `None` means that there is no plan."""
-        try:
-            return await self.planning.make()
-        except PlannerError as error:
-            self.error = error
-            return None
-        finally:
-            assert self.ledger.reserved == Spend()
-
-    @property
-    def codes(self) -> list[str | None]:
-        """What was wrong with each text."""
-        return [None if p.problem is None else p.problem.code for p in self.planning.proposals]
-
-    @property
-    def reserved(self) -> list[Spend]:
-        """What was set aside for each call."""
-        return [event.reserved for event in self.events if isinstance(event, PlannerStarted)]
+def _conductor(planner: ChatPlanner, limits: Limits | None = None, **options: Any) -> Conductor:
+    workers = [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]
+    return Conductor(planner, workers, limits=limits, retry=Retry(attempts=1), **options)
 
 
 async def test_a_call_that_does_not_fit_is_not_made() -> None:
-    planner = _planner(GOOD)
-    round_ = Round(planner, limits=Limits(cost=0.001, unpriced=0.0), fallback_planner=RulePlanner())
-    assert await round_.make() is not None
-    worker = planner.worker
-    assert isinstance(worker, ScriptedWorker)
-    assert not worker.requests
-    assert round_.codes == ["limit", None]
-    refused = round_.planning.proposals[0]
-    assert refused.problem is not None
-    assert "raise Limits.cost" in refused.problem.message
-    assert (refused.usage, refused.cost, refused.maybe_paid) == (Usage(), 0.0, False)
-    assert not refused.asked
-    assert [event.planner for event in round_.events if isinstance(event, PlannerStarted)] == ["rule"]
-    assert len([event for event in round_.events if isinstance(event, PlannerEnded)]) == 2
-    assert round_.ledger.spent == Spend()
+    """The fallback plans, and the account says what to raise."""
+    planner, limits = _planner(GOOD), Limits(cost=0.001, unpriced=0.0)
+    result = await _conductor(planner, limits, fallback_planner=RulePlanner()).run("What is it?")
+    assert planner.worker.requests == []  # type: ignore[attr-defined]
+    refused, wrote = result.proposals
+    assert (problem_of(refused).code, wrote.planner) == ("limit", "rule")
+    assert "raise Limits.cost" in problem_of(refused).message
+    assert (refused.usage, refused.cost, refused.maybe_paid, refused.asked) == (Usage(), 0.0, False, False)
 
 
 async def test_a_repair_that_does_not_fit_is_not_made() -> None:
     planner = _planner("no plan", GOOD)
-    round_ = Round(planner, limits=Limits(calls=2))
-    assert await round_.make() is None
-    assert round_.codes == ["no_plan", "limit"]
-    assert round_.error is not None
-    assert round_.error.code == "planner_limit"
-    assert "no_plan" in str(round_.error)
-    assert round_.ledger.spent.calls == 1
+    with pytest.raises(PlannerError, match="no_plan") as caught:
+        await _conductor(planner, Limits(calls=2)).run("What is it?")
+    assert caught.value.code == "planner_limit"
+    assert [call.problem and call.problem.code for call in caught.value.calls] == ["no_plan", "limit"]
+    assert len(planner.worker.requests) == 1  # type: ignore[attr-defined]
 
 
-async def _half(request: Request) -> AsyncGenerator[str | Completion, None]:
-    yield "Let me think"
-    raise WorkerTimeout("broke off", maybe_paid=True)
-
-
-async def _hangs(request: Request) -> AsyncGenerator[str | Completion, None]:
-    yield "Let me think"
-    await anyio.sleep_forever()
-
-
-async def _timeout(request: Request) -> AsyncGenerator[str | Completion, None]:
-    raise WorkerTimeout("no answer", maybe_paid=True)
-    yield ""
-
-
-async def _refuses(request: Request) -> AsyncGenerator[str | Completion, None]:
-    raise WorkerRefused("no such model")
-    yield ""
-
-
-async def _fails_with_a_bill(request: Request) -> AsyncGenerator[str | Completion, None]:
-    raise WorkerFailed("came to nothing", maybe_paid=True, usage=Usage(100, 10))
-    yield ""
-
-
-@pytest.mark.parametrize("act", [_half, _hangs, _timeout])
-async def test_a_call_whose_end_was_not_seen_counts_as_the_most_it_may_have_come_to(
-    act: Callable[[Request], AsyncGenerator[str | Completion, None]],
-) -> None:
-    round_ = Round(ChatPlanner(Actor(BOSS, act)), limits=Limits(cost=1.0, unpriced=0.0))
-    assert await round_.make() is None
-    lost, (worst,) = round_.planning.proposals[0], round_.reserved
+@pytest.mark.parametrize("end", [WorkerTimeout("broke off", maybe_paid=True), ...])
+async def test_a_call_whose_end_was_not_seen_costs_the_most_that_it_may_have_come_to(end: Any) -> None:
+    events = list[Event]()
+    planner = ChatPlanner(Actor(BOSS, yielding("Let me think", end)))
+    limits = Limits(cost=1.0, unpriced=0.0)
+    with pytest.raises(PlannerError) as caught:
+        await _conductor(planner, limits).run("What is it?", on_event=events.append)
+    (worst,) = [event.reserved for event in events if isinstance(event, PlannerStarted)]
+    (lost,) = caught.value.calls
     assert (lost.maybe_paid, lost.cost, lost.usage.estimated) == (True, worst.cost, True)
-    assert round_.ledger.spent == worst
-    assert worst.cost is not None
-    assert round_.ledger.left.cost == pytest.approx(1.0 - worst.cost)
+    assert caught.value.cost == worst.cost
 
 
 @pytest.mark.parametrize(
-    ("act", "spent"), [(_refuses, Spend(1)), (_fails_with_a_bill, Spend(1, 100, 10, 0.0002))]
-)
-async def test_a_failure_of_which_the_bill_is_known_counts_as_that(
-    act: Callable[[Request], AsyncGenerator[str | Completion, None]], spent: Spend
-) -> None:
-    round_ = Round(ChatPlanner(Actor(BOSS, act)))
-    await round_.make()
-    assert round_.ledger.spent == spent
-    assert not any(proposal.maybe_paid for proposal in round_.planning.proposals)
-
-
-@pytest.mark.parametrize(
-    ("limits", "bound"),
+    ("error", "usage", "cost"),
     [
-        (Limits(), None),
-        (Limits(cost=1.0, unpriced=0.0, answer_tokens=77), 77),
-        (Limits(input_tokens=10**6), None),
+        (WorkerRefused("no such model"), Usage(), 0.0),
+        (WorkerFailed("came to nothing", maybe_paid=True, usage=Usage(100, 10)), Usage(100, 10), 0.0002),
     ],
 )
-async def test_a_plan_text_is_bounded_where_it_could_exceed_a_limit(
-    limits: Limits, bound: int | None
+async def test_a_failure_of_which_the_bill_is_known_costs_that(
+    error: Exception, usage: Usage, cost: float
 ) -> None:
-    planner = _planner(GOOD)
-    await Round(planner, limits=limits).make()
-    worker = planner.worker
-    assert isinstance(worker, ScriptedWorker)
-    assert worker.requests[0].sampling.max_tokens == bound
+    with pytest.raises(PlannerError) as caught:
+        await _conductor(_planner(error)).run("What is it?")
+    assert (caught.value.usage, caught.value.cost) == (usage, cost)
+    assert not any(call.maybe_paid for call in caught.value.calls)
 
 
 @pytest.mark.parametrize(
-    ("limits", "line"),
+    ("limits", "bound", "line"),
     [
-        (Limits(), None),
-        (Limits(cost=0.58, unpriced=0.0), ": $0.5. A step"),
-        (Limits(output_tokens=23_456), ": 20,000 tokens for all that they write. A step"),
+        (Limits(), None, None),
+        (Limits(cost=0.58, unpriced=0.0, answer_tokens=77), 77, ": $0.5. A step"),
+        (Limits(output_tokens=23_456), None, ": 20,000 tokens for all that they write. A step"),
         (
             Limits(calls=7, steps=3, input_tokens=99_999),
+            None,
             ": 3 step(s); 6 call(s) of workers, those that fail included; 90,000 tokens for all",
         ),
     ],
 )
-async def test_the_planner_is_told_what_is_left(limits: Limits, line: str | None) -> None:
+async def test_the_planner_is_told_what_is_left_and_is_bounded_where_it_could_exceed_a_limit(
+    limits: Limits, bound: int | None, line: str | None
+) -> None:
+    """In round figures; nothing, where there is nothing that a plan could use up."""
     planner = _planner(GOOD)
-    await Round(planner, limits=limits).make()
+    await _conductor(planner, limits).plan("What is it?")
+    assert planner.worker.requests[0].sampling.max_tokens == bound  # type: ignore[attr-defined]
     asked = told(planner)
     assert ("is left for the whole plan" in asked) == (line is not None)
     assert line is None or line in asked

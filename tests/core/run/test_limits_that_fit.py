@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import anyio
 import pytest
-from core.actors import Actor, Row, answering, boss, plan_of, rows
+from core.actors import Actor, Row, answering, boss, plan_of, problem_of, rows
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
@@ -134,8 +134,7 @@ async def test_the_amount_that_a_refused_plan_needs_is_enough(
     steps: tuple[Row, ...], prices: str, lengths: tuple[int, ...]
 ) -> None:
     refused = await _priced(steps, prices, lengths, Limits(cost=1e-6))
-    assert refused.problem is not None
-    needed = re.search(r"the plan needs at least \$([\d.]+\d)", refused.problem.message)
+    needed = re.search(r"the plan needs at least \$([\d.]+\d)", problem_of(refused).message)
     assert needed is not None
     result = await _priced(steps, prices, lengths, Limits(cost=float(needed[1])))
     assert result.status != "failed", result.problem
@@ -187,10 +186,9 @@ async def test_an_answer_that_is_cut_stays_if_there_is_no_longer_one() -> None:
     limits = Limits(cost=0.01, output_tokens=900_000, input_tokens=900_000)
     result = await Conductor(boss("none"), [worker, ScriptedWorker("b", "B")], limits=limits).run(plan)
     assert (result.answer, result.outcomes[0].text, result.status) == ("B", "half", "partial")
-    assert result.problem is not None
-    assert "the share of its step" in result.problem.message
+    assert "the share of its step" in problem_of(result).message
     names = "Limits.cost or Limits.output_tokens or Limits.input_tokens"
-    assert f"run it again with a higher {names}" in result.problem.message
+    assert f"run it again with a higher {names}" in problem_of(result).message
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -1,22 +1,20 @@
 """What workers and planners of the user's own yield is checked, and costs no more than it can have cost."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import anyio
 import pytest
-from core.actors import Actor, PlanningActor, boss, plan_of, rows
+from core.actors import Actor, PlanningActor, boss, plan_of, problem_of, rows, yielding
 
 from podium import Conductor, FunctionWorker, ScriptedWorker
 from podium.budget import Limits
 from podium.errors import PlannerError
 from podium.execution import Retry
-from podium.hosts import ToolWorker
 from podium.journal import MemoryJournal
-from podium.planners import FixedPlanner, PlanRequest, PlanText
+from podium.planners import FixedPlanner, PlanText
 from podium.types import Completion, Event, PlannerEnded
 from podium.usage import Usage
-from podium.workers import FREE, Card, Price, Request, StepInput
+from podium.workers import FREE, Card, Price, StepInput
 
 pytestmark = pytest.mark.anyio
 
@@ -25,31 +23,11 @@ TEXT = rows((0, "go", ()))
 PAID = Card(name="own", price=Price(input=1.0, output=1.0))
 
 
-def _planner(*pieces: Any) -> PlanningActor:
-    async def act(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        for piece in pieces:
-            await anyio.lowlevel.checkpoint()
-            yield piece
-
-    return PlanningActor(act)
-
-
-def _worker(*pieces: Any, card: Card = PAID) -> Actor:
-    async def act(request: Request) -> AsyncGenerator[str | Completion, None]:
-        for piece in pieces:
-            await anyio.lowlevel.checkpoint()
-            yield piece
-
-    return Actor(card, act)
-
-
 @pytest.mark.parametrize(
     ("pieces", "told"),
     [
         ([PlanText(text=TEXT, cost=-5.0)], r"cost is -5.0: it must be a number of USD"),
         ([PlanText(text=TEXT, cost=float("nan"))], "cost is nan"),
-        ([PlanText(text=TEXT, cost=float("inf"))], "cost is inf"),
-        ([PlanText(text=TEXT, cost=1e308)], r"cost is 1e[+]308"),
         ([PlanText(text=TEXT, cost="1")], "cost is '1'"),  # type: ignore[arg-type]
         ([PlanText(text=5)], "text is int"),  # type: ignore[arg-type]
         ([PlanText(text=TEXT, why=5)], "why is 5"),  # type: ignore[arg-type]
@@ -60,7 +38,10 @@ def _worker(*pieces: Any, card: Card = PAID) -> Actor:
 async def test_a_plan_text_that_cannot_be_right_fails_the_planner(pieces: Sequence[Any], told: str) -> None:
     journal = MemoryJournal()
     conductor = Conductor(
-        _planner(*pieces), [ScriptedWorker("a", "A")], limits=Limits(cost=1.0, unpriced=0.01), journal=journal
+        PlanningActor(yielding(*pieces)),
+        [ScriptedWorker("a", "A")],
+        limits=Limits(cost=1.0, unpriced=0.01),
+        journal=journal,
     )
     with pytest.raises(PlannerError, match=told) as caught:
         await conductor.run("What?", run_id="r")
@@ -70,27 +51,25 @@ async def test_a_plan_text_that_cannot_be_right_fails_the_planner(pieces: Sequen
     assert events[-1].type == "run_ended"
 
 
-@pytest.mark.parametrize("cost", [1e308, 1e9, float("inf"), float("nan"), -1.0])
+@pytest.mark.parametrize("cost", [1e9, float("nan"), -1.0])
 async def test_an_impossible_cost_fails_the_step(cost: float) -> None:
-    worker = _worker(Completion("hi", usage=Usage(300, 1), cost=cost))
+    worker = Actor(PAID, yielding(Completion("hi", usage=Usage(300, 1), cost=cost)))
     result = await Conductor(ONE, [worker], limits=Limits(cost=1.0)).run("What?")
-    assert result.problem is not None
-    assert (result.status, result.problem.code) == ("failed", "worker_failed")
-    assert "cost is" in result.problem.message
+    assert (result.status, problem_of(result).code) == ("failed", "worker_failed")
+    assert "cost is" in problem_of(result).message
     assert len(worker.requests) == 1
 
 
 async def test_pieces_of_another_text_than_the_whole_are_no_answer() -> None:
-    worker = _worker("abc", Completion("xyz"))
+    worker = Actor(PAID, yielding("abc", Completion("xyz")))
     retry = Retry(attempts=2, first_wait=0.01)
     result = await Conductor(ONE, [worker], retry=retry).run("What?")
-    assert result.problem is not None
-    assert (result.status, result.problem.code) == ("failed", "worker_broken")
-    assert "pieces that differ" in result.problem.message
+    assert (result.status, problem_of(result).code) == ("failed", "worker_broken")
+    assert "pieces that differ" in problem_of(result).message
     assert len(worker.requests) == 2
 
 
-@pytest.mark.parametrize("returned", ["", " \n", None, b"text", ("text",)])
+@pytest.mark.parametrize("returned", [" \n", None, b"text"])
 async def test_a_function_that_returns_no_text_is_called_once(returned: Any) -> None:
     calls: list[StepInput] = []
 
@@ -99,59 +78,29 @@ async def test_a_function_that_returns_no_text_is_called_once(returned: Any) -> 
         return returned
 
     result = await Conductor(ONE, [FunctionWorker(own)]).run("What?")
-    assert result.problem is not None
-    assert (result.status, result.problem.code) == ("failed", "worker_failed")
-    assert "return the answer as text" in result.problem.message
+    assert (result.status, problem_of(result).code) == ("failed", "worker_failed")
+    assert "return the answer as text" in problem_of(result).message
     assert len(calls) == 1
 
 
-def _raising() -> FunctionWorker:
-    def own(step_input: StepInput) -> str:
-        raise ValueError("no such thing")
-
-    return FunctionWorker(own)
-
-
-def _tool() -> ToolWorker:
-    async def call(arguments: dict[str, Any]) -> str:
-        raise ConnectionError("no such thing")
-
-    return ToolWorker({"properties": {"q": {"type": "string"}}}, call, card=Card(name="own"))
-
-
-def _empty_tool() -> ToolWorker:
-    async def call(arguments: dict[str, Any]) -> str:
-        await anyio.lowlevel.checkpoint()
-        return ""
-
-    return ToolWorker({"properties": {"q": {"type": "string"}}}, call, card=Card(name="own", price=FREE))
-
-
-def _free() -> FunctionWorker:
-    def own(step_input: StepInput) -> str:
-        raise ValueError("no such thing")
-
-    return FunctionWorker(own, price=FREE)
-
-
-@pytest.mark.parametrize(
-    ("make", "cost"), [(_raising, None), (_tool, None), (_empty_tool, 0.0), (_free, 0.0)]
-)
+@pytest.mark.parametrize(("price", "cost"), [(None, None), (FREE, 0.0)])
 async def test_code_without_a_model_that_fails_costs_what_its_card_says(
-    make: Any, cost: float | None
+    price: Price | None, cost: float | None
 ) -> None:
-    result = await Conductor(ONE, [make()], retry=Retry(attempts=1)).run("What?")
-    (outcome,) = result.outcomes
-    assert outcome.status == "failed"
-    assert (outcome.usage, outcome.cost, outcome.maybe_paid) == (Usage(), cost, False)
+    """Nothing, or an unknown amount. No tokens are estimated for it."""
+
+    def own(step_input: StepInput) -> str:
+        raise ValueError("no such thing")
+
+    worker = FunctionWorker(own, card=Card(name="own", price=price))
+    result = await Conductor(ONE, [worker], retry=Retry(attempts=1)).run("What?")
+    assert result.outcomes[0].status == "failed"
     assert (result.usage, result.cost, result.maybe_paid) == (Usage(), cost, False)
 
 
-INTERRUPTS = pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-
-
-@INTERRUPTS
-@pytest.mark.parametrize("event_type", ["planner_started", "step_started", "step_ended"])
+@pytest.mark.parametrize(
+    ("kind", "event_type"), [(KeyboardInterrupt, "planner_started"), (SystemExit, "step_ended")]
+)
 def test_an_interrupt_of_a_listener_leaves_the_run_as_itself(
     kind: type[BaseException], event_type: str
 ) -> None:

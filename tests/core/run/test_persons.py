@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import anyio
 import pytest
+from core.actors import problem_of
 
 from podium import Card, ChatPlanner, Conductor, Limits, Plan, Retry, ScriptedWorker, Step
 from podium.errors import ConfigError, PlanInvalid, QueryError
@@ -48,8 +49,7 @@ async def test_a_question_waits_in_the_journal() -> None:
         conductor = office(PersonWorker("ann"), journal=journal)
         result = await conductor.run("When?", run_id="run")
         assert result.status == "waiting"
-        assert result.problem is not None
-        assert result.problem.message.startswith("step 1 waits for an answer: Is the date good?")
+        assert problem_of(result).message.startswith("step 1 waits for an answer: Is the date good?")
         (asked,) = await waiting(journal)
         assert asked.asked == "Is the date good?\n\nStep 0: Find a date.\n3 May"
         with pytest.raises(ConfigError, match="step 1 asks a question"):
@@ -137,8 +137,7 @@ async def test_a_person_within_the_process() -> None:
         (given,) = [event for event in events if isinstance(event, ApprovalGiven)]
         assert (given.answer, given.by) == ("yes", "ann")
     result = await office(ann, plan=planned({"worker": "ann", "subtask": "Hm?"})).run("What?")
-    assert result.problem is not None
-    assert result.problem.code == "bad_output"
+    assert problem_of(result).code == "bad_output"
 
 
 async def test_persons_need_no_calls() -> None:
@@ -216,8 +215,7 @@ async def test_a_person_needs_a_journal_or_a_way_to_ask() -> None:
     async with MemoryJournal() as journal:
         outer = Conductor(FixedPlanner(Plan((Step(0, "Do it."),))), [inner], journal=journal)
         result = await outer.run("What?")
-    assert result.problem is not None
-    assert "a nested run cannot wait for a person" in result.problem.message
+    assert "a nested run cannot wait for a person" in problem_of(result).message
     broken = ScriptedWorker("broken", RuntimeError("no"))
     retry = Retry(attempts=3, fallbacks={"broken": ["ann"]}, fallback_on={"worker_failed"})
     pool = [broken, PersonWorker("ann")]

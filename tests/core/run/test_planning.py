@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from core.actors import Actor, PlanningActor, boss, plan_of, rows, told
+from core.actors import Actor, PlanningActor, boss, plan_of, problem_of, rows, told, yielding
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
@@ -100,9 +100,8 @@ async def test_a_plan_of_the_fallback_makes_the_run_partial(
 ) -> None:
     result = await _failing(bad, fallback_planner=RulePlanner()).run("What is it?")
     assert (result.status, result.answer) == ("partial", "A")
-    assert result.problem is not None
-    assert result.problem.code == "planner_fallback"
-    assert "'rule' wrote the plan: planner 'boss'" in result.problem.message
+    assert problem_of(result).code == "planner_fallback"
+    assert "'rule' wrote the plan: planner 'boss'" in problem_of(result).message
     assert result.planner is not None
     assert (result.planner.name, result.planner.is_fallback) == ("rule", True)
     assert [proposal.role for proposal in result.proposals][-1] == "fallback"
@@ -220,20 +219,6 @@ async def test_a_plan_that_the_limits_of_the_run_cut_names_them() -> None:
         await conductor.run("What is it?")
 
 
-def _writing(*pieces: Any) -> PlanningActor:
-    """Return a planner that yields these pieces; an exception is raised, and `...` waits for ever."""
-
-    async def act(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        for piece in pieces:
-            if isinstance(piece, BaseException):
-                raise piece
-            if piece is ...:
-                await anyio.sleep_forever()
-            yield piece
-
-    return PlanningActor(act)
-
-
 @pytest.mark.parametrize(
     ("pieces", "code", "reason"),
     [
@@ -254,11 +239,12 @@ async def test_no_planner_that_goes_wrong_passes_for_one_that_does_not(
 ) -> None:
     """An error that says why; with a fallback a result that is not `ok`."""
     with pytest.raises(PlannerError, match=reason):
-        await Conductor(_writing(*pieces), _pool()).run("What is it?")
-    result = await Conductor(_writing(*pieces), _pool(), fallback_planner=RulePlanner()).run("What is it?")
+        await Conductor(PlanningActor(yielding(*pieces)), _pool()).run("What is it?")
+    result = await Conductor(PlanningActor(yielding(*pieces)), _pool(), fallback_planner=RulePlanner()).run(
+        "What is it?"
+    )
     assert (result.status, result.proposals[-1].planner) == ("partial", "rule")
-    problem = result.proposals[0].problem
-    assert problem is not None
+    problem = problem_of(result.proposals[0])
     assert problem.code == code
     assert reason in problem.message
 
@@ -295,9 +281,8 @@ async def test_a_plan_that_the_fallback_wrote_makes_its_run_partial() -> None:
     again = await replay(conductor, [entry.event for entry in await journal.read("mine")])
     for each in (result, resumed, again, await conductor.run(Plan.from_json(plan.to_json()))):
         assert (each.status, each.answer, each.planner) == ("partial", "A", plan.planner)
-        assert each.problem is not None
-        assert each.problem.code == "planner_fallback"
-        assert each.problem.message == f"the fallback planner 'rule' wrote the plan: {plan.planner.why}"
+        assert problem_of(each).code == "planner_fallback"
+        assert problem_of(each).message == f"the fallback planner 'rule' wrote the plan: {plan.planner.why}"
     changed = await conductor.run(edit_plan(plan, Change(step=0, subtask="Say it.")))
     assert (changed.status, changed.planner and changed.planner.name) == ("ok", "user")
 

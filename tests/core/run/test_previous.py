@@ -1,7 +1,7 @@
 """An access list with "previous" shows the steps of the round before."""
 
 import pytest
-from core.actors import boss, rows, told
+from core.actors import boss, problem_of, rows, told
 
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -63,8 +63,7 @@ async def test_a_worker_is_shown_all_steps_of_the_round_before() -> None:
 async def test_in_the_first_round_it_is_an_error() -> None:
     workers, planner = team(), boss(SECOND, FIRST)
     result = await Conductor(planner, workers).run("Why?")
-    problem = result.proposals[0].problem
-    assert problem is not None
+    problem = problem_of(result.proposals[0])
     assert problem.code == "no_previous"
     assert "no previous round" in told(planner, 1)
     assert len(workers[1].requests) == 1
@@ -83,10 +82,9 @@ async def test_an_answer_made_of_a_cut_output_of_an_earlier_round_is_partial() -
         result = await Conductor(boss(*plans), [cut, writer], limits=Limits(rounds=3)).run("Why?")
         assert (len(result.rounds), result.answer, result.status) == (3, "WHOLE", status)
         if status == "partial":
-            assert result.problem is not None
-            assert result.problem.code == "cut"
-            assert "round 1: " in result.problem.message
-            assert "step 0 (finder)" in result.problem.message
+            assert problem_of(result).code == "cut"
+            assert "round 1: " in problem_of(result).message
+            assert "step 0 (finder)" in problem_of(result).message
 
 
 async def test_labels_of_the_round_before_count() -> None:
@@ -132,8 +130,7 @@ async def test_who_approves_a_later_plan_may_show_the_round_before() -> None:
         return edit_plan(request.plan, Change(step=0, previous=True))
 
     result = await Conductor(boss(FIRST), team(), policy=Policy(approve=at_once)).run("Why?")
-    assert result.problem is not None
-    assert result.problem.code == "no_previous"
+    assert problem_of(result).code == "no_previous"
 
 
 def test_it_is_written_and_read_as_data() -> None:

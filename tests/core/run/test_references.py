@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
-from core.actors import boss, rows, told
+from core.actors import boss, problem_of, rows, told
 from hypothesis import given, strategies as st
 
 from podium.budget import Limits
@@ -145,8 +145,7 @@ async def test_a_subtask_that_grows_too_long_fails() -> None:
     plan = Plan((Step(0, "x" * 90), Step(0, "{{0}}" * 12, (0,))))
     limits = Limits(output_chars=1_000)
     result = await Conductor(boss("none"), [FunctionWorker(echo)], limits=limits).run(plan)
-    problem = result.outcomes[1].problem
-    assert problem is not None
+    problem = problem_of(result.outcomes[1])
     assert problem.code == "subtask_too_long"
     assert "1,080 characters" in problem.message
     assert result.outcomes[1].attempts == 0
@@ -198,8 +197,7 @@ async def test_a_bad_reference_goes_back_to_the_planner() -> None:
     planner = boss(bad, rows((0, "a", ()), (0, "look up {{0}}", (0,))))
     result = await Conductor(planner, [FunctionWorker(echo)]).run("Why?")
     assert result.answer == "look up a"
-    problem = result.proposals[0].problem
-    assert problem is not None
+    problem = problem_of(result.proposals[0])
     assert problem.code == "bad_reference"
     assert "not on its access list" in told(planner)
     assert json.dumps("look up {{0}}") in told(planner)

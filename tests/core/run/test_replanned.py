@@ -1,7 +1,7 @@
 """A run whose planner is asked again after a step failed, and gives no plan that could help."""
 
 import pytest
-from core.actors import boss, rows, told
+from core.actors import boss, problem_of, rows, told
 
 from podium.conductor import Conductor
 from podium.errors import ConfigError, WorkerFailed, WorkerRefused
@@ -22,10 +22,9 @@ async def test_without_an_answer_there_is_nothing_to_keep() -> None:
     conductor = Conductor(planner, workers, retry=ONCE, on_failure="replan")
     result = await conductor.run("What?", journal=journal)
     assert result.status == "failed"
-    assert result.problem is not None
-    assert result.problem.code == "planner_unusable"
-    assert "nothing_to_keep" in result.problem.message
-    assert "step 1 (b): no luck" in result.problem.message
+    assert problem_of(result).code == "planner_unusable"
+    assert "nothing_to_keep" in problem_of(result).message
+    assert "step 1 (b): no luck" in problem_of(result).message
     assert [call.role for call in result.proposals] == ["plan", "plan", "repair"]
     assert KEEP not in told(planner, 1)
 
@@ -39,10 +38,9 @@ async def test_a_planner_that_fails_after_a_step_failed_leaves_both_reasons() ->
     conductor = Conductor(boss(FIRST, WorkerRefused("401")), workers, retry=ONCE, on_failure="replan")
     result = await conductor.run("What?")
     assert result.status == "failed"
-    assert result.problem is not None
-    assert result.problem.code == "planner_refused"
-    assert "401" in result.problem.message
-    assert "step 1 (b): no luck" in result.problem.message
+    assert problem_of(result).code == "planner_refused"
+    assert "401" in problem_of(result).message
+    assert "step 1 (b): no luck" in problem_of(result).message
 
 
 def test_an_unknown_failure_policy_is_refused() -> None:

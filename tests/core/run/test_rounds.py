@@ -2,7 +2,7 @@
 
 import anyio
 import pytest
-from core.actors import Actor, answering, boss, never, plan_of, rows, told
+from core.actors import Actor, answering, boss, never, plan_of, problem_of, rows, told
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
@@ -58,8 +58,7 @@ async def test_a_planner_that_fails_in_a_later_round_leaves_the_earlier_answer()
     )
     result = await conductor.run("Q?")
     assert (result.answer, result.status) == ("one", "partial")
-    assert result.problem is not None
-    assert result.problem.code == "planner_unusable"
+    assert problem_of(result).code == "planner_unusable"
     assert {proposal.planner for proposal in result.proposals} == {"boss"}
 
 
@@ -89,8 +88,7 @@ async def test_an_answer_never_accepted_is_partial() -> None:
     )
     result = await conductor.run("Q?")
     assert (result.answer, result.status) == ("two", "partial")
-    assert result.problem is not None
-    assert result.problem.code == "not_accepted"
+    assert problem_of(result).code == "not_accepted"
 
 
 @pytest.mark.parametrize(
@@ -122,8 +120,9 @@ async def test_a_check_that_raises_leaves_the_answer_and_says_so() -> None:
 
     result = await Conductor(boss(FIRST), [_worker()], limits=Limits(rounds=3), accept=accept).run("Q?")
     assert (result.answer, result.status, len(result.rounds)) == ("one", "partial", 1)
-    assert result.problem is not None
-    assert result.problem.message == "the answer could not be judged: accept raised ZeroDivisionError: oops"
+    assert (
+        problem_of(result).message == "the answer could not be judged: accept raised ZeroDivisionError: oops"
+    )
 
 
 def _nested(
@@ -161,17 +160,15 @@ async def test_the_step_limit_holds_over_nested_runs() -> None:
     outer = _nested(_nested(worker, text=plan), name="outer", limits=Limits(steps=4))
     result = await outer.run("Q?")
     assert not worker.requests
-    assert result.problem is not None
-    assert "needs at least 5 steps, and the outer run has 3 steps left of its 4" in result.problem.message
+    assert "needs at least 5 steps, and the outer run has 3 steps left of its 4" in problem_of(result).message
 
 
 async def test_a_judge_who_says_neither_yes_nor_no_has_not_judged() -> None:
     judge = ScriptedWorker("judge", "Nothing is missing")
     result = await Conductor(boss(FIRST), [_worker()], limits=Limits(rounds=3), accept=judge).run("Q?")
     assert (result.answer, result.status) == ("one", "partial")
-    assert result.problem is not None
-    assert result.problem.code == "not_judged"
-    assert "judge must begin with YES or NO, not 'Nothing is missing'" in result.problem.message
+    assert problem_of(result).code == "not_judged"
+    assert "judge must begin with YES or NO, not 'Nothing is missing'" in problem_of(result).message
 
 
 async def test_a_cancel_reaches_the_innermost_worker() -> None:
@@ -201,5 +198,4 @@ async def test_a_nested_run_is_held_to_its_own_limits_too() -> None:
     result = await Conductor(boss(rows((0, "go", ()))), [inner]).run("Q?")
     assert (result.answer, result.status) == ("", "failed")
     assert (await inner.run("Q?")).status == "failed"
-    assert result.problem is not None
-    assert "Limits.steps" in result.problem.message
+    assert "Limits.steps" in problem_of(result).message

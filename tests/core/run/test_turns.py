@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
+from core.actors import problem_of
 from servers.chat_server import Call, ChatServer, Reply, says
 
 from podium import Card, ChatWorker, Conductor, Endpoint, Limits, Price, RulePlanner, Sampling
@@ -170,9 +171,8 @@ async def test_an_invalid_message_is_repaired_once(wrong: str) -> None:
         boss.messages = (right, wrong, wrong)
         failed = await Conductor(boss.planner(native=False), [expert()]).run("What?")
         assert (failed.status, failed.answer) == ("partial", "expert 0")
-        assert failed.problem is not None
-        assert failed.problem.code == "planner_unusable"
-        assert "the planner wrote no answer by turn 1" in failed.problem.message
+        assert problem_of(failed).code == "planner_unusable"
+        assert "the planner wrote no answer by turn 1" in problem_of(failed).message
 
 
 async def test_any_text_is_sent_back_in_its_place() -> None:
@@ -206,8 +206,9 @@ async def test_what_failed_is_told_and_is_in_the_status() -> None:
         told = boss.conversation(-1)[3]["content"]
         assert told.startswith("(expert gave no result, failed: worker_unavailable: overloaded")
         assert (result.status, result.answer) == ("partial", "So-so.")
-        assert result.problem is not None
-        assert result.problem.message.startswith("the answer lacks results: round 2: step 0 (expert): over")
+        assert problem_of(result).message.startswith(
+            "the answer lacks results: round 2: step 0 (expert): over"
+        )
         boss.messages = (calls("expert", "A"), "Never said.")
         failing = expert("expert", WorkerUnavailable("overloaded", status=503))
         ended = await Conductor(boss.planner(), [failing], retry=ONCE, on_failure="fail").run("What?")
@@ -230,9 +231,8 @@ async def test_limits(limits: dict[str, Any], own: dict[str, int], turns: int | 
         planner = boss.planner(price=Price(input=10, output=10), **own)
         result = await Conductor(planner, [expert()], limits=Limits(rounds=1, **limits)).run("What?")
     assert (result.status, result.answer) == ("partial", texts(result)[-1] or texts(result)[-2])
-    assert result.problem is not None
-    assert told in result.problem.message
-    assert "this is the output of its latest step" in result.problem.message
+    assert told in problem_of(result).message
+    assert "this is the output of its latest step" in problem_of(result).message
     assert turns is None or len(boss.server.calls) == turns
     assert result.cost is not None
     assert result.cost <= 0.03 or "cost" not in limits
@@ -286,8 +286,7 @@ async def test_labels() -> None:
         barred = await Conductor(boss.planner(), [secret, other], policy=never).run("What?")
         assert len(boss.server.calls) == 1
         assert (barred.status, barred.answer, barred.labels) == ("partial", "vault 0", {"vault", "secret"})
-        assert barred.problem is not None
-        assert barred.problem.code == "planner_refused"
+        assert problem_of(barred).code == "planner_refused"
         boss.messages = (calls("vault", "Open."), calls("web", "Tell it."), calls("vault", "Again."), "Done.")
         inside = Policy(rules=[Rule("secret", never=["open"])])
         held = await Conductor(boss.planner(), [secret, other], policy=inside).run("What?")
@@ -330,8 +329,7 @@ async def test_a_person_decides_on_an_unknown_end() -> None:
         conductor = Conductor(boss.planner(), [shop.worker], journal=journal, retry=ONCE)
         first = await conductor.run("Refund it twice.", run_id="one")
         assert (first.status, shop.refunds, len(boss.server.calls)) == ("failed", [7], 1)
-        assert first.problem is not None
-        assert "it is not known whether the action was carried out" in first.problem.message
+        assert "it is not known whether the action was carried out" in problem_of(first).message
         await conductor.decide("one", done=True, action=0)
         second = await conductor.resume("one")
     assert (second.status, second.answer, shop.refunds) == ("ok", "Done.", [7, 7])
@@ -364,8 +362,7 @@ async def test_each_turn_is_approved() -> None:
         asked.append(asked[0])
         refused = await conductor.run("What?")
     assert (refused.status, refused.answer) == ("partial", "expert 0")
-    assert refused.problem is not None
-    assert refused.problem.message.startswith("the plan of round 2 was refused: no more")
+    assert problem_of(refused).message.startswith("the plan of round 2 was refused: no more")
 
 
 async def test_an_answer_that_is_not_accepted() -> None:

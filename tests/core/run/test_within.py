@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 import anyio
 import pytest
-from core.actors import Actor, Row, boss, plan_of, rows
+from core.actors import Actor, Row, boss, plan_of, problem_of, rows
 
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -108,8 +108,7 @@ async def test_a_partial_run_makes_its_step_partial(
     inner = Conductor(FixedPlanner(plan), [down, ScriptedWorker("w", "what there is")])
     result = await _run(FunctionWorker(way(inner), price=FREE))  # type: ignore[arg-type]  # of a way
     assert (result.answer, result.status) == ("what there is", "partial")
-    assert result.problem is not None
-    assert "a nested run ended partial: " in result.problem.message
+    assert "a nested run ended partial: " in problem_of(result).message
 
 
 @pytest.mark.parametrize("way", [_asks, _asks_in_a_thread, _asks_by_stream])
@@ -127,8 +126,7 @@ async def test_a_failed_run_makes_its_step_partial_and_is_billed_besides(
 
     result = await _run(Actor(Card(name="agent", price=price), agent))
     assert (result.answer, result.status) == ("Summary: no data", "partial"), result.explain()
-    assert result.problem is not None
-    assert "a nested run ended failed: " in result.problem.message
+    assert "a nested run ended failed: " in problem_of(result).message
     assert result.usage.total_tokens == own.total_tokens + 305
 
 
@@ -136,8 +134,7 @@ async def test_they_are_nested_no_deeper_than_the_limit() -> None:
     inner, worker = _inner()
     agent = FunctionWorker(_asks(inner), price=FREE)  # type: ignore[arg-type]  # of a way
     result = await _run(agent, limits=Limits(depth=1))
-    assert result.problem is not None
-    assert "Limits.depth" in result.problem.message
+    assert "Limits.depth" in problem_of(result).message
     assert worker.requests == []
 
 
@@ -171,8 +168,7 @@ async def test_they_are_named_in_the_journal_around_them_and_count_after_a_resum
     assert (ended.step, ended.attempt, ended.status, ended.calls, ended.steps) == (0, 1, "ok", 3, 2)
     assert ended.nested != "r"
     result = await outer.resume("r")
-    assert result.problem is not None
-    assert result.problem.code == "limit"
+    assert problem_of(result).code == "limit"
     assert (len(worker.requests), len(last.requests)) == (2, 1)
     assert (await outer.resume("r", limits=Limits(calls=6, steps=8))).problem != result.problem
     assert (len(worker.requests), len(last.requests)) == (2, 2)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest
+from core.actors import problem_of
 from core.run_state.test_resume import calls, recorded
 
 from podium import Card, Conductor, Limits, Plan, Price, ScriptedWorker, Step
@@ -91,8 +92,7 @@ async def test_calls_of_nested_runs_count_after_a_resume(*, ended: bool) -> None
     inner, tail = [paid("x"), paid("y")], paid("tail")
     result = await outer(nested(inner), tail, left).resume("R", limits=Limits(calls=2))
     assert (calls(inner), calls([tail])) == ([0, 0], [0])
-    assert result.problem is not None
-    assert result.problem.code == "limit"
+    assert problem_of(result).code == "limit"
 
 
 @pytest.mark.parametrize("text", ["no plan", write_plan(Plan((Step(0, "x"), Step(1, "y", (0,)))), "rows")])
@@ -147,7 +147,6 @@ async def test_what_no_record_could_hold_is_refused_where_it_comes_in(
     journal = MemoryJournal()
     conductor = Conductor(planned(Plan((Step(0, "go"),))), [paid("a", completion)], journal=journal)
     result = await conductor.run("What?", run_id="R")
-    assert result.outcomes[0].problem is not None
-    assert result.outcomes[0].problem.code == "worker_failed"
-    assert reason in result.outcomes[0].problem.message
+    assert problem_of(result.outcomes[0]).code == "worker_failed"
+    assert reason in problem_of(result.outcomes[0]).message
     assert await journal.read("R")

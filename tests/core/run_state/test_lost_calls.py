@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import anyio
 import pytest
+from core.actors import problem_of
 from core.run_state.test_bills import cut, nested, outer, paid, planned, runs_in
 from core.run_state.test_resume import prefix, recorded
 from core.virtual_clock import OPTIONS
@@ -205,8 +206,12 @@ async def test_a_lost_call_whose_step_is_planned_no_more_stays_on_the_bill() -> 
     assert (result.status, result.answer, len(workers[1].requests)) == ("ok", "a said", 0)
     (round_,) = result.rounds
     aside = round_.outcomes[-1]
-    assert aside.problem is not None
-    assert (aside.step, aside.worker, aside.status, aside.problem.code) == (1, "b", "cancelled", "unknown")
+    assert (aside.step, aside.worker, aside.status, problem_of(aside).code) == (
+        1,
+        "b",
+        "cancelled",
+        "unknown",
+    )
     assert (aside.cost, aside.maybe_paid, result.maybe_paid) == (start.reserved.cost, True, True)
     assert "part of which may not be billed" in result.explain()
     assert fold(await recorded(left, "R")).result() == result

@@ -1,6 +1,7 @@
 """A run is read from its record, however far the record goes."""
 
 import pytest
+from core.actors import problem_of
 from core.run_state.test_resume import conductor, recorded, team
 
 from podium.journal import MemoryJournal
@@ -19,8 +20,7 @@ async def test_a_record_without_its_end_tells_how_far_the_run_came() -> None:
         assert not isinstance(before[-1], RunEnded)
         ended = {event.step for event in before if isinstance(event, StepEnded)}
         result = fold(before).result()
-        assert result.problem is not None
-        assert result.problem.code == "unfinished"
+        assert problem_of(result).code == "unfinished"
         assert result.status == ("partial" if result.answer else "failed")
         assert (result.answer == whole.answer) == (3 in ended)
         for outcome, worker in zip(result.outcomes, result.workers, strict=False):

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import anyio
 import pytest
+from core.actors import problem_of
 
 from podium import ChatPlanner, Conductor, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, RunExists, RunUnknown, WorkerRefused
@@ -116,10 +117,9 @@ async def test_a_step_that_was_shown_a_gap_is_called_again_only_if_the_user_asks
     for _ in range(2):
         result = await conductor(again, journal).resume("x")
         assert (calls(again), result.status, result.answer) == ([0, 0, 1, 0], "partial", "d said")
-        assert result.problem is not None
-        assert result.problem.code == "stale"
-        assert "before step 2 (c) had an output: to make step 3 (d) again" in result.problem.message
-        assert "--refresh" in result.problem.message
+        assert problem_of(result).code == "stale"
+        assert "before step 2 (c) had an output: to make step 3 (d) again" in problem_of(result).message
+        assert "--refresh" in problem_of(result).message
     assert fold(await recorded(journal, "x")).result() == result
     result = await conductor(again, journal).resume("x", refresh=True)
     assert (calls(again), result.status, result.answer) == ([0, 0, 1, 1], "ok", "made from both")
@@ -147,8 +147,7 @@ async def test_a_refreshed_run_carries_an_action_out_once() -> None:
     resumed = Conductor(FixedPlanner(plan), again, journal=journal)
     result = await resumed.resume("x")
     assert (calls(again), result.status) == ([1, 0, 0, 0], "failed")
-    assert result.problem is not None
-    assert "to make step 2 again" in result.problem.message
+    assert "to make step 2 again" in problem_of(result).message
     for refresh in (True, False, True):
         result = await resumed.resume("x", refresh=refresh)
         assert (calls(again), result.status) == ([1, 0, 1, 1], "ok")
@@ -232,8 +231,7 @@ async def test_what_was_spent_before_counts() -> None:
     again = team()
     result = await conductor(again, journal, limits=limits).resume("x")
     assert (result.status, calls(again)) == ("failed", [0, 0, 0, 0])
-    assert result.problem is not None
-    assert result.problem.code == "limit"
+    assert problem_of(result).code == "limit"
     result = await conductor(again, journal).resume("x", limits=Limits(calls=5))
     assert (result.status, calls(again)) == ("ok", [0, 0, 0, 1])
 
