@@ -195,15 +195,8 @@ LOOP = {
             id="a map over a list that is not known",
         ),
         pytest.param(
-            (LIST, {**ITEM, "each": "{{0}}", "enough": 2}, SUM),
-            (2, None, 12),
-            "2 to 12 call(s), ",
-            id="a map of which some items are enough",
-        ),
-        pytest.param(
             (LIST, {**ITEM, "each": ["a", "b", "c"]}, SUM), (4, 4, 4), "4 call(s), ", id="a known list"
         ),
-        pytest.param((LIST, {**ITEM, "each": 3}, SUM), (4, 4, 4), "4 call(s), ", id="a number"),
         pytest.param((LIST, LOOP, SUM), (2, None, 6), "2 to 6 call(s), ", id="a loop"),
         pytest.param(
             (

@@ -1,7 +1,6 @@
 """Runs that the code of a worker begins: they belong to the run that called the worker."""
 
 import asyncio
-import inspect
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
 
@@ -16,7 +15,7 @@ from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy, Rule
-from podium.types import Completion, Event, Message, Result, RunEnded, StepEnded, WorkerRunEnded
+from podium.types import Completion, Event, Message, Result, StepEnded, WorkerRunEnded
 from podium.usage import Usage
 from podium.workers import FREE, Card, Price, Request, ScriptedWorker, StepInput, complete
 from podium.workers.simple import FunctionWorker
@@ -31,41 +30,31 @@ def _inner(**options: object) -> tuple[Conductor, ScriptedWorker]:
     return Conductor(boss(TWO), [worker], **options), worker  # type: ignore[arg-type]  # tests name them right
 
 
-def _asks(inner: Conductor) -> Callable[[StepInput], object]:
+Way = Callable[[Conductor], FunctionWorker]
+
+
+def _asks(inner: Conductor) -> FunctionWorker:
     async def agent(step: StepInput) -> str:
-        """Ask a conductor."""
         return (await inner.run(step.subtask)).answer
 
-    return agent
+    return FunctionWorker(agent, price=FREE)
 
 
-def _asks_in_a_thread(inner: Conductor) -> Callable[[StepInput], object]:
+def _asks_in_a_thread(inner: Conductor) -> FunctionWorker:
     def agent(step: StepInput) -> str:
-        """Ask a conductor."""
         return inner.run_sync(step.subtask).answer
 
-    return agent
+    return FunctionWorker(agent, price=FREE)
 
 
-def _asks_by_stream(inner: Conductor) -> Callable[[StepInput], object]:
+def _asks_as_a_worker(inner: Conductor) -> FunctionWorker:
     async def agent(step: StepInput) -> str:
-        """Ask a conductor."""
-        events = [event async for event in inner.stream(step.subtask)]
-        assert isinstance(events[-1], RunEnded)
-        return events[-1].result.answer
-
-    return agent
-
-
-def _asks_as_a_worker(inner: Conductor) -> Callable[[StepInput], object]:
-    async def agent(step: StepInput) -> str:
-        """Ask a conductor."""
         return (await complete(inner, Request(messages=(Message("user", step.subtask),)))).text
 
-    return agent
+    return FunctionWorker(agent, price=FREE)
 
 
-WAYS = pytest.mark.parametrize("way", [_asks, _asks_in_a_thread, _asks_by_stream, _asks_as_a_worker])
+WAYS = pytest.mark.parametrize("way", [_asks, _asks_in_a_thread, _asks_as_a_worker])
 
 
 async def _run(worker: FunctionWorker | Actor, steps: int = 1, **options: object) -> Result:
@@ -76,11 +65,9 @@ async def _run(worker: FunctionWorker | Actor, steps: int = 1, **options: object
 
 
 @WAYS
-async def test_their_calls_count_against_the_limits_of_the_run_around_them(
-    way: Callable[[Conductor], Callable[[StepInput], object]],
-) -> None:
+async def test_their_calls_count_against_the_limits_of_the_run_around_them(way: Way) -> None:
     inner, worker = _inner()
-    agent = FunctionWorker(way(inner), price=FREE)  # type: ignore[arg-type]  # of a way
+    agent = way(inner)
     once = await _run(agent, limits=Limits(calls=3))
     assert (once.answer, once.status, len(worker.requests)) == ("inner answer", "ok", 2)
     twice = await _run(agent, steps=2, limits=Limits(calls=4))
@@ -89,40 +76,32 @@ async def test_their_calls_count_against_the_limits_of_the_run_around_them(
 
 
 @WAYS
-async def test_what_they_spend_is_on_the_bill_once(
-    way: Callable[[Conductor], Callable[[StepInput], object]],
-) -> None:
+async def test_what_they_spend_is_on_the_bill_once(way: Way) -> None:
     inner, _ = _inner()
     alone = await inner.run("ask")
-    result = await _run(FunctionWorker(way(inner), price=FREE))  # type: ignore[arg-type]  # of a way
+    result = await _run(way(inner))
     assert result.usage.total_tokens == alone.usage.total_tokens > 0
     assert result.cost == alone.cost is not None
 
 
 @WAYS
-async def test_a_partial_run_makes_its_step_partial(
-    way: Callable[[Conductor], Callable[[StepInput], object]],
-) -> None:
+async def test_a_partial_run_makes_its_step_partial(way: Way) -> None:
     down = ScriptedWorker("down", WorkerRefused("it is closed"))
     plan = plan_of((0, "look", ()), (1, "write", ()), (1, "sum up", (0, 1)))
     inner = Conductor(FixedPlanner(plan), [down, ScriptedWorker("w", "what there is")])
-    result = await _run(FunctionWorker(way(inner), price=FREE))  # type: ignore[arg-type]  # of a way
+    result = await _run(way(inner))
     assert (result.answer, result.status) == ("what there is", "partial")
     assert "a nested run ended partial: " in problem_of(result).message
 
 
-@pytest.mark.parametrize("way", [_asks, _asks_in_a_thread, _asks_by_stream])
-async def test_a_failed_run_makes_its_step_partial_and_is_billed_besides(
-    way: Callable[[Conductor], Callable[[StepInput], object]],
-) -> None:
+async def test_a_failed_run_makes_its_step_partial_and_is_billed_besides() -> None:
     price, own = Price(input=1.0, output=1.0), Usage(100_000, 10)
     broken = ScriptedWorker(Card(name="in", price=price), WorkerRefused("no", usage=Usage(300, 5)))
-    ask = way(Conductor(FixedPlanner(plan_of((0, "look", ()))), [broken]))
+    inner = Conductor(FixedPlanner(plan_of((0, "look", ()))), [broken])
 
     async def agent(request: Request) -> AsyncGenerator[Completion, None]:
-        found = ask(StepInput("ask"))
-        text = await found if inspect.isawaitable(found) else found
-        yield Completion(f"Summary: {text or 'no data'}", usage=own)
+        found = await inner.run("ask")
+        yield Completion(f"Summary: {found.answer or 'no data'}", usage=own)
 
     result = await _run(Actor(Card(name="agent", price=price), agent))
     assert (result.answer, result.status) == ("Summary: no data", "partial"), result.explain()
@@ -132,7 +111,7 @@ async def test_a_failed_run_makes_its_step_partial_and_is_billed_besides(
 
 async def test_they_are_nested_no_deeper_than_the_limit() -> None:
     inner, worker = _inner()
-    agent = FunctionWorker(_asks(inner), price=FREE)  # type: ignore[arg-type]  # of a way
+    agent = _asks(inner)
     result = await _run(agent, limits=Limits(depth=1))
     assert "Limits.depth" in problem_of(result).message
     assert worker.requests == []
@@ -142,7 +121,7 @@ async def test_they_have_the_labels_and_the_rules_of_the_run_around_them() -> No
     mailer = ScriptedWorker(Card(name="mailer", labels=frozenset({"write-tools"})), "sent")
     writer = ScriptedWorker("writer", "written")
     inner = Conductor(boss(rows((0, "mail", ())), rows((1, "write", ()))), [mailer, writer])
-    agent = FunctionWorker(_asks(inner), price=FREE)  # type: ignore[arg-type]  # of a way
+    agent = _asks(inner)
     found = ScriptedWorker(Card(name="finder", labels=frozenset({"untrusted"})), "found")
     planner = FixedPlanner(plan_of((1, "find", ()), (0, "use it", (0,))))
     policy = Policy(labels="write-tools", rules=[Rule("untrusted", never="write-tools")])
@@ -151,12 +130,10 @@ async def test_they_have_the_labels_and_the_rules_of_the_run_around_them() -> No
 
 
 @WAYS
-async def test_they_are_named_in_the_journal_around_them_and_count_after_a_resume(
-    way: Callable[[Conductor], Callable[[StepInput], object]],
-) -> None:
+async def test_they_are_named_in_the_journal_around_them_and_count_after_a_resume(way: Way) -> None:
     inner, worker = _inner()
     last = ScriptedWorker("last", lambda _: WorkerRefused("not now"))
-    agent = FunctionWorker(way(inner), price=FREE)  # type: ignore[arg-type]  # of a way
+    agent = way(inner)
     journal, plan = MemoryJournal(), plan_of((0, "ask", ()), (1, "end", (0,)))
     limits = Limits(calls=5, steps=4)  # with the inner planner's call
     outer = Conductor(
@@ -193,7 +170,7 @@ async def test_a_run_that_begins_after_its_call_has_ended_is_nobodys() -> None:
     assert (result.answer, (await left[0]).status, len(worker.requests)) == ("done", "ok", 2)
 
 
-@pytest.mark.parametrize("stopped_by", ["step_seconds", "attempt_seconds", "seconds", "cancel", "failure"])
+@pytest.mark.parametrize("stopped_by", ["attempt_seconds", "cancel", "failure"])
 async def test_a_run_in_a_thread_ends_with_its_call(stopped_by: str) -> None:
     price, second, loop = Price(input=1.0, output=1.0), asyncio.Event(), asyncio.get_running_loop()
 
@@ -223,7 +200,7 @@ async def test_a_run_in_a_thread_ends_with_its_call(stopped_by: str) -> None:
         left.set_result(raised)
         return "done"
 
-    limits = Limits(**{stopped_by: 0.5}) if stopped_by.endswith("seconds") else Limits()  # type: ignore[arg-type]  # seconds
+    limits = Limits(attempt_seconds=0.5) if stopped_by == "attempt_seconds" else Limits()
     workers = [FunctionWorker(agent, price=FREE), Actor("failing", failing)]
     steps: list[Row] = [(0, "ask", ())]
     if stopped_by == "failure":
@@ -245,12 +222,10 @@ async def test_a_run_in_a_thread_ends_with_its_call(stopped_by: str) -> None:
     assert (len(asked.requests), asked.running, asked.stopped) == (2, 0, 1)
     raised = await asyncio.wrap_future(left)
     assert len(asked.requests) == 2
-    # a nested run has the limit seconds, too, and may end by it first: then its step is partial
-    assert raised[-1:] == ["CancelledError"] or stopped_by == "seconds"
+    assert raised[-1:] == ["CancelledError"]
     ended = [each.outcome for each in events if isinstance(each, StepEnded)]
     (outcome,) = [each for each in ended if each.worker == "agent" and each.attempts]
-    assert outcome.status in ("failed", "cancelled") or (stopped_by == "seconds" and raised == [])
-    assert outcome.problem is not None
+    assert outcome.status in ("failed", "cancelled")
     assert outcome.usage.input_tokens > 100_000, "of the second call, too, which may be paid"
     assert outcome.cost is not None
     assert outcome.cost > 0.1
