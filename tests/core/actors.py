@@ -1,6 +1,6 @@
 """Workers, hosts and plans for the tests of runs, where `ScriptedWorker` cannot play the part."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -9,15 +9,13 @@ from anyio.lowlevel import checkpoint
 
 from podium.budget import Limits
 from podium.budget.ledger import Ledger
-from podium.execution import Host, HostExit, Retry
+from podium.execution import Retry
 from podium.execution.context import ConductorSettings, RunContext, RunRequest
 from podium.journal import Cache
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner, Planner, PlanRequest, PlanText, RulePlanner
 from podium.policy import Policy
 from podium.types import (
-    ApprovalAsked,
-    ApprovalGiven,
     Completion,
     Event,
     Outcome,
@@ -208,55 +206,3 @@ def context_of(  # noqa: PLR0913 - the facts of a run that a test sets
         clock=anyio.current_time,
         began=anyio.current_time(),
     )
-
-
-class Shown(Host):
-    """Carries out nothing, and takes note of what it is told."""
-
-    def __init__(self) -> None:
-        self.plans: list[tuple[int, Plan]] = []
-        self.ends: list[StepEnded] = []
-
-    async def show(self, number: int, plan: Plan) -> None:
-        """Take note of a plan."""
-        self.plans.append((number, plan))
-
-    def takes(self, worker: Worker) -> bool:
-        """Take no calls."""
-        return False
-
-    async def call(self, number: int, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Carry out a call."""
-        await work()
-
-    def keeps(self, left: HostExit) -> bool:
-        """Leave the run."""
-        return False
-
-    async def decide(self, asked: ApprovalAsked, problem: str) -> ApprovalGiven | None:
-        """Let the run wait."""
-        return None
-
-    def hear(self, event: Event) -> None:
-        """Take note of the end of a step."""
-        if isinstance(event, StepEnded):
-            self.ends.append(event)
-
-    def stored(self, number: int, plan: Plan, name: str) -> tuple[str | None, Outcome] | None:
-        """Return nothing."""
-        return None
-
-    def begin(self, number: int, names: Sequence[str]) -> None:
-        """Take no note."""
-
-
-class Stored(Shown):
-    """Has outcomes of the first round, by the names of steps."""
-
-    def __init__(self, ends: dict[str, tuple[str | None, Outcome]]) -> None:
-        super().__init__()
-        self._stored = ends
-
-    def stored(self, number: int, plan: Plan, name: str) -> tuple[str | None, Outcome] | None:
-        """Return an outcome."""
-        return self._stored.get(name) if number == 1 else None

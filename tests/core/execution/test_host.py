@@ -1,31 +1,19 @@
 """What a framework that runs Podium may take over: calls, questions to people, outcomes, the record."""
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextvars import ContextVar
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
-import anyio
 import pytest
-from core.actors import Shown, Stored, problem_of
+from core.actors import problem_of
 
-from podium import Card, ChatPlanner, Conductor, FunctionWorker, Limits, Plan, ScriptedWorker, Step
-from podium.execution import HostExit
+from podium import Card, ChatPlanner, Conductor, FunctionWorker, Plan, ScriptedWorker, Step
+from podium.execution import Host, HostExit
 from podium.journal import MemoryJournal, export
 from podium.plan_text import parse_plan
 from podium.planners import FixedPlanner
-from podium.policy import ApprovalRequest, Policy, Rule
-from podium.types import (
-    ApprovalAsked,
-    ApprovalGiven,
-    AttemptFailed,
-    Completion,
-    Event,
-    Outcome,
-    StepStarted,
-)
-from podium.usage import Usage
-from podium.workers import FREE, PersonWorker, Request, StepInput, Worker
+from podium.policy import Policy, Rule
+from podium.types import ApprovalAsked, ApprovalGiven, Completion, Event, Outcome
+from podium.workers import FREE, Request, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
 
@@ -42,9 +30,6 @@ def diamond(**options: object) -> Conductor:
         return FunctionWorker(answer, card=Card(name=name, price=FREE))
 
     return Conductor(FixedPlanner(DIAMOND), [say("x"), say("y"), say("z")], **options)  # type: ignore[arg-type]
-
-
-WHOLE = "x:d(y:b(x:a()),z:c(x:a()))"
 
 
 async def test_every_call_goes_through() -> None:
@@ -81,176 +66,31 @@ async def test_through_may_change_what_comes_back() -> None:
     assert "no b today" in problem_of(result.outcomes[1]).message
 
 
-WHERE: ContextVar[str] = ContextVar("where", default="run")
+class Stored(Host):
+    """Carries out nothing, and has outcomes of the first round, by the names of steps."""
 
+    def __init__(self, ends: dict[str, tuple[str | None, Outcome]]) -> None:
+        self._ends = ends
 
-class Taking(Shown):
-    """Carries out the calls of one worker, in a context of its own."""
-
-    def __init__(self, name: str, *, carries_out: bool = True) -> None:
-        super().__init__()
-        self._name, self._carries_out = name, carries_out
-        self.calls: list[tuple[int, str]] = []
+    async def show(self, number: int, plan: Plan) -> None: ...
 
     def takes(self, worker: Worker) -> bool:
-        """Take the calls of the worker."""
-        return worker.card.name == self._name
+        return False
 
     async def call(self, number: int, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        self.calls.append((number, name))
-        if self._carries_out:
-            token = WHERE.set("host")
-            try:
-                await work()
-            finally:
-                WHERE.reset(token)
+        await work()
 
     def keeps(self, left: HostExit) -> bool:
-        """Keep the run."""
-        return True
+        return False
 
+    async def decide(self, asked: ApprovalAsked, problem: str) -> ApprovalGiven | None: ...
 
-async def test_a_host_carries_out_calls() -> None:
-    places: dict[str, str] = {}
+    def hear(self, event: Event) -> None: ...
 
-    def say(step_input: StepInput) -> str:
-        places[step_input.subtask] = WHERE.get()
-        return step_input.subtask
+    def stored(self, number: int, plan: Plan, name: str) -> tuple[str | None, Outcome] | None:
+        return self._ends.get(name) if number == 1 else None
 
-    workers = [FunctionWorker(say, card=Card(name=name)) for name in "xyz"]
-    host = Taking("y")
-    await Conductor(FixedPlanner(DIAMOND), workers).run("What?", host=host)
-    assert places == {"a": "run", "b": "host", "c": "run", "d": "run"}
-    assert host.calls == [(1, "1")]
-
-
-async def test_what_a_host_does_not_carry_out_waits() -> None:
-    journal = MemoryJournal()
-    conductor = diamond(journal=journal)
-    waits = await conductor.run("What?", host=Taking("y", carries_out=False), run_id="mine")
-    assert waits.status == "waiting"
-    assert [outcome.text for outcome in waits.outcomes] == ["x:a()", "", "z:c(x:a())", ""]
-    host, events = Taking("y"), list[Event]()
-    result = await conductor.resume("mine", host=host, on_event=events.append)
-    assert (result.answer, host.calls) == (WHOLE, [(1, "1")])
-    assert [event.step for event in events if isinstance(event, StepStarted)] == [1, 3]
-
-
-@pytest.mark.parametrize("is_kept", [True, False])
-async def test_a_call_that_is_left(*, is_kept: bool) -> None:
-    class Leaving(Shown):
-        def keeps(self, left: HostExit) -> bool:
-            return is_kept
-
-    async def middleware(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
-        if request.caller is not None and request.caller.step == 1:
-            raise HostExit("later", usage=Usage(3, 4))
-        await anyio.sleep(0.05)
-        async for piece in worker.call(request):
-            yield piece
-
-    journal = MemoryJournal()
-    conductor = diamond(journal=journal)
-    options: Any = {"host": Leaving(), "middleware": middleware, "run_id": "mine"}
-    if is_kept:
-        assert (await conductor.run("What?", **options)).status == "waiting"
-    else:
-        with pytest.raises(HostExit, match="later"):
-            await conductor.run("What?", **options)
-    calls = [
-        entry.event.call.usage
-        for entry in await journal.read("mine")
-        if isinstance(entry.event, AttemptFailed)
-    ]
-    assert calls == [Usage(3, 4)]
-    again = list[Event]()
-    result = await conductor.resume("mine", on_event=again.append)
-    started = [event.step for event in again if isinstance(event, StepStarted)]
-    assert sorted(started) == ([1, 3] if is_kept else [1, 2, 3])
-    assert result.outcomes[1].usage == Usage(3, 4) + result.outcomes[1].calls[-1].usage
-
-
-class Deciding(Shown):
-    """Gives one decision after the other."""
-
-    def __init__(self, *decisions: Any) -> None:
-        super().__init__()
-        self._decisions = list(decisions)
-        self.asked: list[tuple[str, str]] = []
-
-    async def decide(self, asked: ApprovalAsked, problem: str) -> ApprovalGiven | None:
-        """Decide."""
-        self.asked.append(("plan" if asked.step is None else asked.name, problem))
-        if (said := self._decisions.pop(0)) is None:
-            return None
-        facts = (
-            {"plan": said} if isinstance(said, Plan) else {"answer": said} if isinstance(said, str) else {}
-        )
-        approved = said if isinstance(said, bool) else True
-        return ApprovalGiven(
-            run_id=asked.run_id, at=0.0, round=asked.round, by="host", approved=approved, **facts
-        )
-
-
-async def test_a_host_asks_for_approval_in_place_of_later() -> None:
-    seen: list[int] = []
-
-    def look(request: ApprovalRequest) -> bool:
-        seen.append(request.round)
-        return True
-
-    policy = Policy(approve=look) & Policy(approve="later")
-    conductor = diamond(journal=MemoryJournal(), policy=policy)
-    waits = await conductor.run("What?", run_id="mine", host=Deciding(None))
-    assert waits.status == "waiting"
-    host = Deciding(Plan((Step(9, "e"),)), Plan((Step(2, "e"),)))
-    result = await conductor.resume("mine", host=host)
-    assert (result.answer, seen) == ("z:e()", [1])
-    assert [name for name, _ in host.asked] == ["plan", "plan"]
-    assert "worker" in host.asked[1][1]
-
-
-async def test_a_host_asks_people() -> None:
-    """Until the answer fits."""
-    plan = Plan((Step(0, "Which?"), Step(1, "b", (0,))))
-    person = PersonWorker("person", choices=["one", "two"])
-    conductor = Conductor(FixedPlanner(plan), [person, ScriptedWorker("a", "said")], journal=MemoryJournal())
-    host = Deciding("three", "two")
-    result = await conductor.run("What?", host=host)
-    assert [outcome.text for outcome in result.outcomes] == ["two", "said"]
-    assert [name for name, _ in host.asked] == ["0", "0"]
-    assert "write one of 'one', 'two'" in host.asked[1][1]
-
-
-async def test_what_a_host_has_stored_is_not_called_again_and_counts() -> None:
-    conductor, first = diamond(limits=Limits(steps=4)), Shown()
-    await conductor.run(DIAMOND, host=first)
-    ends = {end.outcome.name: (end.key, end.outcome) for end in first.ends if end.step < 3}
-    ends["1"] = "another input", ends["1"][1]
-    events: list[Event] = []
-    result = await conductor.run(DIAMOND, host=Stored(ends), on_event=events.append)
-    assert result.answer == WHOLE
-    assert [outcome.reused for outcome in result.outcomes] == [True, False, True, False]
-    assert [e.type for e in events].count("step_started") == 2
-    tight = await diamond(limits=Limits(steps=3, plan_steps=4)).run(DIAMOND, host=Stored(ends))
-    assert problem_of(tight).code == "limit"
-
-
-async def test_an_edited_outcome_stands_whatever_its_input() -> None:
-    journal = MemoryJournal()
-    conductor = diamond(journal=journal)
-    await conductor.run(DIAMOND, run_id="mine", host=Taking("z", carries_out=False))
-    edited = Outcome(round=1, step=0, worker="x", status="ok", text="edited")
-    host = Stored({"0": (None, edited)})
-    host.takes = lambda worker: worker.card.name == "z"  # type: ignore[method-assign]
-
-    async def wait(number: int, name: str, work: Any) -> None:
-        """Carry out nothing."""
-
-    host.call = wait  # type: ignore[method-assign]
-    assert (await conductor.resume("mine", host=host)).status == "waiting"
-    result = await conductor.resume("mine")
-    assert result.answer == "x:d(y:b(edited),z:c(edited))"
+    def begin(self, number: int, names: Sequence[str]) -> None: ...
 
 
 @pytest.mark.parametrize("name", ["1", "2"])

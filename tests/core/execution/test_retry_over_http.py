@@ -89,28 +89,6 @@ async def test_a_server_that_recovers_is_paid_for_what_it_did(*, free: bool) -> 
     assert first.cost < 1e-3
 
 
-@pytest.mark.parametrize("free", [False, True])
-async def test_a_planner_whose_server_fails_may_be_billed(*, free: bool) -> None:
-    async with ChatServer(lambda call: _status(500)) as server:
-        planner = ChatPlanner(_worker("boss", server, free_errors=free))
-        with pytest.raises(PlannerError) as caught:
-            await Conductor(planner, [_worker("a", server)], retry=Retry(attempts=1)).run("What?")
-    (proposal,) = caught.value.calls
-    assert (proposal.cost > 0, proposal.maybe_paid, proposal.usage.input_tokens > 100) == (not free,) * 3
-    assert caught.value.cost == proposal.cost
-
-
-@pytest.mark.parametrize(("most", "paid"), [(None, 4096), (20_000, 20_000)])
-async def test_a_lost_call_costs_what_was_asked_for_without_a_limit(most: int | None, paid: int) -> None:
-    async with ChatServer(lambda call: Reply((RESET,))) as server:
-        worker = _worker("a", server, sampling=Sampling(max_tokens=most))
-        worker.card = Card(name="a", price=Price(input=0.0, output=1e6))
-        result = await _run([worker], Retry(attempts=1))
-        with pytest.raises(PlannerError) as caught:
-            await Conductor(ChatPlanner(worker), [worker], retry=Retry(attempts=1)).run("What?")
-    assert (result.cost, caught.value.cost) == (paid, paid)
-
-
 @pytest.mark.parametrize("script", [Reply((STALL,)), _status(503, Retry_After="20")], ids=["call", "wait"])
 async def test_nothing_is_called_after_a_cancel(script: Reply) -> None:
     """A cancel closes the socket of a call, ends a wait, and begins no other call."""

@@ -27,7 +27,6 @@ from podium.conductor import Conductor
 from podium.errors import WorkerRefused, WorkerUnavailable
 from podium.planners import ChatPlanner
 from podium.types import AnswerDelta, Completion, Event, Problem, StepDelta
-from podium.usage import Usage
 from podium.workers import FREE, Card, Request, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
@@ -219,22 +218,3 @@ async def _refuses_to_close(request: Request) -> AsyncGenerator[str | Completion
 async def test_a_whole_answer_stands_whatever_its_worker_does_next(act: Act) -> None:
     result = await Conductor(boss(""), [Actor("a", act)]).run(plan_of((0, "go", ())))
     assert (result.status, result.answer) == ("ok", "A")
-
-
-async def test_lone_surrogates_and_nul_do_not_pass_a_worker() -> None:
-    odd = Actor("odd", writing("a\ud800", "b\0"))
-    reader = ScriptedWorker("reader", "fine")
-    result = await Conductor(boss(""), [odd, reader]).run(plan_of((0, "write", ()), (1, "read", (0,))))
-    assert result.status == "ok"
-    assert result.outcomes[0].text == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}"
-
-
-async def test_a_step_that_was_cut_says_so_though_it_is_ok() -> None:
-    async def cut(request: Request) -> AsyncGenerator[str | Completion, None]:
-        yield Completion("half", finish_reason="length", usage=Usage(5, 5))
-
-    workers = [Actor("a", cut), Actor("b", answering("B"))]
-    result = await Conductor(boss(""), workers).run(plan_of((0, "x", ()), (1, "y", (0,))))
-    assert (result.status, result.answer) == ("partial", "B")
-    assert problem_of(result.outcomes[0]).code == "cut"
-    assert "cut: the text was cut" in result.explain()

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from core.actors import Stored, boss, plan_of, problem_of, rows, told
+from core.actors import boss, plan_of, problem_of, rows, told
 
 from podium import Card, ChatPlanner, Conductor, FunctionWorker, Limits, Plan, Result, Retry, Step
 from podium.errors import (
@@ -25,8 +25,7 @@ from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
 from podium.replay import replay
-from podium.run_state.actions import action_key
-from podium.types import Completion, Event, Outcome, Problem, StepEnded
+from podium.types import Completion, Event, Problem, StepEnded
 from podium.workers import FREE, Request, ScriptedWorker, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
@@ -260,24 +259,6 @@ class TestAsOftenAsOnePlanAsks:
         assert "'Refund 1017.'" in problem_of(result).message
         assert "'Please refund 1017.'" in problem_of(result).message
         assert "agent Refund 1017.: done" in told(planner)
-
-
-@pytest.mark.parametrize("end", ["done", "failed", "unknown"])
-async def test_an_action_that_a_host_has_stored(end: Any) -> None:
-    shop, broken = Shop(), writer("broken", WorkerUnavailable("down"))
-    first = rows(refund(), (2, "Break.", (0,)))
-    second = rows(refund(), (0, "Write.", ()))
-    status: Any = "ok" if end == "done" else "failed"
-    stored = Outcome(round=1, step=0, worker="refund", status=status, text="refunded", action=end)
-
-    key = action_key("refund", '{"order": 1017}')
-    host = Stored({"0": (key, stored)})
-    conductor = Conductor(
-        boss(first, second), [writer(), shop.worker, broken], retry=ONCE, on_failure="replan"
-    )
-    result = await conductor.run("What?", host=host)
-    assert (shop.refunds, ends(result)) == ([], [("refund", end)])
-    assert result.status == ("ok" if end == "done" else "partial")
 
 
 class TestRetries:

@@ -71,22 +71,6 @@ async def test_a_call_whose_end_was_not_seen_costs_the_most_that_it_may_have_com
 
 
 @pytest.mark.parametrize(
-    ("error", "usage", "cost"),
-    [
-        (WorkerRefused("no such model"), Usage(), 0.0),
-        (WorkerFailed("came to nothing", maybe_paid=True, usage=Usage(100, 10)), Usage(100, 10), 0.0002),
-    ],
-)
-async def test_a_failure_of_which_the_bill_is_known_costs_that(
-    error: Exception, usage: Usage, cost: float
-) -> None:
-    with pytest.raises(PlannerError) as caught:
-        await _conductor(_planner(error)).run("What is it?")
-    assert (caught.value.usage, caught.value.cost) == (usage, cost)
-    assert not any(call.maybe_paid for call in caught.value.calls)
-
-
-@pytest.mark.parametrize(
     ("limits", "bound", "line"),
     [
         (Limits(), None, None),

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.hosts import ToolWorker
-from podium.journal import MemoryCache, MemoryJournal
+from podium.journal import MemoryJournal
 from podium.types import Plan, Step
 from podium.workers import FREE, Card, Documents, Request, ScriptedWorker, StepInput, Worker
 from podium.workers.simple import FunctionWorker
@@ -151,17 +151,7 @@ async def test_a_subtask_that_grows_too_long_fails() -> None:
     assert result.outcomes[1].attempts == 0
 
 
-async def test_answers_are_known_again_by_what_was_filled_in() -> None:
-    texts = iter(["A", "B", "B"])
-    writer = FunctionWorker(lambda step_input: next(texts), card=Card(name="w", price=FREE))
-    search = ScriptedWorker(Card(name="s", price=FREE, version="1"), _asked)
-    search.reads_prose = False
-    plan = Plan((Step(0, "write"), Step(1, "find {{0}}", (0,))))
-    conductor = Conductor(boss("none"), [writer, search], cache=MemoryCache())
-    answers = [(await conductor.run(plan)).answer for _ in range(3)]
-    assert answers == ["find A", "find B", "find B"]
-    assert len(search.requests) == 2
-
+async def test_a_resumed_run_knows_answers_by_what_was_filled_in() -> None:
     journal, replies = MemoryJournal(), [RuntimeError("no"), "done"]
     last = ScriptedWorker("last", lambda request: replies.pop(0))
     searched = ScriptedWorker("s", _asked)

@@ -100,13 +100,6 @@ async def test_calls_of_each_step(case: str, *, journalled: bool) -> None:
         assert request.tools == TOOLS
 
 
-async def test_calls_one_at_a_time() -> None:
-    caller, ann = team(DIAMOND, {"a": (2,), "b": (1,)}, more={"is_parallel": False})
-    assert (await caller.run()).text == "d(c(a(a0, a1), b(b0)))"
-    assert caller.turns == [["a 0"], ["a 1"], ["b 0"]]
-    assert ann.asked == [("a", 0), ("b", 0), ("a", 2), ("b", 1), ("c", 0), ("d", 0)]
-
-
 def turns_of(asked: Asked) -> list[int]:
     """Return how many calls a worker makes in each of its turns, for what it is asked."""
     number = int.from_bytes(sha256(repr(asked).encode()).digest()[:4])
@@ -238,16 +231,6 @@ async def test_a_message_of_the_user_after_the_results() -> None:
     assert shown == [[], [], ["a0"], [], ["c0"], []]
     assert "And be quick." in ann.requests[3].messages[-1].text
     assert ann.requests[4].messages[0].text == "It is noon."
-
-
-async def test_without_the_continuation() -> None:
-    """The plan is made again; the last step alone sees the results, and may call tools."""
-    caller, ann = team(DIAMOND, {"a": (1,), "b": (1,), "d": (3,)})
-    await caller.turn()
-    answer = await caller.turn(continuation=None)
-    assert [request.tools is not None for request in ann.requests[2:]] == [False, False, False, True]
-    assert called(ann.requests[-1])
-    assert not answer.tool_calls
 
 
 @pytest.mark.parametrize("choice", ["required", "none", {"type": "function", "function": {"name": "look"}}])
