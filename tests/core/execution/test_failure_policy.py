@@ -106,24 +106,6 @@ async def test_there_are_no_more_new_plans_than_allowed(replans: int) -> None:
     assert "has no output" in _sent(join.requests[0])
 
 
-async def test_new_plans_and_improving_rounds_have_bounds_of_their_own() -> None:
-    better = rows((1, "sure part", ()), (2, "better it", (0,)))
-    planner, bad, a, join = _replanner(FIRST, SECOND, better)
-    conductor = Conductor(planner, [bad, a, join], limits=Limits(rounds=2), on_failure="replan")
-    result = await conductor.run("Q?")
-    assert (result.status, len(result.rounds)) == ("ok", 3)
-    assert [bool(current.why) for current in result.rounds] == [False, True, True]
-
-
-async def test_a_further_round_may_repeat_a_step_on_purpose() -> None:
-    planner = boss(rows((0, "try", ())), rows((0, "try", ()), (0, "better it", (0,))))
-    worker = ScriptedWorker("a", "A")
-    conductor = Conductor(planner, [worker], limits=Limits(rounds=2), on_failure="replan")
-    result = await conductor.run("Q?")
-    assert len(worker.requests) == 3
-    assert not any(outcome.reused for outcome in result.outcomes)
-
-
 @pytest.mark.parametrize(
     ("policy", "limits", "told"),
     [

@@ -12,7 +12,6 @@ from podium.errors import ConfigError
 from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
-from podium.policy import Policy
 from podium.types import AttemptFailed, Completion, Event
 from podium.usage import Usage
 from podium.workers import Card, Pool, Price, ScriptedWorker, Worker
@@ -81,20 +80,6 @@ async def test_an_unreadable_answer_is_asked_for_again() -> None:
     assert "does not match its `accept`" in problem_of(failed[0]).message
     again = await _conductor([_worker("a", "(B)", accept=letter), _worker("b", "no")], retry).run(PLAN)
     assert again.answer == "(B)"
-
-
-async def test_data_that_a_worker_may_not_see_stays_where_it_is() -> None:
-    best = _worker("b", "B", labels=frozenset({"outside"}))
-    guarded = _conductor(
-        [_worker("a", ""), best], Retry(next_best=("b",)), policy=Policy(denied=frozenset({"outside"}))
-    )
-    assert (await guarded.run(PLAN)).status == "failed"
-    assert not best.requests
-    acting = Actor("a", answering(""))
-    acting.acts = True
-    other = _worker("b", "B")
-    result = await _conductor([acting, other], Retry(next_best=("b",))).run(PLAN)
-    assert (result.status, other.requests) == ("failed", [])
 
 
 def test_names_of_the_next_best_are_checked() -> None:

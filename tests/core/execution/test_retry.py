@@ -17,7 +17,6 @@ from podium.errors import (
     WorkerBroken,
     WorkerFailed,
     WorkerRefused,
-    WorkerTimeout,
     WorkerUnavailable,
 )
 from podium.execution import Retry
@@ -61,23 +60,6 @@ def started(events: list[Event]) -> list[tuple[str, int, float]]:
 def outcome_of(events: list[Event]) -> Outcome:
     """Return what the first step to end came to."""
     return next(event.outcome for event in events if isinstance(event, StepEnded))
-
-
-@pytest.mark.parametrize(
-    ("kind", "attempts"), [(WorkerUnavailable, 1), (WorkerBroken, 2), (WorkerTimeout, 3)]
-)
-async def test_a_worker_that_always_fails_is_called_as_often_as_configured(
-    kind: type[PodiumError], attempts: int
-) -> None:
-    worker = ScriptedWorker("a", kind("no"))
-    events = await told(conductor([worker], Retry(attempts=attempts, break_after=None)))
-    assert len(worker.requests) == attempts
-    assert [number for _, number, _ in started(events)] == list(range(1, attempts + 1))
-    assert [event.attempt for event in events if isinstance(event, AttemptFailed)] == list(range(1, attempts))
-    outcome = outcome_of(events)
-    assert (outcome.status, outcome.attempts) == ("failed", attempts)
-    assert problem_of(outcome).code == kind.code
-    assert [call.attempt for call in outcome.calls] == ([] if attempts == 1 else list(range(1, attempts + 1)))
 
 
 @pytest.mark.parametrize("kind", [WorkerRefused, WorkerFailed])
@@ -187,19 +169,6 @@ async def test_a_stand_in_the_policy_forbids_is_never_called() -> None:
     assert problem_of(result).code == "worker_refused"
     assert isinstance(workers[1], ScriptedWorker)
     assert not workers[1].requests
-
-
-async def test_each_call_has_its_own_time() -> None:
-    worker = Actor("a", never)
-    events = await told(conductor([worker], Retry(attempts=2), limits=Limits(attempt_seconds=7.0)))
-    (_, _, first), (_, _, second) = started(events)
-    wait = next(event.wait for event in events if isinstance(event, AttemptFailed))
-    assert wait is not None
-    assert second - first == pytest.approx(7.0 + wait)
-    outcome = outcome_of(events)
-    assert worker.stopped == 2
-    assert problem_of(outcome).message == "worker 'a' did not answer within 7 s (Limits.attempt_seconds)"
-    assert [call.maybe_paid for call in outcome.calls] == [True, True]
 
 
 class SlowJournal(MemoryJournal):

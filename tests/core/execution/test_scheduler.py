@@ -26,7 +26,7 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import WorkerRefused, WorkerUnavailable
 from podium.planners import ChatPlanner
-from podium.types import AnswerDelta, Completion, Event, Problem, StepDelta
+from podium.types import Completion, Event, Problem
 from podium.workers import FREE, Card, Request, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
@@ -91,22 +91,6 @@ async def test_steps_that_a_repaired_plan_replaces_are_cancelled() -> None:
     assert (len(old.requests), old.stopped) == (1, 1)
     assert result.answer == "B"
     assert result.usage_by_worker["old"].estimated
-
-
-async def test_what_a_superseded_step_wrote_is_no_answer() -> None:
-    async def stubborn(request: Request) -> AsyncGenerator[str | Completion, None]:
-        yield "old"
-        with anyio.CancelScope(shield=True):
-            await anyio.sleep(3.0)
-        yield "older"
-        await anyio.sleep_forever()
-
-    bad = rows((0, "old", ())) + '{"worker": 0, "subtask": "x", "access": [9]}\n'
-    planner = boss(bad, rows((1, "new", ())), latency=0.5)
-    workers = [Actor("old", stubborn), ScriptedWorker("b", "new answer", latency=9.0, piece=3)]
-    events = await _events(Conductor(planner, workers))
-    assert "".join(e.text for e in events if isinstance(e, AnswerDelta)) == "new answer"
-    assert any(e.text == "old" for e in events if isinstance(e, StepDelta))
 
 
 async def test_a_worker_is_called_no_more_often_at_once_than_its_card_says() -> None:

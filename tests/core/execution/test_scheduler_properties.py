@@ -211,32 +211,6 @@ def test_a_step_starts_exactly_when_its_last_input_ends(scene: Scene) -> None:
     assert result.seconds == max(outcome.ended or 0.0 for outcome in result.outcomes)
 
 
-@given(scene=scenes(failing=True, limited=True), ticks=st.integers(0, 200), streamed=st.booleans())
-def test_after_a_cancel_nothing_starts_and_all_workers_are_stopped(
-    scene: Scene, ticks: int, *, streamed: bool
-) -> None:
-    stage = Stage(scene)
-    workers = stage.workers()
-    limits = Limits(plan_steps=10, concurrency=scene.concurrency)
-    conductor = Conductor(boss(""), workers, limits=limits, retry=ONCE)
-
-    async def consume() -> None:
-        _ = [event async for event in conductor.stream(scene.plan)]
-
-    async def main() -> None:
-        with anyio.move_on_after(ticks * TICK) as stage.scope:
-            await (consume() if streamed else conductor.run(scene.plan))
-        started = list(stage.started)
-        # The reader of a stream must first wake up to leave it.
-        assert streamed or not stage.late
-        assert stage.running == 0
-        assert all(worker.running == 0 for worker in workers)
-        await anyio.sleep(100)
-        assert stage.started == started
-
-    on_virtual_clock(main)
-
-
 @given(scenes(failing=True, limited=True), st.integers(0, 200))
 def test_at_its_deadline_a_run_accounts_for_every_step(scene: Scene, ticks: int) -> None:
     stage = Stage(scene)

@@ -49,12 +49,9 @@ async def run(steps: Sequence[Step], *workers: Worker, **options: Any) -> Result
         (f"As in [1], it is {GOOD}.", VERDICT, COMPACT),
         ('Found: [{"a": 1}, {"a": 2}]!', [{"a": "integer"}], '[{"a":1},{"a":2}]'),
         ("7.0", "integer", "7.0"),
-        ("true", "boolean", "true"),
         ("good", "good|bad", '"good"'),
-        ('"good"\n', "good|bad", '"good"'),
         ("7", "string", '"7"'),
         ('say {"a": 1}', "string", '"say {\\"a\\": 1}"'),
-        ('{"a": "line\nbreak"}', {"a": "string"}, '{"a":"line\\nbreak"}'),
         ('{"a": "\\ud800"}', {"a": "string"}, '{"a":"\N{REPLACEMENT CHARACTER}"}'),
     ],
 )
@@ -70,7 +67,6 @@ async def test_an_output_is_the_json_in_the_answer(answer: str, returns: Any, te
         ('{"verdict": "maybe", "notes": []}', VERDICT, "$.verdict: 'maybe' is not one of ['ok', 'bad']"),
         ("I cannot.", VERDICT, "'I cannot.' is not of type 'object'"),
         ('{"tags": ["a"]}', ["string"], "is not of type 'array'"),  # no part of a value is taken for it
-        ('{"n": NaN}', {"n": "number"}, "is not of type 'object'"),
         ('{"n": 1e999}', {"n": "number"}, "is not of type 'object'"),
         (
             "{}",
@@ -127,7 +123,6 @@ async def test_code_is_not_asked_and_its_value_is_taken_as_it_is() -> None:
     [
         ("openai", ("response_format", "json_schema", "schema")),
         ("vllm", ("structured_outputs", "json")),
-        ("llamacpp", ("response_format", "json_schema", "schema")),
         ("anthropic", ("tools", 0, "function", "parameters")),
         ("compatible", ()),
     ],
@@ -165,15 +160,6 @@ async def test_a_model_is_asked_in_the_way_of_its_server(
         sent = sent[key]
     inside = sent["properties"]["value"] if is_wrapped else sent
     assert (inside, sent["type"]) == (step.returns, "object")
-
-
-async def test_references_of_a_schema_lead_into_the_object_around_it() -> None:
-    tree = {"type": "array", "items": {"$ref": "#/$defs/t"}, "$defs": {"t": {"type": "integer"}}}
-    async with ChatServer(lambda call: says(call, '{"value": [1]}')) as server:
-        result = await run([typed(tree)], ChatWorker("m", endpoint=Endpoint(server.url)))
-    assert result.answer == "[1]"
-    schema = server.calls[0].body["response_format"]["json_schema"]["schema"]
-    assert schema["properties"]["value"]["items"] == {"$ref": "#/properties/value/$defs/t"}
 
 
 FIND = typed({"files": [{"path": "string"}], "n": "integer"}, "Find.")

@@ -46,20 +46,6 @@ async def test_a_map_over_a_map_has_no_barrier() -> None:
     assert (begun["2[0]"], begun["2[1]"], begun["3"]) == (1.0, 5.0, 5.0)
 
 
-async def test_a_condition_and_a_list_are_awaited() -> None:
-    slow = call("slow", returns={"files": ["string"], "ok": "boolean"})
-    answers = {"slow": {"files": ["a"], "ok": True}, "list": {"files": ["a"], "ok": True}}
-    steps = [
-        slow,
-        LIST,
-        call("A", when=when("{{0.ok}}", is_=True), else_=1),
-        call("B {{item}}", each="{{0.files}}"),
-        call("end", 2, 3),
-    ]
-    ran = await carry_out(*steps, workers=team(answers, {"slow": 3.0}))
-    assert (starts(ran)["2"], starts(ran)["3[0]"]) == (3.0, 3.0)
-
-
 async def test_only_plain_steps_start_early() -> None:
     steps = [
         call("plain"),
@@ -179,19 +165,12 @@ def over(*items: object, subtask: str = "read {{item}}") -> dict[str, Any]:
         ([over("a", "b")], [over("a", "b", "c", "d", "e")], ["read c", "read d", "read e"]),
         ([over("a", "b")], [over("b", "a")], []),
         ([over("a", "a")], [over("a", "a", "a")], ["read a"]),
-        ([over("a", "b")], [over("b")], []),
         (
             [over("a", "b", subtask="{{item}}{{index}}")],
             [over("c", "a", "b", subtask="{{item}}{{index}}")],
             ["a1", "b2", "c0"],
         ),
         ([over("a", "b"), SUM], [over("a", "c", "b"), SUM], ["read c", "sum did read c"]),
-        (
-            [over("a", "b"), SUM],
-            [over("a", "b"), call("new {{item}}", each="{{0}}")],
-            ["new did read a", "new did read b"],
-        ),
-        ([over("a"), call("end", 0)], [over("a"), call("last", 0)], ["last"]),
         ([call("try", each=2)], [call("try", each=3)], ["try"]),
         (
             [call("vote {{index}}", each=3, enough=2), call("count", 0), call("end", 1)],

@@ -187,17 +187,6 @@ class TestNeverFromAGap:
         await conductor.run("What?", tools=[tool])
         assert [request.tools is not None for request in model.requests] == [True, False]
 
-    async def test_an_action_of_a_replaced_plan_that_has_not_begun_is_dropped(self) -> None:
-        shop, broken = Shop(), writer("broken", WorkerUnavailable("down"))
-        first = rows((2, "Break.", ()), refund(1017, 0), (0, "Write.", (0,)))
-        events = list[Event]()
-        planner = boss(first, rows((0, "Write.", ())))
-        result = await run(planner, writer(), shop.worker, broken, on_failure="replan", events=events)
-        assert (result.status, shop.refunds) == ("ok", [])
-        assert [e.outcome.status for e in events if isinstance(e, StepEnded) and e.outcome.action] == [
-            "skipped"
-        ]
-
 
 @pytest.mark.parametrize("is_whole", [True, False])
 async def test_a_worker_that_turns_out_to_act(*, is_whole: bool) -> None:
@@ -236,15 +225,6 @@ class TestAsOftenAsOnePlanAsks:
         later = [event.outcome for event in events if isinstance(event, StepEnded) and event.round == 2]
         assert [outcome.reused for outcome in later if outcome.action] == [True, True, False]
         assert 'refund {"order": 1017}: done' in told(planner)
-
-    async def test_arguments_from_an_output(self) -> None:
-        """Equal after they are filled in."""
-        shop, finder = Shop(), ScriptedWorker("finder", "1017")
-        filled = '{"worker": 1, "subtask": "{\\"order\\": {{0}}}", "access": [0]}\n'
-        second = rows((2, "Find.", ())) + filled + rows((0, "Write.", ()))
-        planner = boss(rows(refund(), (0, "Write.", ())), second)
-        result = await run(planner, writer(), shop.worker, finder, limits=Limits(rounds=2))
-        assert (result.status, shop.refunds) == ("ok", [1017])
 
     async def test_an_agent_is_asked_in_other_words(self) -> None:
         agent = writer("agent", "done")
@@ -464,24 +444,6 @@ class TestApprovalOfActions:
         await conductor.decide(result.run_id, approved=True)
         result = await conductor.resume(result.run_id)
         assert (result.status, shop.refunds, len(model.requests)) == ("ok", [1017, 1018], 2)
-
-    @pytest.mark.parametrize(
-        ("decisions", "status", "refunds"),
-        [({0: False, 1: True}, "partial", 1), ({1: True}, "waiting", 1), ({0: True, 1: True}, "ok", 2)],
-    )
-    async def test_equal_actions_are_decided_one_by_one(
-        self, decisions: dict[int, bool], status: str, refunds: int
-    ) -> None:
-        shop, journal = Shop(), MemoryJournal()
-        plan = FixedPlanner(plan_of(refund(), refund(), (0, "Write.", ())))
-        policy = Policy(approve="later", ask="actions")
-        conductor = Conductor(plan, [writer(), shop.worker], journal=journal, policy=policy)
-        run_id = (await conductor.run("What?")).run_id
-        for step, approved in decisions.items():
-            await conductor.decide(run_id, action=step, approved=approved, why="seen")
-        for _ in range(2):  # the second time changes nothing
-            result = await conductor.resume(run_id)
-            assert (result.status, shop.refunds) == (status, [1017] * refunds)
 
     async def test_a_person_changes_the_arguments(self) -> None:
         shop, agent, journal = (

@@ -180,16 +180,6 @@ async def test_a_mistake_in_a_listener_tells_what_was_done(on: type[Event]) -> N
     assert [note for note in caught.value.__notes__ if "refund order 17: done" in note]
 
 
-async def test_a_mistake_in_a_nested_run_leaves_the_outer_run() -> None:
-    inner = Conductor(
-        FixedPlanner(plan_of((0, "in", ()))), [Own(TypeError("mistake"))], card=Card(name="team")
-    )
-    with pytest.raises(TypeError, match="mistake") as caught:
-        await Conductor(FixedPlanner(plan_of((0, "out", ()))), [inner]).run("What?")
-    assert ["'own'" in note for note in caught.value.__notes__] == [True, False]
-    assert "'team'" in caught.value.__notes__[1]
-
-
 async def test_a_secret_in_a_mistake_is_taken_out() -> None:
     register("hush-hush-4711")
     for error in (TypeError("key hush-hush-4711"), _Stubborn()):

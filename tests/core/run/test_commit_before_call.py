@@ -10,15 +10,13 @@ import anyio
 import pytest
 from core.actors import boss, plan_of, problem_of, tags
 
-from podium import Conductor, Limits, Retry, ScriptedWorker
-from podium.errors import JournalError, WorkerUnavailable
+from podium import Conductor, Limits, ScriptedWorker
+from podium.errors import JournalError
 from podium.journal import SqlJournal
 from podium.journal.sql.commits import Batch, SqlLog
 from podium.journal.sql.lease import Lease
 from podium.planners import ChatPlanner
 from podium.types import Event, StepDelta, StepEnded
-from podium.workers import Card, StepInput
-from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -88,29 +86,6 @@ async def test_nothing_is_paid_for_before_the_run_is_recorded(tmp_path: Path, as
             assert not [request for worker in (planner, *workers) for request in worker.requests]
             journal.gate.set()
     assert workers[0].requests
-
-
-async def test_a_retry_waits_for_its_record(tmp_path: Path) -> None:
-    journal, sent = Gated(tmp_path / "journal.db"), list[int]()
-
-    def fail_once(_: StepInput) -> str:
-        sent.append(_recorded_starts(tmp_path / "journal.db"))
-        if len(sent) == 1:
-            raise WorkerUnavailable("down")
-        return "fine"
-
-    retry = Retry(first_wait=0.001)
-    worker = FunctionWorker(fail_once, card=Card(name="a"))
-    async with Conductor(boss(""), [worker], journal=journal, retry=retry) as conductor:
-        result = await conductor.run(plan_of((0, "go", ())))
-    assert result.status == "ok"
-    assert sent == [1, 2]
-
-
-def _recorded_starts(path: Path) -> int:
-    with closing(sqlite3.connect(path)) as connection:
-        texts = [text for (text,) in connection.execute("SELECT text FROM podium_events")]
-    return sum('"type":"step_started"' in text for text in texts)
 
 
 async def test_a_step_costs_one_commit(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from core.actors import Actor, PlanningActor, Row, answering, rows
 from core.virtual_clock import OPTIONS, anyio_backend  # noqa: F401 - a fixture
 from hypothesis import given, strategies as st
 
-from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PlanForbidden, PlannerError
 from podium.planners import PlanRequest, PlanText
@@ -120,17 +119,6 @@ async def test_a_rule_about_whole_plans_waits_for_the_whole_plan(policy: Policy)
     result = await Conductor(slowly(rows(*DIAMOND)), team(), policy=policy).run("Why?")
     assert result.status == "ok"
     assert starts(result)[0] == 4.0
-
-
-async def test_a_step_that_was_started_as_another_does_not_stand_for_the_last() -> None:
-    workers = team()
-    bad = rows(*DIAMOND[:3]) + '{"worker": 9, "subtask": "answer", "access": []}\n'
-    planner = slowly(bad, rows(*DIAMOND[:2]))
-    limits = Limits(seconds=60)
-    result = await Conductor(planner, workers, limits=limits).run("Why?", sampling=Sampling(max_tokens=5))
-    assert (result.status, result.answer) == ("ok", "reader")
-    last = [request for request in workers[1].requests if "find more" in request.messages[-1].text]
-    assert [request.sampling.max_tokens for request in last] == [None, 5]
 
 
 async def test_nothing_of_a_forbidden_line_starts_and_nothing_after_it() -> None:

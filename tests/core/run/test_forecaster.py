@@ -117,14 +117,6 @@ def test_answers_are_no_longer_than_their_worker_bounds_them() -> None:
     assert code.seconds.high > 0
 
 
-def test_an_unknown_price_makes_the_cost_unknown() -> None:
-    pool = _pool("a", price=None)
-    assert forecast(plan_of((0, "one", ())), pool, Limits()).cost is None
-    assert "cost unknown" in explain_forecast(forecast(plan_of((0, "one", ())), pool, Limits()))
-    _know(pool, 0, CallRecord(1.0, ok=True, cost=0.5))
-    assert forecast(plan_of((0, "one", ())), pool, Limits()).cost == _exactly(0.5)
-
-
 def test_prompts_count_the_question_and_what_is_shown() -> None:
     pool = _pool("a")
     _know(pool, 0, CallRecord(1.0, ok=True, input_tokens=1, output_tokens=1000))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import anyio
 import pytest
-from core.actors import Actor, Row, answering, boss, plan_of, problem_of, rows
+from core.actors import Actor, Row, boss, plan_of, problem_of, rows
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
@@ -17,7 +17,6 @@ from podium.journal import MemoryJournal
 from podium.planners import ChatPlanner, FixedPlanner
 from podium.types import Completion, Result, StepDelta
 from podium.types.messages import estimate_usage
-from podium.usage import Usage
 from podium.workers import Card, Price, Request, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
@@ -136,18 +135,6 @@ async def test_the_amount_that_a_refused_plan_needs_is_enough(
     result = await _priced(steps, prices, lengths, Limits(cost=float(needed[1])))
     assert result.status != "failed", result.problem
     assert all(outcome.status == "ok" for outcome in result.outcomes)
-
-
-async def test_a_call_that_does_not_fit_beside_another_waits_for_its_end() -> None:
-    plan, spans = plan_of((0, "Read {{doc}}.", ()), (1, "Scan {{doc}}.", ()), (0, "Join.", (0, 1))), []
-    for limits in (Limits(), Limits(input_tokens=3000)):
-        found = answering("A", latency=2.0, usage=Usage(470, 5))
-        workers = [Actor("a", found), Actor("b", found)]
-        conductor = Conductor(boss("none"), workers, limits=limits)
-        result = await conductor.run(plan, context={"doc": "word " * 400})
-        assert result.status == "ok"
-        spans.append([(outcome.started, outcome.ended) for outcome in result.outcomes])
-    assert spans == [[(0, 2), (0, 2), (2, 4)], [(0, 2), (2, 4), (4, 6)]]
 
 
 async def test_an_answer_that_is_cut_is_asked_again_once() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podium import Card, Conductor, Limits, Plan, RulePlanner, ScriptedWorker, Step
+from podium import Card, Conductor, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, PlanInvalid, RunExists, WorkerFailed
 from podium.hosts import ToolWorker
 from podium.journal import MemoryJournal
@@ -102,14 +102,6 @@ async def test_a_name_that_no_text_has_is_repaired_by_the_planner_and_refused_in
     assert "Fill in {{contrct}} of the text contract" in _prompts(clerk)[0]
     with pytest.raises(PlanInvalid, match=r"no text \{\{lettr\}\}"):
         await Conductor(FixedPlanner(PLAN), [clerk]).run(Plan((Step(0, "{{lettr}}"),)), context=TEXTS)
-
-
-async def test_planners_without_a_model_give_each_step_all_texts() -> None:
-    clerk = ScriptedWorker("clerk", "900")
-    for options in ({"planner": RulePlanner()}, {"planner": FixedPlanner(PLAN), "direct": True}):
-        conductor = Conductor(workers=[clerk], **options)  # type: ignore[arg-type]
-        await conductor.run("What is the rent?", context=TEXTS)
-        assert all(text in _prompts(clerk)[-1] for text in TEXTS.values())
 
 
 async def test_a_resumed_run_has_its_texts_and_pays_nothing_twice() -> None:

@@ -14,7 +14,7 @@ from podium.plan_text import parse_plan
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.run_state import fold
-from podium.types import ApprovalAsked, ApprovalGiven
+from podium.types import ApprovalAsked
 from podium.workers import PersonWorker, Worker, step_input_of
 
 pytestmark = pytest.mark.anyio
@@ -123,21 +123,6 @@ async def test_the_deadline_of_a_question() -> None:
             problem = result.outcomes[1].problem
             assert otherwise or (problem is not None and problem.code == "unanswered")
             assert not await waiting(journal)
-
-
-async def test_a_person_within_the_process() -> None:
-    async def ask(question: ApprovalAsked) -> str:
-        assert question.question is not None
-        return question.question.choices[0] if "date" in question.asked else "perhaps"
-
-    ann = PersonWorker(Card(name="ann"), choices=["yes", "no"], ask=ask)
-    async with MemoryJournal() as journal:
-        assert (await office(ann, journal=journal).run("When?", run_id="run")).status == "ok"
-        events = [entry.event for entry in await journal.read("run")]
-        (given,) = [event for event in events if isinstance(event, ApprovalGiven)]
-        assert (given.answer, given.by) == ("yes", "ann")
-    result = await office(ann, plan=planned({"worker": "ann", "subtask": "Hm?"})).run("What?")
-    assert problem_of(result).code == "bad_output"
 
 
 async def test_persons_need_no_calls() -> None:

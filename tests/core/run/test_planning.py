@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from core.actors import Actor, PlanningActor, boss, plan_of, problem_of, rows, told, yielding
+from core.actors import PlanningActor, boss, plan_of, problem_of, rows, told, yielding
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
@@ -30,7 +30,7 @@ from podium.replay import replay
 from podium.types import Completion, Plan, PlannerEnded, PlannerStarted
 from podium.types.outcome import for_people
 from podium.usage import Usage
-from podium.workers import Card, Price, Request, ScriptedWorker
+from podium.workers import Card, Price, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -204,19 +204,6 @@ async def test_a_planner_that_breaks_off_is_called_again_and_its_steps_go_on() -
     result = await Conductor(PlanningActor(write), pool).run("What?")
     assert (result.status, result.answer) == ("ok", "B")
     assert [len(worker.requests) for worker in pool] == [1, 1]
-
-
-async def test_a_plan_that_the_limits_of_the_run_cut_names_them() -> None:
-    async def cut(request: Request) -> AsyncGenerator[str | Completion, None]:
-        assert request.sampling.max_tokens is not None
-        yield Completion("w " * request.sampling.max_tokens, "length", Usage(10, request.sampling.max_tokens))
-
-    planner = ChatPlanner(Actor(Card(name="boss", price=Price(input=0.0, output=10.0)), cut))
-    conductor = Conductor(planner, _pool(), limits=Limits(cost=0.01, unpriced=0.0))
-    with pytest.raises(
-        PlannerError, match=r"cut at .* tokens, the plan's share .* with a higher Limits.cost;"
-    ):
-        await conductor.run("What is it?")
 
 
 @pytest.mark.parametrize(

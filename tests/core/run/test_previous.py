@@ -5,12 +5,10 @@ from core.actors import boss, problem_of, rows, told
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import PlanForbidden, PlanInvalid
+from podium.errors import PlanInvalid
 from podium.journal import MemoryJournal
-from podium.plan_text import Change, edit_plan, read_edits
-from podium.policy import ApprovalRequest, Policy, Rule
 from podium.types import Completion, Plan, Step
-from podium.workers import Card, Request, ScriptedWorker
+from podium.workers import Request, ScriptedWorker
 from podium.workers.simple import Reply
 
 pytestmark = pytest.mark.anyio
@@ -87,18 +85,6 @@ async def test_an_answer_made_of_a_cut_output_of_an_earlier_round_is_partial() -
             assert "step 0 (finder)" in problem_of(result).message
 
 
-async def test_labels_of_the_round_before_count() -> None:
-    cards = [Card(name="web", labels=frozenset({"untrusted"})), Card(name="mailer"), Card(name="writer")]
-    plan = Plan((Step(1, "mail it", previous=True), Step(2, "write", (0,))))
-    policy = Policy(rules=[Rule("untrusted", never="mailer")])
-    none = frozenset[str]()
-    assert policy.check(plan, cards, none, frozenset({"eu"})) == plan
-    with pytest.raises(PlanForbidden, match="the previous round") as caught:
-        policy.check(plan, cards, none, frozenset({"untrusted"}))
-    assert caught.value.step == 0
-    assert policy.check(Plan((Step(1, "mail it"),)), cards, none, frozenset({"untrusted"})).steps
-
-
 async def test_a_run_that_goes_on_pays_for_no_such_step_again() -> None:
     journal = MemoryJournal()
     workers, limits = team(RuntimeError("no")), Limits(rounds=2)
@@ -112,36 +98,3 @@ async def test_a_run_that_goes_on_pays_for_no_such_step_again() -> None:
     assert "FIRST TEXT" in sent(again[1].requests[0])
     third = Conductor(boss("never asked"), team(), limits=limits, journal=journal)
     assert (await third.resume("r")).answer == "SECOND TEXT"
-
-
-async def test_who_approves_a_later_plan_may_show_the_round_before() -> None:
-    async def approve(request: ApprovalRequest) -> Plan | bool:
-        return edit_plan(request.plan, Change(step=0, previous=True)) if request.round == 2 else True
-
-    second = rows((1, "write anew", ()))
-    workers = team()
-    conductor = Conductor(
-        boss(FIRST, second), workers, limits=Limits(rounds=2), policy=Policy(approve=approve)
-    )
-    assert (await conductor.run("Why?")).answer == "SECOND TEXT"
-    assert "FACT ONE" in sent(workers[1].requests[1])
-
-    async def at_once(request: ApprovalRequest) -> Plan:
-        return edit_plan(request.plan, Change(step=0, previous=True))
-
-    result = await Conductor(boss(FIRST), team(), policy=Policy(approve=at_once)).run("Why?")
-    assert problem_of(result).code == "no_previous"
-
-
-def test_it_is_written_and_read_as_data() -> None:
-    plan = Plan((Step(0, "find"), Step(1, "write", (0,), previous=True)))
-    assert plan.to_json()["steps"][1]["access"] == ["previous", 0]
-    assert Plan.from_json(plan.to_json()) == plan
-    assert "the previous round" in plan.to_mermaid()
-    (edit,) = read_edits([{"op": "change", "step": 0, "access": ["previous"]}], ["finder", "writer"])
-    assert edit == Change(step=0, access=(), previous=True)
-    assert edit_plan(plan, edit).steps[0] == Step(0, "find", previous=True)
-    (undo,) = read_edits([{"op": "change", "step": 1, "access": [0]}], ["finder", "writer"])
-    assert edit_plan(plan, undo).steps[1] == Step(1, "write", (0,))
-    with pytest.raises(PlanInvalid, match="previous"):
-        read_edits([{"op": "change", "step": 0, "access": ["before"]}], ["finder"])

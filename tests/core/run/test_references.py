@@ -14,7 +14,7 @@ from podium.conductor import Conductor
 from podium.hosts import ToolWorker
 from podium.journal import MemoryJournal
 from podium.types import Plan, Step
-from podium.workers import FREE, Card, Documents, Request, ScriptedWorker, StepInput, Worker
+from podium.workers import FREE, Card, Documents, Request, ScriptedWorker, StepInput
 from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
@@ -109,38 +109,6 @@ async def test_a_tool_takes_plain_text_as_its_one_required_argument(
     assert called == [arguments]
 
 
-async def test_arguments_that_a_step_wrote_whole() -> None:
-    worker, called = tool({"a": "string", "b": "string"})
-    writer = ScriptedWorker("w", '{"a": "1", "b": "2"}')
-    conductor = Conductor(boss("none"), [writer, worker])
-    assert (await conductor.run(Plan((Step(0, "x"), Step(1, "{{0}}", (0,)))))).status == "ok"
-    assert called == [{"a": "1", "b": "2"}]
-    broken = Plan((Step(0, "x"), Step(1, '{"a": "{{0}}', (0,))))
-    writer = ScriptedWorker("w", '", "b": "2"}')
-    result = await Conductor(boss("none"), [writer, worker]).run(broken)
-    assert result.outcomes[1].status == "failed"
-    assert len(called) == 1
-
-
-@pytest.mark.parametrize("on_failure", ["note", "skip", "fail", "replan"])
-async def test_a_step_that_refers_to_a_failed_one_does_not_run(on_failure: Any) -> None:
-    calls: list[str] = []
-
-    def look_up(step_input: StepInput) -> str:
-        calls.append(step_input.subtask)
-        return "found"
-
-    workers: list[Worker] = [
-        ScriptedWorker("a", {"good": "A", "bad": RuntimeError("no")}),
-        FunctionWorker(look_up, card=Card(name="f", price=FREE)),
-    ]
-    plan = Plan((Step(0, "good"), Step(0, "bad"), Step(1, "look up {{1}}", (0, 1))))
-    conductor = Conductor(boss("none"), workers, on_failure=on_failure, limits=Limits(rounds=2))
-    result = await conductor.run(plan)
-    assert result.outcomes[2].status == "skipped"
-    assert calls == []
-
-
 async def test_a_subtask_that_grows_too_long_fails() -> None:
     plan = Plan((Step(0, "x" * 90), Step(0, "{{0}}" * 12, (0,))))
     limits = Limits(output_chars=1_000)
@@ -167,19 +135,6 @@ async def test_a_resumed_run_knows_answers_by_what_was_filled_in() -> None:
 def _asked(request: Request) -> str:
     assert request.step_input is not None
     return request.step_input.subtask
-
-
-async def test_a_planner_is_told_of_references_where_they_are_filled_in() -> None:
-    chat = ScriptedWorker("chat", "x")
-    for pool, line in (
-        ([chat], ""),
-        ([chat, FunctionWorker(echo)], "Worker 1 reads no prose"),
-        ([FunctionWorker(echo), chat, tool({"a": "string"})[0]], "Workers 0 and 2 read no prose"),
-    ):
-        planner = boss(rows((0, "go", ())))
-        await Conductor(planner, pool).run("Why?")
-        assert ("{{n}}" in told(planner)) == bool(line)
-        assert line in told(planner)
 
 
 async def test_a_bad_reference_goes_back_to_the_planner() -> None:

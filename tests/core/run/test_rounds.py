@@ -2,7 +2,7 @@
 
 import anyio
 import pytest
-from core.actors import Actor, answering, boss, never, plan_of, problem_of, rows, told
+from core.actors import Actor, answering, boss, never, problem_of, rows, told
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
@@ -10,7 +10,6 @@ from podium.conductor import Conductor
 from podium.execution import Retry
 from podium.plan_text.writer import KEEP
 from podium.planners import RulePlanner
-from podium.types import RunEnded, RunStarted
 from podium.usage import Usage
 from podium.workers import FREE, Card, Price, ScriptedWorker
 
@@ -60,14 +59,6 @@ async def test_a_planner_that_fails_in_a_later_round_leaves_the_earlier_answer()
     assert (result.answer, result.status) == ("one", "partial")
     assert problem_of(result).code == "planner_unusable"
     assert {proposal.planner for proposal in result.proposals} == {"boss"}
-
-
-async def test_a_given_plan_without_its_question_is_one_round() -> None:
-    worker, limits = ScriptedWorker("w", "one"), Limits(rounds=3)
-    conductor = Conductor(boss(FIRST), [worker], limits=limits, accept=lambda q, a: "no good")
-    result = await conductor.run(plan_of((0, "go", ())))
-    assert (result.answer, result.status, len(result.rounds)) == ("one", "partial", 1)
-    assert not result.proposals
 
 
 async def test_a_refused_answer_begins_a_round_that_is_told_why() -> None:
@@ -131,16 +122,6 @@ def _nested(
     return Conductor(boss(text), list(workers), card=Card(name=name), **options)  # type: ignore[arg-type]
 
 
-async def test_nested_events_carry_their_own_run_and_its_parent() -> None:
-    outer = _nested(_nested(ScriptedWorker("w", "inner answer")), name="outer")
-    events = [event async for event in outer.stream("Q?")]
-    runs = [e for e in events if isinstance(e, RunStarted)]
-    assert runs[0].parent is None
-    assert runs[1].parent == (runs[0].run_id, 1, 0, 1)
-    assert isinstance(events[-1], RunEnded)
-    assert events[-1].run_id == runs[0].run_id
-
-
 @pytest.mark.parametrize(("depth", "status"), [(1, "failed"), (2, "failed"), (3, "ok")])
 async def test_conductors_nest_no_deeper_than_the_outer_run_says(depth: int, status: str) -> None:
     lowest = _nested(ScriptedWorker("w", "low"), name="lowest", limits=Limits(depth=9))
@@ -190,12 +171,3 @@ async def test_a_nested_run_that_is_stopped_is_billed_for_what_it_spent() -> Non
     assert (outcome.status, outcome.maybe_paid) == ("failed", True)
     assert outcome.usage.input_tokens >= 3_000_000
     assert outcome.usage.estimated
-
-
-async def test_a_nested_run_is_held_to_its_own_limits_too() -> None:
-    plan = rows((0, "one", ()), (0, "two", (0,)), (0, "three", (1,)))
-    inner = Conductor(boss(plan), [ScriptedWorker("a", "A")], limits=Limits(steps=2), card=Card(name="inner"))
-    result = await Conductor(boss(rows((0, "go", ()))), [inner]).run("Q?")
-    assert (result.answer, result.status) == ("", "failed")
-    assert (await inner.run("Q?")).status == "failed"
-    assert "Limits.steps" in problem_of(result).message

@@ -9,7 +9,6 @@ import pytest
 from core.actors import Actor, boss, never, plan_of, rows, tags
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
-from podium.budget import Limits
 from podium.cli.live import LiveState
 from podium.conductor import Conductor
 from podium.errors import PlannerError, QueryError, WorkerBroken
@@ -108,17 +107,6 @@ async def test_errors_come_out_of_the_iteration() -> None:
     assert tags(before) == expected
     with pytest.raises(PlannerError):
         await anext(stream)
-
-
-async def test_a_slow_reader_holds_nothing_up() -> None:
-    conductor = Conductor(boss(""), [ScriptedWorker("a", "A", latency=1.0)], limits=Limits(seconds=5))
-    seen = []
-    async for event in conductor.stream(DIAMOND_OF_ONE):
-        seen.append(event)
-        await anyio.sleep(10.0)
-    last = seen[-1]
-    assert isinstance(last, RunEnded)
-    assert (last.result.status, last.result.seconds) == ("ok", 3.0)
 
 
 class Breaks(ScriptedWorker):

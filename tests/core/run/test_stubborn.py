@@ -117,18 +117,6 @@ async def test_a_run_that_is_cancelled_does_not_wait_for_such_a_worker(how: str,
     assert deaf.begun == 1
 
 
-async def test_a_planner_that_ignores_its_cancellation_is_left(deaf: Deaf) -> None:
-    planner = PlanningActor(deaf.plan)
-    worker = ScriptedWorker("a", "A")
-    limits = Limits(planner_seconds=0.05)
-    with anyio.fail_after(20):
-        result = await Conductor(
-            planner, [worker], limits=limits, retry=ONCE, fallback_planner=boss(rows((0, "go", ())))
-        ).run("What?")
-    assert (result.status, result.answer) == ("partial", "A")
-    assert problem_of(result.proposals[0]).code == "worker_timeout"
-
-
 async def _empty(request: object) -> AsyncGenerator[str, None]:
     while True:
         yield ""

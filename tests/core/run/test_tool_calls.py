@@ -291,16 +291,6 @@ async def test_a_result_that_a_worker_may_not_see() -> None:
     assert mail.asked == [("send", 0)]
 
 
-async def test_limits_count_each_call() -> None:
-    """Of a turn, as before; a turn with too many ends with its problem."""
-    caller, ann = team(DIAMOND, {"a": (1,), "b": (1,)}, limits=Limits(calls=3))
-    with pytest.raises(RunFailed, match="the plan needs at least 4 calls"):
-        await caller.turn()
-    caller, ann = team(DIAMOND, {"a": (1,), "b": (1,)}, limits=Limits(calls=4))
-    assert (await caller.run()).text == "d(c(a(a0), b(b0)))"
-    assert len(ann.requests) == 6
-
-
 async def test_the_planner_says_which_tools_a_step_may_call() -> None:
     plan = Plan((Step(0, "a", tools=()), Step(0, "b", (0,), tools=("edit",)), Step(0, "c", (1,))))
     bad = write_plan(plan, "rows").replace("edit", "edits")

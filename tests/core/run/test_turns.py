@@ -18,7 +18,7 @@ from podium.planners import CachedPlanner, TurnPlanner
 from podium.policy import ApprovalRequest, Policy, Rule
 from podium.replay import replay
 from podium.types import AnswerDelta, Constraint, Event, Plan, Result, StepStarted
-from podium.workers import FREE, PersonWorker, ScriptedWorker
+from podium.workers import FREE, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 ONCE = Retry(attempts=1)
@@ -241,14 +241,6 @@ async def test_limits(limits: dict[str, Any], own: dict[str, int], turns: int | 
         assert "your last message" not in boss.conversation(-2)[-1]["content"]
 
 
-async def test_the_last_call_may_be_the_answer() -> None:
-    boss = Orchestrator(calls("expert", "A"), "Done.")
-    async with boss.server:
-        result = await Conductor(boss.planner(), [expert()], limits=Limits(calls=3, steps=1)).run("What?")
-    assert (result.status, result.answer) == ("ok", "Done.")
-    assert "About this much is left: 0 step(s); 0 call(s)" in boss.conversation(-1)[-1]["content"]
-
-
 @pytest.mark.parametrize("limits", [{"calls": 10}, {"cost": 0.05}], ids=str)
 async def test_the_limits_leave_the_answer(limits: dict[str, Any]) -> None:
     boss = Orchestrator(*[calls("expert", f"Part {number}?") for number in range(60)], obeys=True)
@@ -263,18 +255,6 @@ async def test_the_limits_leave_the_answer(limits: dict[str, Any]) -> None:
         assert result.forecast is None  # a turn says nothing about the next one
         assert result.cost is not None
         assert result.cost <= limits.get("cost", 1.0)
-
-
-async def test_a_run_that_waits_has_no_answer() -> None:
-    boss = Orchestrator(calls("expert", "A"), calls("ann", "Well?"), "It is so.")
-    async with boss.server, MemoryJournal() as journal:
-        conductor = Conductor(boss.planner(), [expert(), PersonWorker("ann")], journal=journal)
-        result = await conductor.run("What?", run_id="run")
-        assert (result.status, result.answer) == ("waiting", "")
-        await conductor.decide("run", answer="Yes.")
-        result = await conductor.resume("run")
-    assert (result.status, result.answer, texts(result)) == ("ok", "It is so.", ["expert 0", "Yes."])
-    assert boss.conversation(-1)[-1]["content"].startswith("Yes.")
 
 
 async def test_labels() -> None:
@@ -316,24 +296,6 @@ async def test_equal_calls_act_once_each() -> None:
         again = await replay(more, [entry.event for entry in await journal.read("one")])
         assert (again.status, again.answer, shop.refunds) == ("ok", "Done.", [7, 7])
         assert len(boss.server.calls) == 4
-
-
-async def test_a_person_decides_on_an_unknown_end() -> None:
-    turns = [("", "shop_refund", {"order": 7}), ("", "shop_refund", {"order": 7})]
-    boss, shop, journal = (
-        Orchestrator(*turns, "Done."),
-        Shop(WorkerTimeout("late", maybe_paid=True)),
-        MemoryJournal(),
-    )
-    async with boss.server:
-        conductor = Conductor(boss.planner(), [shop.worker], journal=journal, retry=ONCE)
-        first = await conductor.run("Refund it twice.", run_id="one")
-        assert (first.status, shop.refunds, len(boss.server.calls)) == ("failed", [7], 1)
-        assert "it is not known whether the action was carried out" in problem_of(first).message
-        await conductor.decide("one", done=True, action=0)
-        second = await conductor.resume("one")
-    assert (second.status, second.answer, shop.refunds) == ("ok", "Done.", [7, 7])
-    assert boss.conversation(1)[1]["content"] == "This was done: a person confirmed it."
 
 
 async def test_each_turn_is_approved() -> None:

@@ -151,25 +151,6 @@ async def test_they_are_named_in_the_journal_around_them_and_count_after_a_resum
     assert (len(worker.requests), len(last.requests)) == (2, 2)
 
 
-async def test_a_run_that_begins_after_its_call_has_ended_is_nobodys() -> None:
-    inner, worker = _inner()
-    go, left = asyncio.Event(), list[asyncio.Task[Result]]()
-
-    async def later() -> Result:
-        await go.wait()
-        return await inner.run("Q?")
-
-    async def agent(step: StepInput) -> str:
-        """Leave something behind."""
-        del step
-        left.append(asyncio.create_task(later()))
-        return "done"
-
-    result = await _run(FunctionWorker(agent, price=FREE), limits=Limits(calls=1))
-    go.set()
-    assert (result.answer, (await left[0]).status, len(worker.requests)) == ("done", "ok", 2)
-
-
 @pytest.mark.parametrize("stopped_by", ["attempt_seconds", "cancel", "failure"])
 async def test_a_run_in_a_thread_ends_with_its_call(stopped_by: str) -> None:
     price, second, loop = Price(input=1.0, output=1.0), asyncio.Event(), asyncio.get_running_loop()

@@ -7,8 +7,8 @@ import anyio
 import pytest
 from core.actors import problem_of
 
-from podium import ChatPlanner, Conductor, Limits, Plan, ScriptedWorker, Step
-from podium.errors import ConfigError, RunExists, RunUnknown, WorkerRefused
+from podium import ChatPlanner, Conductor, Plan, ScriptedWorker, Step
+from podium.errors import ConfigError, RunExists, RunUnknown
 from podium.journal import Journal, MemoryJournal
 from podium.planners import FixedPlanner
 from podium.run_state import fold
@@ -153,17 +153,6 @@ async def test_a_refreshed_run_carries_an_action_out_once() -> None:
         assert (calls(again), result.status) == ([1, 0, 1, 1], "ok")
 
 
-async def test_a_pool_in_another_order_is_found_by_name() -> None:
-    journal = MemoryJournal()
-    await conductor(team(b=RuntimeError("down")), journal).run("What?", run_id="x")
-    again = team()
-    with pytest.raises(ConfigError, match="'b'"):
-        await conductor([again[0], *again[2:]], journal).resume("x")
-    result = await conductor(list(reversed(again)), journal).resume("x", refresh=True)
-    assert result.status == "ok"
-    assert calls(again) == [0, 1, 0, 1]
-
-
 async def test_a_run_that_ended_ok_is_returned_as_recorded() -> None:
     journal, workers = MemoryJournal(), team()
     first = await conductor(workers, journal).run("What?", run_id="x", forecast=True)
@@ -221,19 +210,6 @@ async def test_a_nested_run_goes_on_too() -> None:
     result = await outer.resume("x")
     assert (result.status, result.answer) == ("ok", "d said")
     assert calls(again) == [0, 0, 0, 1]
-
-
-async def test_what_was_spent_before_counts() -> None:
-    journal, limits = MemoryJournal(), Limits(calls=4)
-    first = team(d=WorkerRefused("no"))
-    result = await conductor(first, journal, limits=limits).run("What?", run_id="x")
-    assert (result.status, sum(calls(first))) == ("failed", 4)
-    again = team()
-    result = await conductor(again, journal, limits=limits).resume("x")
-    assert (result.status, calls(again)) == ("failed", [0, 0, 0, 0])
-    assert problem_of(result).code == "limit"
-    result = await conductor(again, journal).resume("x", limits=Limits(calls=5))
-    assert (result.status, calls(again)) == ("ok", [0, 0, 0, 1])
 
 
 async def test_without_a_journal_there_is_nothing_to_resume() -> None:
