@@ -219,3 +219,22 @@ async def test_without_a_journal_there_is_nothing_to_resume() -> None:
         await conductor(team(), None).run("What?", run_id="x")
     with pytest.raises(RunUnknown):
         await conductor(team(), MemoryJournal()).resume("x")
+
+
+async def test_a_record_without_its_end_tells_how_far_the_run_came() -> None:
+    journal = MemoryJournal()
+    whole = await conductor(team(), journal).run("What?", run_id="x")
+    events = await recorded(journal, "x")
+    for length in range(1, len(events)):
+        before = events[:length]
+        assert not isinstance(before[-1], RunEnded)
+        ended = {event.step for event in before if isinstance(event, StepEnded)}
+        result = fold(before).result()
+        assert problem_of(result).code == "unfinished"
+        assert result.status == ("partial" if result.answer else "failed")
+        assert (result.answer == whole.answer) == (3 in ended)
+        for outcome, worker in zip(result.outcomes, result.workers, strict=False):
+            assert outcome.worker == worker
+            assert outcome.status == ("ok" if outcome.step in ended else "cancelled")
+            assert outcome.problem is None or outcome.problem.code == "unfinished"
+    assert fold(events).result() == whole

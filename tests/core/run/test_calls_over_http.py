@@ -13,8 +13,8 @@ from podium.conductor import Conductor
 from podium.errors import PlannerError
 from podium.execution import Retry
 from podium.planners import ChatPlanner, FixedPlanner
-from podium.types import Result, Sampling
-from podium.workers import Card, ChatWorker, Endpoint, Price
+from podium.types import Plan, Result, Sampling, Step
+from podium.workers import Card, ChatWorker, Endpoint, Price, ScriptedWorker, Worker
 
 pytestmark = pytest.mark.anyio
 
@@ -124,3 +124,36 @@ async def test_a_server_that_is_down_is_not_waited_for() -> None:
     assert [len(result.outcomes[0].calls) for result in results] == [2, 0]
     assert "Connection refused; it gets no calls for another" in str(problems[0])
     assert "worker 'only' failed 2 times in a row (no connection to its server)" in str(problems[1])
+
+
+BRANCHES = plan_of((0, "left", ()), (0, "right", ()), (0, "join", (0, 1)))
+
+
+def _hangs(call: Call) -> Reply:
+    return events(chunk({"content": "half"}), STALL) if call.body.get("stream") else Reply((STALL,))
+
+
+def _conductor(server: ChatServer, plan: Plan, *others: Worker, **options: object) -> Conductor:
+    worker = ChatWorker("a", endpoint=Endpoint(server.url))
+    return Conductor(FixedPlanner(plan), [worker, *others], **options)  # type: ignore[arg-type]  # named right
+
+
+async def test_the_deadline_closes_every_socket_too() -> None:
+    async with ChatServer(_hangs) as server:
+        tasks = asyncio.all_tasks()
+        async with _conductor(server, BRANCHES, limits=Limits(seconds=0.3)) as conductor:
+            result = await conductor.run("Why?")
+        await _until_clean(server, tasks)
+        assert (result.status, len(server.calls)) == ("failed", 2)
+        assert [outcome.maybe_paid for outcome in result.outcomes] == [True, True, False]
+
+
+async def test_the_slower_of_two_is_hung_up_on() -> None:
+    plan = Plan((Step(0, "slow"), Step(1, "quick"), Step(1, "answer", (0, 1), 1)))
+    quick = ScriptedWorker("quick", "Q", latency=0.1)
+    async with ChatServer(_hangs) as server, _conductor(server, plan, quick) as conductor:
+        result = await conductor.run("Why?")
+        with anyio.fail_after(5):
+            await server.calls[0].hung_up.wait()
+        assert (result.answer, len(server.calls)) == ("Q", 1)
+        assert result.outcomes[0].maybe_paid
