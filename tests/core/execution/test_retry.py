@@ -43,22 +43,18 @@ def flaky(name: str | Card, *replies: Reply) -> ScriptedWorker:
 
 
 def conductor(workers: list[Worker] | Pool, retry: Retry | None = None, **options: Any) -> Conductor:
-    """Return a conductor of these workers."""
     return Conductor(FixedPlanner(PLAN), workers, retry=retry, **options)
 
 
 async def told(conductor: Conductor, plan: object = PLAN) -> list[Event]:
-    """Run a plan and return what happened."""
     return [event async for event in conductor.stream(plan)]  # type: ignore[arg-type]
 
 
 def started(events: list[Event]) -> list[tuple[str, int, float]]:
-    """Return who was called, as which call, and when."""
     return [(event.worker, event.attempt, event.at) for event in events if isinstance(event, StepStarted)]
 
 
 def outcome_of(events: list[Event]) -> Outcome:
-    """Return what the first step to end came to."""
     return next(event.outcome for event in events if isinstance(event, StepEnded))
 
 
@@ -175,7 +171,6 @@ class SlowJournal(MemoryJournal):
     """Takes five seconds to record."""
 
     async def begin(self, started: RunStarted, *, minted: bool) -> Log:
-        """Record a new run."""
         log = await super().begin(started, minted=minted)
         flush = log.flush
 

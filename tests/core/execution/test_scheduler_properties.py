@@ -46,7 +46,6 @@ class Scene:
     concurrency: int = 16
 
     def seconds(self, step: int) -> float:
-        """Return a step's latency."""
         return self.ticks[step] * TICK
 
 
@@ -64,14 +63,12 @@ class Stage:
     peak: int = 0
 
     def workers(self) -> list[Actor]:
-        """Return the scene's pool."""
         return [
             Actor(Card(name=f"w{number}", price=FREE, concurrency=slots), self.act)
             for number, slots in enumerate(self.scene.slots)
         ]
 
     async def act(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Play the step the request is for."""
         assert request.caller is not None
         step = request.caller.step
         self.started.append(step)
@@ -132,7 +129,6 @@ def on_virtual_clock(main: Callable[[], Awaitable[T]]) -> T:
 
 
 def perform(scene: Scene) -> tuple[Stage, list[Actor], Result]:
-    """Run the scene's plan to its end."""
     stage = Stage(scene)
     workers = stage.workers()
     limits = Limits(plan_steps=10, concurrency=scene.concurrency)

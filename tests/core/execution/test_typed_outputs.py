@@ -25,7 +25,6 @@ COMPACT = '{"verdict":"ok","notes":["a","ü"]}'
 
 
 def typed(returns: Any, subtask: str = "Judge it.", worker: int = 0) -> Step:
-    """Return a step with a typed output."""
     return Step(worker, subtask, returns=returns)
 
 
@@ -36,7 +35,6 @@ def scripted(*replies: Scripted, name: str | Card = "a") -> ScriptedWorker:
 
 
 async def run(steps: Sequence[Step], *workers: Worker, **options: Any) -> Result:
-    """Run a plan."""
     async with Conductor(FixedPlanner(Plan(tuple(steps))), list(workers), **options) as conductor:
         return await conductor.run("Why?")
 

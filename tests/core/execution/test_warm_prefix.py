@@ -42,7 +42,6 @@ class Provider:
         self._running = 0
 
     async def __call__(self, call: Call) -> Reply:
-        """Answer a call."""
         self._running += 1
         self.at_once.append(self._running)
         number = len(self.at_once)
@@ -64,13 +63,11 @@ class Provider:
 
 
 def map_of(count: int, **keys: Any) -> dict[str, Any]:
-    """Return a map over a list of numbers."""
     item = {"worker": "reader", "subtask": "Apply rule {{item}}.", "access": []}
     return item | {"each": [*range(count)]} | keys
 
 
 def plan_of(*steps: dict[str, Any]) -> Plan:
-    """Return a plan of these steps."""
     return parse_plan(json.dumps({"steps": steps}), workers=["reader", "function"])
 
 

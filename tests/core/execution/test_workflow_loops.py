@@ -16,17 +16,14 @@ FORM = {"done": "boolean", "note": "string"}
 
 
 def done(note: str = "n") -> dict[str, Any]:
-    """Return the output of a last turn."""
     return {"done": True, "note": note}
 
 
 def again(note: str = "n") -> dict[str, Any]:
-    """Return the output of another turn."""
     return {"done": False, "note": note}
 
 
 def loop(*steps: dict[str, Any], most: int = 3, **keys: Any) -> dict[str, Any]:
-    """Return a loop until its step 0 is done."""
     return block(*steps, **{"until": DONE, "most": most} | keys)
 
 

@@ -35,7 +35,6 @@ UNTRUSTED = Policy(rules=[Rule("untrusted", never="write-tools")])
 
 
 def starts(ran: Ran) -> dict[str, float | None]:
-    """Return when each execution started."""
     return {name: ran.outcome(name).started for name in ran.ends}
 
 
@@ -155,7 +154,6 @@ SUM = call("sum {{item}}", each="{{0}}")
 
 
 def over(*items: object, subtask: str = "read {{item}}") -> dict[str, Any]:
-    """Return a map over a literal list."""
     return call(subtask, each=[*items])
 
 
@@ -215,5 +213,4 @@ async def test_a_cancelled_run_repeats_what_was_in_flight() -> None:
 
 
 def as_list(*texts: str) -> str:
-    """Return the text of a map."""
     return "[" + ",".join(f'"{text}"' for text in texts) + "]"

@@ -77,7 +77,6 @@ def _asked(events: Sequence[Event]) -> Counter[str]:
 
 
 def _check(world: World, result: Result, events: Sequence[Event], repeated: Counter[str]) -> None:
-    """Check the rules after a run or a resume."""
     most = _asked(events)
     assert all(count <= most[name] + repeated[name] for name, count in world.done.items())
     assert world.again == []

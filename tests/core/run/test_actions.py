@@ -53,24 +53,20 @@ class Shop:
 
     @property
     def worker(self) -> ToolWorker:
-        """The tool as a worker."""
         return ToolWorker(ORDER, self._refund, card=Card(name="refund", price=FREE))
 
 
 def writer(name: str = "writer", text: str | Exception = "text") -> ScriptedWorker:
-    """Return a model that answers at once."""
     return ScriptedWorker(name, text)
 
 
 def refund(order: object = 1017, *access: int) -> tuple[int, str, tuple[int, ...]]:
-    """Return a step of worker 1 that refunds an order."""
     return (1, json.dumps({"order": order}), access)
 
 
 async def run(
     planner: ChatPlanner | Plan, *workers: Worker, events: list[Event] | None = None, **options: Any
 ) -> Result:
-    """Run a question with these workers."""
     options.setdefault("retry", ONCE)
     if isinstance(planner, Plan):
         conductor = Conductor(FixedPlanner(planner), workers, **options)
@@ -80,7 +76,6 @@ async def run(
 
 
 def ends(result: Result) -> list[tuple[str, str]]:
-    """Return worker and end of each action."""
     return [(action.worker, action.end) for action in result.actions]
 
 
@@ -376,7 +371,6 @@ async def test_a_replay_does_not_act() -> None:
 
 
 def nested(shop: Shop, planner: Any, *others: Worker, **options: Any) -> Conductor:
-    """Return a conductor whose pool has the tool."""
     card = Card(name="team", description="Handles refunds.")
     return Conductor(planner, [writer(), shop.worker, *others], card=card, retry=ONCE, **options)
 

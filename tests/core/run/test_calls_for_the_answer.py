@@ -73,7 +73,6 @@ async def test_a_resumed_run_needs_no_calls_for_paid_results() -> None:
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
-    """Draw a plan of one worker."""
     steps = []
     for index in range(draw(st.integers(1, 7))):
         access = draw(st.sets(st.integers(0, index - 1), max_size=3)) if index else set[int]()

@@ -21,13 +21,11 @@ ONCE = Retry(attempts=1, first_wait=0.01)
 
 
 def conductor(*plans: Reply, **options: object) -> Conductor:
-    """Return a conductor whose second worker is down."""
     workers = [ScriptedWorker("a", "330 m"), ScriptedWorker("b", WorkerUnavailable("down"))]
     return Conductor(boss(*plans), workers, retry=ONCE, on_failure="replan", **options)  # type: ignore[arg-type]  # a test names them right
 
 
 def planner_calls(result: Result) -> list[int]:
-    """Return the number of planner calls of each round."""
     return [len(one.proposals) for one in result.rounds]
 
 

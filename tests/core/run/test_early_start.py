@@ -28,7 +28,6 @@ DIAMOND: tuple[Row, ...] = (
 
 
 def team() -> list[Actor]:
-    """Return workers that take a second each."""
     cards = [
         Card(name="finder", price=FREE, labels=frozenset({"eu", "untrusted"})),
         Card(name="reader", price=FREE, labels=frozenset({"eu"})),
@@ -137,7 +136,6 @@ async def test_nothing_of_a_forbidden_line_starts_and_nothing_after_it() -> None
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
-    """Draw a plan over the team."""
     steps = []
     for index in range(draw(st.integers(1, 5))):
         access = draw(st.sets(st.integers(0, index - 1))) if index else set[int]()

@@ -61,7 +61,6 @@ def team(steps: tuple[Row, ...], tokens: int, price: Price) -> tuple[ChatPlanner
 
 
 async def run(steps: tuple[Row, ...], tokens: int, price: Price, limits: Limits) -> Result:
-    """Run a question with a new planner and new workers."""
     planner, workers = team(steps, tokens, price)
     return await Conductor(planner, workers, limits=limits).run("How tall is the tower?")
 
@@ -206,7 +205,6 @@ async def test_a_resumed_run_asks_again_for_a_cut_answer_if_its_limit_is_higher(
 
 
 async def failing(request: Request) -> AsyncGenerator[str | Completion, None]:
-    """Refuse the call."""
     raise WorkerRefused("no")
     yield ""
 

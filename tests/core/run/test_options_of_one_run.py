@@ -18,7 +18,6 @@ PLAN = rows((0, "Collect.", []), (0, "Answer.", [0]))
 
 
 def priced(reply: str = "done") -> ScriptedWorker:
-    """Return a worker whose calls cost $0.01."""
     card = Card(name="w", price=Price(input=0.0, output=100.0))
     return ScriptedWorker(card, lambda _: Completion(reply, usage=Usage(10, 100)))
 

@@ -22,25 +22,21 @@ PLAN = Plan((Step(0, "Find a date."), Step(1, "Is the date good?", (0,)), Step(0
 
 
 def model() -> ScriptedWorker:
-    """Return a worker for the other steps."""
     said = {"Find": "3 May", "Answer.": "We meet.", "Send.": "sent", "List.": '["a", "b"]'}
     return ScriptedWorker("model", lambda asked: said[step_input_of(asked).subtask.split()[0]])
 
 
 def office(*persons: Worker, plan: Plan = PLAN, journal: MemoryJournal | None = None) -> Conductor:
-    """Return a conductor of a model and persons."""
     return Conductor(FixedPlanner(plan), [model(), *persons], journal=journal, retry=Retry(attempts=1))
 
 
 def planned(*steps: dict[str, object]) -> Plan:
-    """Return a plan of JSON steps."""
     return parse_plan(
         json.dumps({"steps": [{"access": [], **step} for step in steps]}), workers=("model", "ann")
     )
 
 
 async def waiting(journal: MemoryJournal) -> Sequence[ApprovalAsked]:
-    """Return what the run waits for."""
     return fold(entry.event for entry in await journal.read("run")).waiting
 
 

@@ -21,14 +21,12 @@ SECOND = (
 
 
 def team(writer: Reply | None = None) -> list[ScriptedWorker]:
-    """Return a finder and a writer."""
     facts = {"find more": "FACT TWO", "find": "FACT ONE"}
     texts: dict[str, Reply] = {"part:\nwrite anew": writer or "SECOND TEXT", "part:\nwrite": "FIRST TEXT"}
     return [ScriptedWorker("finder", facts), ScriptedWorker("writer", texts)]
 
 
 def sent(request: Request) -> str:
-    """Return the text that a worker was sent."""
     return "\n".join(message.text for message in request.messages)
 
 

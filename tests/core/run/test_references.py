@@ -25,7 +25,6 @@ pytestmark = pytest.mark.anyio
 
 
 def echo(step_input: StepInput) -> str:
-    """Repeat the subtask."""
     return step_input.subtask
 
 
@@ -43,7 +42,6 @@ def tool(properties: dict[str, str], *, required: list[str] | None = None) -> tu
 
 
 def sent(worker: ScriptedWorker, call: int = -1) -> str:
-    """Return the text that a worker was sent."""
     return worker.requests[call].messages[-1].text
 
 

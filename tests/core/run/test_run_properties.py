@@ -84,7 +84,6 @@ class Stage:
     """Each mark that was put into an output, by the run, round and step that it is of."""
 
     def conductor(self) -> Conductor:
-        """Return who directs the run."""
         script = self.script
         workers: list[Worker] = [
             self.worker(f"w{number}", slots) for number, slots in enumerate(script.slots)
@@ -121,7 +120,6 @@ class Stage:
         return worker
 
     async def act(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Play a call."""
         assert request.caller is not None
         self.requests.append(request)
         number, script, caller = self.calls, self.script, request.caller
@@ -149,7 +147,6 @@ class Stage:
 
     @property
     def ledgers(self) -> list[Ledger]:
-        """The ledgers of all runs whose workers were called."""
         outers = [outer for r in self.requests if (outer := outer_run(r.caller)) is not None]
         found = {id(outer.context.ledger): outer.context.ledger for outer in outers}
         return list(found.values())
@@ -176,13 +173,11 @@ def plans(draw: st.DrawFn, workers: int, *, later: bool = False) -> Plan:
 
 
 def seldom(tight: st.SearchStrategy[T], loose: T) -> st.SearchStrategy[T]:
-    """Draw a limit that is mostly out of the way."""
     return st.integers(0, 3).flatmap(lambda draw: tight if draw == 3 else st.just(loose))
 
 
 @st.composite
 def limits(draw: st.DrawFn, rounds: int) -> Limits:
-    """Draw limits of which any may be tight."""
     return Limits(
         plan_steps=7,
         rounds=rounds,
@@ -202,7 +197,6 @@ def limits(draw: st.DrawFn, rounds: int) -> Limits:
 
 @st.composite
 def scripts(draw: st.DrawFn) -> Script:
-    """Draw a run."""
     count = draw(st.integers(1, 3))
     policy = draw(st.sampled_from(["skip", "note", "replan", "fail"]))
     rounds = draw(st.integers(1, 3))

@@ -46,26 +46,22 @@ class Deaf:
         self.ended.set()
 
     async def act(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Answer when it is too late."""
         yield "begun "
         await self.wait()
         yield "late"
         yield Completion("begun late", usage=Usage(10, 5))
 
     async def answer(self, step_input: StepInput) -> str:
-        """Do the same as a function."""
         await self.wait()
         return "late"
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        """Do the same as a planner."""
         await self.wait()
         yield PlanText(text=rows((0, "go", ())))
 
 
 @pytest.fixture
 async def deaf() -> AsyncGenerator[Deaf, None]:
-    """Yield such code, and end it after the test."""
     made = Deaf()
     yield made
     made.released.set()

@@ -27,7 +27,6 @@ Said = str | tuple[str, str, object]
 
 
 def calls(name: str, request: object, said: str = "") -> Said:
-    """Return a message with a tool call."""
     return said, name, {"request": request}
 
 
@@ -62,7 +61,6 @@ class Orchestrator:
         return says(call, text, finish_reason="tool_calls", tool_calls=[tool_call])
 
     def planner(self, *, price: Price = FREE, labels: Sequence[str] = (), **options: Any) -> TurnPlanner:
-        """Return the planner."""
         endpoint = Endpoint(self.server.url, api_key="key")
         card = Card(name="boss", price=price, labels=frozenset(labels))
         options.setdefault("native", self.native)
@@ -89,7 +87,6 @@ class Shop:
 
     @property
     def worker(self) -> ToolWorker:
-        """The tool as a worker."""
         form = {"properties": {"order": {"type": "integer"}}, "required": ["order"]}
         return ToolWorker(form, self._refund, card=Card(name="shop.refund", price=FREE))
 
@@ -105,7 +102,6 @@ def expert(name: str = "expert", *replies: str | Exception, **facts: Any) -> Scr
 
 
 def texts(result: Result) -> list[str]:
-    """Return the outputs of the steps."""
     return [outcome.text for outcome in result.outcomes]
 
 

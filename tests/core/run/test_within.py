@@ -171,7 +171,6 @@ async def test_a_run_in_a_thread_ends_with_its_call(stopped_by: str) -> None:
     inner, left = Conductor(FixedPlanner(plan), [asked]), Future[list[str]]()
 
     def agent(step: StepInput) -> str:
-        """Ask a conductor twice, whatever comes of it."""
         raised = []
         for _ in range(2):
             try:

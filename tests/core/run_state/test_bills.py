@@ -29,7 +29,6 @@ def paid(name: str, reply: Reply | None = None, *, latency: float = 0.0) -> Scri
 
 
 def planned(plan: Plan) -> FixedPlanner:
-    """Return a planner that always writes this plan."""
     return FixedPlanner(write_plan(plan, "rows"))
 
 
@@ -60,7 +59,6 @@ async def cut(journal: MemoryJournal, lengths: Mapping[str, int | None]) -> Memo
 
 
 async def runs_in(journal: MemoryJournal) -> str:
-    """Return the id of the one nested run."""
     (row,) = [row for row in await journal.runs(nested=True) if row.parent is not None]
     return row.run_id
 

@@ -37,7 +37,6 @@ class Scene:
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
-    """Draw a plan of up to five steps."""
     steps = []
     for index in range(draw(st.integers(1, 5))):
         access = draw(st.sets(st.integers(0, index - 1), max_size=index)) if index else set()
@@ -62,12 +61,10 @@ def conductor(scene: Scene, journal: MemoryJournal, limits: Limits | None = None
 
 
 def sent(events: list[Event]) -> int:
-    """Return how many calls were sent, at most."""
     return sum(event.reserved.calls for event in events if isinstance(event, StepStarted | PlannerStarted))
 
 
 def check(result: Result, events: list[Event]) -> None:
-    """Hold the bill of a run to its record."""
     assert result.cost is not None
     assert result.cost >= EACH * sent(events) - 1e-9
     assert result.usage.total_tokens >= 200 * sent(events)

@@ -119,7 +119,6 @@ class Team:
 
     @property
     def calls(self) -> list[int]:
-        """How often the planner and the workers were called."""
         return [len(each.requests) for each in (self.planner, *self.workers)]
 
 

@@ -26,7 +26,6 @@ def team(**replies: Reply) -> list[ScriptedWorker]:
 
 
 def conductor(workers: Sequence[ScriptedWorker], journal: Journal | None, **more: object) -> Conductor:
-    """Return a conductor that carries out the diamond."""
     plan = "\n".join(
         f'{{"worker": {s.worker}, "subtask": "{s.subtask}", "access": {list(s.access)}}}'
         for s in DIAMOND.steps
@@ -35,12 +34,10 @@ def conductor(workers: Sequence[ScriptedWorker], journal: Journal | None, **more
 
 
 def calls(workers: Sequence[ScriptedWorker]) -> list[int]:
-    """Return how often each was called."""
     return [len(worker.requests) for worker in workers]
 
 
 async def recorded(journal: Journal, run_id: str) -> list[Event]:
-    """Return the events a journal holds of a run."""
     return [entry.event for entry in await journal.read(run_id)]
 
 

@@ -32,7 +32,6 @@ class Scene:
 
 @st.composite
 def scenes(draw: st.DrawFn) -> Scene:
-    """Draw a run; two of its steps may be the same."""
     size = draw(st.integers(1, 5))
     steps = []
     for index in range(size):
@@ -48,8 +47,6 @@ def scenes(draw: st.DrawFn) -> Scene:
 
 
 def pool(scene: Scene, failing: frozenset[int]) -> list[ScriptedWorker]:
-    """Return the scene's workers, of which these fail."""
-
     def reply(number: int) -> Reply:
         return RuntimeError("down") if number in failing else f"worker {number} said"
 
@@ -57,7 +54,6 @@ def pool(scene: Scene, failing: frozenset[int]) -> list[ScriptedWorker]:
 
 
 def conductor(scene: Scene, workers: list[ScriptedWorker], journal: MemoryJournal) -> Conductor:
-    """Return who carries the scene out."""
     return Conductor(
         FixedPlanner(write_plan(scene.plan, "rows")),
         workers,

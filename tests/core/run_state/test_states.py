@@ -48,7 +48,6 @@ def _steps(current: RoundState) -> Iterator[tuple[str, list[Any]]]:
 
 
 async def read(path: Path) -> dict[str, list[list[Any]]]:
-    """Return the states of all recorded runs."""
     found: dict[str, list[list[Any]]] = {}
     async with SqlJournal(load(path)) as journal:
         for run_id in RUNS:
