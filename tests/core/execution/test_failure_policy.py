@@ -86,16 +86,6 @@ async def test_the_planner_is_told_what_failed_and_what_is_paid() -> None:
     assert "SECRET-REASON" not in paid
 
 
-async def test_the_same_plan_again_tries_what_failed_again() -> None:
-    replies = iter([NO, "AT LAST"])
-    worker = ScriptedWorker("shaky", lambda request: next(replies))
-    _, a, join = _team()
-    conductor = Conductor(boss(FIRST), [worker, a, join], on_failure="replan")
-    result = await conductor.run("Q?")
-    assert (result.answer, result.status) == ("JOINED", "ok")
-    assert (len(worker.requests), len(a.requests), len(join.requests)) == (2, 1, 1)
-
-
 @pytest.mark.parametrize("replans", [1, 2])
 async def test_there_are_no_more_new_plans_than_allowed(replans: int) -> None:
     planner, bad, a, join = _replanner(FIRST)

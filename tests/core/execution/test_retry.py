@@ -230,17 +230,6 @@ async def test_a_worker_that_keeps_failing_is_left_out() -> None:
     assert len(worker.requests) == 4
 
 
-@pytest.mark.parametrize("names", ["a", "ab"])
-async def test_a_worker_that_is_left_out_is_called_again_at_the_end(names: str) -> None:
-    workers: list[Worker] = [flaky("a", DOWN, "back"), ScriptedWorker("b", WorkerRefused("no"))]
-    retry = Retry(fallbacks={"a": ["b"]} if "b" in names else {}, break_after=1, break_seconds=12.0)
-    events = await told(conductor(workers, retry))
-    assert [name for name, _, _ in started(events)] == [*names, "a"]
-    assert outcome_of(events).ended == 12.0
-    waits = [event.wait for event in events if isinstance(event, AttemptFailed)]
-    assert waits == ([12.0] if names == "a" else [0.0, 0.0])
-
-
 async def test_one_call_at_a_time_finds_out_if_a_worker_is_back() -> None:
     worker = Actor("a", _slowly_down)
     other = ScriptedWorker("b", "other")

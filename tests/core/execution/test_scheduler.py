@@ -24,9 +24,9 @@ from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import WorkerRefused, WorkerUnavailable
+from podium.errors import WorkerUnavailable
 from podium.planners import ChatPlanner
-from podium.types import Completion, Event, Problem
+from podium.types import Completion, Event
 from podium.workers import FREE, Card, Request, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
@@ -69,28 +69,6 @@ async def test_an_unseen_step_that_runs_already_is_stopped() -> None:
     assert codes(result.outcomes) == ["cancelled unseen", "ok"]
     assert slow.stopped == 1
     assert result.answer == "A"
-
-
-async def test_a_failure_skips_what_has_no_other_input_and_nothing_else() -> None:
-    plan = plan_of((0, "fails", ()), (1, "stands", ()), (1, "needs it", (0,)), (1, "needs all", (1, 2)))
-    workers = [ScriptedWorker("bad", WorkerRefused("no key")), ScriptedWorker("a", "A", latency=1.0)]
-    result = await Conductor(boss(""), workers).run(plan)
-    assert codes(result.outcomes) == ["failed worker_refused", "ok", "skipped dependency", "ok"]
-    assert (result.status, result.answer) == ("partial", "A")
-    assert result.problem == Problem(
-        "worker_refused", "the answer was made without step 0 (bad): no key; therefore skipped: step 2 (a)"
-    )
-
-
-async def test_steps_that_a_repaired_plan_replaces_are_cancelled() -> None:
-    bad = rows((0, "old", ()), (0, "old too", (0,))) + '{"worker": 0, "subtask": "x", "access": [9]}\n'
-    planner = boss(bad, rows((1, "new", ())), latency=0.5)
-    old = Actor("old", never)
-    result = await Conductor(planner, [old, ScriptedWorker("b", "B", latency=1.0)]).run("What?")
-    assert codes(result.outcomes) == ["ok", "cancelled superseded", "skipped superseded"]
-    assert (len(old.requests), old.stopped) == (1, 1)
-    assert result.answer == "B"
-    assert result.usage_by_worker["old"].estimated
 
 
 async def test_a_worker_is_called_no_more_often_at_once_than_its_card_says() -> None:

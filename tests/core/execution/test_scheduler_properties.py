@@ -21,7 +21,7 @@ from podium.execution import Retry
 from podium.hosts.results import answer_sources
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner
-from podium.types import Completion, Event, Outcome, Plan, Result, RunEnded, Step, StepEnded, StepStarted
+from podium.types import Completion, Outcome, Plan, Result, Step
 from podium.usage import Usage
 from podium.workers import FREE, Card, Request
 
@@ -205,26 +205,6 @@ def test_a_step_starts_exactly_when_its_last_input_ends(scene: Scene) -> None:
             assert outcome.started == max(inputs, default=0.0)
             assert outcome.seconds == scene.seconds(outcome.step)
     assert result.seconds == max(outcome.ended or 0.0 for outcome in result.outcomes)
-
-
-@given(scenes(failing=True, limited=True), st.integers(0, 200))
-def test_at_its_deadline_a_run_accounts_for_every_step(scene: Scene, ticks: int) -> None:
-    stage = Stage(scene)
-    limits = Limits(plan_steps=10, concurrency=scene.concurrency, seconds=(ticks + 1) * TICK)
-    conductor = Conductor(boss(""), stage.workers(), limits=limits, retry=ONCE)
-
-    async def main() -> list[Event]:
-        return [event async for event in conductor.stream(scene.plan)]
-
-    events = on_virtual_clock(main)
-    last = events[-1]
-    assert isinstance(last, RunEnded)
-    outcomes = last.result.outcomes
-    assert [outcome.step for outcome in outcomes] == list(range(len(scene.plan.steps)))
-    assert sorted(e.step for e in events if isinstance(e, StepEnded)) == [o.step for o in outcomes]
-    assert {e.step for e in events if isinstance(e, StepStarted)} == {o.step for o in outcomes if o.attempts}
-    paid = [o for o in outcomes if o.attempts and (o.problem is None or o.problem.code != "worker_refused")]
-    assert all(outcome.usage != Usage() for outcome in paid)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from servers.chat_server import Call, ChatServer, Part, Pause, Reply, says, whol
 from podium import Conductor, FunctionWorker, Plan, parse_plan
 from podium.config import load_config
 from podium.execution import Retry
-from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.workers import Card, ChatWorker, Endpoint, Price, StepInput, Worker
 
@@ -124,30 +123,6 @@ async def test_the_first_piece_of_a_streamed_answer_is_enough() -> None:
     async with ChatServer(reply) as server:
         result = await conductor(server, plan_of(map_of(3))).run(QUESTION, on_event=lambda _: None)
     assert result.status == "ok"
-
-
-async def test_recorded_items_do_not_count() -> None:
-    journal, provider, plan = MemoryJournal(), Provider(1), plan_of(map_of(5))
-
-    async def fail_later(call: Call) -> Reply:
-        return await provider(call) if len(server.calls) == 1 else REFUSED
-
-    async with ChatServer(fail_later) as server:
-        made = conductor(server, plan, journal=journal)
-        first = await made.run(QUESTION, run_id="R")
-        assert [each.status for each in first.outcomes[1:]] == ["ok", *["failed"] * 4]
-        server.reply = provider = Provider(1, 4)
-        result = await made.resume("R")
-    assert (result.status, provider.at_once) == ("ok", [1, 1, 2, 3])
-
-
-async def test_enough_stops_the_calls_that_wait() -> None:
-    provider, plan = Provider(1), plan_of(map_of(6, enough=1))
-    async with ChatServer(provider) as server:
-        result = await conductor(server, plan).run(QUESTION)
-        assert len(server.calls) == 1
-    assert result.status == "ok"
-    assert [each.status for each in result.outcomes[1:]] == ["ok", *["cancelled"] * 5]
 
 
 async def test_calls_that_share_no_prefix_do_not_wait() -> None:

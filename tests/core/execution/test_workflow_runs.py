@@ -97,16 +97,6 @@ async def test_a_forbidden_label_reaches_what_a_reference_leads_to(steps: list[d
     assert not workers[1].requests
 
 
-async def test_each_item_has_the_time_of_a_step() -> None:
-    seconds = {"read a": 2.0, "read b": 2.0, "read c": 5.0}
-    limits = Limits(step_seconds=3.0, attempt_seconds=3.0, concurrency=1)
-    ran = await carry_out(
-        call("read {{item}}", each=["a", "b", "c"]), workers=team({}, seconds), limits=limits
-    )
-    assert ran.result.answer == '["did read a","did read b",null]'
-    assert ran.ends["0[2]"] == "failed worker_timeout"
-
-
 @pytest.mark.parametrize(("calls", "end"), [(3, "failed limit"), (4, "ok = did end")])
 async def test_a_gate_leaves_room_for_the_steps_after_the_map(calls: int, end: str) -> None:
     ran = await carry_out(LIST, READ, call("end", 1), workers=team(FILES), limits=Limits(calls=calls))

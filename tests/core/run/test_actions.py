@@ -12,7 +12,6 @@ from core.actors import boss, plan_of, problem_of, rows, told
 from podium import Card, ChatPlanner, Conductor, FunctionWorker, Limits, Plan, Result, Retry, Step
 from podium.errors import (
     ConfigError,
-    PlannerError,
     QueryError,
     ToolFailed,
     WorkerActs,
@@ -26,7 +25,7 @@ from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
 from podium.replay import replay
 from podium.types import Completion, Event, Problem, StepEnded
-from podium.workers import FREE, Request, ScriptedWorker, StepInput, Worker
+from podium.workers import FREE, Request, ScriptedWorker, Worker
 
 pytestmark = pytest.mark.anyio
 ONCE = Retry(attempts=1)
@@ -87,12 +86,6 @@ class TestNoActionBeforeThePlanIsAccepted:
         started = rows((0, "Write.", ()), refund()) + '{"worker": 9, "subtask": "x", "access": []}\n'
         result = await run(boss(started, rows((0, "Write.", ())), piece=8), model, shop.worker)
         assert (result.status, shop.refunds, len(model.requests)) == ("ok", [], 1)
-
-    async def test_a_planner_that_is_cut_off_leaves_nothing_done(self) -> None:
-        shop, text = Shop(), rows(refund(), (0, "Write.", ()))
-        with pytest.raises(PlannerError) as caught:
-            await run(boss(Completion(text, finish_reason="length"), piece=4), writer(), shop.worker)
-        assert (shop.refunds, caught.value.actions) == ([], ())
 
     async def test_a_refused_plan_does_not_act(self) -> None:
         shop = Shop()
@@ -262,23 +255,6 @@ class TestRetries:
         result = await run(plan_of(refund(), (0, "Write.", ())), writer(), shop.worker, retry=retry)
         assert (len(shop.refunds), ends(result)) == (calls, [("refund", end)])
         assert result.status == ("ok" if end == "done" else "partial")
-
-    @pytest.mark.parametrize("acts", [True, False])
-    async def test_a_run_that_a_failed_call_has_started(self, *, acts: bool) -> None:
-        shop, errors = Shop(), [WorkerUnavailable("busy", status=429)]
-        inner = Conductor(FixedPlanner(plan_of((0, '{"order": 1017}', ()))), [shop.worker])
-
-        async def call(step: StepInput) -> str:
-            text = (await inner.run("Refund it.")).answer
-            if errors:
-                raise errors.pop()
-            return text
-
-        desk = FunctionWorker(call, card=Card(name="desk", price=FREE), acts=acts)
-        plan, retry = plan_of((1, "Ask.", ()), (0, "Write.", (0,))), Retry(attempts=3, first_wait=0.001)
-        result = await run(plan, writer(), desk, retry=retry)
-        assert shop.refunds == [1017]
-        assert result.status == ("failed" if acts else "ok")
 
     async def test_a_call_that_has_sent_a_piece(self) -> None:
         class Streaming(Worker):

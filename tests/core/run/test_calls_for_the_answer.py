@@ -11,9 +11,7 @@ from hypothesis import given, strategies as st
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import WorkerRefused
-from podium.execution import Retry
-from podium.journal import MemoryCache, MemoryJournal
+from podium.journal import MemoryCache
 from podium.planners import PlanRequest, PlanText
 from podium.types import Plan, Result, Step
 from podium.workers import ScriptedWorker
@@ -41,15 +39,6 @@ def writing_rows(text: str) -> PlanningActor:
     return PlanningActor(write)
 
 
-async def test_steps_start_early_while_the_limits_have_room_for_the_plan() -> None:
-    starts = []
-    for calls in (5, 6):
-        worker = ScriptedWorker("a", "A", latency=0.1)
-        conductor = Conductor(writing_rows(rows(*THREE)), [worker], limits=Limits(calls=calls))
-        starts.append((await conductor.run("Why?")).outcomes[0].started)
-    assert starts == [3.0, 1.0]
-
-
 async def test_cached_answers_need_no_calls() -> None:
     worker, cache = Known("a", "A"), MemoryCache()
     for limits in (Limits(), Limits(calls=1)):
@@ -57,18 +46,6 @@ async def test_cached_answers_need_no_calls() -> None:
         result = await conductor.run(plan_of(*THREE))
         assert (result.status, result.answer) == ("ok", "A")
     assert len(worker.requests) == 3
-
-
-async def test_a_resumed_run_needs_no_calls_for_paid_results() -> None:
-    replies: list[str | Exception] = [WorkerRefused("no"), "B"]
-    worker, flaky = ScriptedWorker("a", "A"), ScriptedWorker("b", lambda request: replies.pop(0))
-    plan = plan_of((0, "one", ()), (0, "two", (0,)), (1, "three", (1,)))
-    retry = Retry(attempts=1)
-    conductor = Conductor(writing_rows(""), [worker, flaky], journal=MemoryJournal(), retry=retry)
-    first = await conductor.run(plan)
-    assert first.status == "failed"
-    second = await conductor.resume(first.run_id, limits=Limits(calls=4))
-    assert (second.status, second.answer, len(worker.requests)) == ("ok", "B", 2)
 
 
 @st.composite

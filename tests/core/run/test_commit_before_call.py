@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from core.actors import boss, plan_of, problem_of, tags
+from core.actors import boss, plan_of, tags
 
 from podium import Conductor, Limits, ScriptedWorker
 from podium.errors import JournalError
@@ -124,26 +124,6 @@ async def test_listeners_are_told_what_is_recorded_in_its_order(tmp_path: Path) 
         own = [e.type for e in told if getattr(e, "step", None) == step and e.type != "answer_delta"]
         assert own == ["step_started", *["step_delta"] * Counter(own)["step_delta"], "step_ended"]
     assert any(isinstance(event, StepDelta) for event in told)
-
-
-async def test_a_step_whose_time_ends_before_its_record_blames_the_journal(tmp_path: Path) -> None:
-    journal = Gated(tmp_path / "journal.db")
-    worker = ScriptedWorker("a", "A")
-    async with Conductor(boss(""), [worker], journal=journal, limits=Limits(step_seconds=0.1)) as conductor:
-        journal.gate = anyio.Event()
-        async with anyio.create_task_group() as tasks:
-
-            async def run() -> None:
-                result = await conductor.run(plan_of((0, "go", ())))
-                (outcome,) = result.outcomes
-                assert "was not called: the journal did not record the call" in problem_of(outcome).message
-                assert (outcome.status, outcome.maybe_paid, outcome.cost) == ("failed", False, 0.0)
-                assert outcome.usage.total_tokens == 0
-
-            tasks.start_soon(run)
-            await anyio.sleep(0.3)
-            journal.gate.set()
-    assert not worker.requests
 
 
 async def test_a_journal_that_fails_stops_the_run_before_its_next_call(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from podium.errors import ConfigError, WorkerError, WorkerFailed, WorkerRefused,
 from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner, RulePlanner
-from podium.policy import ApprovalRequest, Policy
 from podium.types import Result
 from podium.workers import Card, ScriptedWorker
 from podium.workers.simple import Reply
@@ -54,18 +53,6 @@ async def test_a_planner_that_fails_does_not_lose_the_answer(error: WorkerError)
     assert (result.status, result.answer) == ("partial", "330 m")
     assert problem_of(result).code.startswith("planner_")
     assert "step 1 (b): down" in problem_of(result).message
-
-
-async def test_the_first_plan_is_approved_once() -> None:
-    asked: list[int] = []
-
-    def approve(request: ApprovalRequest) -> bool:
-        asked.append(request.round)
-        return True
-
-    result = await conductor(FIRST, limits=Limits(calls=4), policy=Policy(approve=approve)).run("How tall?")
-    assert (result.status, asked) == ("partial", [1])
-    assert [one.planner.name if one.planner else "" for one in result.rounds] == ["boss", "", "boss"]
 
 
 @pytest.mark.parametrize(
@@ -127,14 +114,3 @@ async def test_a_planner_that_fails_after_a_step_failed_leaves_both_reasons() ->
 def test_an_unknown_failure_policy_is_refused() -> None:
     with pytest.raises(ConfigError, match="'bogus': write one of 'note', 'skip', 'replan', 'fail'"):
         Conductor(RulePlanner(), [ScriptedWorker("a", "A")], on_failure="bogus")  # type: ignore[arg-type]  # what is refused
-
-
-@pytest.mark.parametrize(("verdict", "status"), [("", "ok"), ("too short", "partial"), (None, "partial")])
-async def test_an_empty_reason_accepts(verdict: str | None, status: str) -> None:
-    """A check may return the reason against an answer, which is empty where there is none."""
-
-    def accept(question: str, answer: str) -> str | bool:
-        return False if verdict is None else verdict
-
-    conductor = Conductor(boss(rows((0, "Say A.", ()))), [ScriptedWorker("a", "A")], accept=accept)
-    assert (await conductor.run("What?")).status == status

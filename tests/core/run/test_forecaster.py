@@ -79,18 +79,6 @@ def test_steps_wait_for_slots() -> None:
         assert forecast(side_by_side, pool, limits).seconds == _exactly(seconds)
 
 
-def test_calls_that_fail_are_made_again_as_often_as_may_be() -> None:
-    pool = _pool("a")
-    _know(pool, 0, CallRecord(2.0, ok=False))
-    chain = plan_of((0, "one", ()), (0, "two", (0,)))
-    made = forecast(chain, pool, Limits(), attempts=3)
-    assert (made.calls, made.seconds) == (_exactly(3), _exactly(6.0))
-    _know(pool, 0, CallRecord(2.0, ok=True))
-    mixed = forecast(chain, pool, Limits(), attempts=3)
-    assert mixed.calls.low == 2
-    assert 3 <= mixed.calls.high <= 6
-
-
 def test_of_a_worker_nobody_knows_the_usual_is_assumed() -> None:
     pool = _pool("a", "b")
     made = forecast(plan_of((0, "one", ()), (1, "two", (0,))), pool, Limits())
@@ -142,16 +130,6 @@ EXPECTED = Forecast(
     cost=Interval(0.01, 0.02, 0.04),
     seconds=Interval(1.0, 2.0, 3.0),
 )
-
-
-def test_a_bill_inside_the_intervals_is_as_expected() -> None:
-    outcomes = [_outcome(0, started=0.5, ended=1.5), _outcome(1, started=1.5, ended=2.75)]
-    assert within(EXPECTED, outcomes)
-    assert compare(EXPECTED, outcomes) == (
-        "Expected: 2 to 3 call(s) (likely 2), 150 to 300 tokens read (likely 200), 60 to 200 written "
-        "(likely 100), $0.0100 to $0.0400 (likely $0.0200), 1.0 to 3.0 s (likely 2.0). "
-        "Actual: 2 call(s), 200 tokens read, 100 written, $0.0200, 2.2 s; as expected."
-    )
 
 
 def test_a_bill_outside_of_them_says_in_what() -> None:

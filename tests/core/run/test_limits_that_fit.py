@@ -101,28 +101,6 @@ async def _priced(steps: tuple[Row, ...], prices: str, lengths: tuple[int, ...],
     return await Conductor(FixedPlanner(plan_of(*steps)), workers, limits=limits).run("How tall is it?")
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("lengths", LENGTHS)
-@pytest.mark.parametrize("prices", PRICES)
-@pytest.mark.parametrize("steps", [CHAIN, DIAMOND])
-async def test_a_higher_limit_gives_no_worse_result(
-    steps: tuple[Row, ...], prices: str, lengths: tuple[int, ...]
-) -> None:
-    free = await _priced(steps, prices, lengths, Limits())
-    assert free.cost is not None
-    best, statuses = 0, ["failed", "partial", "ok"]
-    for power in range(48):
-        limit = 0.5 * 1.08**power * free.cost
-        result = await _priced(steps, prices, lengths, Limits(cost=limit))
-        assert result.cost is not None
-        assert result.cost <= limit
-        assert all(len(outcome.calls) <= 2 for outcome in result.outcomes)
-        assert statuses.index(result.status) >= best, result.problem
-        best = statuses.index(result.status)
-        if limit >= 3 * free.cost:
-            assert (result.status, result.answer) == ("ok", free.answer), result.problem
-
-
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize(("steps", "prices"), [(CHAIN, "dear last"), (DIAMOND, "mixed")])
 async def test_the_amount_that_a_refused_plan_needs_is_enough(

@@ -127,7 +127,16 @@ async def test_a_resumed_run_has_its_texts_and_pays_nothing_twice() -> None:
     assert [TEXTS["letter"] in prompt for prompt in _prompts(last)] == [True]
 
 
+@pytest.mark.parametrize("name", ["", "two words", "1st", "step_1", "output 2", "n" * 65])
+async def test_a_name_that_subtasks_cannot_refer_to_is_refused(name: str) -> None:
+    clerk = ScriptedWorker("clerk", "900")
+    with pytest.raises(ConfigError, match="context has the invalid name"):
+        await Conductor(FixedPlanner(PLAN), [clerk]).run("What?", context={name: "text"})
+    assert not clerk.requests
+
+
 async def test_a_conductor_as_a_worker_gives_the_texts_on_by_name() -> None:
+
     class Chief(Planner):
         name = "chief"
 
@@ -150,9 +159,7 @@ async def test_a_conductor_as_a_worker_gives_the_texts_on_by_name() -> None:
     assert [TEXTS["contract"] in prompt for prompt in _prompts(clerk)] == [True, False]
 
 
-@pytest.mark.parametrize("name", ["", "two words", "1st", "step_1", "output 2", "n" * 65])
-async def test_a_name_that_subtasks_cannot_refer_to_is_refused(name: str) -> None:
-    clerk = ScriptedWorker("clerk", "900")
-    with pytest.raises(ConfigError, match="context has the invalid name"):
-        await Conductor(FixedPlanner(PLAN), [clerk]).run("What?", context={name: "text"})
-    assert not clerk.requests
+async def test_a_text_is_text() -> None:
+    conductor = Conductor(FixedPlanner(PLAN), [ScriptedWorker("clerk", "900")])
+    with pytest.raises(ConfigError, match=r"context\['contract'\] is a list"):
+        await conductor.run("What?", context={"contract": ["a"]})  # type: ignore[dict-item]

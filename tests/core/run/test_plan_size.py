@@ -4,13 +4,12 @@ import re
 
 import pytest
 from core.actors import boss, plan_of, rows, told
-from servers.chat_server import Call, ChatServer, Reply, says
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.planners import ChatPlanner, FixedPlanner
+from podium.planners import FixedPlanner
 from podium.policy import Policy
-from podium.workers import ChatWorker, Endpoint, ScriptedWorker
+from podium.workers import ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -60,22 +59,3 @@ async def test_a_plan_above_the_bound_is_refused_by_a_code_that_names_the_limit(
         assert problem.code == "too_many_steps"
         assert "the maximum is 32 (Limits.plan_steps" in problem.message
         assert [len(ran.steps) for ran in result.plans] == [1]
-
-
-@pytest.mark.parametrize(("workers", "steps"), [(1, 5), (6, 8)])
-async def test_a_grammar_allows_as_many_steps_as_are_asked_for(workers: int, steps: int) -> None:
-    plan = rows((0, "go", ()))
-
-    def reply(call: Call) -> Reply:
-        return says(call, plan if call.body["model"] == "boss" else "done")
-
-    async with ChatServer(reply) as server:
-        endpoint = Endpoint(server.url, provider="vllm")
-        planner = ChatPlanner(ChatWorker("boss", endpoint=endpoint))
-        members = [ChatWorker(f"w{number}", endpoint=endpoint) for number in range(workers)]
-        async with Conductor(planner, members) as conductor:
-            await conductor.run("Why?")
-    (body,) = [call.body for call in server.calls if call.body["model"] == "boss"]
-    grammar = body["structured_outputs"]["grammar"]
-    assert len(re.findall(r"^steps-\d+ ::=", grammar, re.MULTILINE)) == steps
-    assert f"at most {steps}" in body["messages"][1]["content"]

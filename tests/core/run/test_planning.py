@@ -119,15 +119,6 @@ async def test_a_planner_that_was_configured_is_no_fallback() -> None:
         assert (result.planner.name, result.planner.is_fallback) == (planner.name, False)
 
 
-async def test_a_fallback_that_fails_too_leaves_no_plan() -> None:
-    conductor = _failing(WorkerUnavailable("down"), fallback_planner=FixedPlanner("no plan"))
-    with pytest.raises(
-        PlannerError, match=r"'boss': worker_unavailable, 2 times.*'fixed': no_plan"
-    ) as caught:
-        await conductor.run("What?")
-    assert caught.value.code == "planner_unreachable"
-
-
 async def test_a_planner_is_called_again_after_the_wait_it_asks_for() -> None:
     planner = boss(WorkerUnavailable("busy", retry_after=20.0), WorkerUnavailable("busy"), GOOD)
     events = [event async for event in Conductor(planner, _pool()).stream("What?")]

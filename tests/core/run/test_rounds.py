@@ -2,16 +2,14 @@
 
 import anyio
 import pytest
-from core.actors import Actor, answering, boss, never, problem_of, rows, told
+from core.actors import Actor, boss, never, problem_of, rows, told
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.execution import Retry
 from podium.plan_text.writer import KEEP
 from podium.planners import RulePlanner
-from podium.usage import Usage
-from podium.workers import FREE, Card, Price, ScriptedWorker
+from podium.workers import FREE, Card, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -161,13 +159,16 @@ async def test_a_cancel_reaches_the_innermost_worker() -> None:
     assert (len(worker.requests), worker.stopped, worker.running) == (1, 1, 0)
 
 
-async def test_a_nested_run_that_is_stopped_is_billed_for_what_it_spent() -> None:
-    price = Price(input=1.0, output=1.0)
-    quick = Actor(Card(name="quick", price=price), answering("x", usage=Usage(3_000_000, 2_000_000)))
-    slow = Actor(Card(name="slow", price=FREE), never)
-    inner = _nested(quick, slow, text=rows((0, "dear", ()), (1, "hang", (0,))))
-    limits, once = Limits(attempt_seconds=8), Retry(attempts=1)
-    (outcome,) = (await _nested(inner, name="outer", limits=limits, retry=once).run("Q?")).outcomes
-    assert (outcome.status, outcome.maybe_paid) == ("failed", True)
-    assert outcome.usage.input_tokens >= 3_000_000
-    assert outcome.usage.estimated
+async def test_a_judge_that_fails_lets_the_answer_pass_and_is_told_of() -> None:
+    judge = ScriptedWorker("judge", RuntimeError("down"))
+    result = await Conductor(boss(FIRST), [_worker()], limits=Limits(rounds=3), accept=judge).run("Q?")
+    assert (result.answer, result.status) == ("one", "partial")
+    assert problem_of(result).code == "not_judged"
+    assert "judge judged the answer: worker_failed" in result.explain()
+
+
+async def test_a_judge_out_of_time_is_still_counted() -> None:
+    judge = Actor("judge", never)
+    result = await Conductor(boss(FIRST), [_worker()], limits=Limits(seconds=5), accept=judge).run("Q?")
+    assert (result.answer, result.status, judge.stopped) == ("one", "partial", 1)
+    assert result.usage_by_worker["judge"].estimated

@@ -13,7 +13,7 @@ from podium.cli.live import LiveState
 from podium.conductor import Conductor
 from podium.errors import PlannerError, QueryError, WorkerBroken
 from podium.planners import FixedPlanner
-from podium.types import AnswerDelta, Completion, RunEnded, StepDelta, StepStarted
+from podium.types import AnswerDelta, Completion, RunEnded, StepStarted
 from podium.workers import Request, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
@@ -75,26 +75,6 @@ async def test_cancelling_a_task_of_asyncio_stops_the_run() -> None:
         assert task.cancelled()
         assert (worker.stopped, worker.running) == (1, 0)
         assert asyncio.all_tasks() <= before
-
-
-async def test_a_worker_that_clears_up_slowly_is_waited_for() -> None:
-    cleared = []
-
-    async def act(request: Request) -> AsyncGenerator[str | Completion, None]:
-        try:
-            yield "x"
-            await anyio.sleep_forever()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await anyio.sleep(1.0)
-            cleared.append(anyio.current_time())
-
-    stream = Conductor(boss(""), [Actor("a", act)]).stream(plan_of((0, "go", ())))
-    async for event in stream:
-        if isinstance(event, StepDelta):
-            break
-    await stream.aclose()
-    assert cleared == [1.0]
 
 
 async def test_errors_come_out_of_the_iteration() -> None:

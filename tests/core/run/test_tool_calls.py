@@ -358,3 +358,10 @@ async def test_tools_that_end_the_turn() -> None:
     assert [request.tools and request.tools.names for request in ann.requests] == [("look",)] * 3 + [
         ("look", "edit")
     ]
+
+
+async def test_a_run_that_is_resumed_without_results() -> None:
+    caller, _ = team(DIAMOND, {"a": (2,)}, journal=MemoryJournal())
+    answer = await caller.turn()
+    with pytest.raises(ConfigError, match=r"has ended with 2 call\(s\) of the caller's tools"):
+        await caller.conductor.resume(answer.result.run_id)

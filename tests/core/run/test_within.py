@@ -109,14 +109,6 @@ async def test_a_failed_run_makes_its_step_partial_and_is_billed_besides() -> No
     assert result.usage.total_tokens == own.total_tokens + 305
 
 
-async def test_they_are_nested_no_deeper_than_the_limit() -> None:
-    inner, worker = _inner()
-    agent = _asks(inner)
-    result = await _run(agent, limits=Limits(depth=1))
-    assert "Limits.depth" in problem_of(result).message
-    assert worker.requests == []
-
-
 async def test_they_have_the_labels_and_the_rules_of_the_run_around_them() -> None:
     mailer = ScriptedWorker(Card(name="mailer", labels=frozenset({"write-tools"})), "sent")
     writer = ScriptedWorker("writer", "written")

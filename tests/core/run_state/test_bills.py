@@ -102,36 +102,3 @@ async def test_a_nested_run_that_fails_costs_what_its_calls_cost(text: str) -> N
     assert (outcome.status, outcome.usage.total_tokens) == ("failed", 400)
     assert outcome.cost == pytest.approx(0.0004)
     assert (outcome.maybe_paid, outcome.charged) == (False, "usage")
-
-
-async def test_a_plan_that_is_changed_back_is_billed_once() -> None:
-    journal, workers = MemoryJournal(), [paid("a"), paid("b")]
-    first, other = Plan((Step(0, "go"),)), Plan((Step(1, "go"),))
-    conductor = Conductor(planned(first), workers, journal=journal)
-    await conductor.run("What?", run_id="R")
-    await conductor.resume("R", plan=other)
-    result = await conductor.resume("R", plan=first)
-    assert (result.answer, result.outcomes[0].text, calls(workers)) == ("a said", "a said", [1, 1])
-    assert result.usage.total_tokens == 400
-
-
-@pytest.mark.parametrize(
-    ("completion", "reason"),
-    [
-        (Completion("good", finish_reason="end_turn"), "finish_reason is 'end_turn': it must be one of"),  # type: ignore[arg-type]
-        (Completion("good", cost="0.1"), "cost is '0.1': it must be a number of USD"),  # type: ignore[arg-type]
-        (Completion("good", cost=float("nan")), "cost is nan: it must be a number of USD"),
-        (Completion("good", cost=-0.1), "cost is -0.1: it must be a number of USD"),
-        (Completion(None), "text is NoneType"),  # type: ignore[arg-type]
-        (Completion("", tool_calls=("call",)), "tool_calls are ('call',): they must be a tuple of objects"),  # type: ignore[arg-type]
-    ],
-)
-async def test_what_no_record_could_hold_is_refused_where_it_comes_in(
-    completion: Completion, reason: str
-) -> None:
-    journal = MemoryJournal()
-    conductor = Conductor(planned(Plan((Step(0, "go"),))), [paid("a", completion)], journal=journal)
-    result = await conductor.run("What?", run_id="R")
-    assert problem_of(result.outcomes[0]).code == "worker_failed"
-    assert reason in problem_of(result.outcomes[0]).message
-    assert await journal.read("R")

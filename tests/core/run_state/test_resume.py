@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import anyio
 import pytest
 from core.actors import problem_of
 
@@ -51,21 +50,6 @@ async def prefix(events: Sequence[Event], run_id: str) -> MemoryJournal:
         log.append(replace(event, run_id=run_id))
     await log.aclose()
     return journal
-
-
-async def test_a_run_resumed_from_any_point_pays_for_no_delivered_step_again() -> None:
-    journal, workers = MemoryJournal(), team()
-    whole = await conductor(workers, journal).run("What?", run_id="whole")
-    events = await recorded(journal, "whole")
-    for length in range(1, len(events)):
-        before = events[:length]
-        delivered = {e.step for e in before if isinstance(e, StepEnded)}
-        again = team()
-        result = await conductor(again, await prefix(before, f"run{length}")).resume(f"run{length}")
-        assert (result.answer, result.status) == (whole.answer, "ok")
-        assert calls(again) == [0 if step in delivered else 1 for step in range(4)]
-        assert [o.status for o in result.outcomes] == ["ok"] * 4
-        assert result.plans == whole.plans
 
 
 async def test_what_is_read_back_is_what_was_returned() -> None:
@@ -187,28 +171,6 @@ async def test_a_partial_run_with_nothing_left_to_do_stays_as_recorded(kind: str
     assert (await journal.runs())[0].state == "partial"
 
 
-async def test_a_nested_run_goes_on_too() -> None:
-    journal, inner = MemoryJournal(), team()
-    inner[3] = ScriptedWorker("d", "d said", latency=30)
-    outer = Conductor(
-        FixedPlanner('{"worker": 0, "subtask": "do it", "access": []}'),
-        [conductor(inner, None)],
-        journal=journal,
-    )
-    with anyio.move_on_after(0.2):
-        await outer.run("What?", run_id="x")
-    assert calls(inner) == [1, 1, 1, 1]
-    again = team()
-    outer = Conductor(
-        FixedPlanner('{"worker": 0, "subtask": "do it", "access": []}'),
-        [conductor(again, None)],
-        journal=journal,
-    )
-    result = await outer.resume("x")
-    assert (result.status, result.answer) == ("ok", "d said")
-    assert calls(again) == [0, 0, 0, 1]
-
-
 async def test_without_a_journal_there_is_nothing_to_resume() -> None:
     with pytest.raises(ConfigError, match="journal"):
         await conductor(team(), None).resume("x")
@@ -235,3 +197,14 @@ async def test_a_record_without_its_end_tells_how_far_the_run_came() -> None:
             assert outcome.status == ("ok" if outcome.step in ended else "cancelled")
             assert outcome.problem is None or outcome.problem.code == "unfinished"
     assert fold(events).result() == whole
+
+
+async def test_a_pool_in_another_order_is_found_by_name() -> None:
+    journal = MemoryJournal()
+    await conductor(team(b=RuntimeError("down")), journal).run("What?", run_id="x")
+    again = team()
+    with pytest.raises(ConfigError, match="'b'"):
+        await conductor([again[0], *again[2:]], journal).resume("x")
+    result = await conductor(list(reversed(again)), journal).resume("x", refresh=True)
+    assert result.status == "ok"
+    assert calls(again) == [0, 1, 0, 1]
