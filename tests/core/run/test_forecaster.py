@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from core.actors import boss, plan_of
@@ -9,10 +10,9 @@ from core.actors import boss, plan_of
 from podium import FunctionWorker
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.execution import Retry
 from podium.journal import SqlJournal
 from podium.run.forecast import ENOUGH
-from podium.types import Call, Forecast, Message, Outcome, Plan
+from podium.types import Call, Forecast, Outcome, Plan
 from podium.types.forecast import Interval, compare, explain_forecast, within
 from podium.types.messages import read_query
 from podium.usage import Usage
@@ -33,19 +33,9 @@ def _know(pool: Pool, number: int, *took: CallRecord) -> None:
         pool.states[number].history.add(one)
 
 
-def forecast(
-    plan: Plan,
-    pool: Pool,
-    limits: Limits,
-    *,
-    query: tuple[Message, ...] = (),
-    attempts: int = 3,
-    show_question: bool = True,
-) -> Forecast:
+def forecast(plan: Plan, pool: Pool, limits: Limits, **options: bool) -> Forecast:
     """Return the forecast of a conductor with these settings."""
-    retry = Retry(attempts=attempts)
-    conductor = Conductor(boss("none"), pool, limits=limits, retry=retry, show_question=show_question)
-    return conductor.forecast(replace(plan, query=query or plan.query))
+    return Conductor(boss("none"), pool, limits=limits, **options).forecast(plan)
 
 
 def _exactly(amount: float) -> Interval:
@@ -109,12 +99,11 @@ def test_prompts_count_the_question_and_what_is_shown() -> None:
     pool = _pool("a")
     _know(pool, 0, CallRecord(1.0, ok=True, input_tokens=1, output_tokens=1000))
     plan = plan_of((0, "one", ()), (0, "two", (0,)))
-    hidden = forecast(plan, pool, Limits(), query=read_query("x" * 4000), show_question=False)
-    shown = forecast(plan, pool, Limits(), query=read_query("x" * 4000))
-    carried = forecast(Plan(plan.steps, read_query("x" * 4000)), pool, Limits())
+    plan = Plan(plan.steps, read_query("x" * 4000))
+    hidden = forecast(plan, pool, Limits(), show_question=False)
+    shown = forecast(plan, pool, Limits())
     assert hidden.input_tokens.likely > 1000
     assert 2000 <= shown.input_tokens.likely - hidden.input_tokens.likely <= 2100
-    assert carried == shown
 
 
 def _outcome(step: int, *, started: float, ended: float, cost: float | None = 0.01) -> Outcome:
@@ -155,49 +144,29 @@ LOOP = {
 }
 
 
-@pytest.mark.parametrize(
-    ("steps", "calls", "told"),
-    [
-        pytest.param(
-            (LIST, {**ITEM, "each": "{{0}}"}, SUM),
-            (2, None, 12),
-            "2 to 12 call(s), ",
-            id="a map over a list that is not known",
-        ),
-        pytest.param(
-            (LIST, {**ITEM, "each": ["a", "b", "c"]}, SUM), (4, 4, 4), "4 call(s), ", id="a known list"
-        ),
-        pytest.param((LIST, LOOP, SUM), (2, None, 6), "2 to 6 call(s), ", id="a loop"),
-        pytest.param(
-            (
-                LIST,
-                {**ITEM, "subtask": "x", "when": {"ref": "{{0.0}}", "is": "none"}},
-                {**SUM, "subtask": "sum"},
-            ),
-            (2, None, 3),
-            "2 to 3 call(s), ",
-            id="a condition",
-        ),
-        pytest.param(
-            (LIST, {"each": "{{0}}", "steps": [{**ITEM, "each": 2}], "access": []}, SUM),
-            (2, None, 22),
-            "2 to 22 call(s), ",
-            id="a map in a map",
-        ),
-    ],
-)
+BRANCH = {**ITEM, "subtask": "x", "when": {"ref": "{{0.0}}", "is": "none"}}
+CALLS: dict[str, tuple[dict[str, Any], tuple[int, int | None, int]]] = {
+    "a map over a list that is not known": ({**ITEM, "each": "{{0}}"}, (2, None, 12)),
+    "a known list": ({**ITEM, "each": ["a", "b", "c"]}, (4, 4, 4)),
+    "a loop": (LOOP, (2, None, 6)),
+    "a condition": (BRANCH, (2, None, 3)),
+    "a map in a map": ({"each": "{{0}}", "steps": [{**ITEM, "each": 2}], "access": []}, (2, None, 22)),
+}
+
+
+@pytest.mark.parametrize(("step", "calls"), CALLS.values(), ids=CALLS)
 def test_a_workflow_is_forecast_from_the_fewest_to_the_most(
-    steps: tuple[dict[str, object], ...], calls: tuple[float, float | None, float], told: str
+    step: dict[str, Any], calls: tuple[int, int | None, int]
 ) -> None:
     pool = _pool("a")
     _know(pool, 0, CallRecord(1.0, ok=True, input_tokens=30, output_tokens=100))
-    plan = Plan.from_json({"schema": 1, "steps": list(steps)})
-    made = forecast(plan, pool, Limits(items=10))
+    last = SUM if step is not BRANCH else {**SUM, "subtask": "sum"}
+    made = forecast(Plan.from_json({"schema": 1, "steps": [LIST, step, last]}), pool, Limits(items=10))
     assert made.calls == Interval(*calls)
-    assert told in explain_forecast(made)
     assert made.output_tokens.high == 100 * calls[2]
-    is_over_unknown = any(isinstance(step.get("each"), str) for step in steps)
-    assert ("; per item of step 1: " in explain_forecast(made)) is is_over_unknown
+    told = f"{calls[0]} call(s), " if calls[1] else f"{calls[0]} to {calls[2]} call(s), "
+    assert told in explain_forecast(made)
+    assert ("; per item of step 1: " in explain_forecast(made)) is (step.get("each") == "{{0}}")
 
 
 @pytest.mark.anyio
