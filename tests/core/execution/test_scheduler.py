@@ -83,11 +83,7 @@ async def test_a_worker_is_called_no_more_often_at_once_than_its_card_says() -> 
 
 
 async def test_a_step_has_so_long_and_no_longer() -> None:
-    async def slow(request: Request) -> AsyncGenerator[str | Completion, None]:
-        yield "so far"
-        await anyio.sleep_forever()
-
-    worker = Actor("slow", slow)
+    worker = Actor("slow", yielding("so far", ...))
     result = await Conductor(boss(""), [worker], limits=Limits(step_seconds=7)).run(plan_of((0, "go", ())))
     outcome = result.outcomes[0]
     assert codes(result.outcomes) == ["failed worker_timeout"]

@@ -20,36 +20,40 @@ from podium.workers.simple import Reply
 pytestmark = pytest.mark.anyio
 
 
-class _FullLog(Log):
-    """Has no room for the end of its run."""
+class _BreakingLog(Log):
+    """Records nothing from an event of a type on; at the end of a step, another process has the run."""
 
-    def __init__(self, log: Log) -> None:
-        self.run_id = log.run_id
-        self._log = log
-        self._full = False
+    def __init__(self, log: Log, last: type[Event]) -> None:
+        self.run_id, self._log, self._last = log.run_id, log, last
+        self._broken = False
 
     def append(self, event: Event) -> None:
-        self._full = self._full or isinstance(event, RunEnded)
-        if not self._full:
+        self._broken = self._broken or isinstance(event, self._last)
+        if not self._broken:
             self._log.append(event)
+        elif isinstance(event, StepEnded):
+            assert self.on_lost is not None
+            self.on_lost()
 
     async def flush(self) -> None:
-        if self._full:
+        if self._broken:
             raise JournalError("no space left")
 
     async def aclose(self) -> None:
         await self._log.aclose()
 
 
-class _FullJournal(MemoryJournal):
-    """Records runs up to their end."""
+class _Breaking(MemoryJournal):
+    def __init__(self, last: type[Event]) -> None:
+        super().__init__()
+        self._last = last
 
     async def begin(self, started: RunStarted, *, minted: bool) -> Log:
-        return _FullLog(await super().begin(started, minted=minted))
+        return _BreakingLog(await super().begin(started, minted=minted), self._last)
 
 
 async def test_a_result_that_cannot_be_recorded_is_in_the_error() -> None:
-    conductor = Conductor(planned(Plan((Step(0, "go"),))), [paid("a")], journal=_FullJournal())
+    conductor = Conductor(planned(Plan((Step(0, "go"),))), [paid("a")], journal=_Breaking(RunEnded))
     with pytest.raises(JournalError, match="no space left") as caught:
         await conductor.run("What?")
     assert isinstance(caught.value.result, Result)
@@ -74,28 +78,10 @@ async def test_a_planner_that_was_broken_off_is_in_the_result(price: Price) -> N
     assert (good.problem, result.status) == (None, "ok")
 
 
-class _LostLog(_FullLog):
-    """Is claimed by another process when the first step ends."""
-
-    def append(self, event: Event) -> None:
-        if isinstance(event, StepEnded):
-            self._full = True
-            assert self.on_lost is not None
-            self.on_lost()
-        super().append(event)
-
-
-class _LostJournal(MemoryJournal):
-    """Loses its runs while they are carried out."""
-
-    async def begin(self, started: RunStarted, *, minted: bool) -> Log:
-        return _LostLog(await super().begin(started, minted=minted))
-
-
 async def test_calls_of_a_run_that_is_lost_are_stopped() -> None:
     slow = ScriptedWorker("slow", "late", latency=30)
     plan = planned(Plan((Step(0, "quick"), Step(1, "long"), Step(0, "end", (0, 1)))))
-    conductor = Conductor(plan, [paid("a", latency=0.02), slow], journal=_LostJournal())
+    conductor = Conductor(plan, [paid("a", latency=0.02), slow], journal=_Breaking(StepEnded))
     with anyio.fail_after(5), pytest.raises(JournalError):
         await conductor.run("What?")
     assert len(slow.requests) == 1
@@ -108,13 +94,10 @@ BETTER = '{"worker": 1, "subtask": "do it better", "access": [0]}'
 class Team:
     """A conductor in a journal, with its models."""
 
-    def __init__(
-        self, journal: MemoryJournal, plan: Reply, *, has_fallback: bool = True, latency: float = 0.0
-    ) -> None:
-        self.planner = ScriptedWorker("planner", plan, latency=latency)
+    def __init__(self, journal: MemoryJournal, plan: Reply) -> None:
+        self.planner = ScriptedWorker("planner", plan)
         self.workers = [ScriptedWorker("a", "a said"), ScriptedWorker("b", "b said")]
-        fallback = FixedPlanner(FALLBACK) if has_fallback else None
-        planner = ChatPlanner(self.planner)
+        planner, fallback = ChatPlanner(self.planner), FixedPlanner(FALLBACK)
         self.conductor = Conductor(planner, self.workers, fallback_planner=fallback, journal=journal)
 
     @property
