@@ -11,6 +11,7 @@ from podium.budget import Limits
 from podium.budget.ledger import Ledger
 from podium.execution import Retry
 from podium.execution.context import ConductorSettings, RunContext, RunRequest
+from podium.hosts import ToolWorker
 from podium.journal import Cache
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner, Planner, PlanRequest, PlanText, RulePlanner
@@ -107,6 +108,32 @@ async def never(request: Request) -> AsyncGenerator[str | Completion, None]:
     """Act by waiting for something that does not come."""
     await anyio.sleep_forever()
     yield Completion("too late")
+
+
+class Shop:
+    """A tool that refunds orders, with what it was asked to do; `raising` are raised, call by call."""
+
+    def __init__(self, *raising: Exception | None, seconds: float = 0.0, name: str = "refund") -> None:
+        self.refunds: list[int] = []
+        self.begun = anyio.Event()
+        self._raising = list(raising)
+        self._seconds = seconds
+        self._name = name
+
+    async def _refund(self, arguments: dict[str, Any]) -> str:
+        self.refunds.append(arguments["order"])
+        self.begun.set()
+        error = self._raising.pop(0) if self._raising else None
+        await anyio.sleep(self._seconds)
+        if error is not None:
+            raise error
+        return f"refunded {arguments['order']}"
+
+    @property
+    def worker(self) -> ToolWorker:
+        """The tool as a worker."""
+        schema = {"properties": {"order": {"type": "integer"}}, "required": ["order"]}
+        return ToolWorker(schema, self._refund, card=Card(name=self._name, price=FREE))
 
 
 class PlanningActor(Planner):

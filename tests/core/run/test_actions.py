@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from core.actors import boss, plan_of, problem_of, rows, told
+from core.actors import Shop, boss, plan_of, problem_of, rows, told
 
 from podium import Card, ChatPlanner, Conductor, FunctionWorker, Limits, Plan, Result, Retry, Step
 from podium.errors import (
@@ -18,7 +18,6 @@ from podium.errors import (
     WorkerTimeout,
     WorkerUnavailable,
 )
-from podium.hosts import ToolWorker
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
@@ -29,30 +28,6 @@ from podium.workers import FREE, Request, ScriptedWorker, Worker
 
 pytestmark = pytest.mark.anyio
 ONCE = Retry(attempts=1)
-ORDER = {"properties": {"order": {"type": "integer"}}, "required": ["order"]}
-
-
-class Shop:
-    """A tool that refunds orders, with what it was asked to do; `raising` is raised at each call."""
-
-    def __init__(self, *raising: Exception | None, seconds: float = 0.0) -> None:
-        self.refunds: list[int] = []
-        self.begun = anyio.Event()
-        self._raising = list(raising)
-        self._seconds = seconds
-
-    async def _refund(self, arguments: dict[str, Any]) -> str:
-        self.refunds.append(arguments["order"])
-        self.begun.set()
-        error = self._raising.pop(0) if self._raising else None
-        await anyio.sleep(self._seconds)
-        if error is not None:
-            raise error
-        return f"refunded {arguments['order']}"
-
-    @property
-    def worker(self) -> ToolWorker:
-        return ToolWorker(ORDER, self._refund, card=Card(name="refund", price=FREE))
 
 
 def writer(name: str = "writer", text: str | Exception = "text") -> ScriptedWorker:

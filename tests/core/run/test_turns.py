@@ -1,18 +1,16 @@
 """A planner that speaks turn by turn with tool calls, against a scripted server of that format."""
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import anyio
 import pytest
-from core.actors import problem_of
+from core.actors import Shop, problem_of
 from servers.chat_server import Call, ChatServer, Reply, says
 
 from podium import Card, ChatWorker, Conductor, Endpoint, Limits, Price, RulePlanner, Sampling
 from podium.errors import ConfigError, WorkerTimeout, WorkerUnavailable
 from podium.execution import Retry
-from podium.hosts import ToolWorker
 from podium.journal import MemoryJournal
 from podium.planners import CachedPlanner, TurnPlanner
 from podium.policy import ApprovalRequest, Policy, Rule
@@ -60,9 +58,9 @@ class Orchestrator:
         tool_call = {"id": "chatcmpl-tool-1", "type": "function", "function": function}
         return says(call, text, finish_reason="tool_calls", tool_calls=[tool_call])
 
-    def planner(self, *, price: Price = FREE, labels: Sequence[str] = (), **options: Any) -> TurnPlanner:
+    def planner(self, *, price: Price = FREE, **options: Any) -> TurnPlanner:
         endpoint = Endpoint(self.server.url, api_key="key")
-        card = Card(name="boss", price=price, labels=frozenset(labels))
+        card = Card(name="boss", price=price)
         options.setdefault("native", self.native)
         return TurnPlanner(ChatWorker("orchestrator", endpoint=endpoint, card=card), **options)
 
@@ -70,25 +68,6 @@ class Orchestrator:
         """Return the messages of a request, after the question."""
         messages: list[dict[str, Any]] = self.server.calls[number].body["messages"]
         return messages[2:]
-
-
-class Shop:
-    """A tool that refunds orders."""
-
-    def __init__(self, *raising: Exception | None) -> None:
-        self.refunds: list[int] = []
-        self._raising = list(raising)
-
-    async def _refund(self, arguments: dict[str, Any]) -> str:
-        self.refunds.append(arguments["order"])
-        if self._raising and (error := self._raising.pop(0)) is not None:
-            raise error
-        return f"refunded {arguments['order']}"
-
-    @property
-    def worker(self) -> ToolWorker:
-        form = {"properties": {"order": {"type": "integer"}}, "required": ["order"]}
-        return ToolWorker(form, self._refund, card=Card(name="shop.refund", price=FREE))
 
 
 def expert(name: str = "expert", *replies: str | Exception, **facts: Any) -> ScriptedWorker:
@@ -275,7 +254,7 @@ async def test_labels() -> None:
 async def test_equal_calls_act_once_each() -> None:
     order = {"order": 7}
     turns = [("", "shop_refund", order), calls("shop_refund", json.dumps(order)), calls("expert", "Well?")]
-    boss, shop, journal = Orchestrator(*turns, "Done."), Shop(), MemoryJournal()
+    boss, shop, journal = Orchestrator(*turns, "Done."), Shop(name="shop.refund"), MemoryJournal()
     failing = expert("expert", WorkerTimeout("late"))
     async with boss.server:
         planner = boss.planner(rounds=3)
