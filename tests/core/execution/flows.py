@@ -83,12 +83,10 @@ class Player(Actor):
 
 
 def asked_of(request: Request) -> str:
-    assert request.step_input is not None
     return compact(request.step_input.subtask.partition("\n\nAnswer only with JSON")[0])
 
 
 def saw_of(request: Request) -> list[str]:
-    assert request.step_input is not None
     return [shown.output for shown in request.step_input.visible if not shown.gap]
 
 

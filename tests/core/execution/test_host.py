@@ -116,7 +116,6 @@ async def test_labels_of_what_a_host_has_stored_still_hold(name: str) -> None:
     seen: list[frozenset[str]] = []
 
     async def middleware(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
-        assert request.caller is not None
         seen.append(request.caller.labels)
         async for piece in worker.call(request):
             yield piece

@@ -69,7 +69,6 @@ class Stage:
         ]
 
     async def act(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        assert request.caller is not None
         step = request.caller.step
         self.started.append(step)
         if self.scope is not None and self.scope.cancel_called:
@@ -183,7 +182,6 @@ def check_answer(scene: Scene, result: Result) -> None:
 def check_shown(scene: Scene, workers: list[Actor], result: Result) -> None:
     """No byte of another step's subtask or output reaches a worker, by message or by brief."""
     for request in (request for worker in workers for request in worker.requests):
-        assert request.caller is not None
         assert request.step_input is not None
         index = request.caller.step
         seen = scene.plan.steps[index].access
@@ -249,7 +247,6 @@ def test_a_repaired_plan_keeps_what_it_shares_and_runs_nothing_twice(draft: Draf
     stage = Stage(scene)
 
     async def play(request: Request) -> AsyncGenerator[str | Completion, None]:
-        assert request.step_input is not None
         by_subtask.append(request.step_input.subtask)
         if request.step_input.subtask.startswith("superseded"):
             await anyio.sleep(TICK)

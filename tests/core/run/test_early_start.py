@@ -128,7 +128,6 @@ async def test_nothing_of_a_forbidden_line_starts_and_nothing_after_it() -> None
     result = await Conductor(planner, workers, policy=policy).run("Why?")
     assert (result.status, result.answer) == ("ok", "writer")
     refused = result.proposals[0].problem
-    assert refused is not None
     assert refused.code == PlanForbidden.code
     assert [len(worker.requests) for worker in workers] == [1, 0, 1, 0]
     assert starts(result)[0] == 1.0

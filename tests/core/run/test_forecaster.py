@@ -52,7 +52,6 @@ def test_what_always_takes_the_same_is_forecast_exactly() -> None:
     assert made.seconds == _exactly(6.0)
     assert made.guessed == ()
     assert made.input_tokens.low == made.input_tokens.high > 300
-    assert made.cost is not None
     assert made.cost.likely == pytest.approx((made.input_tokens.likely + 4000) / 1e6)
 
 
@@ -189,5 +188,4 @@ async def test_the_likely_amounts_of_a_workflow_are_those_of_its_earlier_runs(tm
     assert first.forecast(plan).calls.likely == 5
     assert first.forecast(other).calls.likely is None
     second = await conductor().run(plan, forecast=True)
-    assert second.forecast is not None
     assert second.forecast.calls.likely == 5

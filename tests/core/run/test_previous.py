@@ -48,7 +48,6 @@ async def test_a_worker_is_shown_all_steps_of_the_round_before() -> None:
     ]
     assert places == sorted(places)
     shown = workers[1].requests[1].step_input
-    assert shown is not None
     assert [(step.step, step.output, step.previous) for step in shown.visible] == [
         (0, "FACT ONE", True),
         (1, "FIRST TEXT", True),

@@ -292,7 +292,6 @@ def check_shown(stage: Stage, events: list[Event], script: Script) -> None:
         for index, step in enumerate(event.plan.steps)
     }
     for request in stage.requests:
-        assert request.caller is not None
         run, number, step = request.caller.run_id, request.caller.round, request.caller.step
         if run not in runs:  # it was stopped as soon as it began, inside of another
             continue
@@ -302,7 +301,6 @@ def check_shown(stage: Stage, events: list[Event], script: Script) -> None:
             source = stage.written[mark]
             while source[0] != run:  # the output of a nested run is that of the step it answers for
                 parent = runs[source[0]].parent
-                assert parent is not None
                 source = parent[:3]
             # What is taken over from an earlier round stands for the step that repeats it.
             taken_over = script.on_failure == "replan" and source[1] < number
@@ -328,14 +326,12 @@ def check_ends(events: list[Event], result: Result) -> None:
 
 def _check_inputs(current: Round) -> None:
     """See that a step ran only on what there was, and not on less than it needs unless it was told."""
-    assert current.plan is not None
     for step, outcome in zip(current.plan.steps, current.outcomes, strict=False):
         if outcome.attempts and not outcome.reused:
             shown = step.access if outcome.shown is None else outcome.shown
             assert set(shown) <= set(step.access)
             assert all(current.outcomes[seen].status == "ok" for seen in shown)
             ended = [current.outcomes[seen].ended or 0.0 for seen in shown]
-            assert outcome.started is not None
             assert outcome.started >= max(ended, default=0.0) or current.number > 1
 
 
@@ -369,7 +365,6 @@ def races(draw: st.DrawFn) -> Race:
 def test_who_came_first_came_first_again_when_a_run_goes_on(race: Race, data: st.DataObject) -> None:
     def team() -> tuple[Conductor, Actor, MemoryJournal]:
         async def act(request: Request) -> AsyncGenerator[str | Completion, None]:
-            assert request.caller is not None
             assert request.step_input is not None
             await anyio.sleep(race.ticks[request.caller.step] * TICK)
             yield Completion(step_key("w", request.step_input))

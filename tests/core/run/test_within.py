@@ -199,5 +199,4 @@ async def test_a_run_in_a_thread_ends_with_its_call(stopped_by: str) -> None:
     (outcome,) = [each for each in ended if each.worker == "agent" and each.attempts]
     assert outcome.status in ("failed", "cancelled")
     assert outcome.usage.input_tokens > 100_000, "of the second call, too, which may be paid"
-    assert outcome.cost is not None
     assert outcome.cost > 0.1

@@ -128,13 +128,11 @@ def flaky_plans(draw: st.DrawFn) -> Plan:
 
 def _saying(request: Request) -> str:
     """Return what a worker makes of its inputs; a missing input is a question mark."""
-    assert request.step_input is not None
     return f"({' '.join(seen.output or '?' for seen in request.step_input.visible)})"
 
 
 def _flaky(failing: frozenset[int]) -> list[ScriptedWorker]:
     def reply(request: Request) -> Reply:
-        assert request.caller is not None
         return RuntimeError("down") if request.caller.step in failing else _saying(request)
 
     return [ScriptedWorker(f"w{n}", reply, latency=n / 64) for n in range(3)]
@@ -168,7 +166,6 @@ def test_no_resume_repeats_a_step_that_was_done(
             assert turn == 3 or not called & done
             assert result.status != "ok" or "?" not in result.answer
             assert "?" not in result.answer or result.status == "partial"
-        assert result is not None
         if on_failure == "note":
             assert result.status == "ok"
 
