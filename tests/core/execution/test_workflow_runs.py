@@ -180,27 +180,3 @@ async def test_failed_items_are_asked_again_and_readers_are_kept() -> None:
     assert (ran.result.status, ran.asked) == ("partial", ["read b"])
     ran = await resumed(steps, None, team({"read b": NO}), team(), refresh=True)
     assert (told(ran.result), ran.asked) == ("ok = did end", ["end", "read b"])
-
-
-async def test_a_cancelled_run_repeats_what_was_in_flight() -> None:
-    journal, steps = MemoryJournal(), [over("a", "b", "c", "d"), SUM]
-    seconds = {"read a": 1.0, "read b": 2.0, "read c": 9.0, "read d": 9.0, "sum did read b": 9.0}
-    first, plan = team({}, seconds), plan_of(*steps)
-    with anyio.move_on_after(3.0):
-        await conductor(first, plan, journal=journal).run(plan, run_id="R")
-    second = team()
-    result = await conductor(second, plan, journal=journal).resume("R")
-    assert result.answer == as_list(
-        "did sum did read a", "did sum did read b", "did sum did read c", "did sum did read d"
-    )
-    assert Ran(result, second).asked == [
-        "read c",
-        "read d",
-        "sum did read b",
-        "sum did read c",
-        "sum did read d",
-    ]
-
-
-def as_list(*texts: str) -> str:
-    return "[" + ",".join(f'"{text}"' for text in texts) + "]"

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import anyio
+import pytest
 from core.actors import Actor
 from core.execution.flows import ONCE, asked_of, name_of, plan_of, saw_of
 from core.execution.interpreter import Interpreter
@@ -145,6 +146,7 @@ def test_after_a_cancel_a_run_repeats_what_was_in_flight(
     assert paid - needed <= Counter(first.met)
 
 
+@pytest.mark.long
 @given(workflows(failing=7), SEEDS, st.integers(1, 12))
 def test_after_a_cancel_failures_end_as_they_would(steps: list[dict[str, Any]], seed: int, last: int) -> None:
     plan, journal = plan_of(*steps), MemoryJournal()

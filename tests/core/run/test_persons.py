@@ -108,10 +108,10 @@ async def test_nobody_is_asked_before_the_plan_is_accepted() -> None:
 async def test_the_deadline_of_a_question() -> None:
     for otherwise, status in (("no", "ok"), (None, "partial")):
         async with MemoryJournal() as journal:
-            ann = PersonWorker("ann", choices=("yes", "no"), deadline=0.5, otherwise=otherwise)
+            ann = PersonWorker("ann", choices=("yes", "no"), deadline=0.1, otherwise=otherwise)
             conductor = office(ann, journal=journal)
             assert (await conductor.run("When?", run_id="run")).status == "waiting"
-            await anyio.sleep(0.6)
+            await anyio.sleep(0.15)
             with pytest.raises(QueryError, match="the time to answer step 1 is over"):
                 await conductor.decide("run", answer="yes")
             result = await conductor.run("When?", run_id="run")  # as `resume`
