@@ -155,6 +155,7 @@ def test_every_run(scene: Scene) -> None:
     assert [outcome.status for outcome in result.outcomes] == expected(scene)
     ran = [index for index, status in enumerate(expected(scene)) if status != "skipped"]
     assert sorted(stage.started) == ran
+    assert result.seconds == max(outcome.ended or 0.0 for outcome in result.outcomes)
     assert stage.peak <= scene.concurrency
     for worker, slots in zip(workers, scene.slots, strict=True):
         assert slots is None or worker.peak <= slots
@@ -194,7 +195,7 @@ def check_shown(scene: Scene, workers: list[Actor], result: Result) -> None:
 
 @given(scenes(failing=True))
 def test_a_step_starts_exactly_when_its_last_input_ends(scene: Scene) -> None:
-    """With slots for all; so a run takes as long as its longest chain."""
+    """With slots for all, no step starts earlier or later."""
     _, _, result = perform(scene)
     for outcome, step in zip(result.outcomes, scene.plan.steps, strict=True):
         was_skipped = any(result.outcomes[seen].ended is None for seen in step.access)
@@ -202,7 +203,6 @@ def test_a_step_starts_exactly_when_its_last_input_ends(scene: Scene) -> None:
             inputs = [result.outcomes[seen].ended or 0.0 for seen in step.access]
             assert outcome.started == max(inputs, default=0.0)
             assert outcome.seconds == scene.seconds(outcome.step)
-    assert result.seconds == max(outcome.ended or 0.0 for outcome in result.outcomes)
 
 
 @dataclass(frozen=True)
@@ -229,6 +229,7 @@ def drafts(draw: st.DrawFn) -> Draft:
 
 @given(drafts())
 def test_a_repaired_plan_keeps_what_it_shares_and_runs_nothing_twice(draft: Draft) -> None:
+    """Steps both texts begin with run once; those of the first alone are stopped or were done."""
     scene = draft.scene
     first = [*scene.plan.steps[: draft.kept]]
     first += [Step(0, f"superseded-{i}", tuple(range(len(first)))[-1:]) for i in range(draft.others)]
@@ -247,6 +248,7 @@ def test_a_repaired_plan_keeps_what_it_shares_and_runs_nothing_twice(draft: Draf
     stage = Stage(scene)
 
     async def play(request: Request) -> AsyncGenerator[str | Completion, None]:
+        assert request.step_input is not None
         by_subtask.append(request.step_input.subtask)
         if request.step_input.subtask.startswith("superseded"):
             await anyio.sleep(TICK)

@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 import anyio
-import pytest
 from core.actors import Actor
 from core.execution.flows import ONCE, asked_of, name_of, plan_of, saw_of
 from core.execution.interpreter import Interpreter
@@ -109,6 +108,7 @@ def perform(stage: Stage, plan: Plan) -> Result:
 
 @given(workflows(), SEEDS)
 def test_a_run_does_what_the_interpreter_says(steps: list[dict[str, Any]], seed: int) -> None:
+    """All executions, and each call once."""
     plan, stage = plan_of(*steps), Stage(seed)
     compare(perform(stage, plan), expected(plan))
     assert Counter(stage.asked) == paid_for(expected(plan))
@@ -116,6 +116,7 @@ def test_a_run_does_what_the_interpreter_says(steps: list[dict[str, Any]], seed:
 
 @given(workflows(failing=7), SEEDS)
 def test_so_it_does_with_failures(steps: list[dict[str, Any]], seed: int) -> None:
+    """Nothing more is called, either."""
     plan, stage = plan_of(*steps), Stage(seed, failing=7)
     compare(perform(stage, plan), expected(plan, failing=7))
     assert Counter(stage.asked) == paid_for(expected(plan, failing=7))
@@ -123,6 +124,7 @@ def test_so_it_does_with_failures(steps: list[dict[str, Any]], seed: int) -> Non
 
 @given(workflows(failing=5, enough=True), SEEDS)
 def test_so_it_does_if_some_items_are_enough(steps: list[dict[str, Any]], seed: int) -> None:
+    """Given which items were not needed any more."""
     plan = plan_of(*steps)
     result = perform(Stage(seed, failing=5), plan)
     compare(result, expected(plan, failing=5, cancelled=cancelled_in(result)))
@@ -132,6 +134,7 @@ def test_so_it_does_if_some_items_are_enough(steps: list[dict[str, Any]], seed: 
 def test_after_a_cancel_a_run_repeats_what_was_in_flight(
     steps: list[dict[str, Any]], seed: int, last: int
 ) -> None:
+    """And no answer that was delivered is paid for again."""
     plan, journal = plan_of(*steps), MemoryJournal()
     first, second = Stage(seed, last=last), Stage(seed + 1)
 
@@ -146,9 +149,9 @@ def test_after_a_cancel_a_run_repeats_what_was_in_flight(
     assert paid - needed <= Counter(first.met)
 
 
-@pytest.mark.long
 @given(workflows(failing=7), SEEDS, st.integers(1, 12))
 def test_after_a_cancel_failures_end_as_they_would(steps: list[dict[str, Any]], seed: int, last: int) -> None:
+    """What failed is asked again, and fails again."""
     plan, journal = plan_of(*steps), MemoryJournal()
     first, second = Stage(seed, failing=7, last=last), Stage(seed + 1, failing=7)
 
@@ -164,6 +167,7 @@ def test_after_a_cancel_failures_end_as_they_would(steps: list[dict[str, Any]], 
 
 @given(workflows(), SEEDS)
 def test_after_a_change_of_the_last_step_only_it_is_paid_for(steps: list[dict[str, Any]], seed: int) -> None:
+    """All that is behind it is recorded."""
     assume("subtask" in steps[-1])
     changed = deepcopy(steps)
     changed[-1]["subtask"] = "form 99"

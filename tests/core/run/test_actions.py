@@ -247,7 +247,7 @@ class TestRetries:
     async def test_an_action_that_takes_too_long(self) -> None:
         shop, model = Shop(seconds=5), writer()
         plan = plan_of(refund(), (0, "Draft.", ()), (0, "Write.", (0, 1)))
-        limits = Limits(step_seconds=0.05, rounds=2)
+        limits = Limits(step_seconds=0.3, rounds=2)
         planner = boss(
             rows(*[(s.worker, s.subtask, s.access) for s in plan.steps]), rows(refund(), (0, "W.", ()))
         )

@@ -67,6 +67,7 @@ def plans(draw: st.DrawFn) -> Plan:
 def test_a_limit_of_calls_buys_an_answer_or_nothing(
     plan: Plan, calls: int, policy: Literal["note", "skip"], *, early: bool, latency: float
 ) -> None:
+    """The run ends `ok` if the calls allow all steps, and otherwise makes no call of a worker."""
     worker = ScriptedWorker("a", "A", latency=latency)
 
     async def run() -> Result:

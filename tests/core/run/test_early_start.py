@@ -156,6 +156,7 @@ POLICIES = st.builds(
 
 @given(plan=plans(), policy=POLICIES, bound=st.booleans())
 def test_an_early_start_changes_no_run(plan: Plan, policy: Policy, *, bound: bool) -> None:
+    """Written line by line or at once, a plan comes to the same answer, by the same outcomes."""
     text = rows(*[(step.worker, step.subtask, step.access) for step in plan.steps])
 
     async def run(planner: PlanningActor) -> Sequence[object]:

@@ -82,6 +82,7 @@ def status(name: str, most: float, plans: tuple[Plan, ...], fails: list[bool], p
 def test_a_higher_limit_never_gives_a_worse_status(
     data: st.DataObject, fails: list[bool], policy: Policy, name: str
 ) -> None:
+    """If the workers do the same at each limit, the status is the same or better at each higher limit."""
     written = data.draw(plans(len(fails))), data.draw(plans(len(fails)))
     seen = [(most, status(name, most, written, fails, policy)) for most in GRIDS[name]]
     ranks = [WORST[found] for _, found in seen]
@@ -90,11 +91,14 @@ def test_a_higher_limit_never_gives_a_worse_status(
 
 @pytest.mark.long
 @given(
-    data=st.data(), fails=st.lists(st.booleans(), min_size=2, max_size=3), name=st.sampled_from(sorted(GRIDS))
+    data=st.data(),
+    fails=st.lists(st.booleans(), min_size=2, max_size=3),
+    name=st.sampled_from(sorted(GRIDS)),
 )
 def test_a_new_plan_never_loses_the_answer_of_the_first(
     data: st.DataObject, fails: list[bool], name: str
 ) -> None:
+    """At each limit, `replan` gives the status of `note` or a better one."""
     written = data.draw(plans(len(fails))), data.draw(plans(len(fails)))
     for most in GRIDS[name]:
         new, old = (status(name, most, written, fails, policy) for policy in ("replan", "note"))

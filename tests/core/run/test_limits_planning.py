@@ -75,7 +75,7 @@ async def test_a_call_whose_end_was_not_seen_costs_the_most_that_it_may_have_com
     [
         (Limits(), None, None),
         (Limits(cost=0.58, unpriced=0.0, answer_tokens=77), 77, ": $0.5. A step"),
-        (Limits(output_tokens=23_456), None, ": 20,000 tokens for all that they write. A step"),
+        (Limits(output_tokens=23_456), 3909, ": 20,000 tokens for all that they write. A step"),
         (
             Limits(calls=7, steps=3, input_tokens=99_999),
             None,
@@ -124,6 +124,7 @@ REPLIES = st.sampled_from(("good", "bad", "refuse", "break", "hang", "bill"))
     ),
 )
 def test_planning_never_spends_more_than_it_may(ways: list[str], limits: Limits) -> None:
+    """Whatever the planner does: each call is made only if its worst case fits."""
     left = list(ways)
 
     async def act(request: Request) -> AsyncGenerator[str | Completion, None]:

@@ -103,6 +103,7 @@ WAYS: dict[str, Scripted] = {
 def test_no_failing_planner_has_a_run_end_ok(
     ways: Sequence[str], rounds: int, attempts: int, *, has_fallback: bool
 ) -> None:
+    """`ok` means that the planner that was asked for planned every round."""
     planner = boss(*[WAYS[way] for way in ways])
     conductor = Conductor(
         planner,

@@ -72,6 +72,7 @@ async def test_what_is_filled_in_is_not_read_for_references() -> None:
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_in_arguments_an_output_is_a_string_whatever_is_in_it(first: str, second: str) -> None:
+    """It can neither end its string nor add an argument; the subtask decides what there is."""
     subtask = 'Call it: {"a": "say \\"{{0}}\\" now", "b": {{1}}, "c": ["{{0}}{{1}}"]}'
     worker, called = tool({"a": "string", "b": "string", "c": "array"})
     outputs = iter([first or "x", second or "y"])

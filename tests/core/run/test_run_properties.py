@@ -228,6 +228,7 @@ def perform(script: Script) -> tuple[Stage, list[Event], Result]:
 
 @given(scripts(), st.none() | st.integers(0, 400))
 def test_what_was_set_aside_is_given_back(script: Script, ticks: int | None) -> None:
+    """However a run ends, and whenever it is cancelled, its ledgers balance and nobody works any more."""
     stage = Stage(script)
 
     async def main() -> None:
@@ -363,8 +364,11 @@ def races(draw: st.DrawFn) -> Race:
 
 @given(races(), st.data())
 def test_who_came_first_came_first_again_when_a_run_goes_on(race: Race, data: st.DataObject) -> None:
+    """A resumed run shows each step what it was shown before, and pays for no delivered step again."""
+
     def team() -> tuple[Conductor, Actor, MemoryJournal]:
         async def act(request: Request) -> AsyncGenerator[str | Completion, None]:
+            assert request.caller is not None
             assert request.step_input is not None
             await anyio.sleep(race.ticks[request.caller.step] * TICK)
             yield Completion(step_key("w", request.step_input))

@@ -109,6 +109,7 @@ async def result_of(run: Callable[[], Awaitable[ChatAnswer]]) -> Result:
 def test_random_calls_of_random_plans(
     steps: list[dict[str, Any]], seed: int, *, parallel: bool, journalled: bool
 ) -> None:
+    """The run ends as without tools, and each call of a worker is made once."""
     plan, stage = plan_of(*steps), CallingStage(seed)
     journal = MemoryJournal() if journalled else None
     caller = Caller(stage.conductor(plan, journal), more={"is_parallel": parallel})
@@ -123,9 +124,9 @@ def test_random_calls_of_random_plans(
     assert stage.links == +needed
 
 
-@pytest.mark.long
 @given(steps=workflows(), seed=SEEDS, last=st.integers(1, 6))
 def test_after_a_cancel_a_turn_continues(steps: list[dict[str, Any]], seed: int, last: int) -> None:
+    """In its own record, and from that of the turn before: only the calls in flight are made again."""
     plan, journal = plan_of(*steps), MemoryJournal()
     first, second = CallingStage(seed, last=last), CallingStage(seed + 1)
     caller = Caller(first.conductor(plan, journal), store=ContinuationStore())

@@ -73,6 +73,8 @@ def check(result: Result, events: list[Event]) -> None:
 
 @given(scenes, st.data())
 def test_no_call_that_was_sent_is_missing_from_the_bill(scene: Scene, data: st.DataObject) -> None:
+    """Cut off twice at any moment, with another plan from then on: the cost is never less than was paid."""
+
     async def body() -> None:
         journal = MemoryJournal()
         await conductor(scene, journal).run("What?", run_id="R")
@@ -94,6 +96,7 @@ def test_no_call_that_was_sent_is_missing_from_the_bill(scene: Scene, data: st.D
 def test_no_limit_is_overspent_however_often_a_run_is_cut_off(
     scene: Scene, most: int, data: st.DataObject
 ) -> None:
+    """All lives of a run together send no more calls than one life may."""
     limits = Limits(calls=most)
 
     async def body() -> None:
@@ -147,6 +150,8 @@ def test_a_nested_run_is_billed_once_however_often_it_is_cut_off(
     kills: int,
     deep: bool,  # noqa: FBT001 - hypothesis draws it
 ) -> None:
+    """The outer run's bill is what its nested run spent, and the tail; no kill is billed twice."""
+
     def conductor(journal: MemoryJournal) -> Conductor:
         inner = nested([paid("x"), paid("y")])
         middle = nested([inner, paid("z")]) if deep else inner
@@ -177,6 +182,7 @@ def test_a_nested_run_is_billed_once_however_often_it_is_cut_off(
             rows = {row.run_id: row.parent for row in await journal.runs(nested=True, limit=None)}
             child = next(each for each, parent in rows.items() if parent == "R")
             inner = fold(await recorded(journal, child)).result()
+            assert inner.cost is not None
             assert result.cost == pytest.approx(inner.cost + EACH)
             assert result.usage.total_tokens == inner.usage.total_tokens + 200
             check_bounds(result, [await recorded(journal, each) for each in rows])

@@ -76,6 +76,8 @@ def _key(name: str, request: Request) -> str:
 
 @given(scenes(), st.data())
 def test_a_run_goes_on_from_any_point_of_its_record(scene: Scene, data: st.DataObject) -> None:
+    """What was recorded as delivered is asked for no more; the record says what was returned."""
+
     async def body() -> None:
         journal, workers = MemoryJournal(), pool(scene, scene.failing)
         whole = await conductor(scene, workers, journal).run("What?", run_id="whole")
@@ -142,6 +144,7 @@ def _flaky(failing: frozenset[int]) -> list[ScriptedWorker]:
 def test_no_resume_repeats_a_step_that_was_done(
     plan: Plan, on_failure: OnFailure, data: st.DataObject
 ) -> None:
+    """Whatever failed and was repaired meanwhile; and no answer that was made from a gap is `ok`."""
     steps = st.frozensets(st.integers(0, len(plan.steps) - 1), max_size=3)
 
     async def body() -> None:
@@ -166,6 +169,7 @@ def test_no_resume_repeats_a_step_that_was_done(
             assert turn == 3 or not called & done
             assert result.status != "ok" or "?" not in result.answer
             assert "?" not in result.answer or result.status == "partial"
+        assert result is not None
         if on_failure == "note":
             assert result.status == "ok"
 
