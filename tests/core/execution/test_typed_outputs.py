@@ -11,7 +11,7 @@ from servers.chat_server import Call, ChatServer, Reply, says
 from podium.conductor import Conductor
 from podium.errors import ConfigError, PlanInvalid
 from podium.hosts import ToolWorker
-from podium.journal import MemoryCache, MemoryJournal
+from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.types import AnswerDelta, AttemptFailed, Completion, Plan, Result, RunEnded, Step
 from podium.workers import FREE, Card, ChatWorker, Endpoint, ScriptedWorker, Worker
@@ -226,18 +226,6 @@ async def test_a_reference_that_leads_to_nothing_fails_the_step_before_any_call(
     told = "{{0.files.5.path}} leads to nothing: there is no '5' in a list of 0"
     assert told in problem_of(outcome).message
     assert len(model.requests) == 1
-
-
-async def test_cached_answers_are_read_too_and_misfits_are_not_kept() -> None:
-    cache = MemoryCache()
-    card = Card(name="a", version="1", price=FREE)
-    first = scripted("no", f"It is {GOOD}", name=card)
-    assert (await run([typed(VERDICT)], first, cache=cache)).answer == COMPACT
-    again = scripted("unused", name=card)
-    result = await run([typed(VERDICT)], again, cache=cache)
-    assert (result.answer, result.outcomes[0].reused, again.requests) == (COMPACT, True, [])
-    other = scripted('{"verdict": "ok"}', name=card)
-    assert (await run([typed({"verdict": "string"})], other, cache=cache)).answer == '{"verdict":"ok"}'
 
 
 async def test_a_typed_answer_is_streamed_when_it_is_complete() -> None:

@@ -167,18 +167,6 @@ async def test_loops(name: str) -> None:
     await CASES[name].check()
 
 
-async def test_a_turn_sees_the_turn_before() -> None:
-    steps = [loop(GO, call("A", 0), call("B", 1, "previous"))]
-    ran = await carry_out(*steps, workers=team({"go": (again(), done()), "B": ("b1", "b2")}))
-    first, second = [
-        request for request in ran.requests if "B" in request.messages[-1].text.splitlines()[-1]
-    ][-2:]
-    assert [shown.output for shown in first.step_input.visible] == ["did A"]
-    assert sorted(shown.output for shown in second.step_input.visible) == sorted(
-        ['{"done":false,"note":"n"}', "did A", "b1", "did A"]
-    )
-
-
 async def test_an_item_that_does_not_converge_is_named() -> None:
     steps = [loop(call("go {{item}}", returns=FORM), each=["a", "b"], most=1)]
     ran = await carry_out(*steps, workers=team({"go a": done(), "go b": again()}))

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from core.actors import boss, plan_of, tags
 
-from podium import Conductor, Limits, ScriptedWorker
+from podium import Conductor, ScriptedWorker
 from podium.errors import JournalError
 from podium.journal import SqlJournal
 from podium.journal.sql.commits import Batch, SqlLog
@@ -86,16 +86,6 @@ async def test_nothing_is_paid_for_before_the_run_is_recorded(tmp_path: Path, as
             assert not [request for worker in (planner, *workers) for request in worker.requests]
             journal.gate.set()
     assert workers[0].requests
-
-
-async def test_a_step_costs_one_commit(tmp_path: Path) -> None:
-    journal = Gated(tmp_path / "journal.db")
-    steps = [(0, f"step {number}", (number - 1,) if number else ()) for number in range(8)]
-    workers, limits = [ScriptedWorker("a", "A", latency=0.01)], Limits(plan_steps=8)
-    async with Conductor(boss(""), workers, journal=journal, limits=limits) as conductor:
-        result = await conductor.run(plan_of(*steps))
-    assert result.status == "ok"
-    assert journal.commits == len(steps) + 1
 
 
 async def test_listeners_are_told_what_is_recorded_in_its_order(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from core.actors import boss, problem_of, rows, told
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError, WorkerError, WorkerFailed, WorkerRefused, WorkerUnavailable
+from podium.errors import ConfigError, WorkerFailed, WorkerRefused, WorkerUnavailable
 from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner, RulePlanner
@@ -45,14 +45,6 @@ async def test_the_answer_of_the_first_plan_is_not_lost(
     if told:
         assert told in problem_of(result).message
         assert "step 1 (b): down" in problem_of(result).message
-
-
-@pytest.mark.parametrize("error", [WorkerUnavailable("busy", status=503), WorkerRefused("401")])
-async def test_a_planner_that_fails_does_not_lose_the_answer(error: WorkerError) -> None:
-    result = await conductor(FIRST, error).run("How tall?")
-    assert (result.status, result.answer) == ("partial", "330 m")
-    assert problem_of(result).code.startswith("planner_")
-    assert "step 1 (b): down" in problem_of(result).message
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from podium.types import Call, Forecast, Outcome, Plan
 from podium.types.forecast import Interval, compare, explain_forecast, within
 from podium.types.messages import read_query
 from podium.usage import Usage
-from podium.workers import FREE, Card, Gather, Pool, Price, ScriptedWorker, StepInput
+from podium.workers import FREE, Card, Pool, Price, ScriptedWorker, StepInput
 from podium.workers.pool import CallRecord
 
 PRICE = Price(input=1.0, output=10.0)
@@ -81,17 +81,6 @@ def test_of_a_worker_nobody_knows_the_usual_is_assumed() -> None:
     assert nearly.guessed == ("a",)
     assert nearly.output_tokens.likely == 10
     assert nearly.output_tokens.high > 100
-
-
-def test_answers_are_no_longer_than_their_worker_bounds_them() -> None:
-    class Bounded(ScriptedWorker):
-        max_tokens = 50
-
-    made = forecast(plan_of((0, "one", ())), Pool([Bounded(Card(name="a", price=PRICE), "x")]), Limits())
-    assert made.output_tokens.high == 50
-    code = forecast(plan_of((0, "one", ())), Pool([Gather()]), Limits())
-    assert (code.input_tokens, code.output_tokens, code.cost) == (_exactly(0), _exactly(0), _exactly(0))
-    assert code.seconds.high > 0
 
 
 def test_prompts_count_the_question_and_what_is_shown() -> None:

@@ -140,25 +140,6 @@ async def test_persons_need_no_calls() -> None:
         assert "ann" not in conductor.forecast(plan).guessed
 
 
-async def test_a_question_without_an_answer_is_asked_again() -> None:
-    two = planned({"worker": "ann", "subtask": "One?"}, {"worker": "ann", "subtask": "Two?", "access": [0]})
-    both = Plan((*two.steps[:1], Step(1, "Else?"), Step(0, "Answer.", (0, 1))))
-    async with MemoryJournal() as journal:
-        conductor = office(PersonWorker("ann"), plan=both, journal=journal)
-        await conductor.run("What?", run_id="run")
-        await conductor.decide("run", approved=False, why="later", action=0)
-        assert [asked.name for asked in await waiting(journal)] == ["1"]
-        assert (await conductor.resume("run")).status == "waiting"
-        assert [asked.name for asked in await waiting(journal)] == ["1"]
-        await conductor.decide("run", answer="b")
-        assert (await conductor.resume("run")).status == "partial"
-        assert (await conductor.resume("run", refresh=True)).status == "waiting"
-        (again,) = await waiting(journal)
-        assert again.name == "0"
-        await conductor.decide("run", answer="a")
-        assert (await conductor.resume("run", refresh=True)).status == "ok"
-
-
 async def test_a_person_needs_a_journal_or_a_way_to_ask() -> None:
     conductor = office(PersonWorker("ann"))
     with pytest.raises(ConfigError, match="no journal"):

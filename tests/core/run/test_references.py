@@ -92,10 +92,8 @@ def test_in_arguments_an_output_is_a_string_whatever_is_in_it(first: str, second
     ("subtask", "arguments"),
     [
         ("find {{0}}", {"query": 'find {"query": "x", "limit": 9}'}),
-        ("{{0}}", {"query": '{"query": "x", "limit": 9}'}),
         ('{"query": "{{0}}", "limit": 2}', {"query": '{"query": "x", "limit": 9}', "limit": 2}),
         ('Find {"limit": 2} of {{0}}', {"query": 'Find {"limit": 2} of {"query": "x", "limit": 9}'}),
-        ('{{0}} {"query": "y"}', {"query": '{"query": "x", "limit": 9} {"query": "y"}'}),
         ('{"query": "{{0}}', {"query": '{"query": "{"query": "x", "limit": 9}'}),
     ],
 )

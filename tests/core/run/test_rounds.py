@@ -132,15 +132,6 @@ async def test_conductors_nest_no_deeper_than_the_outer_run_says(depth: int, sta
         assert result.outcomes[0].cost in (0.0, None)
 
 
-async def test_the_step_limit_holds_over_nested_runs() -> None:
-    worker = ScriptedWorker("w", "x")
-    plan = rows(*((0, f"inner {i}", ()) for i in range(4)), (0, "join", (0, 1, 2, 3)))
-    outer = _nested(_nested(worker, text=plan), name="outer", limits=Limits(steps=4))
-    result = await outer.run("Q?")
-    assert not worker.requests
-    assert "needs at least 5 steps, and the outer run has 3 steps left of its 4" in problem_of(result).message
-
-
 async def test_a_judge_who_says_neither_yes_nor_no_has_not_judged() -> None:
     judge = ScriptedWorker("judge", "Nothing is missing")
     result = await Conductor(boss(FIRST), [_worker()], limits=Limits(rounds=3), accept=judge).run("Q?")

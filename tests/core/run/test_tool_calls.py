@@ -150,32 +150,6 @@ def test_after_a_cancel_a_turn_continues(steps: list[dict[str, Any]], seed: int,
     assert paid - paid_for(told) <= Counter(first.met)
 
 
-async def test_ids_that_two_steps_share() -> None:
-    note = Message("system", "Be brief.")
-
-    def reply(request: Request) -> Completion:
-        mine = [message.text for message in request.messages if message.role == "tool"]
-        if len(mine) == 2 or (mine and asked_of(request) == "b"):
-            told = [message.text for message in request.messages if message == note]
-            return Completion(f"{asked_of(request)}: {', '.join([*mine, *told])}")
-        made = tool_call("call_0", "look", {"of": asked_of(request), "n": len(mine)})
-        return Completion("", "tool_calls", tool_calls=(made,))
-
-    worker = ScriptedWorker(Card(name="a", price=FREE), reply)
-    worker.takes_tools = True
-    plan = Plan((Step(0, "a"), Step(0, "b"), Step(1, "c", (0, 1))))
-    caller = Caller(Conductor(FixedPlanner(plan), [worker, ScriptedWorker("c", "done")]))
-    first = await caller.turn()
-    assert len({call["id"] for call in first.tool_calls}) == 2
-    caller.said.append(note)
-    answer = await caller.run()
-    assert [each.text for each in answer.result.outcomes] == [
-        "a: a0, a1, Be brief.",
-        "b: b0, Be brief.",
-        "done",
-    ]
-
-
 async def test_a_message_of_the_user_after_the_results() -> None:
     caller, ann = team(DIAMOND, {"a": (1,), "c": (1,)})
     await caller.turn()
@@ -213,27 +187,6 @@ async def test_a_step_that_is_not_needed_any_more() -> None:
     (run,) = await journal.runs()
     entries = [entry.event for entry in await journal.read(run.run_id)]
     assert fold(entries).result().outcomes == result.outcomes
-
-
-async def test_a_later_round_calls_tools() -> None:
-    texts = [
-        write_plan(each, "rows")
-        for each in (Plan((Step(0, "a"),)), Plan((Step(0, "b", previous=True), Step(0, "c", (0,)))))
-    ]
-    judged: list[str] = []
-
-    def accept(question: str, answer: str) -> bool:
-        judged.append(answer)
-        return len(judged) > 1
-
-    planner = ScriptedWorker("planner", lambda request: texts[len(planner.requests) - 1])
-    ann = Maker("ann", {"a": (1,), "b": (1,), "c": (1,)})
-    conductor = Conductor(ChatPlanner(planner), [ann], accept=accept, limits=Limits(rounds=2))
-    caller = Caller(conductor)
-    assert (await caller.run()).text == "c(b(a(a0), b0), c0)"
-    assert caller.turns == [["a 0"], ["b 0"], ["c 0"]]
-    assert (judged, len(planner.requests)) == (["a(a0)", "c(b(a(a0), b0), c0)"], 2)
-    assert max(Counter(ann.asked).values()) == 1
 
 
 async def test_a_result_that_a_worker_may_not_see() -> None:

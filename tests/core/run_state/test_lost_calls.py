@@ -136,60 +136,6 @@ async def test_a_nested_run_that_was_cut_off_is_billed_by_its_record() -> None:
     assert result.cost == pytest.approx(3 * EACH + reserved.cost)
 
 
-def check_bounds(result: Result, runs: list[list[Event]]) -> None:
-    """Hold a bill between what the calls of all runs cost and what was reserved for them."""
-    starts = [e for run in runs for e in run if isinstance(e, StepStarted) and e.reserved.calls]
-    assert result.cost >= EACH * len(starts) - 1e-9
-    assert result.cost <= sum(max(EACH, start.reserved.cost or 0.0) for start in starts) + 1e-9
-
-
-@pytest.mark.long
-@given(st.data(), st.integers(1, 4), st.booleans())
-def test_a_nested_run_is_billed_once_however_often_it_is_cut_off(
-    data: st.DataObject,
-    kills: int,
-    deep: bool,  # noqa: FBT001 - hypothesis draws it
-) -> None:
-    """The outer run's bill is what its nested run spent, and the tail; no kill is billed twice."""
-
-    def conductor(journal: MemoryJournal) -> Conductor:
-        inner = nested([paid("x"), paid("y")])
-        middle = nested([inner, paid("z")]) if deep else inner
-        return outer(middle, paid("tail"), journal, limits=Limits(depth=4))
-
-    async def body() -> None:
-        journal = MemoryJournal()
-        await conductor(journal).run("What?", run_id="R")
-        for life in range(kills):
-            rows = {row.parent: row.run_id for row in await journal.runs(nested=True, limit=None)}
-            chain = ["R", rows["R"], *([rows[rows["R"]]] if deep else [])]  # each nested in the one before
-            lengths: dict[str, int | None] = dict.fromkeys(chain)
-            cut_one = data.draw(st.integers(1, len(chain) - 1), label="cut anywhere")
-            # Those above it are cut amid their first step; those below it had ended.
-            for each in chain[: cut_one + 1]:
-                events = await recorded(journal, each)
-                starts = [at for at, e in enumerate(events) if isinstance(e, StepStarted) and e.step == 0]
-                least, most = starts[-1] + 1, len(events) if each == chain[cut_one] else starts[-1] + 1
-                is_innermost = each == chain[-1]
-                lengths[each] = data.draw(st.integers(1 if is_innermost else least, most), label="length")
-            if life == 0 and cut_one == len(chain) - 1 and data.draw(st.booleans(), label="not begun"):
-                del lengths[chain[-1]]
-            journal = await cut(journal, lengths)
-            runs = [await recorded(journal, each) for each in lengths if each != "R"]
-            told = fold(await recorded(journal, "R"), runs).result()
-            check_bounds(told, runs)
-            result = await conductor(journal).resume("R")
-            rows = {row.run_id: row.parent for row in await journal.runs(nested=True, limit=None)}
-            child = next(each for each, parent in rows.items() if parent == "R")
-            inner = fold(await recorded(journal, child)).result()
-            assert inner.cost is not None
-            assert result.cost == pytest.approx(inner.cost + EACH)
-            assert result.usage.total_tokens == inner.usage.total_tokens + 200
-            check_bounds(result, [await recorded(journal, each) for each in rows])
-
-    anyio.run(body, backend_options=OPTIONS)
-
-
 @pytest.mark.anyio
 async def test_a_lost_call_whose_step_is_planned_no_more_stays_on_the_bill() -> None:
     journal = MemoryJournal()

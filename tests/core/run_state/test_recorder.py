@@ -125,16 +125,6 @@ async def test_a_planner_that_works_again_writes_the_plan() -> None:
     assert (await journal.runs())[0].state == "ok"
 
 
-async def test_a_planner_that_fails_again() -> None:
-    first, result, team, journal = await resumed("none")
-    assert team.calls == [2, 0, 0]
-    for again in (result, await team.conductor.resume("x")):
-        assert (again.status, again.answer) == ("partial", first.answer)
-        assert problem_of(again).code == "planner_fallback"
-    repaired = Team(journal, BETTER.replace("[0]", "[]"))
-    assert (await repaired.conductor.resume("x")).answer == "b said"
-
-
 async def test_another_plan_needs_another_approval() -> None:
     journal, policy = MemoryJournal(), Policy(approve="later")
     down = Team(journal, "none").conductor

@@ -11,7 +11,7 @@ from podium.errors import ConfigError, RunExists, RunUnknown
 from podium.journal import Journal, MemoryJournal
 from podium.planners import FixedPlanner
 from podium.run_state import fold
-from podium.types import Completion, Event, RunEnded, RunStarted, StepEnded
+from podium.types import Event, RunEnded, RunStarted, StepEnded
 from podium.workers.simple import Reply
 
 DIAMOND = Plan((Step(0, "first"), Step(1, "left", (0,)), Step(2, "right", (0,)), Step(3, "last", (1, 2))))
@@ -151,17 +151,9 @@ async def test_a_run_that_ended_ok_is_returned_as_recorded() -> None:
     assert len(await recorded(journal, "x")) > len(events)
 
 
-@pytest.mark.parametrize("kind", ["cut", "not accepted"])
-async def test_a_partial_run_with_nothing_left_to_do_stays_as_recorded(kind: str) -> None:
-    journal = MemoryJournal()
-    worker = ScriptedWorker("a", Completion("half", "length") if kind == "cut" else "all")
-    planner = ScriptedWorker("planner", ONE)
-    made = Conductor(
-        ChatPlanner(planner),
-        [worker],
-        accept=(lambda _question, _answer: "too short") if kind == "not accepted" else None,
-        journal=journal,
-    )
+async def test_a_partial_run_with_nothing_left_to_do_stays_as_recorded() -> None:
+    journal, worker, planner = MemoryJournal(), ScriptedWorker("a", "all"), ScriptedWorker("planner", ONE)
+    made = Conductor(ChatPlanner(planner), [worker], accept=lambda _, __: "too short", journal=journal)
     first = await made.run("What?", run_id="x", forecast=True)
     assert first.status == "partial"
     events, asked = await recorded(journal, "x"), len(planner.requests)
