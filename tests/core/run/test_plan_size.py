@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from core.actors import boss, plan_of, rows, told
+from core.actors import boss, plan_of, problem_of, rows, told
 
 from podium.budget import Limits
 from podium.conductor import Conductor
