@@ -1,16 +1,20 @@
-"""Bad input gives a clear error or an explained result; nothing hangs and nothing leaks."""
+"""Bad input gives a clear error; the options of one run; how many steps a plan may have."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
-from core.actors import boss, rows
+from core.actors import boss, plan_of, problem_of, rows, told
 
-from podium.budget import Limits
-from podium.conductor import Conductor
-from podium.errors import ConfigError, QueryError
-from podium.planners import ChatPlanner, RulePlanner
-from podium.types import Message, Query
-from podium.workers import Price, ScriptedWorker, StepInput
+from podium import Card, Conductor, Limits, Price, ScriptedWorker
+from podium.errors import ConfigError, LimitExceeded, QueryError
+from podium.journal import MemoryCache, MemoryJournal, SqlJournal
+from podium.planners import ChatPlanner, FixedPlanner, RulePlanner
+from podium.policy import Policy
+from podium.types import Completion, Message, Query
+from podium.usage import Usage
+from podium.workers import StepInput
 
 pytestmark = pytest.mark.anyio
 
@@ -95,3 +99,106 @@ def _function(step_input: StepInput) -> str:
 def test_what_people_hand_over_by_mistake_is_told_with_its_mend(make: Any, hint: str) -> None:
     with pytest.raises(ConfigError, match=hint):
         make()
+
+
+LOW = Limits(cost=0.015, answer_tokens=100)
+PLAN = rows((0, "Collect.", []), (0, "Answer.", [0]))
+
+
+def priced(reply: str = "done") -> ScriptedWorker:
+    card = Card(name="w", price=Price(input=0.0, output=100.0))
+    return ScriptedWorker(card, lambda _: Completion(reply, usage=Usage(10, 100)))
+
+
+async def test_the_limits_of_one_run_replace_those_of_the_conductor() -> None:
+    conductor = Conductor(FixedPlanner(PLAN), [priced()])
+    low = await conductor.run("Why?", limits=LOW)
+    assert (low.status, low.problem and low.problem.code) == ("failed", "limit")
+    assert (await conductor.run("Why?")).status == "ok"
+
+
+async def test_the_limits_of_one_run_are_recorded_and_apply_to_a_resume(tmp_path: Path) -> None:
+    journal = SqlJournal(tmp_path / "runs.db")
+    conductor = Conductor(FixedPlanner(PLAN), [priced()], journal=journal)
+    first = await conductor.run("Why?", limits=LOW)
+    again = await conductor.resume(first.run_id)
+    assert (again.status, again.cost) == ("failed", first.cost)
+    assert (await conductor.resume(first.run_id, limits=Limits(cost=1.0, answer_tokens=100))).status == "ok"
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_a_run_can_leave_the_cache_alone(*, nested: bool) -> None:
+    cache, calls = MemoryCache(), list[str]()
+
+    def reply(_: object) -> str:
+        calls.append("called")
+        return "done"
+
+    class Known(ScriptedWorker):
+        identity = "w"
+
+    worker = Known(Card(name="w"), reply)
+    inner = Conductor(FixedPlanner(rows((0, "Answer.", []))), [worker], cache=cache)
+    conductor = Conductor(FixedPlanner(rows((0, "Answer.", []))), [inner]) if nested else inner
+    for _ in range(2):
+        await conductor.run("Why?", uses_cache=False, journal=MemoryJournal())
+    assert len(calls) == 2
+    for _ in range(2):
+        await conductor.run("Why?")
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_a_caller_allows_each_call(*, nested: bool) -> None:
+    heard: list[float] = []
+
+    async def allows(spent: float) -> None:
+        heard.append(spent)
+        if spent:
+            raise LimitExceeded("cost", "that is enough")
+
+    inner = Conductor(FixedPlanner(PLAN), [priced()])
+    outer = Conductor(FixedPlanner(rows((0, "Answer.", []))), [inner]) if nested else inner
+    result = await outer.run("Why?", allows=allows)
+    assert (result.status, result.cost) == ("failed", 0.01)
+    assert "that is enough" in str(result.problem)
+    assert set(heard) == {0.0, 0.01}
+
+
+def pool(size: int) -> list[ScriptedWorker]:
+    """Return so many workers, which answer with their names."""
+    return [ScriptedWorker(f"w{number}", f"from {number}") for number in range(size)]
+
+
+@pytest.mark.parametrize(
+    ("workers", "limits", "policy", "asked"),
+    [
+        (1, Limits(), None, 5),
+        (3, Limits(), None, 5),
+        (4, Limits(), None, 6),
+        (7, Limits(), None, 9),
+        (40, Limits(), None, 32),
+        (40, Limits(plan_steps=60), None, 42),
+        (7, Limits(plan_steps=4), None, 4),
+        (7, Limits(), Policy(steps=3), 3),
+        (7, Limits(), Policy(denied=["w0", "w1"]), 7),
+    ],
+)
+async def test_a_planner_is_asked_for_a_number_that_suits_the_pool(
+    workers: int, limits: Limits, policy: Policy | None, asked: int
+) -> None:
+    planner = boss(rows((0, "go", ())))
+    await Conductor(planner, pool(workers), limits=limits, policy=policy).run("Why?")
+    assert re.search(r"at most (\d+)", told(planner))[1] == str(asked)  # type: ignore[index]  # it is there
+
+
+async def test_a_plan_above_the_bound_is_refused_by_a_code_that_names_the_limit() -> None:
+    """What is asked for is no bound; `Limits.plan_steps` is."""
+    other = FixedPlanner(plan_of((0, "other", ())))
+    for size in (32, 33):
+        steps = ((0, f"Do {number}.", ()) for number in range(size - 1))
+        plan = plan_of(*steps, (0, "Join.", tuple(range(size - 1))))
+        result = await Conductor(FixedPlanner(plan), pool(1), fallback_planner=other).run("Why?")
+        assert [len(ran.steps) for ran in result.plans] == [32 if size == 32 else 1]
+    assert problem_of(result.proposals[0]).code == "too_many_steps"
+    assert "the maximum is 32 (Limits.plan_steps" in problem_of(result.proposals[0]).message

@@ -12,7 +12,7 @@ from core.execution.test_scheduler_properties import on_virtual_clock
 from core.journal.recorded_before.cases import load
 from core.run.test_action_properties import ENDS, World, plans as action_plans
 from core.run.test_run_properties import Script, Stage, plans, scripts
-from core.run_state.test_bills import cut
+from core.run_state.test_lost_calls import cut
 from core.run_state.test_resume import recorded
 from hypothesis import given, strategies as st
 

@@ -1,26 +1,29 @@
-"""A run that was cut off anywhere: what it may have paid is on its bill and counts against its limits."""
+"""Whatever was cut off or nested: what it may have paid is on the bill once, and counts."""
 
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 import anyio
 import pytest
 from core.actors import problem_of
-from core.run_state.test_bills import cut, nested, outer, paid, planned, runs_in
-from core.run_state.test_resume import prefix, recorded
+from core.run_state.test_resume import calls, prefix, recorded
 from core.virtual_clock import OPTIONS
 from hypothesis import given, strategies as st
 
-from podium import Conductor, Limits, Plan, ScriptedWorker, Step
-from podium.errors import PlannerError, WorkerUnavailable
+from podium import Card, Conductor, Limits, Plan, Price, ScriptedWorker, Step
+from podium.errors import PlannerError, WorkerRefused, WorkerUnavailable
 from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
-from podium.planners import ChatPlanner
+from podium.planners import ChatPlanner, FixedPlanner
 from podium.run_state import fold
-from podium.types import Completion, Event, PlannerStarted, Result, StepEnded, StepStarted
+from podium.types import Completion, Event, PlannerStarted, Result, RunStarted, StepEnded, StepStarted
 from podium.usage import Usage
+from podium.workers import Worker
+from podium.workers.simple import Reply
 
+pytestmark = pytest.mark.anyio
 EACH = 0.0002
 """USD that each call costs."""
 
@@ -116,7 +119,6 @@ def test_no_limit_is_overspent_however_often_a_run_is_cut_off(
     anyio.run(body, backend_options=OPTIONS)
 
 
-@pytest.mark.anyio
 async def test_a_nested_run_that_was_cut_off_is_billed_by_its_record() -> None:
     journal = MemoryJournal()
     inner = nested([paid("x"), paid("y")])
@@ -136,7 +138,6 @@ async def test_a_nested_run_that_was_cut_off_is_billed_by_its_record() -> None:
     assert result.cost == pytest.approx(3 * EACH + reserved.cost)
 
 
-@pytest.mark.anyio
 async def test_a_lost_call_whose_step_is_planned_no_more_stays_on_the_bill() -> None:
     journal = MemoryJournal()
     plan = Plan((Step(0, "one"), Step(1, "two", (0,))))
@@ -162,3 +163,89 @@ async def test_a_lost_call_whose_step_is_planned_no_more_stays_on_the_bill() -> 
     assert fold(await recorded(left, "R")).result() == result
     again = await Conductor(planned(plan), [paid("a"), paid("b")], journal=left).resume("R")
     assert again.cost == result.cost
+
+
+PRICE = Price(input=1.0, output=1.0)
+ONCE = Retry(attempts=1)
+
+
+def paid(name: str, reply: Reply | None = None, *, latency: float = 0.0) -> ScriptedWorker:
+    """Return a worker each of whose answers takes 100 tokens in and 100 out, at $0.0002."""
+    answer = reply if reply is not None else Completion(f"{name} said", usage=Usage(100, 100))
+    return ScriptedWorker(Card(name=name, price=PRICE, version="1"), answer, latency=latency)
+
+
+def planned(plan: Plan) -> FixedPlanner:
+    return FixedPlanner(write_plan(plan, "rows"))
+
+
+def nested(workers: Sequence[Worker]) -> Conductor:
+    """Return a conductor that asks its two workers one after the other, and fails if one does."""
+    plan = Plan((Step(0, "x"), Step(1, "y", (0,))))
+    return Conductor(planned(plan), workers, retry=ONCE, on_failure="fail", card=Card(name="inner"))
+
+
+def outer(inner: Conductor, tail: ScriptedWorker, journal: MemoryJournal, **more: object) -> Conductor:
+    """Return a conductor that asks the nested one, and then the tail."""
+    plan = planned(Plan((Step(0, "do it"), Step(1, "end", (0,)))))
+    return Conductor(plan, [inner, tail], journal=journal, **more)  # type: ignore[arg-type]
+
+
+async def cut(journal: MemoryJournal, lengths: Mapping[str, int | None]) -> MemoryJournal:
+    """Return the journal as a crash left it: of each run as many events as said, all for `None`."""
+    left = MemoryJournal()
+    for run_id, length in lengths.items():
+        events = (await recorded(journal, run_id))[:length]
+        first = events[0]
+        assert isinstance(first, RunStarted)
+        log = await left.begin(first, minted=False)
+        for event in events[1:]:
+            log.append(event)
+        await log.aclose()
+    return left
+
+
+async def runs_in(journal: MemoryJournal) -> str:
+    (row,) = [row for row in await journal.runs(nested=True) if row.parent is not None]
+    return row.run_id
+
+
+def until(events: Sequence[Event], wanted: Callable[[Event], bool]) -> int:
+    """Return how many events there are before the first that is wanted."""
+    return next(index for index, event in enumerate(events) if wanted(event))
+
+
+async def test_a_nested_run_that_had_ended_is_billed_once_and_counted() -> None:
+    journal = MemoryJournal()
+    whole = await outer(nested([paid("x"), paid("y")]), paid("tail"), journal).run("What?", run_id="R")
+    length = until(await recorded(journal, "R"), lambda event: isinstance(event, StepEnded))
+    left = await cut(journal, {"R": length, await runs_in(journal): None})
+    inner, tail = [paid("x"), paid("y")], paid("tail")
+    result = await outer(nested(inner), tail, left).resume("R")
+    assert (calls(inner), calls([tail])) == ([0, 0], [1])
+    assert result.usage.total_tokens == whole.usage.total_tokens == 600
+    assert result.cost == pytest.approx(0.0006)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_calls_of_nested_runs_count_after_a_resume(*, ended: bool) -> None:
+    journal = MemoryJournal()
+    await outer(nested([paid("x"), paid("y")]), paid("tail"), journal).run("What?", run_id="R")
+    at = until(await recorded(journal, "R"), lambda event: isinstance(event, StepEnded))
+    left = await cut(journal, {"R": at + ended, await runs_in(journal): None})
+    inner, tail = [paid("x"), paid("y")], paid("tail")
+    result = await outer(nested(inner), tail, left).resume("R", limits=Limits(calls=2))
+    assert (calls(inner), calls([tail])) == ([0, 0], [0])
+    assert problem_of(result).code == "limit"
+
+
+@pytest.mark.parametrize("text", ["no plan", write_plan(Plan((Step(0, "x"), Step(1, "y", (0,)))), "rows")])
+async def test_a_nested_run_that_fails_costs_what_its_calls_cost(text: str) -> None:
+    answer = Completion(text, usage=Usage(100, 100))
+    boss = ChatPlanner(ScriptedWorker(Card(name="boss", price=PRICE), answer))
+    workers = [paid("x"), paid("y", WorkerRefused("no"))]
+    inner = Conductor(boss, workers, retry=ONCE, on_failure="fail", card=Card(name="inner"))
+    outcome = (await Conductor(planned(Plan((Step(0, "do it"),))), [inner]).run("What?")).outcomes[0]
+    assert (outcome.status, outcome.usage.total_tokens) == ("failed", 400)
+    assert outcome.cost == pytest.approx(0.0004)
+    assert (outcome.maybe_paid, outcome.charged) == (False, "usage")

@@ -1,9 +1,9 @@
-"""The record of a run that is written while it runs, and what a changed plan or a full disk does to it."""
+"""The record of a run while it runs, on a full disk, and after a plan of the fallback planner."""
 
 import anyio
 import pytest
 from core.actors import problem_of
-from core.run_state.test_bills import PRICE, paid, planned
+from core.run_state.test_lost_calls import PRICE, paid, planned
 from core.run_state.test_resume import prefix, recorded
 
 from podium import Card, Conductor, Plan, Price, ScriptedWorker, Step
