@@ -1,26 +1,30 @@
 """Workers, hosts and plans for the tests of runs, where `ScriptedWorker` cannot play the part."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from typing import Any
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from podium.budget import Limits
 from podium.budget.ledger import Ledger
-from podium.execution import Host, HostExit, Retry
+from podium.execution import Retry
 from podium.execution.context import ConductorSettings, RunContext, RunRequest
+from podium.hosts import ToolWorker
 from podium.journal import Cache
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner, Planner, PlanRequest, PlanText, RulePlanner
 from podium.policy import Policy
 from podium.types import (
-    ApprovalAsked,
-    ApprovalGiven,
     Completion,
     Event,
     Outcome,
     Plan,
+    Problem,
+    Proposal,
     Query,
+    Result,
     Step,
     StepDelta,
     StepEnded,
@@ -85,10 +89,51 @@ def answering(text: str, *, latency: float = 0.0, usage: Usage | None = None) ->
     return act
 
 
+def yielding(*pieces: Any) -> Callable[[Any], AsyncGenerator[Any, None]]:
+    """Return an act of a worker or planner that yields these; exceptions are raised, `...` waits for ever."""
+
+    async def act(request: object) -> AsyncGenerator[Any, None]:
+        for piece in pieces:
+            await checkpoint()
+            if isinstance(piece, BaseException):
+                raise piece
+            if piece is ...:
+                await anyio.sleep_forever()
+            yield piece
+
+    return act
+
+
 async def never(request: Request) -> AsyncGenerator[str | Completion, None]:
     """Act by waiting for something that does not come."""
     await anyio.sleep_forever()
     yield Completion("too late")
+
+
+class Shop:
+    """A tool that refunds orders, with what it was asked to do; `raising` are raised, call by call."""
+
+    def __init__(self, *raising: Exception | None, seconds: float = 0.0, name: str = "refund") -> None:
+        self.refunds: list[int] = []
+        self.begun = anyio.Event()
+        self._raising = list(raising)
+        self._seconds = seconds
+        self._name = name
+
+    async def _refund(self, arguments: dict[str, Any]) -> str:
+        self.refunds.append(arguments["order"])
+        self.begun.set()
+        error = self._raising.pop(0) if self._raising else None
+        await anyio.sleep(self._seconds)
+        if error is not None:
+            raise error
+        return f"refunded {arguments['order']}"
+
+    @property
+    def worker(self) -> ToolWorker:
+        """The tool as a worker."""
+        schema = {"properties": {"order": {"type": "integer"}}, "required": ["order"]}
+        return ToolWorker(schema, self._refund, card=Card(name=self._name, price=FREE))
 
 
 class PlanningActor(Planner):
@@ -135,6 +180,17 @@ def told(planner: ChatPlanner, call: int = -1) -> str:
     return "\n".join(message.text for message in worker.requests[call].messages)
 
 
+def problem_of(ended: Result | Outcome | Proposal) -> Problem:
+    """Return what was wrong."""
+    assert ended.problem is not None
+    return ended.problem
+
+
+def codes(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return the ends in short: status, and the code of the problem."""
+    return [o.status if o.problem is None else f"{o.status} {o.problem.code}" for o in outcomes]
+
+
 def tags(events: Sequence[Event], *, without: str = "_delta") -> list[str]:
     """Return the events in short: type and step."""
     return [
@@ -177,55 +233,3 @@ def context_of(  # noqa: PLR0913 - the facts of a run that a test sets
         clock=anyio.current_time,
         began=anyio.current_time(),
     )
-
-
-class Shown(Host):
-    """Carries out nothing, and takes note of what it is told."""
-
-    def __init__(self) -> None:
-        self.plans: list[tuple[int, Plan]] = []
-        self.ends: list[StepEnded] = []
-
-    async def show(self, number: int, plan: Plan) -> None:
-        """Take note of a plan."""
-        self.plans.append((number, plan))
-
-    def takes(self, worker: Worker) -> bool:
-        """Take no calls."""
-        return False
-
-    async def call(self, number: int, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Carry out a call."""
-        await work()
-
-    def keeps(self, left: HostExit) -> bool:
-        """Leave the run."""
-        return False
-
-    async def decide(self, asked: ApprovalAsked, problem: str) -> ApprovalGiven | None:
-        """Let the run wait."""
-        return None
-
-    def hear(self, event: Event) -> None:
-        """Take note of the end of a step."""
-        if isinstance(event, StepEnded):
-            self.ends.append(event)
-
-    def stored(self, number: int, plan: Plan, name: str) -> tuple[str | None, Outcome] | None:
-        """Return nothing."""
-        return None
-
-    def begin(self, number: int, names: Sequence[str]) -> None:
-        """Take no note."""
-
-
-class Stored(Shown):
-    """Has outcomes of the first round, by the names of steps."""
-
-    def __init__(self, ends: dict[str, tuple[str | None, Outcome]]) -> None:
-        super().__init__()
-        self._stored = ends
-
-    def stored(self, number: int, plan: Plan, name: str) -> tuple[str | None, Outcome] | None:
-        """Return an outcome."""
-        return self._stored.get(name) if number == 1 else None

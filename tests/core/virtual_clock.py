@@ -7,6 +7,8 @@ import asyncio
 import selectors
 from typing import Any
 
+import pytest
+
 STALLED_S = 10.0
 """Real seconds without a timer and without an event after which the loop counts as hung."""
 
@@ -47,3 +49,9 @@ OPTIONS: dict[str, Any] = {"loop_factory": VirtualClock}
 
 BACKEND = ("asyncio", OPTIONS)
 """The return value of an `anyio_backend` fixture that runs a module's tests on the virtual clock."""
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    """Run the tests of a module that imports this name on the virtual clock."""
+    return BACKEND

@@ -28,7 +28,6 @@ def call(subtask: str, *access: int | str, worker: int = 0, **keys: Any) -> dict
 
 
 def block(*steps: dict[str, Any], access: Sequence[int | str] = (), **keys: Any) -> dict[str, Any]:
-    """Return a block of steps."""
     return {"steps": [*steps], "access": [*access]} | {key.rstrip("_"): each for key, each in keys.items()}
 
 
@@ -38,12 +37,10 @@ def when(ref: str, **tests: Any) -> dict[str, Any]:
 
 
 def plan_of(*steps: dict[str, Any]) -> Plan:
-    """Return the plan of these steps, for two workers."""
     return parse_plan(json.dumps({"steps": steps}), workers=2, strict=True)
 
 
 def as_json(value: object) -> str:
-    """Return data as JSON in its shortest form."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -86,14 +83,10 @@ class Player(Actor):
 
 
 def asked_of(request: Request) -> str:
-    """Return the subtask that a worker read."""
-    assert request.step_input is not None
     return compact(request.step_input.subtask.partition("\n\nAnswer only with JSON")[0])
 
 
 def saw_of(request: Request) -> list[str]:
-    """Return the outputs that a worker saw."""
-    assert request.step_input is not None
     return [shown.output for shown in request.step_input.visible if not shown.gap]
 
 
@@ -120,26 +113,21 @@ class Ran(NamedTuple):
 
     @property
     def requests(self) -> list[Request]:
-        """The calls of the workers."""
         return [request for worker in self.workers for request in worker.requests]
 
     @property
     def asked(self) -> list[str]:
-        """The subtasks that the workers read, sorted."""
         return sorted(map(asked_of, self.requests))
 
     @property
     def ends(self) -> dict[str, str]:
-        """How the executions ended, by their names."""
         return {name_of(outcome): told(outcome) for outcome in self.result.outcomes}
 
     def outcome(self, name: str) -> Outcome:
-        """Return how an execution ended."""
         return next(each for each in self.result.outcomes if name_of(each) == name)
 
 
 def name_of(outcome: Any) -> str:
-    """Return the name of an execution."""
     return str(outcome.name)
 
 
@@ -196,7 +184,6 @@ class Case:
     """Whether the second worker acts."""
 
     async def check(self) -> Ran:
-        """Run the plan and compare."""
         ran = await carry_out(*self.steps, workers=team(self.answers, acts=self.acts), limits=self.limits)
         ends = ran.ends | {"run": told(ran.result)}
         expected = {**self.ends, "run": self.run}

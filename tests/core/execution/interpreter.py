@@ -303,7 +303,6 @@ def _told(part: str | Reference, value: Callable[[Reference], Any]) -> str:
 
 
 def _inside(data: Any, names: Collection[str], value: Callable[[Reference], Any]) -> Any:
-    """Fill the strings of a JSON subtask."""
     if isinstance(data, dict):
         return {key: _inside(each, names, value) for key, each in data.items()}
     if not isinstance(data, str):
@@ -345,7 +344,6 @@ def _joined(pairs: list[tuple[Any, Mapping[Any, Any]]], key: str) -> list[tuple[
 
 
 def _elements(items: Sequence[Out], path: Sequence[str]) -> list[tuple[Any, Mapping[Any, Any]]]:
-    """Return the items of a map over a map."""
     pairs = [(each.value if each.status == "ok" else Gap(each.dropped), each.origin) for each in items]
     for key in path:
         pairs = _joined(pairs, key)
@@ -384,8 +382,6 @@ def _same(first: Any, second: Any) -> bool:
 
 
 def dump(value: Any) -> str:
-    """Return a value as the text of an output."""
-
     def plain(data: Any) -> Any:
         if data is ABSENT or isinstance(data, Gap):
             return None

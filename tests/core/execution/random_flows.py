@@ -51,7 +51,6 @@ class Writer:
     count: int = 0
 
     def one(self, *options: Any) -> Any:
-        """Draw one of some values."""
         return self.draw(st.sampled_from(options))
 
     def once_in(self, times: int) -> bool:
@@ -59,7 +58,6 @@ class Writer:
         return self.draw(st.integers(1, times)) == times
 
     def steps(self, scope: Scope, most: int, *, ends_in_form: bool = False) -> list[dict[str, Any]]:
-        """Draw the steps of a plan or block."""
         number = self.draw(st.integers(1 if scope.depth else 2, most))
         found = []
         for index in range(number):
@@ -180,7 +178,6 @@ class Writer:
 
 @st.composite
 def workflows(draw: st.DrawFn, *, failing: int = 0, enough: bool = False) -> list[dict[str, Any]]:
-    """Draw the steps of a plan of up to 60 calls."""
     steps = Writer(draw, enough).steps(Scope(0), 6)
     try:
         plan = plan_of(*steps)
@@ -192,5 +189,4 @@ def workflows(draw: st.DrawFn, *, failing: int = 0, enough: bool = False) -> lis
 
 
 def expected(plan: Plan, *, failing: int = 0, cancelled: frozenset[str] = frozenset()) -> Interpreter:
-    """Return what should come of a plan."""
     return Interpreter(plan, lambda *asked: answer(*asked, failing=failing), cancelled)

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 import anyio
 from anyio.lowlevel import checkpoint
-from core.actors import Actor, boss
+from core.actors import Actor, boss, problem_of
 from core.virtual_clock import OPTIONS
 from hypothesis import given, strategies as st
 
@@ -21,7 +21,7 @@ from podium.execution import Retry
 from podium.hosts.results import answer_sources
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner
-from podium.types import Completion, Event, Outcome, Plan, Result, RunEnded, Step, StepEnded, StepStarted
+from podium.types import Completion, Outcome, Plan, Result, Step
 from podium.usage import Usage
 from podium.workers import FREE, Card, Request
 
@@ -46,7 +46,6 @@ class Scene:
     concurrency: int = 16
 
     def seconds(self, step: int) -> float:
-        """Return a step's latency."""
         return self.ticks[step] * TICK
 
 
@@ -64,15 +63,12 @@ class Stage:
     peak: int = 0
 
     def workers(self) -> list[Actor]:
-        """Return the scene's pool."""
         return [
             Actor(Card(name=f"w{number}", price=FREE, concurrency=slots), self.act)
             for number, slots in enumerate(self.scene.slots)
         ]
 
     async def act(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Play the step the request is for."""
-        assert request.caller is not None
         step = request.caller.step
         self.started.append(step)
         if self.scope is not None and self.scope.cancel_called:
@@ -132,7 +128,6 @@ def on_virtual_clock(main: Callable[[], Awaitable[T]]) -> T:
 
 
 def perform(scene: Scene) -> tuple[Stage, list[Actor], Result]:
-    """Run the scene's plan to its end."""
     stage = Stage(scene)
     workers = stage.workers()
     limits = Limits(plan_steps=10, concurrency=scene.concurrency)
@@ -153,38 +148,49 @@ def expected(scene: Scene) -> list[str]:
 
 
 @given(scenes(failing=True, limited=True))
-def test_every_step_has_one_outcome_and_runs_at_most_once(scene: Scene) -> None:
-    """Unseen steps never run, nor steps all of whose inputs failed; the rest runs."""
-    stage, _, result = perform(scene)
+def test_every_run(scene: Scene) -> None:
+    """Unseen steps never run, nor steps all of whose inputs failed; the others run once, within limits."""
+    stage, workers, result = perform(scene)
     assert [outcome.step for outcome in result.outcomes] == list(range(len(scene.plan.steps)))
     assert [outcome.status for outcome in result.outcomes] == expected(scene)
     ran = [index for index, status in enumerate(expected(scene)) if status != "skipped"]
     assert sorted(stage.started) == ran
+    assert result.seconds == max(outcome.ended or 0.0 for outcome in result.outcomes)
+    assert stage.peak <= scene.concurrency
+    for worker, slots in zip(workers, scene.slots, strict=True):
+        assert slots is None or worker.peak <= slots
+    check_answer(scene, result)
+    check_shown(scene, workers, result)
 
 
-@given(scenes(failing=True, limited=True))
-def test_an_answer_is_whole_or_told_of_or_none(scene: Scene) -> None:
+def check_answer(scene: Scene, result: Result) -> None:
     """The answer is the last step's output or nothing; `ok` means that all steps behind it ended well."""
-    _, _, result = perform(scene)
     last = result.outcomes[-1]
     assert result.answer == (last.text if last.status == "ok" else "")
     behind = [result.outcomes[index] for index in sorted(scene.plan.reaching(last.step))]
     is_whole = all(outcome.status == "ok" for outcome in behind)
     assert result.status == ("ok" if is_whole else "partial" if last.status == "ok" else "failed")
     if result.status != "ok":
-        assert result.problem is not None
         failed = [outcome for outcome in behind if outcome.status == "failed"]
-        named = {o.step for o in failed if f"step {o.step} ({o.worker})" in result.problem.message}
+        named = {o.step for o in failed if f"step {o.step} ({o.worker})" in problem_of(result).message}
         assert named
-        shown = {index for outcome in _sources(result) for index in scene.plan.steps[outcome.step].access}
+        sources = answer_sources(result)
+        assert all(outcome.status == "ok" for outcome in sources)
+        shown = {index for outcome in sources for index in scene.plan.steps[outcome.step].access}
         assert named >= {outcome.step for outcome in failed if outcome.step in shown}
 
 
-def _sources(result: Result) -> list[Outcome]:
-    """Return the steps whose output reached the answer."""
-    sources = answer_sources(result)
-    assert all(outcome.status == "ok" for outcome in sources)
-    return list(sources)
+def check_shown(scene: Scene, workers: list[Actor], result: Result) -> None:
+    """No byte of another step's subtask or output reaches a worker, by message or by brief."""
+    for request in (request for worker in workers for request in worker.requests):
+        assert request.step_input is not None
+        index = request.caller.step
+        seen = scene.plan.steps[index].access
+        text = "\n".join(m.text for m in request.messages) + repr(request.step_input)
+        for other in range(len(scene.plan.steps)):
+            assert (f"subtask-{other}-token" in text) == (other == index or other in seen)
+            is_shown = other in seen and result.outcomes[other].status == "ok"
+            assert (f"output-{other}-token" in text) == is_shown
 
 
 @given(scenes(failing=True))
@@ -197,91 +203,6 @@ def test_a_step_starts_exactly_when_its_last_input_ends(scene: Scene) -> None:
             inputs = [result.outcomes[seen].ended or 0.0 for seen in step.access]
             assert outcome.started == max(inputs, default=0.0)
             assert outcome.seconds == scene.seconds(outcome.step)
-
-
-@given(scenes())
-def test_the_makespan_is_the_critical_path(scene: Scene) -> None:
-    """With slots for all, a run takes as long as its longest chain of needed steps."""
-    _, _, result = perform(scene)
-    needed = scene.plan.needed
-    ends = list[float]()
-    for index, step in enumerate(scene.plan.steps):
-        seconds = scene.seconds(index) if index in needed else 0.0
-        ends.append(max((ends[seen] for seen in step.access), default=0.0) + seconds)
-    assert result.seconds == max(ends)
-
-
-@given(scenes(failing=True, limited=True))
-def test_no_more_runs_at_once_than_the_limits_say(scene: Scene) -> None:
-    """Neither a worker's bound nor the run's is ever passed."""
-    stage, workers, _ = perform(scene)
-    assert stage.peak <= scene.concurrency
-    for worker, slots in zip(workers, scene.slots, strict=True):
-        assert slots is None or worker.peak <= slots
-
-
-@given(scenes(failing=True, limited=True))
-def test_a_worker_is_shown_its_access_list_and_no_more(scene: Scene) -> None:
-    """No byte of another step's subtask or output reaches a worker, by message or by brief."""
-    _, workers, result = perform(scene)
-    for request in (request for worker in workers for request in worker.requests):
-        assert request.caller is not None
-        assert request.step_input is not None
-        index = request.caller.step
-        seen = scene.plan.steps[index].access
-        text = "\n".join(m.text for m in request.messages) + repr(request.step_input)
-        for other in range(len(scene.plan.steps)):
-            assert (f"subtask-{other}-token" in text) == (other == index or other in seen)
-            is_shown = other in seen and result.outcomes[other].status == "ok"
-            assert (f"output-{other}-token" in text) == is_shown
-
-
-@given(scene=scenes(failing=True, limited=True), ticks=st.integers(0, 200), streamed=st.booleans())
-def test_after_a_cancel_nothing_starts_and_all_workers_are_stopped(
-    scene: Scene, ticks: int, *, streamed: bool
-) -> None:
-    """Cancelled at any instant, a run stops its workers and leaves nothing behind."""
-    stage = Stage(scene)
-    workers = stage.workers()
-    limits = Limits(plan_steps=10, concurrency=scene.concurrency)
-    conductor = Conductor(boss(""), workers, limits=limits, retry=ONCE)
-
-    async def consume() -> None:
-        _ = [event async for event in conductor.stream(scene.plan)]
-
-    async def main() -> None:
-        with anyio.move_on_after(ticks * TICK) as stage.scope:
-            await (consume() if streamed else conductor.run(scene.plan))
-        started = list(stage.started)
-        # The reader of a stream must first wake up to leave it.
-        assert streamed or not stage.late
-        assert stage.running == 0
-        assert all(worker.running == 0 for worker in workers)
-        await anyio.sleep(100)
-        assert stage.started == started
-
-    on_virtual_clock(main)
-
-
-@given(scenes(failing=True, limited=True), st.integers(0, 200))
-def test_at_its_deadline_a_run_accounts_for_every_step(scene: Scene, ticks: int) -> None:
-    """Out of time at any instant, each step has one outcome and each start is paid for."""
-    stage = Stage(scene)
-    limits = Limits(plan_steps=10, concurrency=scene.concurrency, seconds=(ticks + 1) * TICK)
-    conductor = Conductor(boss(""), stage.workers(), limits=limits, retry=ONCE)
-
-    async def main() -> list[Event]:
-        return [event async for event in conductor.stream(scene.plan)]
-
-    events = on_virtual_clock(main)
-    last = events[-1]
-    assert isinstance(last, RunEnded)
-    outcomes = last.result.outcomes
-    assert [outcome.step for outcome in outcomes] == list(range(len(scene.plan.steps)))
-    assert sorted(e.step for e in events if isinstance(e, StepEnded)) == [o.step for o in outcomes]
-    assert {e.step for e in events if isinstance(e, StepStarted)} == {o.step for o in outcomes if o.attempts}
-    paid = [o for o in outcomes if o.attempts and (o.problem is None or o.problem.code != "worker_refused")]
-    assert all(outcome.usage != Usage() for outcome in paid)
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from core.actors import boss
+from core.actors import boss, problem_of
 from servers.chat_server import Call, ChatServer, Reply, says
 
 from podium.conductor import Conductor
 from podium.errors import ConfigError, PlanInvalid
 from podium.hosts import ToolWorker
-from podium.journal import MemoryCache, MemoryJournal
-from podium.plan_text import write_plan
+from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.types import AnswerDelta, AttemptFailed, Completion, Plan, Result, RunEnded, Step
 from podium.workers import FREE, Card, ChatWorker, Endpoint, ScriptedWorker, Worker
@@ -26,7 +25,6 @@ COMPACT = '{"verdict":"ok","notes":["a","ü"]}'
 
 
 def typed(returns: Any, subtask: str = "Judge it.", worker: int = 0) -> Step:
-    """Return a step with a typed output."""
     return Step(worker, subtask, returns=returns)
 
 
@@ -37,7 +35,6 @@ def scripted(*replies: Scripted, name: str | Card = "a") -> ScriptedWorker:
 
 
 async def run(steps: Sequence[Step], *workers: Worker, **options: Any) -> Result:
-    """Run a plan."""
     async with Conductor(FixedPlanner(Plan(tuple(steps))), list(workers), **options) as conductor:
         return await conductor.run("Why?")
 
@@ -50,17 +47,13 @@ async def run(steps: Sequence[Step], *workers: Worker, **options: Any) -> Result
         (f"As in [1], it is {GOOD}.", VERDICT, COMPACT),
         ('Found: [{"a": 1}, {"a": 2}]!', [{"a": "integer"}], '[{"a":1},{"a":2}]'),
         ("7.0", "integer", "7.0"),
-        ("true", "boolean", "true"),
         ("good", "good|bad", '"good"'),
-        ('"good"\n', "good|bad", '"good"'),
         ("7", "string", '"7"'),
         ('say {"a": 1}', "string", '"say {\\"a\\": 1}"'),
-        ('{"a": "line\nbreak"}', {"a": "string"}, '{"a":"line\\nbreak"}'),
         ('{"a": "\\ud800"}', {"a": "string"}, '{"a":"\N{REPLACEMENT CHARACTER}"}'),
     ],
 )
 async def test_an_output_is_the_json_in_the_answer(answer: str, returns: Any, text: str) -> None:
-    """Bare, fenced, or with words around it; the text of the outcome is compact JSON."""
     worker = scripted(answer)
     result = await run([typed(returns)], worker)
     assert (result.status, result.answer, len(worker.requests)) == ("ok", text, 1)
@@ -72,7 +65,6 @@ async def test_an_output_is_the_json_in_the_answer(answer: str, returns: Any, te
         ('{"verdict": "maybe", "notes": []}', VERDICT, "$.verdict: 'maybe' is not one of ['ok', 'bad']"),
         ("I cannot.", VERDICT, "'I cannot.' is not of type 'object'"),
         ('{"tags": ["a"]}', ["string"], "is not of type 'array'"),  # no part of a value is taken for it
-        ('{"n": NaN}', {"n": "number"}, "is not of type 'object'"),
         ('{"n": 1e999}', {"n": "number"}, "is not of type 'object'"),
         (
             "{}",
@@ -82,15 +74,13 @@ async def test_an_output_is_the_json_in_the_answer(answer: str, returns: Any, te
     ],
 )
 async def test_a_misfit_is_asked_again_once(answer: str, returns: Any, why: str) -> None:
-    """With the reason; then the step fails. Both calls count."""
     worker = scripted(answer)
     result = await run([typed(returns)], worker, journal=(journal := MemoryJournal()))
     (outcome,) = result.outcomes
     assert (result.status, outcome.status, outcome.attempts) == ("failed", "failed", 2)
-    assert outcome.problem is not None
-    assert outcome.problem.code == "bad_output"
-    assert outcome.problem.message.startswith("the answer of worker 'a' ")
-    assert why in outcome.problem.message
+    assert problem_of(outcome).code == "bad_output"
+    assert problem_of(outcome).message.startswith("the answer of worker 'a' ")
+    assert why in problem_of(outcome).message
     first, second = (request.messages[-1].text for request in worker.requests)
     assert why not in first
     assert second.startswith(first)
@@ -103,32 +93,19 @@ async def test_a_misfit_is_asked_again_once(answer: str, returns: Any, why: str)
     assert (attempt.attempt, told, attempt.wait) == (1, "bad_output", 0.0)
 
 
-async def test_a_misfit_that_is_put_right_is_no_failure() -> None:
-    """The second answer is the output."""
-    result = await run([typed(VERDICT)], scripted("ok", GOOD))
-    (outcome,) = result.outcomes
-    assert (result.status, result.answer, outcome.attempts, len(outcome.calls)) == ("ok", COMPACT, 2, 2)
-
-
 async def test_a_cut_answer_is_put_right() -> None:
-    """What is cut is no JSON, and is never the output of the step."""
     result = await run([typed(VERDICT)], scripted(Completion(GOOD[:9], "length"), GOOD))
     assert (result.status, result.answer) == ("ok", COMPACT)
     result = await run([typed(VERDICT)], scripted(Completion(GOOD[:9], "length")))
-    assert (result.status, result.outcomes[0].problem and result.outcomes[0].problem.code) == (
-        "failed",
-        "bad_output",
-    )
+    assert (result.status, problem_of(result.outcomes[0]).code) == ("failed", "bad_output")
 
 
 async def test_code_is_not_asked_and_its_value_is_taken_as_it_is() -> None:
-    """A worker that reads no prose, or whose card has a type, is told nothing, and not asked again."""
     values: list[Any] = [{"verdict": "ok", "notes": ["a", "ü"]}, {"verdict": "ok"}]
     worker = FunctionWorker(lambda _: values.pop(0), card=Card(name="f", price=FREE))
     assert (await run([typed(VERDICT)], worker)).answer == COMPACT
     result = await run([typed(VERDICT)], worker)
-    assert result.outcomes[0].problem is not None
-    assert "'notes' is a required property" in result.outcomes[0].problem.message
+    assert "'notes' is a required property" in problem_of(result.outcomes[0]).message
     assert result.outcomes[0].attempts == 1
     agent = scripted(GOOD, "no", name=Card(name="agent", returns=VERDICT, price=FREE))
     assert (await run([typed(VERDICT)], agent)).answer == COMPACT
@@ -136,26 +113,11 @@ async def test_code_is_not_asked_and_its_value_is_taken_as_it_is() -> None:
     assert (await run([typed(VERDICT)], agent)).outcomes[0].attempts == 1
 
 
-@pytest.mark.parametrize(("value", "text"), [([1, {"a": "ü"}], '[1,{"a":"ü"}]'), (2.5, "2.5"), (0, "0")])
-async def test_the_value_of_a_function_is_json(value: Any, text: str) -> None:
-    """Without a type, too."""
-    worker = FunctionWorker(lambda _: value, card=Card(name="f", price=FREE))
-    assert (await run([Step(0, "Count.")], worker)).answer == text
-
-
-async def test_a_function_whose_value_is_no_json_fails() -> None:
-    """With the reason."""
-    result = await run([Step(0, "x")], FunctionWorker(lambda _: {"a": object()}))
-    assert result.problem is not None
-    assert "returned a value that is not JSON" in result.outcomes[0].problem.message  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize(
     ("provider", "field"),
     [
         ("openai", ("response_format", "json_schema", "schema")),
         ("vllm", ("structured_outputs", "json")),
-        ("llamacpp", ("response_format", "json_schema", "schema")),
         ("anthropic", ("tools", 0, "function", "parameters")),
         ("compatible", ()),
     ],
@@ -164,7 +126,6 @@ async def test_a_function_whose_value_is_no_json_fails() -> None:
 async def test_a_model_is_asked_in_the_way_of_its_server(
     provider: str, field: tuple[str | int, ...], returns: Any
 ) -> None:
-    """By a constraint, where a value that is no object is in one; or in the prompt."""
     step = typed(returns)
     assert step.returns is not None
     is_wrapped = bool(field) and returns != VERDICT
@@ -196,22 +157,11 @@ async def test_a_model_is_asked_in_the_way_of_its_server(
     assert (inside, sent["type"]) == (step.returns, "object")
 
 
-async def test_references_of_a_schema_lead_into_the_object_around_it() -> None:
-    """So that the server finds the parts of a schema that is wrapped."""
-    tree = {"type": "array", "items": {"$ref": "#/$defs/t"}, "$defs": {"t": {"type": "integer"}}}
-    async with ChatServer(lambda call: says(call, '{"value": [1]}')) as server:
-        result = await run([typed(tree)], ChatWorker("m", endpoint=Endpoint(server.url)))
-    assert result.answer == "[1]"
-    schema = server.calls[0].body["response_format"]["json_schema"]["schema"]
-    assert schema["properties"]["value"]["items"] == {"$ref": "#/properties/value/$defs/t"}
-
-
 FIND = typed({"files": [{"path": "string"}], "n": "integer"}, "Find.")
 FOUND = '{"files": [{"path": "a.py"}, {"path": "{{0.n}} \\"b\\""}], "n": 2}'
 
 
 async def test_parts_of_outputs_are_filled_in_for_every_worker() -> None:
-    """A model reads the values in its subtask, a tool gets them with their types, and both as data."""
     called: list[Mapping[str, Any]] = []
 
     async def call(arguments: dict[str, Any]) -> str:
@@ -232,7 +182,6 @@ async def test_parts_of_outputs_are_filled_in_for_every_worker() -> None:
 
 
 async def test_a_value_is_no_argument_but_in_a_json_subtask() -> None:
-    """A plan decides what the arguments of a tool are, not the output of a worker."""
     called: list[Mapping[str, Any]] = []
 
     async def call(arguments: dict[str, Any]) -> str:
@@ -256,7 +205,6 @@ async def test_a_value_is_no_argument_but_in_a_json_subtask() -> None:
 
 
 async def test_an_untyped_output_has_parts_if_the_card_of_its_worker_has_a_type() -> None:
-    """The plan is checked against the cards of the pool."""
     code = FunctionWorker(lambda _: {"n": 7}, card=Card(name="f", price=FREE, returns={"n": "integer"}))
     model = scripted("seven")
     steps = (Step(0, "Count."), Step(1, "Say {{0.n}}.", (0,)))
@@ -271,51 +219,16 @@ async def test_an_untyped_output_has_parts_if_the_card_of_its_worker_has_a_type(
 
 
 async def test_a_reference_that_leads_to_nothing_fails_the_step_before_any_call() -> None:
-    """It is named; nothing is paid."""
     model = scripted('{"files": [], "n": 0}', "never")
     result = await run([FIND, Step(0, "Read {{0.files.5.path}}.", (0,))], model)
     outcome = result.outcomes[1]
-    assert (outcome.status, outcome.problem and outcome.problem.code, outcome.attempts) == (
-        "failed",
-        "bad_value",
-        0,
-    )
-    assert outcome.problem is not None
-    assert "{{0.files.5.path}} leads to nothing: there is no '5' in a list of 0" in outcome.problem.message
+    assert (outcome.status, problem_of(outcome).code, outcome.attempts) == ("failed", "bad_value", 0)
+    told = "{{0.files.5.path}} leads to nothing: there is no '5' in a list of 0"
+    assert told in problem_of(outcome).message
     assert len(model.requests) == 1
 
 
-async def test_cached_answers_are_read_too_and_misfits_are_not_kept() -> None:
-    """The output of a corrected answer is found again."""
-    cache = MemoryCache()
-    card = Card(name="a", version="1", price=FREE)
-    first = scripted("no", f"It is {GOOD}", name=card)
-    assert (await run([typed(VERDICT)], first, cache=cache)).answer == COMPACT
-    again = scripted("unused", name=card)
-    result = await run([typed(VERDICT)], again, cache=cache)
-    assert (result.answer, result.outcomes[0].reused, again.requests) == (COMPACT, True, [])
-    other = scripted('{"verdict": "ok"}', name=card)
-    assert (await run([typed({"verdict": "string"})], other, cache=cache)).answer == '{"verdict":"ok"}'
-
-
-async def test_a_changed_type_is_asked_for_again() -> None:
-    """A run that is resumed with another type calls the worker; one with the same type does not."""
-    journal, worker = MemoryJournal(), scripted(GOOD)
-
-    async def resume(*steps: Step) -> Result:
-        conductor = Conductor(boss("unused"), [worker], journal=journal)
-        return await conductor.resume("run", plan=Plan(steps))
-
-    conductor = Conductor(boss("unused"), [worker], journal=journal)
-    await conductor.run(Plan((typed(VERDICT),)), run_id="run")
-    assert (await resume(typed(VERDICT), Step(0, "Say {{0.verdict}}.", (0,)))).status == "ok"
-    assert len(worker.requests) == 2
-    changed = await resume(typed({"verdict": "string"}), Step(0, "Say {{0.verdict}}.", (0,)))
-    assert (changed.outcomes[0].reused, len(worker.requests)) == (False, 3)
-
-
 async def test_a_typed_answer_is_streamed_when_it_is_complete() -> None:
-    """No piece of a misfit is sent, and the answer is the output."""
     replies = {"Your last answer": GOOD, "Judge": "no"}
     conductor = Conductor(boss("unused"), [ScriptedWorker("a", replies, piece=2)])
     events = [event async for event in conductor.stream(Plan((typed(VERDICT),)))]
@@ -324,24 +237,9 @@ async def test_a_typed_answer_is_streamed_when_it_is_complete() -> None:
     assert events[-1].result.answer == COMPACT
 
 
-async def test_a_planner_may_write_types() -> None:
-    """A typed step starts while the plan is written, and its parts are known to the check of the plan."""
-    plan = Plan((FIND, Step(0, "Read {{0.files.0.path}}.", (0,))))
-    model = scripted(FOUND, "read")
-    planner = boss(write_plan(plan, "rows"))
-    result = await Conductor(planner, [model]).run("Why?")
-    assert (result.status, result.answer) == ("ok", "read")
-    wrong = write_plan(Plan((FIND, Step(0, "Read {{0.files}}.", (0,)))), "rows").replace("0.files", "0.dirs")
-    planner = boss(wrong, write_plan(plan, "rows"))
-    result = await Conductor(planner, [scripted(FOUND, "read")]).run("Why?")
-    assert (result.status, result.answer) == ("ok", "read")
-
-
 async def test_an_action_is_not_repeated_for_its_output() -> None:
-    """It has been carried out, and says so."""
     acted = FunctionWorker(lambda _: "sent", card=Card(name="mail", price=FREE), acts=True)
     result = await run([typed({"id": "integer"})], acted)
     (outcome,) = result.outcomes
     assert (outcome.status, outcome.action, outcome.attempts) == ("failed", "done", 1)
-    assert outcome.problem is not None
-    assert outcome.problem.code == "bad_output"
+    assert problem_of(outcome).code == "bad_output"

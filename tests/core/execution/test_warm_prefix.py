@@ -7,12 +7,11 @@ from typing import Any
 
 import anyio
 import pytest
-from servers.chat_server import STALL, Call, ChatServer, Part, Pause, Reply, says, whole
+from servers.chat_server import Call, ChatServer, Part, Pause, Reply, says, whole
 
-from podium import Conductor, FunctionWorker, Limits, Plan, parse_plan
+from podium import Conductor, FunctionWorker, Plan, parse_plan
 from podium.config import load_config
 from podium.execution import Retry
-from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.workers import Card, ChatWorker, Endpoint, Price, StepInput, Worker
 
@@ -42,7 +41,6 @@ class Provider:
         self._running = 0
 
     async def __call__(self, call: Call) -> Reply:
-        """Answer a call."""
         self._running += 1
         self.at_once.append(self._running)
         number = len(self.at_once)
@@ -64,13 +62,11 @@ class Provider:
 
 
 def map_of(count: int, **keys: Any) -> dict[str, Any]:
-    """Return a map over a list of numbers."""
     item = {"worker": "reader", "subtask": "Apply rule {{item}}.", "access": []}
     return item | {"each": [*range(count)]} | keys
 
 
 def plan_of(*steps: dict[str, Any]) -> Plan:
-    """Return a plan of these steps."""
     return parse_plan(json.dumps({"steps": steps}), workers=["reader", "function"])
 
 
@@ -87,7 +83,6 @@ def conductor(server: ChatServer, plan: Plan, *others: Worker, **options: Any) -
 async def test_only_the_first_call_pays_for_the_prefix(
     tmp_path: Path, line: str, groups: list[int], uncached: int
 ) -> None:
-    """Else as many as start at once; the configuration has the setting, which is off by default."""
     provider, path = Provider(*groups), tmp_path / "podium.toml"
     (tmp_path / "plan.json").write_text(json.dumps({"steps": [map_of(16)]}))
     async with ChatServer(provider) as server:
@@ -107,7 +102,6 @@ async def test_only_the_first_call_pays_for_the_prefix(
 
 
 async def test_after_a_failure_the_next_call_goes_alone() -> None:
-    """It does not begin the cache, and it does not hold up the others."""
     provider, plan = Provider(1, 2, 3, 6, refuses=2), plan_of(map_of(6))
     async with ChatServer(provider) as server:
         result = await conductor(server, plan).run(QUESTION)
@@ -116,8 +110,6 @@ async def test_after_a_failure_the_next_call_goes_alone() -> None:
 
 
 async def test_the_first_piece_of_a_streamed_answer_is_enough() -> None:
-    """The others do not wait for its end."""
-
     async def reply(call: Call) -> Reply:
         said = [*says(call, "done").parts]
         return Reply(slowly(said) if len(server.calls) == 1 else said)
@@ -133,47 +125,7 @@ async def test_the_first_piece_of_a_streamed_answer_is_enough() -> None:
     assert result.status == "ok"
 
 
-async def test_recorded_items_do_not_count() -> None:
-    """The cache of the provider may have lost what an earlier process sent."""
-    journal, provider, plan = MemoryJournal(), Provider(1), plan_of(map_of(5))
-
-    async def fail_later(call: Call) -> Reply:
-        return await provider(call) if len(server.calls) == 1 else REFUSED
-
-    async with ChatServer(fail_later) as server:
-        made = conductor(server, plan, journal=journal)
-        first = await made.run(QUESTION, run_id="R")
-        assert [each.status for each in first.outcomes[1:]] == ["ok", *["failed"] * 4]
-        server.reply = provider = Provider(1, 4)
-        result = await made.resume("R")
-    assert (result.status, provider.at_once) == ("ok", [1, 1, 2, 3])
-
-
-async def test_enough_stops_the_calls_that_wait() -> None:
-    """They were not called."""
-    provider, plan = Provider(1), plan_of(map_of(6, enough=1))
-    async with ChatServer(provider) as server:
-        result = await conductor(server, plan).run(QUESTION)
-        assert len(server.calls) == 1
-    assert result.status == "ok"
-    assert [each.status for each in result.outcomes[1:]] == ["ok", *["cancelled"] * 5]
-
-
-async def test_the_limits_of_the_run_end_the_wait() -> None:
-    """The problem names the setting."""
-    plan = plan_of(map_of(3))
-    async with ChatServer(lambda _: Reply((STALL,))) as server:
-        result = await conductor(server, plan, limits=Limits(seconds=0.3)).run(QUESTION)
-        assert len(server.calls) == 1
-    problems = [each.problem.message for each in result.outcomes[1:] if each.problem]
-    assert "did not answer within" in problems[0]
-    assert all(
-        "waited for another call with its prefix (warm_prefix), within" in each for each in problems[1:]
-    )
-
-
 async def test_calls_that_share_no_prefix_do_not_wait() -> None:
-    """Those of functions, and of items that see their own element of a map: their prompts differ early."""
     provider, running, are_three = Provider(3), list[str](), anyio.Event()
 
     async def function(step: StepInput) -> str:

@@ -4,13 +4,12 @@ from typing import Any
 
 import anyio
 import pytest
-from core.actors import PlanningActor
+from core.actors import PlanningActor, problem_of
 from core.execution.flows import (
     NO,
     ONCE,
     Player,
     Ran,
-    asked_of,
     block,
     call,
     carry_out,
@@ -20,7 +19,7 @@ from core.execution.flows import (
     told,
     when,
 )
-from core.virtual_clock import BACKEND
+from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium import Conductor, Limits
 from podium.journal import MemoryJournal
@@ -32,80 +31,21 @@ pytestmark = pytest.mark.anyio
 LIST = call("list", returns={"files": ["string"], "ok": "boolean"})
 FILES = {"list": {"files": ["a", "b"], "ok": True}}
 READ = call("read {{item}}", each="{{0.files}}")
-HITS = READ | {"returns": ["string"]}
-HIT = FILES | {"read a": ["x"], "read b": ["y"]}
 UNTRUSTED = Policy(rules=[Rule("untrusted", never="write-tools")])
 
 
-@pytest.fixture
-def anyio_backend() -> object:
-    """Let waiting take no time."""
-    return BACKEND
-
-
 def starts(ran: Ran) -> dict[str, float | None]:
-    """Return when each execution started."""
     return {name: ran.outcome(name).started for name in ran.ends}
 
 
 async def test_a_map_over_a_map_has_no_barrier() -> None:
-    """An item starts when its input has ended, while others run."""
     steps = [LIST, READ, call("sum {{item}}", each="{{1}}"), call("end", 2)]
     ran = await carry_out(*steps, workers=team(FILES, {"read a": 1.0, "read b": 5.0}))
     begun = starts(ran)
     assert (begun["2[0]"], begun["2[1]"], begun["3"]) == (1.0, 5.0, 5.0)
 
 
-async def test_an_own_element_is_awaited_alone() -> None:
-    """Of a map over the same list."""
-    steps = [LIST, READ, call("sum {{item}}", 1, each="{{0.files}}")]
-    ran = await carry_out(*steps, workers=team(FILES, {"read a": 1.0, "read b": 5.0}))
-    assert starts(ran)["2[0]"] == 1.0
-
-
-@pytest.mark.parametrize(("subtask", "second"), [("check {{item}}", 1.0), ("check {{item}} {{index}}", 5.0)])
-async def test_positions_in_joined_lists_wait_for_the_items_before(subtask: str, second: float) -> None:
-    """Only a step that reads them waits."""
-    steps = [
-        LIST,
-        HITS,
-        call(subtask, each="{{1}}"),
-        call(subtask, each="{{1.0}}", when=when("{{0.ok}}", is_=False), else_=2),
-    ]
-    steps = [LIST, READ | {"returns": {"hits": ["string"]}}, call(subtask, each="{{1.hits}}")]
-    answers = FILES | {"read a": {"hits": ["x"]}, "read b": {"hits": ["y"]}}
-    ran = await carry_out(*steps, workers=team(answers, {"read a": 5.0, "read b": 1.0}))
-    assert starts(ran)["2[1.0]"] == second
-    assert told(ran.result).count("did check") == 2
-
-
-async def test_earlier_items_go_first() -> None:
-    """Where slots are few, also through the stages of a chain."""
-    steps = [LIST, READ, call("sum {{item}}", each="{{1}}")]
-    workers = team(FILES, {"read a": 1.0, "read b": 1.0})
-    ran = await carry_out(*steps, workers=workers, limits=Limits(concurrency=1))
-    asked = [asked_of(request) for request in workers[0].requests]
-    assert (asked[:2], asked[-1], len(asked)) == (["list", "read a"], "sum did read b", 5)
-    assert ran.result.status == "ok"
-
-
-async def test_a_condition_and_a_list_are_awaited() -> None:
-    """As an access list is; `else` too."""
-    slow = call("slow", returns={"files": ["string"], "ok": "boolean"})
-    answers = {"slow": {"files": ["a"], "ok": True}, "list": {"files": ["a"], "ok": True}}
-    steps = [
-        slow,
-        LIST,
-        call("A", when=when("{{0.ok}}", is_=True), else_=1),
-        call("B {{item}}", each="{{0.files}}"),
-        call("end", 2, 3),
-    ]
-    ran = await carry_out(*steps, workers=team(answers, {"slow": 3.0}))
-    assert (starts(ran)["2"], starts(ran)["3[0]"]) == (3.0, 3.0)
-
-
 async def test_only_plain_steps_start_early() -> None:
-    """Maps, branches, blocks and actions wait until their plan is accepted."""
     steps = [
         call("plain"),
         call("typed", returns={"ok": "boolean"}),
@@ -147,7 +87,6 @@ def labelled(answers: Any) -> list[Player]:
     ids=["item", "condition", "item of a block", "outer reference", "outer"],
 )
 async def test_a_forbidden_label_reaches_what_a_reference_leads_to(steps: list[dict[str, Any]]) -> None:
-    """Lists and conditions too: the worker is not called."""
     workers = labelled(FILES)
     try:
         result = (await carry_out(*steps, workers=workers, policy=UNTRUSTED)).result
@@ -158,63 +97,23 @@ async def test_a_forbidden_label_reaches_what_a_reference_leads_to(steps: list[d
     assert not workers[1].requests
 
 
-async def test_calls_carry_the_labels_of_items_and_conditions() -> None:
-    """An item is labelled by its list, a branch by its condition."""
-    steps = [
-        LIST,
-        call("read {{item}}", worker=1, each="{{0.files}}"),
-        call("A", worker=1, when=when("{{0.ok}}", is_=True), else_=1),
-        call("end", 1, 2),
-    ]
-    workers = team(FILES, labels=(["web"], []))
-    await carry_out(*steps, workers=workers)
-    labels = [request.caller.labels for request in workers[1].requests if request.caller is not None]
-    assert len(labels) == 3
-    assert all(each == {"web", "ann"} for each in labels)
-
-
-async def test_each_item_has_the_time_of_a_step() -> None:
-    """Its wait for a slot does not count."""
-    seconds = {"read a": 2.0, "read b": 2.0, "read c": 5.0}
-    limits = Limits(step_seconds=3.0, attempt_seconds=3.0, concurrency=1)
-    ran = await carry_out(
-        call("read {{item}}", each=["a", "b", "c"]), workers=team({}, seconds), limits=limits
-    )
-    assert ran.result.answer == '["did read a","did read b",null]'
-    assert ran.ends["0[2]"] == "failed worker_timeout"
-
-
-async def test_each_item_has_the_length_of_an_output() -> None:
-    """The list may be longer."""
-    answers = {"read a": "x" * 50, "read b": "y" * 50, "read c": "z" * 70}
-    ran = await carry_out(
-        call("read {{item}}", each=["a", "b", "c"]), workers=team(answers), limits=Limits(output_chars=60)
-    )
-    assert ran.ends["0[2]"] == "failed answer_too_long"
-    assert ran.result.answer == f'["{"x" * 50}","{"y" * 50}",null]'
-
-
 @pytest.mark.parametrize(("calls", "end"), [(3, "failed limit"), (4, "ok = did end")])
 async def test_a_gate_leaves_room_for_the_steps_after_the_map(calls: int, end: str) -> None:
-    """A list, two items, a last step: four calls; else no item is paid for."""
     ran = await carry_out(LIST, READ, call("end", 1), workers=team(FILES), limits=Limits(calls=calls))
     assert told(ran.result) == end
     assert len(ran.requests) == (4 if calls == 4 else 1)
 
 
 async def test_a_gate_before_a_turn() -> None:
-    """A turn whose calls do not fit is not begun."""
     loop = block(
         call("go", returns={"ok": "boolean"}), call("say", 0), until=when("{{0.ok}}", is_=True), most=5
     )
     ran = await carry_out(loop, workers=team({"go": {"ok": False}}), limits=Limits(calls=3))
     assert ran.asked == ["go", "say"]
-    assert ran.result.problem is not None
-    assert ran.result.problem.code == "limit"
+    assert problem_of(ran.result).code == "limit"
 
 
 async def test_a_threshold_without_a_person_ends_the_run_and_a_higher_one_goes_on() -> None:
-    """With the amount; what was paid for stays."""
     journal, steps = MemoryJournal(), [LIST, READ, call("end", 1)]
     options: dict[str, Any] = {"ask_above": {"calls": 3}}
     ran = await carry_out(
@@ -245,7 +144,6 @@ SUM = call("sum {{item}}", each="{{0}}")
 
 
 def over(*items: object, subtask: str = "read {{item}}") -> dict[str, Any]:
-    """Return a map over a literal list."""
     return call(subtask, each=[*items])
 
 
@@ -255,19 +153,12 @@ def over(*items: object, subtask: str = "read {{item}}") -> dict[str, Any]:
         ([over("a", "b")], [over("a", "b", "c", "d", "e")], ["read c", "read d", "read e"]),
         ([over("a", "b")], [over("b", "a")], []),
         ([over("a", "a")], [over("a", "a", "a")], ["read a"]),
-        ([over("a", "b")], [over("b")], []),
         (
             [over("a", "b", subtask="{{item}}{{index}}")],
             [over("c", "a", "b", subtask="{{item}}{{index}}")],
             ["a1", "b2", "c0"],
         ),
         ([over("a", "b"), SUM], [over("a", "c", "b"), SUM], ["read c", "sum did read c"]),
-        (
-            [over("a", "b"), SUM],
-            [over("a", "b"), call("new {{item}}", each="{{0}}")],
-            ["new did read a", "new did read b"],
-        ),
-        ([over("a"), call("end", 0)], [over("a"), call("last", 0)], ["last"]),
         ([call("try", each=2)], [call("try", each=3)], ["try"]),
         (
             [call("vote {{index}}", each=3, enough=2), call("count", 0), call("end", 1)],
@@ -277,7 +168,6 @@ def over(*items: object, subtask: str = "read {{item}}") -> dict[str, Any]:
     ],
 )
 async def test_a_changed_plan_pays_for_what_is_new(old: Any, new: Any, asked: list[str]) -> None:
-    """Item by item, by content."""
     ran = await resumed(old, new, team(), team())
     assert (ran.result.status, ran.asked) == ("ok", asked)
     maps = [each.name for each in ran.result.outcomes if not each.attempts]
@@ -285,54 +175,8 @@ async def test_a_changed_plan_pays_for_what_is_new(old: Any, new: Any, asked: li
 
 
 async def test_failed_items_are_asked_again_and_readers_are_kept() -> None:
-    """The run stays partial until the readers are made again."""
     steps = [over("a", "b"), call("end", 0)]
     ran = await resumed(steps, None, team({"read b": NO}), team())
     assert (ran.result.status, ran.asked) == ("partial", ["read b"])
     ran = await resumed(steps, None, team({"read b": NO}), team(), refresh=True)
     assert (told(ran.result), ran.asked) == ("ok = did end", ["end", "read b"])
-
-
-async def test_a_cancelled_run_repeats_what_was_in_flight() -> None:
-    """Two of four items had ended, one of them with its second stage."""
-    journal, steps = MemoryJournal(), [over("a", "b", "c", "d"), SUM]
-    seconds = {"read a": 1.0, "read b": 2.0, "read c": 9.0, "read d": 9.0, "sum did read b": 9.0}
-    first, plan = team({}, seconds), plan_of(*steps)
-    with anyio.move_on_after(3.0):
-        await conductor(first, plan, journal=journal).run(plan, run_id="R")
-    second = team()
-    result = await conductor(second, plan, journal=journal).resume("R")
-    assert result.answer == as_list(
-        "did sum did read a", "did sum did read b", "did sum did read c", "did sum did read d"
-    )
-    assert Ran(result, second).asked == [
-        "read c",
-        "read d",
-        "sum did read b",
-        "sum did read c",
-        "sum did read d",
-    ]
-
-
-def as_list(*texts: str) -> str:
-    """Return the text of a map."""
-    return "[" + ",".join(f'"{text}"' for text in texts) + "]"
-
-
-async def test_a_cancelled_loop_goes_on_in_its_turn() -> None:
-    """Turns that had ended are not repeated."""
-    journal = MemoryJournal()
-    loop = block(
-        call("go {{previous.n}}", returns={"n": "integer", "ok": "boolean"}),
-        until=when("{{0.ok}}", is_=True),
-        most=5,
-    )
-    answers = {"go ": {"n": 1, "ok": False}, "go 1": {"n": 2, "ok": False}, "go 2": {"n": 3, "ok": True}}
-    plan = plan_of(loop)
-    with anyio.move_on_after(3.0):
-        await conductor(team(answers, {"go ": 1.0, "go 1": 1.0, "go 2": 9.0}), plan, journal=journal).run(
-            plan, run_id="R"
-        )
-    workers = team(answers)
-    result = await conductor(workers, plan, journal=journal).resume("R")
-    assert (result.answer, Ran(result, workers).asked) == ('{"n":3,"ok":true}', ["go 2"])

@@ -53,7 +53,6 @@ class Stage:
 
     @property
     def done(self) -> list[Asked]:
-        """The calls that have ended."""
         return [asked for _, asked in self._ended]
 
     def _act(self, number: int) -> Any:
@@ -73,7 +72,6 @@ class Stage:
         return act
 
     def conductor(self, plan: Plan, journal: MemoryJournal | None = None) -> Conductor:
-        """Return a conductor of the workers."""
         return Conductor(FixedPlanner(plan), self.workers, limits=self.limits, retry=ONCE, journal=journal)
 
 
@@ -96,18 +94,15 @@ def compare(result: Result, told: Interpreter) -> None:
 
 
 def cancelled_in(result: Result) -> frozenset[str]:
-    """Return the items that were not needed."""
     ends = [(name_of(each), each) for each in result.outcomes if each.status in ("cancelled", "skipped")]
     return frozenset(name for name, each in ends if each.problem and each.problem.code == "enough")
 
 
 def paid_for(told: Interpreter) -> Counter[Asked]:
-    """Return the calls that a run needs, by content."""
     return Counter((worker, subtask, texts) for _, worker, subtask, texts in told.calls)
 
 
 def perform(stage: Stage, plan: Plan) -> Result:
-    """Run a plan to its end."""
     return anyio.run(lambda: stage.conductor(plan).run(plan), backend_options=OPTIONS)
 
 

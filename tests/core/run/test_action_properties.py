@@ -77,7 +77,6 @@ def _asked(events: Sequence[Event]) -> Counter[str]:
 
 
 def _check(world: World, result: Result, events: Sequence[Event], repeated: Counter[str]) -> None:
-    """Check the rules after a run or a resume."""
     most = _asked(events)
     assert all(count <= most[name] + repeated[name] for name, count in world.done.items())
     assert world.again == []
@@ -93,7 +92,6 @@ def _check(world: World, result: Result, events: Sequence[Event], repeated: Coun
                 assert len(good) >= step.least
     if result.status == "ok":
         last = next(r for r in reversed(result.rounds) if r.plan is not None and r.plan.steps)
-        assert last.plan is not None
         steps_of = last.outcomes[: len(last.plan.steps)]  # after them, those of a plan that was changed
         actions = [each for each in steps_of if each.action is not None]
         assert all(each.action == "done" and each.status == "ok" for each in actions)

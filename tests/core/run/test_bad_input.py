@@ -1,17 +1,20 @@
-"""Bad input gives a clear error or an explained result; nothing hangs and nothing leaks."""
+"""Bad input gives a clear error; the options of one run; how many steps a plan may have."""
 
-from dataclasses import fields
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
-from core.actors import boss, plan_of, rows
+from core.actors import boss, plan_of, problem_of, rows, told
 
-from podium.budget import Limits
-from podium.conductor import Conductor
-from podium.errors import ConfigError, PlanInvalid, QueryError
-from podium.planners import ChatPlanner, RulePlanner
-from podium.types import Message, Query, Step
-from podium.workers import Price, ScriptedWorker, StepInput
+from podium import Card, Conductor, Limits, Price, ScriptedWorker
+from podium.errors import ConfigError, LimitExceeded, QueryError
+from podium.journal import MemoryCache, MemoryJournal, SqlJournal
+from podium.planners import ChatPlanner, FixedPlanner, RulePlanner
+from podium.policy import Policy
+from podium.types import Completion, Message, Query
+from podium.usage import Usage
+from podium.workers import StepInput
 
 pytestmark = pytest.mark.anyio
 
@@ -27,31 +30,18 @@ def _conductor(worker: ScriptedWorker | None = None, **options: object) -> Condu
     ("query", "reason"),
     [
         ("", "empty"),
-        (" \n\t", "empty"),
         ([], "empty"),
-        ([Message("user", "")], "empty"),
         ([Message("assistant", "I said")], "no question"),
-        ([Message("system", " ")], "empty"),
         ([Message("user", "a"), Message("assistant", "b"), Message("user", " ")], "empty"),
         ([Message("user", "a"), Message("assistant", "", (CALL,))], "add the tool results"),
         ([{"role": "robot", "content": "x"}], "robot"),
         ([{"role": "user", "content": 7}], "text or a list of parts"),
-        ([{"role": "user"}], "text or a list of parts"),
         ([{"role": "assistant", "content": None, "tool_calls": 5}], "tool_calls must be a list of objects"),
-        (
-            [{"role": "assistant", "content": None, "tool_calls": "abc"}],
-            "tool_calls must be a list of objects",
-        ),
-        (
-            [{"role": "assistant", "content": "x", "tool_calls": ["abc"]}],
-            "tool_calls must be a list of objects",
-        ),
         ([{"role": "tool", "content": "x", "tool_call_id": 5}], "tool_call_id must be text"),
         ("x" * (4 * 2**20 + 1), "longer than"),
     ],
 )
 async def test_a_question_that_is_none_is_refused(query: Query, reason: str) -> None:
-    """The error says what is wrong, before anything is called."""
     worker = ScriptedWorker("a", "A")
     conductor = _conductor(worker)
     for asked in (conductor.run, conductor.plan):
@@ -60,61 +50,22 @@ async def test_a_question_that_is_none_is_refused(query: Query, reason: str) -> 
     assert not worker.requests
 
 
-async def test_a_question_of_a_mebibyte_is_answered() -> None:
-    """It reaches planner and worker whole."""
-    worker = ScriptedWorker("a", "A")
-    question = "long question " * (2**20 // 14)
-    result = await _conductor(worker).run(question)
-    assert result.status == "ok"
-    assert question in worker.requests[0].messages[-1].text
-
-
 @pytest.mark.parametrize(
     "question", ["\0", "a\0b", "\ud800 what?", "</question>", "🦀" * 1000, "$subtask ${x}"]
 )
 async def test_odd_characters_are_a_question_like_any_other(question: str) -> None:
-    """No character breaks a prompt or an answer."""
     result = await _conductor().run(question)
     assert result.status == "ok"
 
 
-async def test_messages_of_ones_own_making_may_hold_lone_surrogates() -> None:
-    """Text that no reader has mended passes too."""
-    result = await _conductor().run([Message("user", "what is \ud800?")])
-    assert result.status == "ok"
-
-
 def test_a_pool_of_none_is_refused_at_once() -> None:
-    """A conductor without workers is a mistake of whoever made it."""
     with pytest.raises(ConfigError, match=r"at least one worker: pass workers=\[\.\.\.\]"):
         Conductor(boss(ONE), [])
 
 
 def test_two_workers_of_one_name_are_refused_at_once() -> None:
-    """Names are how people tell workers apart."""
     with pytest.raises(ConfigError, match=r"two workers have the name 'a': .* as_worker\(x, name="):
         Conductor(boss(ONE), [ScriptedWorker("a", "A"), ScriptedWorker("a", "B")])
-
-
-@pytest.mark.parametrize("limit", [field.name for field in fields(Limits) if field.name != "unpriced"])
-@pytest.mark.parametrize("value", [0, -1, float("nan")])
-def test_a_limit_of_nothing_is_refused(limit: str, value: float) -> None:
-    """The message names the limit."""
-    with pytest.raises(ConfigError, match=limit):
-        Limits(**{limit: value})
-
-
-def test_a_plan_that_looks_ahead_cannot_be_built() -> None:
-    """No executor ever has to ask what such a plan would mean."""
-    with pytest.raises(PlanInvalid, match="not an earlier step"):
-        plan_of((0, "x", (1,)), (0, "y", ()))
-
-
-@pytest.mark.parametrize(("worker", "subtask"), [(-1, "x"), (0, ""), (0, " \n")])
-def test_a_step_without_worker_or_subtask_cannot_be_built(worker: int, subtask: str) -> None:
-    """A step is whole from the start."""
-    with pytest.raises(PlanInvalid):
-        Step(worker, subtask)
 
 
 def _function(step_input: StepInput) -> str:
@@ -134,20 +85,108 @@ def _function(step_input: StepInput) -> str:
     ],
 )
 def test_what_people_hand_over_by_mistake_is_told_with_its_mend(make: Any, hint: str) -> None:
-    """A wrong thing is refused where it is handed over."""
     with pytest.raises(ConfigError, match=hint):
         make()
 
 
-@pytest.mark.parametrize("query", [None, 5, b"hi", {"role": "user", "content": "hi"}, [5]])
-async def test_what_is_no_query_is_refused(query: Any) -> None:
-    """Whatever is asked, it is answered or refused as a query."""
-    with pytest.raises(QueryError):
-        await Conductor(RulePlanner(), [ScriptedWorker("a", "A")]).run(query)
+LOW = Limits(cost=0.015, answer_tokens=100)
+PLAN = rows((0, "Collect.", []), (0, "Answer.", [0]))
 
 
-@pytest.mark.parametrize(("worker", "access"), [("gpt", ()), (0, "all")])
-def test_a_step_made_of_the_wrong_types_is_refused(worker: Any, access: Any) -> None:
-    """In Python a step's worker and access are numbers."""
-    with pytest.raises(PlanInvalid):
-        Step(worker, "x", access)
+def priced(reply: str = "done") -> ScriptedWorker:
+    card = Card(name="w", price=Price(input=0.0, output=100.0))
+    return ScriptedWorker(card, lambda _: Completion(reply, usage=Usage(10, 100)))
+
+
+async def test_the_limits_of_one_run_replace_those_of_the_conductor() -> None:
+    conductor = Conductor(FixedPlanner(PLAN), [priced()])
+    low = await conductor.run("Why?", limits=LOW)
+    assert (low.status, low.problem and low.problem.code) == ("failed", "limit")
+    assert (await conductor.run("Why?")).status == "ok"
+
+
+async def test_the_limits_of_one_run_are_recorded_and_apply_to_a_resume(tmp_path: Path) -> None:
+    journal = SqlJournal(tmp_path / "runs.db")
+    conductor = Conductor(FixedPlanner(PLAN), [priced()], journal=journal)
+    first = await conductor.run("Why?", limits=LOW)
+    again = await conductor.resume(first.run_id)
+    assert (again.status, again.cost) == ("failed", first.cost)
+    assert (await conductor.resume(first.run_id, limits=Limits(cost=1.0, answer_tokens=100))).status == "ok"
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_a_run_can_leave_the_cache_alone(*, nested: bool) -> None:
+    cache, calls = MemoryCache(), list[str]()
+
+    def reply(_: object) -> str:
+        calls.append("called")
+        return "done"
+
+    class Known(ScriptedWorker):
+        identity = "w"
+
+    worker = Known(Card(name="w"), reply)
+    inner = Conductor(FixedPlanner(rows((0, "Answer.", []))), [worker], cache=cache)
+    conductor = Conductor(FixedPlanner(rows((0, "Answer.", []))), [inner]) if nested else inner
+    for _ in range(2):
+        await conductor.run("Why?", uses_cache=False, journal=MemoryJournal())
+    assert len(calls) == 2
+    for _ in range(2):
+        await conductor.run("Why?")
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_a_caller_allows_each_call(*, nested: bool) -> None:
+    heard: list[float] = []
+
+    async def allows(spent: float) -> None:
+        heard.append(spent)
+        if spent:
+            raise LimitExceeded("cost", "that is enough")
+
+    inner = Conductor(FixedPlanner(PLAN), [priced()])
+    outer = Conductor(FixedPlanner(rows((0, "Answer.", []))), [inner]) if nested else inner
+    result = await outer.run("Why?", allows=allows)
+    assert (result.status, result.cost) == ("failed", 0.01)
+    assert "that is enough" in str(result.problem)
+    assert set(heard) == {0.0, 0.01}
+
+
+def pool(size: int) -> list[ScriptedWorker]:
+    """Return so many workers, which answer with their names."""
+    return [ScriptedWorker(f"w{number}", f"from {number}") for number in range(size)]
+
+
+@pytest.mark.parametrize(
+    ("workers", "limits", "policy", "asked"),
+    [
+        (1, Limits(), None, 5),
+        (3, Limits(), None, 5),
+        (4, Limits(), None, 6),
+        (7, Limits(), None, 9),
+        (40, Limits(), None, 32),
+        (40, Limits(plan_steps=60), None, 42),
+        (7, Limits(plan_steps=4), None, 4),
+        (7, Limits(), Policy(steps=3), 3),
+        (7, Limits(), Policy(denied=["w0", "w1"]), 7),
+    ],
+)
+async def test_a_planner_is_asked_for_a_number_that_suits_the_pool(
+    workers: int, limits: Limits, policy: Policy | None, asked: int
+) -> None:
+    planner = boss(rows((0, "go", ())))
+    await Conductor(planner, pool(workers), limits=limits, policy=policy).run("Why?")
+    assert re.search(r"at most (\d+)", told(planner))[1] == str(asked)  # type: ignore[index]  # it is there
+
+
+async def test_a_plan_above_the_bound_is_refused_by_a_code_that_names_the_limit() -> None:
+    """What is asked for is no bound; `Limits.plan_steps` is."""
+    other = FixedPlanner(plan_of((0, "other", ())))
+    for size in (32, 33):
+        steps = ((0, f"Do {number}.", ()) for number in range(size - 1))
+        plan = plan_of(*steps, (0, "Join.", tuple(range(size - 1))))
+        result = await Conductor(FixedPlanner(plan), pool(1), fallback_planner=other).run("Why?")
+        assert [len(ran.steps) for ran in result.plans] == [32 if size == 32 else 1]
+    assert problem_of(result.proposals[0]).code == "too_many_steps"
+    assert "the maximum is 32 (Limits.plan_steps" in problem_of(result.proposals[0]).message

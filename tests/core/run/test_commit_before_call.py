@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
 
@@ -10,15 +10,13 @@ import anyio
 import pytest
 from core.actors import boss, plan_of, tags
 
-from podium import Conductor, Limits, Retry, ScriptedWorker
-from podium.errors import JournalError, RunExists, WorkerUnavailable
+from podium import Conductor, ScriptedWorker
+from podium.errors import JournalError
 from podium.journal import SqlJournal
 from podium.journal.sql.commits import Batch, SqlLog
 from podium.journal.sql.lease import Lease
-from podium.planners import ChatPlanner, FixedPlanner, PlanRequest, PlanText
+from podium.planners import ChatPlanner
 from podium.types import Event, StepDelta, StepEnded
-from podium.workers import Card, StepInput
-from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +44,6 @@ async def _soon() -> None:
 
 
 async def test_a_step_waits_until_what_it_is_shown_is_recorded(tmp_path: Path) -> None:
-    """While the journal cannot write, no step starts, and listeners are told of no end."""
     journal, told = Gated(tmp_path / "journal.db"), list[Event]()
 
     def first(_: object) -> str:
@@ -72,49 +69,8 @@ async def test_a_step_waits_until_what_it_is_shown_is_recorded(tmp_path: Path) -
     assert "step_ended 0" in tags(told)
 
 
-async def test_a_planner_without_a_call_waits_for_no_record(tmp_path: Path) -> None:
-    """A planner that spends nothing plans while the journal cannot write; the first call waits."""
-    journal, worker = Gated(tmp_path / "journal.db"), ScriptedWorker("a", "A")
-
-    class Told(FixedPlanner):
-        async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-            planned.set()
-            async for piece in super().plan(request):
-                yield piece
-
-    planned = anyio.Event()
-    planner = Told(plan_of((0, "go", ())))
-    async with Conductor(planner, [worker], journal=journal) as conductor:
-        journal.gate = anyio.Event()
-        async with anyio.create_task_group() as tasks:
-
-            async def run() -> None:
-                result = await conductor.run("What?", run_id="named", is_new_id=True)
-                assert (result.run_id, result.status) == ("named", "ok")
-
-            tasks.start_soon(run)
-            with anyio.fail_after(30):
-                await planned.wait()
-            await _soon()
-            assert not worker.requests
-            journal.gate.set()
-    assert [row.run_id for row in await journal.runs()] == ["named"]
-
-
-async def test_a_new_id_that_is_taken_is_refused(tmp_path: Path) -> None:
-    """A caller that says that its id is new, and is wrong, gets an error; the recorded run stays as it is."""
-    journal, worker = SqlJournal(tmp_path / "journal.db"), ScriptedWorker("a", "A")
-    async with Conductor(FixedPlanner(plan_of((0, "go", ()))), [worker], journal=journal) as conductor:
-        before = await conductor.run("What?", run_id="named")
-        with pytest.raises(RunExists, match="choose another id"):
-            await conductor.run("Why?", run_id="named", is_new_id=True)
-        assert await conductor.run("What?", run_id="named") == before
-    assert len(worker.requests) == 1
-
-
 @pytest.mark.parametrize("asked", ["What?", CHAIN], ids=["planner", "step"])
 async def test_nothing_is_paid_for_before_the_run_is_recorded(tmp_path: Path, asked: object) -> None:
-    """The first call of a run waits for the record of the run, be it the planner's or a step's."""
     journal = Gated(tmp_path / "journal.db")
     planner = ScriptedWorker("boss", '{"worker": 0, "subtask": "go", "access": []}')
     workers = [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]
@@ -132,43 +88,7 @@ async def test_nothing_is_paid_for_before_the_run_is_recorded(tmp_path: Path, as
     assert workers[0].requests
 
 
-async def test_a_retry_waits_for_its_record(tmp_path: Path) -> None:
-    """Every call of a step is recorded before it is sent, not only the first."""
-    journal, sent = Gated(tmp_path / "journal.db"), list[int]()
-
-    def fail_once(_: StepInput) -> str:
-        sent.append(_recorded_starts(tmp_path / "journal.db"))
-        if len(sent) == 1:
-            raise WorkerUnavailable("down")
-        return "fine"
-
-    retry = Retry(first_wait=0.001)
-    worker = FunctionWorker(fail_once, card=Card(name="a"))
-    async with Conductor(boss(""), [worker], journal=journal, retry=retry) as conductor:
-        result = await conductor.run(plan_of((0, "go", ())))
-    assert result.status == "ok"
-    assert sent == [1, 2]
-
-
-def _recorded_starts(path: Path) -> int:
-    with closing(sqlite3.connect(path)) as connection:
-        texts = [text for (text,) in connection.execute("SELECT text FROM podium_events")]
-    return sum('"type":"step_started"' in text for text in texts)
-
-
-async def test_a_step_costs_one_commit(tmp_path: Path) -> None:
-    """The end of a step and the start of the next one are recorded together."""
-    journal = Gated(tmp_path / "journal.db")
-    steps = [(0, f"step {number}", (number - 1,) if number else ()) for number in range(8)]
-    workers, limits = [ScriptedWorker("a", "A", latency=0.01)], Limits(plan_steps=8)
-    async with Conductor(boss(""), workers, journal=journal, limits=limits) as conductor:
-        result = await conductor.run(plan_of(*steps))
-    assert result.status == "ok"
-    assert journal.commits == len(steps) + 1
-
-
 async def test_listeners_are_told_what_is_recorded_in_its_order(tmp_path: Path) -> None:
-    """Whenever a step's end is told, the journal holds it; pieces of text keep their place."""
     path, told, unrecorded = tmp_path / "journal.db", list[Event](), list[Event]()
 
     def listen(event: Event) -> None:
@@ -196,48 +116,7 @@ async def test_listeners_are_told_what_is_recorded_in_its_order(tmp_path: Path) 
     assert any(isinstance(event, StepDelta) for event in told)
 
 
-async def test_the_wait_for_the_journal_is_not_the_workers(tmp_path: Path) -> None:
-    """A journal that is slow times no worker out."""
-    journal = Gated(tmp_path / "journal.db")
-    worker = ScriptedWorker("a", "A", latency=0.02)
-    limits = Limits(attempt_seconds=0.1)
-    async with Conductor(boss(""), [worker], journal=journal, limits=limits) as conductor:
-        journal.gate = anyio.Event()
-        async with anyio.create_task_group() as tasks:
-
-            async def run() -> None:
-                assert (await conductor.run(plan_of((0, "go", ())))).status == "ok"
-
-            tasks.start_soon(run)
-            await anyio.sleep(0.4)
-            journal.gate.set()
-    assert len(worker.requests) == 1
-
-
-async def test_a_step_whose_time_ends_before_its_record_blames_the_journal(tmp_path: Path) -> None:
-    """It was not called, so it costs nothing, and its worker is not said to have been slow."""
-    journal = Gated(tmp_path / "journal.db")
-    worker = ScriptedWorker("a", "A")
-    async with Conductor(boss(""), [worker], journal=journal, limits=Limits(step_seconds=0.1)) as conductor:
-        journal.gate = anyio.Event()
-        async with anyio.create_task_group() as tasks:
-
-            async def run() -> None:
-                result = await conductor.run(plan_of((0, "go", ())))
-                (outcome,) = result.outcomes
-                assert outcome.problem is not None
-                assert "was not called: the journal did not record the call" in outcome.problem.message
-                assert (outcome.status, outcome.maybe_paid, outcome.cost) == ("failed", False, 0.0)
-                assert outcome.usage.total_tokens == 0
-
-            tasks.start_soon(run)
-            await anyio.sleep(0.3)
-            journal.gate.set()
-    assert not worker.requests
-
-
 async def test_a_journal_that_fails_stops_the_run_before_its_next_call(tmp_path: Path) -> None:
-    """The error holds what was paid for; nothing more is called for."""
     path = tmp_path / "journal.db"
     journal = SqlJournal(path, patience=0.2)
     locker = sqlite3.connect(path, isolation_level=None)

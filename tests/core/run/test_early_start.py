@@ -6,10 +6,9 @@ from typing import Any
 import anyio
 import pytest
 from core.actors import Actor, PlanningActor, Row, answering, rows
-from core.virtual_clock import OPTIONS
+from core.virtual_clock import OPTIONS, anyio_backend  # noqa: F401 - a fixture
 from hypothesis import given, strategies as st
 
-from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PlanForbidden, PlannerError
 from podium.planners import PlanRequest, PlanText
@@ -28,14 +27,7 @@ DIAMOND: tuple[Row, ...] = (
 )
 
 
-@pytest.fixture
-def anyio_backend() -> object:
-    """Run on the virtual clock, so that the order of what happens is known."""
-    return ("asyncio", OPTIONS)
-
-
 def team() -> list[Actor]:
-    """Return workers that take a second each."""
     cards = [
         Card(name="finder", price=FREE, labels=frozenset({"eu", "untrusted"})),
         Card(name="reader", price=FREE, labels=frozenset({"eu"})),
@@ -80,21 +72,16 @@ ROW_BY_ROW = [
 
 @pytest.mark.parametrize("policy", [Policy(), *ROW_BY_ROW])
 async def test_a_policy_that_is_decided_step_by_step_holds_nothing_back(policy: Policy) -> None:
-    """Each step starts as soon as its line is there and its inputs have ended."""
     result = await Conductor(slowly(rows(*DIAMOND)), team(), policy=policy).run("Why?")
     assert (result.status, result.answer) == ("ok", "writer")
     assert starts(result) == [1.0, 2.0, 3.0, 4.0]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"sampling": Sampling(max_tokens=5)}, {"tools": Tools((TOOL,), "none")}],
-)
+@pytest.mark.parametrize("options", [{"sampling": Sampling(max_tokens=5)}, {"tools": Tools((TOOL,), "none")}])
 @pytest.mark.parametrize("policy", [None, ROW_BY_ROW[0]])
 async def test_only_the_last_step_waits_for_the_end_of_the_plan(
     options: dict[str, Any], policy: Policy | None
 ) -> None:
-    """What the caller binds applies to the last step alone; another starts once the next line is there."""
     workers = team()
     result = await Conductor(slowly(rows(*DIAMOND)), workers).run("Why?", policy=policy, **options)
     assert result.status == "ok"
@@ -107,7 +94,6 @@ async def test_only_the_last_step_waits_for_the_end_of_the_plan(
 
 
 async def test_steps_that_may_call_tools_wait_for_the_end_of_the_plan() -> None:
-    """A call may act; who takes no tools starts as without."""
     workers = team()
     workers[0].takes_tools = False
     result = await Conductor(slowly(rows(*DIAMOND)), workers).run("Why?", tools=[TOOL])
@@ -129,26 +115,12 @@ async def _approve(_: ApprovalRequest) -> bool:
     ],
 )
 async def test_a_rule_about_whole_plans_waits_for_the_whole_plan(policy: Policy) -> None:
-    """Nothing starts before the plan's last line is there."""
     result = await Conductor(slowly(rows(*DIAMOND)), team(), policy=policy).run("Why?")
     assert result.status == "ok"
     assert starts(result)[0] == 4.0
 
 
-async def test_a_step_that_was_started_as_another_does_not_stand_for_the_last() -> None:
-    """A repaired plan that ends earlier has its last step called with what the caller bound."""
-    workers = team()
-    bad = rows(*DIAMOND[:3]) + '{"worker": 9, "subtask": "answer", "access": []}\n'
-    planner = slowly(bad, rows(*DIAMOND[:2]))
-    limits = Limits(seconds=60)
-    result = await Conductor(planner, workers, limits=limits).run("Why?", sampling=Sampling(max_tokens=5))
-    assert (result.status, result.answer) == ("ok", "reader")
-    last = [request for request in workers[1].requests if "find more" in request.messages[-1].text]
-    assert [request.sampling.max_tokens for request in last] == [None, 5]
-
-
 async def test_nothing_of_a_forbidden_line_starts_and_nothing_after_it() -> None:
-    """Its plan is refused as a whole; what was started before it goes on where the next plan has it."""
     workers = team()
     bad = rows((0, "find", ()), (3, "mail", (0,)), (1, "compare", (0,)))
     policy = Policy(rules=[Rule("untrusted", never="write-tools")])
@@ -156,25 +128,13 @@ async def test_nothing_of_a_forbidden_line_starts_and_nothing_after_it() -> None
     result = await Conductor(planner, workers, policy=policy).run("Why?")
     assert (result.status, result.answer) == ("ok", "writer")
     refused = result.proposals[0].problem
-    assert refused is not None
     assert refused.code == PlanForbidden.code
     assert [len(worker.requests) for worker in workers] == [1, 0, 1, 0]
     assert starts(result)[0] == 1.0
 
 
-async def test_a_pinned_step_starts_early_at_its_own_worker() -> None:
-    """A policy changes a line as it changes it in the whole plan, so that nothing is done twice."""
-    workers = team()
-    policy = Policy(pins=[Pin("compare", "writer")])
-    result = await Conductor(slowly(rows(*DIAMOND)), workers, policy=policy).run("Why?")
-    assert starts(result) == [1.0, 2.0, 3.0, 4.0]
-    assert [len(worker.requests) for worker in workers] == [1, 1, 2, 0]
-    assert len(result.outcomes) == 4
-
-
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
-    """Draw a plan over the team."""
     steps = []
     for index in range(draw(st.integers(1, 5))):
         access = draw(st.sets(st.integers(0, index - 1))) if index else set[int]()

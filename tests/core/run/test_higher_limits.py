@@ -47,7 +47,6 @@ def worker(number: int, *, is_down: bool, billed: bool) -> ScriptedWorker:
 
 @st.composite
 def plans(draw: st.DrawFn, workers: int) -> Plan:
-    """Draw a plan."""
     steps = []
     for index in range(draw(st.integers(1, 5))):
         access = draw(st.sets(st.integers(0, index - 1), max_size=3)) if index else set[int]()

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import anyio
 import pytest
-from core.actors import boss, plan_of, rows
+from core.actors import boss, rows
 from core.virtual_clock import OPTIONS
 from hypothesis import given, strategies as st
 from servers.chat_server import CUT, RESET, STALL, Call, ChatServer, Reply, chunk, events, says, whole
@@ -16,8 +16,7 @@ from podium.budget import Limits
 from podium.errors import PlannerError, WorkerBroken, WorkerRefused, WorkerTimeout, WorkerUnavailable
 from podium.execution import Retry
 from podium.journal import MemoryJournal
-from podium.run_state import fold
-from podium.types import Event, PlannerEnded, PlannerStarted, Result, RunEnded
+from podium.types import Event, PlannerEnded, RunEnded
 from podium.workers import Pool
 from podium.workers.simple import Reply as Scripted
 
@@ -29,144 +28,42 @@ def _down(status: int, **headers: str) -> Reply:
     return whole({"error": {"message": f"status {status}"}}, status=status, headers=named)
 
 
-class Site:
-    """A conductor whose planner's server replies in turn, then with a plan."""
-
-    def __init__(self, *replies: Reply) -> None:
-        self.left = list(replies)
-        self.server = ChatServer(self._reply)
-        self.events: list[Event] = []
-
-    def _reply(self, call: Call) -> Reply:
-        return self.left.pop(0) if self.left else says(call, PLAN)
-
-    async def run(self, *, stream: bool = False, **options: object) -> Result:
-        """Run once, and return the result."""
-        options.setdefault("retry", Retry(first_wait=0.01, max_wait=5))
-        async with self.server:
-            planner = ChatPlanner(ChatWorker("boss", endpoint=Endpoint(self.server.url, api_key="key")))
-            conductor = Conductor(planner, [ScriptedWorker("a", "A")], **options)  # type: ignore[arg-type]
-            if not stream:
-                return await conductor.run("What?", on_event=self.events.append)
-            async for event in conductor.stream("What?"):
-                self.events.append(event)
-        last = self.events[-1]
-        assert isinstance(last, RunEnded)
-        return last.result
-
-    @property
-    def waits(self) -> list[float | None]:
-        """The wait after each call of the planner."""
-        return [event.wait for event in self.events if isinstance(event, PlannerEnded)]
-
-
-PASSING = {
-    "503": _down(503),
-    "429": _down(429),
-    "500": _down(500),
-    "408": _down(408),
-    "reset": Reply((RESET,)),
-    "closed": Reply((CUT,)),
-    "cut": events(chunk({"content": PLAN[:9]}), CUT),
-    "no end": events(chunk({"content": PLAN}), done=False),
-    "text": whole("busy", content_type="text/plain"),
-    "no choices": whole({"object": "chat.completion", "choices": []}),
+FAULTS = {
+    "503": (_down(503), 3, "planner_unreachable"),
+    "429": (_down(429), 3, "planner_unreachable"),
+    "reset": (Reply((RESET,)), 3, "planner_unreachable"),
+    "cut": (events(chunk({"content": PLAN[:9]}), CUT), 3, "planner_unreachable"),
+    "no end": (events(chunk({"content": PLAN}), done=False), 3, "planner_unreachable"),
+    "no choices": (whole({"object": "chat.completion", "choices": []}), 3, "planner_unreachable"),
+    "401": (_down(401), 1, "planner_refused"),
+    "404": (_down(404), 1, "planner_refused"),
 }
-LASTING = {"400": _down(400), "401": _down(401), "403": _down(403), "404": _down(404)}
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
-async def test_a_fault_of_the_moment_is_tried_again(fault: Reply, *, stream: bool) -> None:
-    """Two of them cost two calls, and nothing else; three leave no plan."""
-    site = Site(fault, fault)
-    result = await site.run(stream=stream)
+@pytest.mark.parametrize(("fault", "calls", "code"), FAULTS.values(), ids=FAULTS)
+async def test_a_fault_of_the_moment_is_tried_again_and_a_refusal_is_not(
+    fault: Reply, calls: int, code: str
+) -> None:
+    faults: list[Reply] = [fault] * 3
+
+    def reply(call: Call) -> Reply:
+        return faults.pop(0) if faults else says(call, PLAN)
+
+    async with ChatServer(reply) as server:
+        planner = ChatPlanner(ChatWorker("boss", endpoint=Endpoint(server.url, api_key="key")))
+        conductor = Conductor(planner, [ScriptedWorker("a", "A")], retry=Retry(first_wait=0.01))
+        with pytest.raises(PlannerError) as caught:
+            await conductor.run("What?")
+        assert (caught.value.code, len(server.calls)) == (code, calls)
+        del faults[min(calls - 1, len(faults)) :]
+        result = await conductor.run("What?")
     assert (result.status, result.answer, result.problem) == ("ok", "A", None)
-    assert result.planner is not None
-    assert (result.planner.name, result.planner.is_fallback) == ("boss", False)
-    assert [call.problem is None for call in result.proposals] == [False, False, True]
-    assert len([event for event in site.events if isinstance(event, PlannerStarted)]) == 3
-    gone = Site(fault, fault, fault)
-    with pytest.raises(PlannerError) as caught:
-        await gone.run(stream=stream)
-    assert caught.value.code == "planner_unreachable"
-    assert len(gone.server.calls) == 3
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("fault", LASTING.values(), ids=LASTING)
-async def test_a_refusal_is_not_tried_again(fault: Reply) -> None:
-    """Another call would be refused, too."""
-    site = Site(fault)
-    with pytest.raises(PlannerError) as caught:
-        await site.run()
-    assert caught.value.code == "planner_refused"
-    assert len(site.server.calls) == 1
-
-
-@pytest.mark.anyio
-async def test_a_text_that_is_no_plan_is_asked_for_once_more() -> None:
-    """In its repair a fault of the moment is tried again, too."""
-    text = whole({"choices": [{"message": {"content": "Well."}, "finish_reason": "stop"}]})
-    site = Site(text, _down(503))
-    result = await site.run()
-    assert (result.status, [call.role for call in result.proposals]) == ("ok", ["plan", "repair", "repair"])
-    with pytest.raises(PlannerError) as caught:
-        await Site(text, text).run()
-    assert caught.value.code == "planner_unusable"
-
-
-@pytest.mark.anyio
-async def test_the_wait_that_a_server_asks_for_is_kept() -> None:
-    """One that is longer than `Retry.max_wait` is not begun."""
-    site = Site(_down(429, Retry_After="1"))
-    await site.run(retry=Retry(first_wait=0.01))
-    assert site.waits[0] is not None
-    assert 1.0 <= site.waits[0] <= 1.01
-    long = Site(_down(429, Retry_After="60"))
-    with pytest.raises(PlannerError, match=r"asks for 60 s, more than Retry\.max_wait"):
-        await long.run()
-    longer = Site(_down(429, Retry_After="3601234"))
-    with pytest.raises(PlannerError, match=r"asks for 3601234 s, more than Retry\.max_wait \(5 s\)"):
-        await longer.run()
-
-
-@pytest.mark.anyio
-async def test_a_server_that_says_nothing_is_left_after_its_time() -> None:
-    """`Limits.planner_seconds` is for each call."""
-    site = Site(Reply((STALL,)), Reply((STALL,)))
-    with pytest.raises(PlannerError) as caught:
-        await site.run(limits=Limits(planner_seconds=0.2), retry=Retry(attempts=2, first_wait=0.01))
-    assert caught.value.code == "planner_unreachable"
-    assert all(call.maybe_paid for call in caught.value.calls)
-    assert "worker_timeout" in str(caught.value)
-
-
-@pytest.mark.anyio
-async def test_a_run_without_a_plan_is_recorded_and_resumed() -> None:
-    """What its calls cost counts against the limits of the resumed run."""
-    journal = MemoryJournal()
-    site = Site(_down(503), _down(503), _down(503))
-    with pytest.raises(PlannerError) as caught:
-        await site.run(journal=journal, retry=Retry(first_wait=0.01))
-    run_id = caught.value.run_id
-    (row,) = await journal.runs()
-    assert (row.run_id, row.state) == (run_id, "failed")
-    recorded = [entry.event for entry in await journal.read(run_id)]
-    assert sum(spend.calls for spend in fold(recorded).spent()) == 3
-    again = Conductor(boss(PLAN), [ScriptedWorker("a", "A")], journal=journal)
-    result = await again.resume(run_id)
-    assert (result.status, result.answer, len(result.proposals)) == ("ok", "A", 4)
-    failing = Conductor(boss(WorkerRefused("no")), [ScriptedWorker("a", "A")], journal=journal)
-    for _ in range(2):  # the same id and question are the same run: it has no plan still
-        with pytest.raises(PlannerError):
-            await failing.run("Why?", run_id="mine")
+    assert [call.planner for call in result.proposals] == ["boss"] * len(result.proposals)
 
 
 @pytest.mark.anyio
 async def test_a_bad_plan_is_repaired_by_the_run_that_goes_on() -> None:
-    """A run that was cancelled between the two texts does not ask for the first one again."""
     journal = MemoryJournal()
     planner = boss("no plan", PLAN)
     conductor = Conductor(planner, [ScriptedWorker("a", "A")], journal=journal)
@@ -181,23 +78,6 @@ async def test_a_bad_plan_is_repaired_by_the_run_that_goes_on() -> None:
     assert [call.role for call in result.proposals if call.problem is None] == ["repair"]
     assert [call.role for call in result.proposals].count("plan") == 1
     assert result.status == "ok"
-
-
-@pytest.mark.anyio
-async def test_thirty_runs_over_a_server_that_fails_now_and_then() -> None:
-    """With three of ten planner calls failing, each answer is by the planner's plan, or there is none."""
-    plan = Site(*[_down(503) if number % 10 in (1, 4, 7) else _answer() for number in range(60)])
-    async with plan.server:
-        planner = ChatPlanner(ChatWorker("boss", endpoint=Endpoint(plan.server.url)))
-        conductor = Conductor(planner, [ScriptedWorker("a", "A")], retry=Retry(first_wait=0.001))
-        async with conductor:
-            results = [await conductor.run("What? And where?") for _ in range(30)]
-    assert {result.status for result in results} == {"ok"}
-    assert {result.plans[0] for result in results} == {plan_of((0, "go", ()))}
-
-
-def _answer() -> Reply:
-    return events(chunk({"content": PLAN}), chunk({}, finish_reason="stop"))
 
 
 WAYS: dict[str, Scripted] = {
@@ -252,12 +132,10 @@ def test_no_failing_planner_has_a_run_end_ok(
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("seconds", [1e-6, 0.2])
-@pytest.mark.parametrize("planned", [False, True])
+@pytest.mark.parametrize(("seconds", "planned"), [(1e-6, False), (0.2, True)])
 async def test_the_end_of_the_run_is_a_limit_and_not_the_failure_of_the_planner(
     seconds: float, *, planned: bool
 ) -> None:
-    """Whoever notices it first: the client of the model has the same deadline."""
     async with ChatServer(lambda _: Reply((STALL,))) as server:
         planner = ChatPlanner(ChatWorker("boss", endpoint=Endpoint(server.url, api_key="key")))
         conductor = Conductor(planner, [ScriptedWorker("a", "A")], limits=Limits(seconds=seconds))
@@ -267,17 +145,3 @@ async def test_the_end_of_the_run_is_a_limit_and_not_the_failure_of_the_planner(
     assert len(server.calls) <= 1
     if seconds < 0.1:
         assert (caught.value.usage.total_tokens, caught.value.cost) == (0, 0.0), "it was not sent"
-
-
-@pytest.mark.anyio
-async def test_a_planner_that_is_too_slow_names_its_limit() -> None:
-    """`Limits.planner_seconds` ends each call."""
-    async with ChatServer(lambda _: Reply((STALL,))) as server:
-        planner = ChatPlanner(ChatWorker("boss", endpoint=Endpoint(server.url, api_key="key")))
-        settings = {"limits": Limits(planner_seconds=0.2), "retry": Retry(first_wait=0.01, attempts=2)}
-        conductor = Conductor(planner, [ScriptedWorker("a", "A")], **settings)  # type: ignore[arg-type]
-        with pytest.raises(PlannerError, match=r"within 0\.2 s \(Limits\.planner_seconds\)") as caught:
-            await conductor.run("What?")
-    assert caught.value.code == "planner_unreachable"
-    assert "kept us waiting" not in str(caught.value)
-    assert "worker_timeout, 2 times" in str(caught.value)

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 import anyio
 import anyio.lowlevel
 import pytest
-from core.actors import Actor, PlanningActor, boss, plan_of, rows
+from core.actors import Actor, PlanningActor, boss, plan_of, problem_of, rows
 
 from podium import Conductor, FunctionWorker, Limits, ScriptedWorker
 from podium.errors import PlannerError
@@ -46,26 +46,22 @@ class Deaf:
         self.ended.set()
 
     async def act(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Answer when it is too late."""
         yield "begun "
         await self.wait()
         yield "late"
         yield Completion("begun late", usage=Usage(10, 5))
 
     async def answer(self, step_input: StepInput) -> str:
-        """Do the same as a function."""
         await self.wait()
         return "late"
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        """Do the same as a planner."""
         await self.wait()
         yield PlanText(text=rows((0, "go", ())))
 
 
 @pytest.fixture
 async def deaf() -> AsyncGenerator[Deaf, None]:
-    """Yield such code, and end it after the test."""
     made = Deaf()
     yield made
     made.released.set()
@@ -82,50 +78,25 @@ def _is_timeout(result: Result) -> bool:
     return result.outcomes[0].problem is not None and result.outcomes[0].problem.code == "worker_timeout"
 
 
-SHORT = {
-    "attempt": Limits(attempt_seconds=0.05),
-    "step": Limits(step_seconds=0.05),
-    "run": Limits(seconds=0.05),
-}
-
-
-@pytest.mark.parametrize("limit", ["attempt_seconds", "step_seconds", "seconds"])
 async def test_a_worker_that_ignores_its_cancellation_is_left(
-    limit: str, deaf: Deaf, caplog: pytest.LogCaptureFixture
+    deaf: Deaf, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The run ends soon after the limit; the call counts with its reservation, and is named."""
     worker = Actor(PRICED, deaf.act)
-    limits = Limits(**{limit: 0.3})  # in which a busy machine begins the call
+    limits = Limits(step_seconds=0.3)  # in which a busy machine begins the call
     with anyio.fail_after(20):
         result = await _conductor(worker, limits).run(ONE)
     assert (result.status, result.answer) == ("failed", "")
     assert _is_timeout(result)
     (outcome,) = result.outcomes
     assert (outcome.maybe_paid, outcome.charged, outcome.text) == (True, "reservation", "begun ")
-    assert result.cost is not None
     assert result.cost > 1e-3  # an answer of the longest length
     assert not deaf.ended.is_set()
     assert deaf.cancels >= 1
     assert "worker 'deaf' ignores that it was cancelled" in caplog.text
 
 
-async def test_a_judge_that_ignores_its_cancellation_is_left(deaf: Deaf) -> None:
-    """The run has its answer, and ends soon after its limit."""
-
-    async def accept(question: str, answer: str) -> bool:
-        await deaf.wait()
-        return True
-
-    conductor = _conductor(ScriptedWorker("a", "A"), Limits(seconds=0.2, rounds=2), accept=accept)
-    with anyio.fail_after(20):
-        result = await conductor.run(ONE)
-    assert (result.status, result.answer) == ("partial", "A")
-    assert not deaf.ended.is_set()
-
-
-@pytest.mark.parametrize("how", ["cancel", "leave", "function"])
+@pytest.mark.parametrize("how", ["leave", "function"])
 async def test_a_run_that_is_cancelled_does_not_wait_for_such_a_worker(how: str, deaf: Deaf) -> None:
-    """A cancel, an early end of the stream, a coroutine function."""
     worker = Actor("deaf", deaf.act) if how != "function" else FunctionWorker(deaf.answer)
     with anyio.fail_after(20):
         if how == "leave":
@@ -141,20 +112,6 @@ async def test_a_run_that_is_cancelled_does_not_wait_for_such_a_worker(how: str,
     assert deaf.begun == 1
 
 
-async def test_a_planner_that_ignores_its_cancellation_is_left(deaf: Deaf) -> None:
-    """It has `Limits.planner_seconds`, and the fallback planner stands in for it."""
-    planner = PlanningActor(deaf.plan)
-    worker = ScriptedWorker("a", "A")
-    limits = Limits(planner_seconds=0.05)
-    with anyio.fail_after(20):
-        result = await Conductor(
-            planner, [worker], limits=limits, retry=ONCE, fallback_planner=boss(rows((0, "go", ())))
-        ).run("What?")
-    assert (result.status, result.answer) == ("partial", "A")
-    assert result.proposals[0].problem is not None
-    assert result.proposals[0].problem.code == "worker_timeout"
-
-
 async def _empty(request: object) -> AsyncGenerator[str, None]:
     while True:
         yield ""
@@ -165,20 +122,9 @@ async def _endless(request: object) -> AsyncGenerator[str, None]:
         yield "x"
 
 
-@pytest.mark.parametrize("limits", SHORT.values(), ids=SHORT)
-async def test_empty_pieces_are_no_progress(limits: Limits) -> None:
-    """A worker that writes nothing for ever, and never waits, ends at its limit."""
-    with anyio.fail_after(20):
-        result = await _conductor(Actor("a", _empty), limits).run(ONE)  # type: ignore[arg-type]
-    assert result.status == "failed"
-    assert _is_timeout(result)
-
-
 async def test_text_without_end_and_wait_can_be_cancelled() -> None:
-    """A worker and a planner that write for ever stop at the length of an answer, and at a cancel."""
     result = await _conductor(Actor("a", _endless), Limits(output_chars=2000)).run(ONE)  # type: ignore[arg-type]
-    assert result.problem is not None
-    assert result.problem.code == "answer_too_long"
+    assert problem_of(result).code == "answer_too_long"
     limits = Limits(planner_seconds=0.05)
     for act in (_empty, _endless):
         planner = PlanningActor(act)  # type: ignore[arg-type]
@@ -192,28 +138,14 @@ async def _blocking(request: Request) -> AsyncGenerator[str | Completion, None]:
     yield Completion("too late", usage=Usage(10, 5))
 
 
-@pytest.mark.parametrize("limits", SHORT.values(), ids=SHORT)
-async def test_an_answer_after_its_limit_is_not_ok(limits: Limits) -> None:
-    """No timer can end a worker that blocks the event loop; its answer is late all the same."""
+@pytest.mark.parametrize("limit", ["attempt_seconds", "seconds"])
+async def test_an_answer_after_its_limit_is_not_ok(limit: str) -> None:
+    limits = Limits(**{limit: 0.05})  # type: ignore[arg-type]
     result = await _conductor(Actor("a", _blocking), limits).run(ONE)
     assert (result.status, result.answer) == ("failed", "")
     assert _is_timeout(result)
     assert "worker 'a' answered too late, not within " in str(result.outcomes[0].problem)
     assert result.usage == Usage(10, 5)
-
-
-async def test_a_plan_after_its_limit_is_not_used() -> None:
-    """As above, for `Limits.planner_seconds`."""
-
-    async def plan(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        time.sleep(0.1)  # noqa: ASYNC251 - as above
-        yield PlanText(text=rows((0, "go", ())))
-
-    worker = ScriptedWorker("a", "A")
-    conductor = Conductor(PlanningActor(plan), [worker], limits=Limits(planner_seconds=0.05), retry=ONCE)
-    with pytest.raises(PlannerError, match=r"Limits\.planner_seconds"):
-        await conductor.run("What?")
-    assert not worker.requests
 
 
 def _until_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -225,7 +157,6 @@ def _until_told(caplog: pytest.LogCaptureFixture) -> None:
 async def test_a_worker_that_blocks_the_event_loop_is_named_while_it_does(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """From another thread, because nothing else of the loop can run."""
     caplog.set_level(logging.WARNING, logger="podium")
 
     async def block(request: Request) -> AsyncGenerator[str | Completion, None]:
@@ -260,7 +191,6 @@ print(asyncio.run(conductor.run(plan)).problem.code)
 
 @pytest.mark.long
 def test_the_interpreter_ends_though_such_a_worker_goes_on() -> None:
-    """`asyncio.run` does not wait for it either."""
     ended = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=30, check=False
     )

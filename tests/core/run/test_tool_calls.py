@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from core.caller import MOST_TURNS, TOOLS, Caller, Maker, called
-from core.execution.flows import asked_of, block, call, plan_of, saw_of, when
+from core.execution.flows import asked_of, call, plan_of, saw_of
 from core.execution.random_flows import expected, workflows
 from core.execution.test_workflows_random import SEEDS, TICK, Asked, Stage, compare, paid_for
 from core.virtual_clock import OPTIONS
@@ -19,16 +19,15 @@ from hypothesis import given, strategies as st
 
 from podium import Card, Conductor, FunctionWorker, Limits, Plan, Result, ScriptedWorker, Step
 from podium.errors import ConfigError, RunFailed, WorkerRefused
-from podium.execution import Retry
 from podium.hosts import ChatAnswer, ContinuationStore, tool_call
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
-from podium.planners import ChatPlanner, FixedPlanner, PlanRequest
+from podium.planners import ChatPlanner, FixedPlanner
 from podium.policy import Policy, Rule
 from podium.run import RunOptions
 from podium.run_state import fold
 from podium.types import Completion, Message, Tools
-from podium.usage import Usage, estimate_tokens
+from podium.usage import Usage
 from podium.workers import FREE, Request, StepInput
 
 pytestmark = pytest.mark.anyio
@@ -38,94 +37,22 @@ DIAMOND = plan_of(call("a"), call("b"), call("c", 0, 1), call("d", 2))
 
 def team(plan: Plan, calls: Any, **options: Any) -> tuple[Caller, Maker]:
     """Return a caller of two workers, of which the first calls tools, and this worker."""
-    ann, bob = Maker("ann", calls, options.pop("answers", None)), Maker("bob", {})
-    more = options.pop("more", {})
-    return Caller(Conductor(FixedPlanner(plan), [ann, bob], **options), more=more), ann
-
-
-FILES = {"files": ["x", "y", "z"]}
-CASES: dict[str, tuple[Plan, Any, Any, list[list[str]], str]] = {
-    # the plan, the calls of its steps, their answers, the calls of each turn, the answer
-    "one after the other": (
-        DIAMOND,
-        {"a": (2, 1), "c": (1,)},
-        {},
-        [["a 0", "a 1"], ["a 2"], ["c 0"]],
-        "d(c(a(a0, a1, a2), b(), c0))",
-    ),
-    "beside each other": (
-        DIAMOND,
-        {"b": (1,), "a": (2, 1)},
-        {},
-        [["a 0", "a 1", "b 0"], ["a 2"]],
-        "d(c(a(a0, a1, a2), b(b0)))",
-    ),
-    "the last": (DIAMOND, {"d": (1, 1)}, {}, [["d 0"], ["d 1"]], "d(c(a(), b()), d0, d1)"),
-    "items of a map": (
-        plan_of(
-            call("list", returns={"files": ["string"]}),
-            call("mend {{item}}", each="{{0.files}}"),
-            call("check {{item}}", 1, each="{{0.files}}"),
-            call("sum", 2),
-        ),
-        {"mend x": (1,), "mend z": (1, 1), "check y": (1,)},
-        {"list": json.dumps(FILES), "sum": "all"},
-        [["mend x 0", "mend z 0", "check y 0"], ["mend z 1"]],
-        "all",
-    ),
-    "turns of a loop": (
-        plan_of(
-            block(
-                call("mend", "previous"),
-                call("check", 0, returns={"ok": "boolean"}),
-                until=when("{{1.ok}}", is_=True),
-                most=3,
-            ),
-            call("tell", 0),
-        ),
-        {"check": (1,)},
-        {"check": '{"ok": true}'},
-        [["check 0"]],
-        'tell({"ok":true})',
-    ),
-    "a branch": (
-        plan_of(
-            call("judge", returns={"ok": "boolean"}),
-            call("yes", when=when("{{0.ok}}", is_=True)),
-            call("no", when=when("{{0.ok}}", is_=False)),
-        ),
-        {"judge": (1,), "yes": (1,)},
-        {"judge": '{"ok": true}'},
-        [["judge 0"], ["yes 0"]],
-        "yes(yes0)",
-    ),
-}
+    ann, bob = Maker("ann", calls), Maker("bob", {})
+    return Caller(Conductor(FixedPlanner(plan), [ann, bob], **options)), ann
 
 
 @pytest.mark.parametrize("journalled", [False, True])
-@pytest.mark.parametrize("case", CASES)
-async def test_calls_of_each_step(case: str, *, journalled: bool) -> None:
+async def test_calls_of_each_step(*, journalled: bool) -> None:
     """Those of all paused steps are one answer; nothing is asked twice, whoever keeps the continuation."""
-    plan, calls, answers, turns, told = CASES[case]
-    caller, ann = team(plan, calls, answers=answers, journal=MemoryJournal() if journalled else None)
+    caller, ann = team(DIAMOND, {"a": (2, 1), "c": (1,)}, journal=MemoryJournal() if journalled else None)
     caller.store = ContinuationStore() if journalled else None
     final = await caller.run()
-    assert (final.text, caller.turns) == (told, turns)
+    assert final.text == "d(c(a(a0, a1, a2), b(), c0))"
+    assert caller.turns == [["a 0", "a 1"], ["a 2"], ["c 0"]]
     assert {each.result.status for each in caller.answers} == {"ok"}
     assert all(not each.text for each in caller.answers[:-1])
     assert max(Counter(ann.asked).values()) == 1
-    for request in ann.requests:
-        own = asked_of(request)
-        assert all(json.loads(each.partition(" -> ")[0])["of"] == own for each in called(request))
-        assert request.tools == TOOLS
-
-
-async def test_calls_one_at_a_time() -> None:
-    """If the caller wants no parallel calls, the others follow, without asking their workers again."""
-    caller, ann = team(DIAMOND, {"a": (2,), "b": (1,)}, more={"is_parallel": False})
-    assert (await caller.run()).text == "d(c(a(a0, a1), b(b0)))"
-    assert caller.turns == [["a 0"], ["a 1"], ["b 0"]]
-    assert ann.asked == [("a", 0), ("b", 0), ("a", 2), ("b", 1), ("c", 0), ("d", 0)]
+    assert all(request.tools == TOOLS for request in ann.requests)
 
 
 def turns_of(asked: Asked) -> list[int]:
@@ -223,35 +150,7 @@ def test_after_a_cancel_a_turn_continues(steps: list[dict[str, Any]], seed: int,
     assert paid - paid_for(told) <= Counter(first.met)
 
 
-async def test_ids_that_two_steps_share() -> None:
-    """Each call gets its own result; a message between results is for the steps that get them."""
-    note = Message("system", "Be brief.")
-
-    def reply(request: Request) -> Completion:
-        mine = [message.text for message in request.messages if message.role == "tool"]
-        if len(mine) == 2 or (mine and asked_of(request) == "b"):
-            told = [message.text for message in request.messages if message == note]
-            return Completion(f"{asked_of(request)}: {', '.join([*mine, *told])}")
-        made = tool_call("call_0", "look", {"of": asked_of(request), "n": len(mine)})
-        return Completion("", "tool_calls", tool_calls=(made,))
-
-    worker = ScriptedWorker(Card(name="a", price=FREE), reply)
-    worker.takes_tools = True
-    plan = Plan((Step(0, "a"), Step(0, "b"), Step(1, "c", (0, 1))))
-    caller = Caller(Conductor(FixedPlanner(plan), [worker, ScriptedWorker("c", "done")]))
-    first = await caller.turn()
-    assert len({call["id"] for call in first.tool_calls}) == 2
-    caller.said.append(note)
-    answer = await caller.run()
-    assert [each.text for each in answer.result.outcomes] == [
-        "a: a0, a1, Be brief.",
-        "b: b0, Be brief.",
-        "done",
-    ]
-
-
 async def test_a_message_of_the_user_after_the_results() -> None:
-    """It is the question from then on; steps that have ended stay, and paused ones see their results."""
     caller, ann = team(DIAMOND, {"a": (1,), "c": (1,)})
     await caller.turn()
     caller.said.append(Message("user", "And be quick."))
@@ -265,52 +164,15 @@ async def test_a_message_of_the_user_after_the_results() -> None:
     assert ann.requests[4].messages[0].text == "It is noon."
 
 
-async def test_results_that_the_caller_has_left_out() -> None:
-    """What has ended stays; who is asked again reads that they are gone."""
-    caller, ann = team(DIAMOND, {"a": (1,), "c": (1, 1)})
-    for _ in range(3):
-        await caller.turn()
-    caller.said = [*caller.said[:1], *caller.said[5:]]
-    assert (await caller.run()).text.startswith("d(c(a(a0), b(), (The result of this call is not")
-    assert ann.asked[-2:] == [("c", 2), ("d", 0)]
-
-
-async def test_without_the_continuation() -> None:
-    """The plan is made again; the last step alone sees the results, and may call tools."""
-    caller, ann = team(DIAMOND, {"a": (1,), "b": (1,), "d": (3,)})
-    await caller.turn()
-    answer = await caller.turn(continuation=None)
-    assert [request.tools is not None for request in ann.requests[2:]] == [False, False, False, True]
-    assert called(ann.requests[-1])
-    assert not answer.tool_calls
-
-
 @pytest.mark.parametrize("choice", ["required", "none", {"type": "function", "function": {"name": "look"}}])
 async def test_a_choice_is_for_the_last_step(choice: Any) -> None:
-    """A step before it would have to call, too, each time that it is asked."""
     caller, ann = team(DIAMOND, {"a": (1,), "d": (1,)})
     await caller.turn(tools=Tools(TOOLS.offered, choice))
     assert caller.turns == ([] if choice == "none" else [["d 0"]])
     assert [request.tools and request.tools.choice for request in ann.requests] == [None] * 3 + [choice]
 
 
-async def test_a_failed_step_beside_a_paused_one() -> None:
-    """The result says so; the step is tried again in the next turn."""
-    replies: list[Any] = [WorkerRefused("no"), "yes"]
-    bad = ScriptedWorker("bad", lambda request: replies.pop(0))
-    plan = Plan((Step(0, "a"), Step(1, "b"), Step(0, "c", (0, 1))))
-    ann = Maker("ann", {"a": (1,)})
-    caller = Caller(Conductor(FixedPlanner(plan), [ann, bad], retry=Retry(attempts=1)))
-    first = await caller.turn()
-    assert (first.result.status, first.result.problem and first.result.problem.message) == (
-        "partial",
-        "step 1 (bad): no",
-    )
-    assert ((await caller.run()).text, caller.answers[-1].result.status) == ("c(a(a0), yes)", "ok")
-
-
 async def test_a_step_that_is_not_needed_any_more() -> None:
-    """With `enough`, or after a failure, the calls of a paused step are not returned."""
     plan = Plan((Step(0, "a"), Step(1, "b"), Step(1, "c", (0, 1), 1)))
     ann, bob = Maker("ann", {"a": (1,)}), Maker("bob", {})
     answer = await Caller(Conductor(FixedPlanner(plan), [ann, bob])).run()
@@ -327,67 +189,7 @@ async def test_a_step_that_is_not_needed_any_more() -> None:
     assert fold(entries).result().outcomes == result.outcomes
 
 
-async def test_a_later_round_calls_tools() -> None:
-    """The rounds before stand, also what the step saw of them; only an answer is judged."""
-    texts = [
-        write_plan(each, "rows")
-        for each in (
-            plan_of(call("a")),
-            Plan((Step(0, "b", previous=True), Step(0, "c", (0,)))),
-        )
-    ]
-    judged: list[str] = []
-
-    def accept(question: str, answer: str) -> bool:
-        judged.append(answer)
-        return len(judged) > 1
-
-    planner = ScriptedWorker("planner", lambda request: texts[len(planner.requests) - 1])
-    ann = Maker("ann", {"a": (1,), "b": (1,), "c": (1,)})
-    conductor = Conductor(ChatPlanner(planner), [ann], accept=accept, limits=Limits(rounds=2))
-    caller = Caller(conductor)
-    assert (await caller.run()).text == "c(b(a(a0), b0), c0)"
-    assert caller.turns == [["a 0"], ["b 0"], ["c 0"]]
-    assert (judged, len(planner.requests)) == (["a(a0)", "c(b(a(a0), b0), c0)"], 2)
-    assert max(Counter(ann.asked).values()) == 1
-
-
-async def test_a_plan_after_a_failure_calls_tools() -> None:
-    """The failed step of the plan before is not tried again."""
-    texts = [
-        write_plan(each, "rows")
-        for each in (
-            Plan((Step(0, "a"), Step(1, "x"), Step(0, "c", (0, 1)))),
-            Plan((Step(0, "a"), Step(0, "b", (0,)))),
-        )
-    ]
-    planner = ScriptedWorker("planner", lambda request: texts[len(planner.requests) - 1])
-    ann, bad = Maker("ann", {"b": (1,)}), ScriptedWorker("bad", WorkerRefused("no"))
-    conductor = Conductor(ChatPlanner(planner), [ann, bad], on_failure="replan", retry=Retry(attempts=1))
-    answer = await Caller(conductor).run()
-    assert (answer.text, answer.result.status) == ("b(a(), b0)", "ok")
-    assert (len(planner.requests), len(bad.requests), ann.asked) == (2, 1, [("a", 0), ("b", 0), ("b", 1)])
-
-
-async def test_labels_of_results() -> None:
-    """A result has the labels of its step, and those that the caller gave it; other steps have neither."""
-    ann = Maker(Card(name="ann", labels=frozenset({"web"}), price=FREE), {"a": (1,)})
-    mail = Maker(Card(name="mail", labels=frozenset({"out"}), price=FREE), {"send": (1,)})
-    plan = Plan((Step(0, "a"), Step(1, "send"), Step(0, "c", (0, 1))))
-    policy = Policy(rules=[Rule("web", never="out"), Rule("secret", never="out")], labels={"secret"})
-    caller = Caller(Conductor(FixedPlanner(plan), [ann, mail], policy=policy))
-    first = await caller.turn()
-    assert first.result.labels == {"ann", "web", "mail", "out"}
-    marked = caller.said[-2]
-    caller.said[-2] = replace(marked, labels=frozenset({"secret"}))
-    answer = await caller.run()
-    assert answer.text == "c(a(a0), send(send0))"
-    assert answer.result.labels == {"ann", "web", "mail", "out", "secret"}
-    caller.said[-4:] = [each for each in caller.said[-4:] if each.role != "user"]
-
-
 async def test_a_result_that_a_worker_may_not_see() -> None:
-    """The step that asked fails; no other sees it."""
     mail = Maker(Card(name="mail", labels=frozenset({"out"}), price=FREE), {"send": (1,)})
     policy = Policy(rules=[Rule("secret", never="out")], labels={"secret"})
     plan = Plan((Step(0, "send"), Step(1, "c", (0,))))
@@ -399,26 +201,7 @@ async def test_a_result_that_a_worker_may_not_see() -> None:
     assert mail.asked == [("send", 0)]
 
 
-async def test_limits_count_each_call() -> None:
-    """Of a turn, as before; a turn with too many ends with its problem."""
-    caller, ann = team(DIAMOND, {"a": (1,), "b": (1,)}, limits=Limits(calls=3))
-    with pytest.raises(RunFailed, match="the plan needs at least 4 calls"):
-        await caller.turn()
-    caller, ann = team(DIAMOND, {"a": (1,), "b": (1,)}, limits=Limits(calls=4))
-    assert (await caller.run()).text == "d(c(a(a0), b(b0)))"
-    assert len(ann.requests) == 6
-
-
-async def test_a_run_that_is_resumed_without_results() -> None:
-    """The error says what is missing."""
-    caller, _ = team(DIAMOND, {"a": (2,)}, journal=MemoryJournal())
-    answer = await caller.turn()
-    with pytest.raises(ConfigError, match=r"has ended with 2 call\(s\) of the caller's tools"):
-        await caller.conductor.resume(answer.result.run_id)
-
-
 async def test_the_planner_says_which_tools_a_step_may_call() -> None:
-    """It is told their names and who may call them; a tool that does not exist is repaired."""
     plan = Plan((Step(0, "a", tools=()), Step(0, "b", (0,), tools=("edit",)), Step(0, "c", (1,))))
     bad = write_plan(plan, "rows").replace("edit", "edits")
     texts = [bad, write_plan(plan, "rows")]
@@ -435,7 +218,6 @@ async def test_the_planner_says_which_tools_a_step_may_call() -> None:
 
 
 async def test_a_policy_says_who_may_call_tools() -> None:
-    """By names or labels; a run adds to the policy of its conductor."""
     ann, bob = Maker("ann", {"a": (1,)}), Maker("bob", {"b": (1,)})
     plan = Plan((Step(0, "a"), Step(1, "b"), Step(0, "c", (0, 1))))
     caller = Caller(Conductor(FixedPlanner(plan), [ann, bob], policy=Policy(tools=["ann", "bob"])))
@@ -446,29 +228,7 @@ async def test_a_policy_says_who_may_call_tools() -> None:
         Conductor(FixedPlanner(plan), [ann, bob], policy=Policy(tools=["eve"]))
 
 
-@pytest.mark.parametrize(("spelling", "narrows"), [("lists", False), ("json", True), ("rows", True)])
-def test_what_a_planner_is_told_of_tools(spelling: Any, *, narrows: bool) -> None:
-    """In at most 30 tokens and the first 50 names; nothing without tools."""
-    planner, cards = (
-        ChatPlanner(ScriptedWorker("p", "x"), spelling=spelling),
-        (Card(name="a"), Card(name="b")),
-    )
-
-    def told(**tools: Any) -> str:
-        request = PlanRequest(query=(Message("user", "Why?"),), cards=cards, max_steps=5, **tools)
-        return planner.messages(request)[-1].text
-
-    bare, many = told(), tuple(f"tool{number}" for number in range(60))
-    assert told(tools=many) == bare == told(callers=(0,))
-    (few,) = [line for line in told(tools=many[:2], callers=(0, 1)).splitlines() if "tool1" in line]
-    assert few.startswith("Workers 0 and 1 call the user's tools")
-    assert ('"tools": ["tool0"]' in few) == narrows
-    assert estimate_tokens(few) < 50
-    assert "tool49 and 10 more." in told(tools=many, callers=(0, 1))
-
-
-@pytest.mark.parametrize("acts", [False, True])
-@pytest.mark.parametrize("journalled", [False, True])
+@pytest.mark.parametrize(("journalled", "acts"), [(False, True), (True, False)])
 async def test_steps_of_nested_runs(*, journalled: bool, acts: bool) -> None:
     """Their calls pass through the run around; nothing is asked twice, and no action is repeated."""
     done: list[str] = []
@@ -503,9 +263,15 @@ async def test_steps_of_nested_runs(*, journalled: bool, acts: bool) -> None:
 
 
 async def test_tools_that_end_the_turn() -> None:
-    """Such as handoffs: the planner is not told of them, and only the last step may call them."""
     caller, ann = team(DIAMOND, {})
     await caller.turn(tools=replace(TOOLS, last=("edit",)))
     assert [request.tools and request.tools.names for request in ann.requests] == [("look",)] * 3 + [
         ("look", "edit")
     ]
+
+
+async def test_a_run_that_is_resumed_without_results() -> None:
+    caller, _ = team(DIAMOND, {"a": (2,)}, journal=MemoryJournal())
+    answer = await caller.turn()
+    with pytest.raises(ConfigError, match=r"has ended with 2 call\(s\) of the caller's tools"):
+        await caller.conductor.resume(answer.result.run_id)

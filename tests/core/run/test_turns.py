@@ -1,26 +1,22 @@
 """A planner that speaks turn by turn with tool calls, against a scripted server of that format."""
 
 import json
-import subprocess
-import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from core.actors import Shop, problem_of
 from servers.chat_server import Call, ChatServer, Reply, says
 
-from podium import Card, ChatWorker, Conductor, Endpoint, FunctionWorker, Limits, Price, RulePlanner, Sampling
-from podium.errors import ConfigError, PlannerError, WorkerTimeout, WorkerUnavailable
+from podium import Card, ChatWorker, Conductor, Endpoint, Limits, Price, RulePlanner, Sampling
+from podium.errors import ConfigError, WorkerTimeout, WorkerUnavailable
 from podium.execution import Retry
-from podium.hosts import ToolWorker
-from podium.journal import MemoryJournal, SqlJournal
+from podium.journal import MemoryJournal
 from podium.planners import CachedPlanner, TurnPlanner
 from podium.policy import ApprovalRequest, Policy, Rule
 from podium.replay import replay
 from podium.types import AnswerDelta, Constraint, Event, Plan, Result, StepStarted
-from podium.workers import FREE, PersonWorker, ScriptedWorker, StepInput, Worker
+from podium.workers import FREE, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 ONCE = Retry(attempts=1)
@@ -29,7 +25,6 @@ Said = str | tuple[str, str, object]
 
 
 def calls(name: str, request: object, said: str = "") -> Said:
-    """Return a message with a tool call."""
     return said, name, {"request": request}
 
 
@@ -63,10 +58,9 @@ class Orchestrator:
         tool_call = {"id": "chatcmpl-tool-1", "type": "function", "function": function}
         return says(call, text, finish_reason="tool_calls", tool_calls=[tool_call])
 
-    def planner(self, *, price: Price = FREE, labels: Sequence[str] = (), **options: Any) -> TurnPlanner:
-        """Return the planner."""
+    def planner(self, *, price: Price = FREE, **options: Any) -> TurnPlanner:
         endpoint = Endpoint(self.server.url, api_key="key")
-        card = Card(name="boss", price=price, labels=frozenset(labels))
+        card = Card(name="boss", price=price)
         options.setdefault("native", self.native)
         return TurnPlanner(ChatWorker("orchestrator", endpoint=endpoint, card=card), **options)
 
@@ -74,26 +68,6 @@ class Orchestrator:
         """Return the messages of a request, after the question."""
         messages: list[dict[str, Any]] = self.server.calls[number].body["messages"]
         return messages[2:]
-
-
-class Shop:
-    """A tool that refunds orders."""
-
-    def __init__(self, *raising: Exception | None) -> None:
-        self.refunds: list[int] = []
-        self._raising = list(raising)
-
-    async def _refund(self, arguments: dict[str, Any]) -> str:
-        self.refunds.append(arguments["order"])
-        if self._raising and (error := self._raising.pop(0)) is not None:
-            raise error
-        return f"refunded {arguments['order']}"
-
-    @property
-    def worker(self) -> ToolWorker:
-        """The tool as a worker."""
-        form = {"properties": {"order": {"type": "integer"}}, "required": ["order"]}
-        return ToolWorker(form, self._refund, card=Card(name="shop.refund", price=FREE))
 
 
 def expert(name: str = "expert", *replies: str | Exception, **facts: Any) -> ScriptedWorker:
@@ -107,29 +81,22 @@ def expert(name: str = "expert", *replies: str | Exception, **facts: Any) -> Scr
 
 
 def texts(result: Result) -> list[str]:
-    """Return the outputs of the steps."""
     return [outcome.text for outcome in result.outcomes]
 
 
 @pytest.mark.parametrize("native", [True, False])
-@pytest.mark.parametrize("stream", [True, False])
-async def test_a_conversation_of_twenty_turns(*, native: bool, stream: bool) -> None:
-    """Each turn is a round with a plan of one step that sees the turns before; the last message answers."""
+async def test_a_conversation_of_twenty_turns(*, native: bool) -> None:
     turns = [calls("expert", f"Part {number}?", "Let me ask. ") for number in range(19)]
-    boss, events = Orchestrator(*turns, "It is so.", native=native), list[Event]()
+    boss = Orchestrator(*turns, "It is so.", native=native)
     async with boss.server:
         conductor = Conductor(boss.planner(), [expert(description="Knows all.")])
-        if stream:
-            events = [event async for event in conductor.stream("What?")]
-            result: Result = events[-1].result  # type: ignore[union-attr]
-        else:
-            result = await conductor.run("What?")
+        events = [event async for event in conductor.stream("What?")]
+    result: Result = events[-1].result  # type: ignore[union-attr]
     assert (result.answer, result.status, result.problem) == ("It is so.", "ok", None)
-    assert [event.text for event in events if isinstance(event, AnswerDelta)] == ["It is so."] * stream
+    assert [event.text for event in events if isinstance(event, AnswerDelta)] == ["It is so."]
     assert len(result.rounds) == len(result.proposals) == len(boss.server.calls) == 20
     assert texts(result) == [f"expert {number}" for number in range(19)]
     assert [call.subtask for plan in result.plans for call in plan.calls] == [f"Part {n}?" for n in range(19)]
-    assert result.planner is not None
     assert result.planner.name == "boss"
     assert result.usage.output_tokens >= 20 * 7
     said = boss.conversation(-1)
@@ -150,7 +117,6 @@ async def test_a_conversation_of_twenty_turns(*, native: bool, stream: bool) -> 
 
 
 async def test_an_answer_without_a_call() -> None:
-    """One message is enough; the description of the run says so, and it has the caller's sampling."""
     boss = Orchestrator("<think>Easy.</think>\n\nFour.", native=False)
     async with boss.server:
         conductor = Conductor(boss.planner(), [expert()])
@@ -163,36 +129,27 @@ async def test_an_answer_without_a_call() -> None:
 WRONG = {
     "json": '<tool_call>{"name": "expert", "arguments": {</tool_call>',
     "name": '<tool_call>{"name": "expart", "arguments": {"request": "Well?"}}</tool_call>',
-    "empty": '<tool_call>{"name": "expert", "arguments": {}, "x": 1}</tool_call>'.replace("{}", '""'),
     "form": "<tool_call>[]</tool_call>",
-    "thoughts": "<think>Well",
     "silence": "<think>Well</think>\n",
 }
 
 
-@pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
-async def test_an_invalid_message_is_repaired_once(wrong: str, *, native: bool) -> None:
-    """The conversation goes on without it; a second invalid message ends the run."""
+async def test_an_invalid_message_is_repaired_once(wrong: str) -> None:
     right = '<tool_call>{"name": "expert", "arguments": {"request": "Well?"}}</tool_call>'
     boss = Orchestrator(right, wrong, right, "Yes.", mended=2)
     async with boss.server:
-        result = await Conductor(boss.planner(native=native), [expert()]).run("What?")
+        result = await Conductor(boss.planner(native=False), [expert()]).run("What?")
         assert [call.role for call in result.proposals] == ["plan", "plan", "repair", "plan"]
         assert len(boss.conversation(-1)) == 4
         boss.messages = (right, wrong, wrong)
-        failed = await Conductor(boss.planner(native=native), [expert()]).run("What?")
+        failed = await Conductor(boss.planner(native=False), [expert()]).run("What?")
         assert (failed.status, failed.answer) == ("partial", "expert 0")
-        assert failed.problem is not None
-        assert failed.problem.code == "planner_unusable"
-        assert "the planner wrote no answer by turn 1" in failed.problem.message
-        boss.messages, boss.mended = (wrong, wrong), 1
-        with pytest.raises(PlannerError):
-            await Conductor(boss.planner(native=native), [expert()]).run("What?")
+        assert problem_of(failed).code == "planner_unusable"
+        assert "the planner wrote no answer by turn 1" in problem_of(failed).message
 
 
 async def test_any_text_is_sent_back_in_its_place() -> None:
-    """An output cannot close its tags, and half a character breaks no request."""
     boss = Orchestrator(("", "expert", {"request": "\ud800"}), "Done.", native=False)
     async with boss.server:
         worker = expert("expert", "a </tool_response> b")
@@ -204,7 +161,6 @@ async def test_any_text_is_sent_back_in_its_place() -> None:
 
 
 async def test_only_the_first_call_of_a_message_is_made() -> None:
-    """The model is shown the message without the others."""
     one, two = (
         f'<tool_call>{{"name": "expert", "arguments": {{"request": "{n}"}}}}</tool_call>' for n in "12"
     )
@@ -217,7 +173,6 @@ async def test_only_the_first_call_of_a_message_is_made() -> None:
 
 
 async def test_what_failed_is_told_and_is_in_the_status() -> None:
-    """The planner reads why a step gave no result, or that it is cut; the answer is then partial."""
     boss = Orchestrator(calls("expert", "A"), calls("expert", "B"), calls("expert", "C"), "So-so.")
     async with boss.server:
         replies = ("fine", WorkerUnavailable("overloaded", status=503), "good")
@@ -225,8 +180,9 @@ async def test_what_failed_is_told_and_is_in_the_status() -> None:
         told = boss.conversation(-1)[3]["content"]
         assert told.startswith("(expert gave no result, failed: worker_unavailable: overloaded")
         assert (result.status, result.answer) == ("partial", "So-so.")
-        assert result.problem is not None
-        assert result.problem.message.startswith("the answer lacks results: round 2: step 0 (expert): over")
+        assert problem_of(result).message.startswith(
+            "the answer lacks results: round 2: step 0 (expert): over"
+        )
         boss.messages = (calls("expert", "A"), "Never said.")
         failing = expert("expert", WorkerUnavailable("overloaded", status=503))
         ended = await Conductor(boss.planner(), [failing], retry=ONCE, on_failure="fail").run("What?")
@@ -249,29 +205,17 @@ async def test_limits(limits: dict[str, Any], own: dict[str, int], turns: int | 
         planner = boss.planner(price=Price(input=10, output=10), **own)
         result = await Conductor(planner, [expert()], limits=Limits(rounds=1, **limits)).run("What?")
     assert (result.status, result.answer) == ("partial", texts(result)[-1] or texts(result)[-2])
-    assert result.problem is not None
-    assert told in result.problem.message
-    assert "this is the output of its latest step" in result.problem.message
+    assert told in problem_of(result).message
+    assert "this is the output of its latest step" in problem_of(result).message
     assert turns is None or len(boss.server.calls) == turns
-    assert result.cost is not None
     assert result.cost <= 0.03 or "cost" not in limits
     if "rounds" in own:
         assert "your last message" in boss.conversation(-1)[-1]["content"]
         assert "your last message" not in boss.conversation(-2)[-1]["content"]
 
 
-async def test_the_last_call_may_be_the_answer() -> None:
-    """After the first turn, a call of the planner needs no room for a step; the planner is told."""
-    boss = Orchestrator(calls("expert", "A"), "Done.")
-    async with boss.server:
-        result = await Conductor(boss.planner(), [expert()], limits=Limits(calls=3, steps=1)).run("What?")
-    assert (result.status, result.answer) == ("ok", "Done.")
-    assert "About this much is left: 0 step(s); 0 call(s)" in boss.conversation(-1)[-1]["content"]
-
-
-@pytest.mark.parametrize("limits", [{"calls": 9}, {"calls": 10}, {"steps": 4}, {"cost": 0.05}], ids=str)
+@pytest.mark.parametrize("limits", [{"calls": 10}, {"cost": 0.05}], ids=str)
 async def test_the_limits_leave_the_answer(limits: dict[str, Any]) -> None:
-    """A planner is told which message is the last that fits, and no step takes what it needs."""
     boss = Orchestrator(*[calls("expert", f"Part {number}?") for number in range(60)], obeys=True)
     long = ScriptedWorker(Card(name="expert", price=Price(input=10, output=10)), "word " * 20)
     async with boss.server, MemoryJournal() as journal:
@@ -282,34 +226,7 @@ async def test_the_limits_leave_the_answer(limits: dict[str, Any]) -> None:
         assert 2 <= len(result.rounds) == len(boss.server.calls) < 20
         assert "told that this is its last message" in result.rounds[-1].planner.why  # type: ignore[union-attr]
         assert result.forecast is None  # a turn says nothing about the next one
-        assert result.cost is not None
         assert result.cost <= limits.get("cost", 1.0)
-
-
-async def test_a_step_that_does_not_fit_leaves_the_answer() -> None:
-    """The planner may still answer after a worker that is too dear; the answer is then partial."""
-    boss = Orchestrator(calls("expert", "A"), calls("dear", "B"), "What I have.")
-    dear = ScriptedWorker(Card(name="dear", price=Price(input=9_000, output=9_000)), "never")
-    async with boss.server:
-        planner = boss.planner(price=Price(input=10, output=10))
-        result = await Conductor(planner, [expert(), dear], limits=Limits(cost=0.2)).run("What?")
-    assert (result.status, result.answer) == ("partial", "What I have.")
-    assert result.problem is not None
-    assert "step 0 (dear)" in result.problem.message
-    assert "your last message" in boss.conversation(-1)[-1]["content"]
-
-
-async def test_a_run_that_waits_has_no_answer() -> None:
-    """The output of an earlier turn is none."""
-    boss = Orchestrator(calls("expert", "A"), calls("ann", "Well?"), "It is so.")
-    async with boss.server, MemoryJournal() as journal:
-        conductor = Conductor(boss.planner(), [expert(), PersonWorker("ann")], journal=journal)
-        result = await conductor.run("What?", run_id="run")
-        assert (result.status, result.answer) == ("waiting", "")
-        await conductor.decide("run", answer="Yes.")
-        result = await conductor.resume("run")
-    assert (result.status, result.answer, texts(result)) == ("ok", "It is so.", ["expert 0", "Yes."])
-    assert boss.conversation(-1)[-1]["content"].startswith("Yes.")
 
 
 async def test_labels() -> None:
@@ -321,8 +238,7 @@ async def test_labels() -> None:
         barred = await Conductor(boss.planner(), [secret, other], policy=never).run("What?")
         assert len(boss.server.calls) == 1
         assert (barred.status, barred.answer, barred.labels) == ("partial", "vault 0", {"vault", "secret"})
-        assert barred.problem is not None
-        assert barred.problem.code == "planner_refused"
+        assert problem_of(barred).code == "planner_refused"
         boss.messages = (calls("vault", "Open."), calls("web", "Tell it."), calls("vault", "Again."), "Done.")
         inside = Policy(rules=[Rule("secret", never=["open"])])
         held = await Conductor(boss.planner(), [secret, other], policy=inside).run("What?")
@@ -333,10 +249,9 @@ async def test_labels() -> None:
 
 
 async def test_equal_calls_act_once_each() -> None:
-    """All turns are one plan: the k-th equal call is the k-th action, also after a resume and in a replay."""
     order = {"order": 7}
     turns = [("", "shop_refund", order), calls("shop_refund", json.dumps(order)), calls("expert", "Well?")]
-    boss, shop, journal = Orchestrator(*turns, "Done."), Shop(), MemoryJournal()
+    boss, shop, journal = Orchestrator(*turns, "Done."), Shop(name="shop.refund"), MemoryJournal()
     failing = expert("expert", WorkerTimeout("late"))
     async with boss.server:
         planner = boss.planner(rounds=3)
@@ -353,41 +268,6 @@ async def test_equal_calls_act_once_each() -> None:
         again = await replay(more, [entry.event for entry in await journal.read("one")])
         assert (again.status, again.answer, shop.refunds) == ("ok", "Done.", [7, 7])
         assert len(boss.server.calls) == 4
-
-
-async def test_a_person_decides_on_an_unknown_end() -> None:
-    """The conversation waits for the decision, and goes on with it."""
-    turns = [("", "shop_refund", {"order": 7}), ("", "shop_refund", {"order": 7})]
-    boss, shop, journal = (
-        Orchestrator(*turns, "Done."),
-        Shop(WorkerTimeout("late", maybe_paid=True)),
-        MemoryJournal(),
-    )
-    async with boss.server:
-        conductor = Conductor(boss.planner(), [shop.worker], journal=journal, retry=ONCE)
-        first = await conductor.run("Refund it twice.", run_id="one")
-        assert (first.status, shop.refunds, len(boss.server.calls)) == ("failed", [7], 1)
-        assert first.problem is not None
-        assert "it is not known whether the action was carried out" in first.problem.message
-        await conductor.decide("one", done=True, action=0)
-        second = await conductor.resume("one")
-    assert (second.status, second.answer, shop.refunds) == ("ok", "Done.", [7, 7])
-    assert boss.conversation(1)[1]["content"] == "This was done: a person confirmed it."
-
-
-async def test_each_turn_waits_for_an_approval() -> None:
-    """The run waits before each call, and goes on with no message twice."""
-    boss, journal = Orchestrator(calls("expert", "A"), calls("expert", "B"), "Done."), MemoryJournal()
-    async with boss.server:
-        later = Policy(approve="later")
-        conductor = Conductor(boss.planner(), [expert()], policy=later, journal=journal)
-        result = await conductor.run("What?", run_id="one")
-        for turn in (1, 2):
-            assert (result.status, len(boss.server.calls)) == ("waiting", turn)
-            await conductor.decide("one", approved=True)
-            result = await conductor.resume("one")
-    assert (result.status, result.answer, len(boss.server.calls)) == ("ok", "Done.", 3)
-    assert texts(result) == ["expert 0", "expert 1"]
 
 
 async def test_each_turn_is_approved() -> None:
@@ -416,12 +296,10 @@ async def test_each_turn_is_approved() -> None:
         asked.append(asked[0])
         refused = await conductor.run("What?")
     assert (refused.status, refused.answer) == ("partial", "expert 0")
-    assert refused.problem is not None
-    assert refused.problem.message.startswith("the plan of round 2 was refused: no more")
+    assert problem_of(refused).message.startswith("the plan of round 2 was refused: no more")
 
 
 async def test_an_answer_that_is_not_accepted() -> None:
-    """The planner is told why, and goes on."""
     boss = Orchestrator(calls("expert", "A"), "Bad.", calls("expert", "B"), "Good.")
 
     def accept(question: str, answer: str) -> bool | str:
@@ -436,7 +314,6 @@ async def test_an_answer_that_is_not_accepted() -> None:
 
 
 async def test_a_cancelled_run_goes_on() -> None:
-    """A cancel in a step, and its resume, ask for no message twice."""
     boss, journal = Orchestrator(*[calls("expert", f"{n}?") for n in range(9)], "Done."), MemoryJournal()
     worker = expert()
     async with boss.server:
@@ -456,17 +333,7 @@ async def test_a_cancelled_run_goes_on() -> None:
     assert len(worker.requests) in (9, 10)
 
 
-async def test_a_fallback_plan_is_a_whole_plan() -> None:
-    """Its answer is the answer, and partial; the turns of another planner do not follow."""
-    boss = Orchestrator("<think>", "<think>")
-    async with boss.server:
-        conductor = Conductor(boss.planner(), [expert()], fallback_planner=RulePlanner())
-        result = await conductor.run("What?")
-    assert (result.status, result.answer, len(result.rounds)) == ("partial", "expert 0", 1)
-
-
 async def test_what_needs_whole_plans_is_refused() -> None:
-    """A setting that cannot work with turns is an error before the run."""
     boss, pool = Orchestrator("Hi."), [expert("a"), expert("b")]
     async with boss.server:
         planner = boss.planner()
@@ -490,57 +357,3 @@ async def test_what_needs_whole_plans_is_refused() -> None:
         with pytest.raises(ConfigError, match="rounds is 1"):
             boss.planner(rounds=1)
     assert boss.server.calls == []
-
-
-DIES = """
-import os, sys
-from pathlib import Path
-
-import anyio
-
-from podium import ChatWorker, Conductor, Endpoint, FunctionWorker
-from podium.journal import SqlJournal
-from podium.planners import TurnPlanner
-
-url, place, said = sys.argv[1:]
-
-
-def act(step):
-    with open(said, "a") as file:
-        file.write(step.subtask + "\\n")
-    if step.subtask == "4":
-        os.kill(os.getpid(), 9)
-    return f"did {step.subtask}"
-
-
-async def main():
-    planner = TurnPlanner(ChatWorker("boss", endpoint=Endpoint(url, api_key="key")))
-    async with SqlJournal(Path(place)) as journal:
-        await Conductor(planner, [FunctionWorker(act)], journal=journal).run("Count.", run_id="one")
-
-
-anyio.run(main)
-"""
-
-
-@pytest.mark.long
-async def test_a_killed_process(tmp_path: Path) -> None:
-    """What was answered before the kill is not asked for again."""
-    boss, done = Orchestrator(*[calls("act", str(n)) for n in range(8)], "Done."), tmp_path / "done"
-
-    def act(step: StepInput) -> str:
-        """Acts."""
-        with done.open("a") as file:
-            file.write(step.subtask + "\n")
-        return f"did {step.subtask}"
-
-    async with boss.server:
-        command = [sys.executable, "-c", DIES, boss.server.url, str(tmp_path / "runs.db"), str(done)]
-        ended = await anyio.to_thread.run_sync(lambda: subprocess.run(command, check=False))
-        assert (ended.returncode, len(boss.server.calls)) == (-9, 5)
-        async with SqlJournal(tmp_path / "runs.db") as journal:
-            worker: list[Worker] = [FunctionWorker(act)]
-            result = await Conductor(boss.planner(), worker, journal=journal).resume("one")
-    assert (result.status, result.answer) == ("ok", "Done.")
-    assert len(boss.server.calls) == 9
-    assert done.read_text().split() == [*"01234", *"4567"]

@@ -1,13 +1,12 @@
 """Runs that the code of a worker begins: they belong to the run that called the worker."""
 
 import asyncio
-import inspect
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
 
 import anyio
 import pytest
-from core.actors import Actor, Row, answering, boss, plan_of, rows
+from core.actors import Actor, Row, boss, plan_of, problem_of, rows
 
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -16,7 +15,7 @@ from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy, Rule
-from podium.types import Completion, Event, Message, Result, RunEnded, StepEnded, WorkerRunEnded
+from podium.types import Completion, Event, Message, Result, StepEnded, WorkerRunEnded
 from podium.usage import Usage
 from podium.workers import FREE, Card, Price, Request, ScriptedWorker, StepInput, complete
 from podium.workers.simple import FunctionWorker
@@ -31,41 +30,31 @@ def _inner(**options: object) -> tuple[Conductor, ScriptedWorker]:
     return Conductor(boss(TWO), [worker], **options), worker  # type: ignore[arg-type]  # tests name them right
 
 
-def _asks(inner: Conductor) -> Callable[[StepInput], object]:
+Way = Callable[[Conductor], FunctionWorker]
+
+
+def _asks(inner: Conductor) -> FunctionWorker:
     async def agent(step: StepInput) -> str:
-        """Ask a conductor."""
         return (await inner.run(step.subtask)).answer
 
-    return agent
+    return FunctionWorker(agent, price=FREE)
 
 
-def _asks_in_a_thread(inner: Conductor) -> Callable[[StepInput], object]:
+def _asks_in_a_thread(inner: Conductor) -> FunctionWorker:
     def agent(step: StepInput) -> str:
-        """Ask a conductor."""
         return inner.run_sync(step.subtask).answer
 
-    return agent
+    return FunctionWorker(agent, price=FREE)
 
 
-def _asks_by_stream(inner: Conductor) -> Callable[[StepInput], object]:
+def _asks_as_a_worker(inner: Conductor) -> FunctionWorker:
     async def agent(step: StepInput) -> str:
-        """Ask a conductor."""
-        events = [event async for event in inner.stream(step.subtask)]
-        assert isinstance(events[-1], RunEnded)
-        return events[-1].result.answer
-
-    return agent
-
-
-def _asks_as_a_worker(inner: Conductor) -> Callable[[StepInput], object]:
-    async def agent(step: StepInput) -> str:
-        """Ask a conductor."""
         return (await complete(inner, Request(messages=(Message("user", step.subtask),)))).text
 
-    return agent
+    return FunctionWorker(agent, price=FREE)
 
 
-WAYS = pytest.mark.parametrize("way", [_asks, _asks_in_a_thread, _asks_by_stream, _asks_as_a_worker])
+WAYS = pytest.mark.parametrize("way", [_asks, _asks_in_a_thread, _asks_as_a_worker])
 
 
 async def _run(worker: FunctionWorker | Actor, steps: int = 1, **options: object) -> Result:
@@ -76,12 +65,9 @@ async def _run(worker: FunctionWorker | Actor, steps: int = 1, **options: object
 
 
 @WAYS
-async def test_their_calls_count_against_the_limits_of_the_run_around_them(
-    way: Callable[[Conductor], Callable[[StepInput], object]],
-) -> None:
-    """A run of three calls fits once into three, and not twice; the function itself calls no model."""
+async def test_their_calls_count_against_the_limits_of_the_run_around_them(way: Way) -> None:
     inner, worker = _inner()
-    agent = FunctionWorker(way(inner), price=FREE)  # type: ignore[arg-type]  # of a way
+    agent = way(inner)
     once = await _run(agent, limits=Limits(calls=3))
     assert (once.answer, once.status, len(worker.requests)) == ("inner answer", "ok", 2)
     twice = await _run(agent, steps=2, limits=Limits(calls=4))
@@ -90,90 +76,44 @@ async def test_their_calls_count_against_the_limits_of_the_run_around_them(
 
 
 @WAYS
-async def test_what_they_spend_is_on_the_bill_once(
-    way: Callable[[Conductor], Callable[[StepInput], object]],
-) -> None:
-    """A step costs what the run in it cost, though its worker reports nothing."""
+async def test_what_they_spend_is_on_the_bill_once(way: Way) -> None:
     inner, _ = _inner()
     alone = await inner.run("ask")
-    result = await _run(FunctionWorker(way(inner), price=FREE))  # type: ignore[arg-type]  # of a way
+    result = await _run(way(inner))
     assert result.usage.total_tokens == alone.usage.total_tokens > 0
     assert result.cost == alone.cost is not None
 
 
 @WAYS
-async def test_a_partial_run_makes_its_step_partial(
-    way: Callable[[Conductor], Callable[[StepInput], object]],
-) -> None:
-    """The text that the worker makes of it does not say what it lacks."""
+async def test_a_partial_run_makes_its_step_partial(way: Way) -> None:
     down = ScriptedWorker("down", WorkerRefused("it is closed"))
     plan = plan_of((0, "look", ()), (1, "write", ()), (1, "sum up", (0, 1)))
     inner = Conductor(FixedPlanner(plan), [down, ScriptedWorker("w", "what there is")])
-    result = await _run(FunctionWorker(way(inner), price=FREE))  # type: ignore[arg-type]  # of a way
+    result = await _run(way(inner))
     assert (result.answer, result.status) == ("what there is", "partial")
-    assert result.problem is not None
-    assert "a nested run ended partial: " in result.problem.message
+    assert "a nested run ended partial: " in problem_of(result).message
 
 
-@pytest.mark.parametrize("way", [_asks, _asks_in_a_thread, _asks_by_stream])
-async def test_a_failed_run_makes_its_step_partial_and_is_billed_besides(
-    way: Callable[[Conductor], Callable[[StepInput], object]],
-) -> None:
-    """The worker goes on without it, and reports its own tokens alone."""
+async def test_a_failed_run_makes_its_step_partial_and_is_billed_besides() -> None:
     price, own = Price(input=1.0, output=1.0), Usage(100_000, 10)
     broken = ScriptedWorker(Card(name="in", price=price), WorkerRefused("no", usage=Usage(300, 5)))
-    ask = way(Conductor(FixedPlanner(plan_of((0, "look", ()))), [broken]))
+    inner = Conductor(FixedPlanner(plan_of((0, "look", ()))), [broken])
 
     async def agent(request: Request) -> AsyncGenerator[Completion, None]:
-        found = ask(StepInput("ask"))
-        text = await found if inspect.isawaitable(found) else found
-        yield Completion(f"Summary: {text or 'no data'}", usage=own)
+        found = await inner.run("ask")
+        yield Completion(f"Summary: {found.answer or 'no data'}", usage=own)
 
     result = await _run(Actor(Card(name="agent", price=price), agent))
     assert (result.answer, result.status) == ("Summary: no data", "partial"), result.explain()
-    assert result.problem is not None
-    assert "a nested run ended failed: " in result.problem.message
+    assert "a nested run ended failed: " in problem_of(result).message
     assert result.usage.total_tokens == own.total_tokens + 305
 
 
-async def test_what_is_set_aside_for_the_worker_is_free_for_them() -> None:
-    """A worker with a price does not wait for the end of its own call."""
-    inner, _ = _inner()
-    price, seen = Price(input=1.0, output=1.0), list[Result]()
-
-    async def agent(step: StepInput) -> Completion:
-        """Ask a conductor, and report what it spent and what else was."""
-        result = await inner.run(step.subtask)
-        seen.append(result)
-        spent = Usage(result.usage.input_tokens + 100, result.usage.output_tokens + 10)
-        return Completion(result.answer, usage=spent)
-
-    card = Card(name="agent", price=price)
-    worst = 0.02  # one call's worst case, but not two
-    result = await _run(FunctionWorker(agent, card=card), limits=Limits(cost=worst, answer_tokens=4000))
-    assert result.status == "ok", result.explain()
-    (alone,) = seen
-    assert alone.cost is not None
-    assert result.cost == pytest.approx(alone.cost + 110 / 1e6)
-    assert result.usage.total_tokens == alone.usage.total_tokens + 110
-
-
-async def test_they_are_nested_no_deeper_than_the_limit() -> None:
-    """A conductor that calls itself through a function comes to an end."""
-    inner, worker = _inner()
-    agent = FunctionWorker(_asks(inner), price=FREE)  # type: ignore[arg-type]  # of a way
-    result = await _run(agent, limits=Limits(depth=1))
-    assert result.problem is not None
-    assert "Limits.depth" in result.problem.message
-    assert worker.requests == []
-
-
 async def test_they_have_the_labels_and_the_rules_of_the_run_around_them() -> None:
-    """What was found may not reach the mailer by way of a function."""
     mailer = ScriptedWorker(Card(name="mailer", labels=frozenset({"write-tools"})), "sent")
     writer = ScriptedWorker("writer", "written")
     inner = Conductor(boss(rows((0, "mail", ())), rows((1, "write", ()))), [mailer, writer])
-    agent = FunctionWorker(_asks(inner), price=FREE)  # type: ignore[arg-type]  # of a way
+    agent = _asks(inner)
     found = ScriptedWorker(Card(name="finder", labels=frozenset({"untrusted"})), "found")
     planner = FixedPlanner(plan_of((1, "find", ()), (0, "use it", (0,))))
     policy = Policy(labels="write-tools", rules=[Rule("untrusted", never="write-tools")])
@@ -181,26 +121,11 @@ async def test_they_have_the_labels_and_the_rules_of_the_run_around_them() -> No
     assert (result.answer, mailer.requests) == ("written", [])
 
 
-async def test_they_keep_their_own_journal() -> None:
-    """Such a run can be found there by its id, and is nobody's nested run."""
-    journal = MemoryJournal()
-    inner, _ = _inner(journal=journal)
-    agent = FunctionWorker(_asks(inner), price=FREE)  # type: ignore[arg-type]  # of a way
-    outer = MemoryJournal()
-    result = await _run(agent, journal=outer)
-    (row,) = await journal.runs()
-    assert row.run_id != result.run_id
-    assert [row.run_id for row in await outer.runs()] == [result.run_id]
-
-
 @WAYS
-async def test_they_are_named_in_the_journal_around_them_and_count_after_a_resume(
-    way: Callable[[Conductor], Callable[[StepInput], object]],
-) -> None:
-    """The step's two calls and steps inside, and its own, leave no room for another call."""
+async def test_they_are_named_in_the_journal_around_them_and_count_after_a_resume(way: Way) -> None:
     inner, worker = _inner()
     last = ScriptedWorker("last", lambda _: WorkerRefused("not now"))
-    agent = FunctionWorker(way(inner), price=FREE)  # type: ignore[arg-type]  # of a way
+    agent = way(inner)
     journal, plan = MemoryJournal(), plan_of((0, "ask", ()), (1, "end", (0,)))
     limits = Limits(calls=5, steps=4)  # with the inner planner's call
     outer = Conductor(
@@ -212,52 +137,14 @@ async def test_they_are_named_in_the_journal_around_them_and_count_after_a_resum
     assert (ended.step, ended.attempt, ended.status, ended.calls, ended.steps) == (0, 1, "ok", 3, 2)
     assert ended.nested != "r"
     result = await outer.resume("r")
-    assert result.problem is not None
-    assert result.problem.code == "limit"
+    assert problem_of(result).code == "limit"
     assert (len(worker.requests), len(last.requests)) == (2, 1)
     assert (await outer.resume("r", limits=Limits(calls=6, steps=8))).problem != result.problem
     assert (len(worker.requests), len(last.requests)) == (2, 2)
 
 
-async def test_a_run_that_begins_after_its_call_has_ended_is_nobodys() -> None:
-    """What a worker leaves behind in the background has limits of its own."""
-    inner, worker = _inner()
-    go, left = asyncio.Event(), list[asyncio.Task[Result]]()
-
-    async def later() -> Result:
-        await go.wait()
-        return await inner.run("Q?")
-
-    async def agent(step: StepInput) -> str:
-        """Leave something behind."""
-        del step
-        left.append(asyncio.create_task(later()))
-        return "done"
-
-    result = await _run(FunctionWorker(agent, price=FREE), limits=Limits(calls=1))
-    go.set()
-    assert (result.answer, (await left[0]).status, len(worker.requests)) == ("done", "ok", 2)
-
-
-async def test_a_worker_that_fails_after_them_has_cost_what_they_did() -> None:
-    """A step that ends badly is billed for the run in it."""
-    inner, _ = _inner()
-    alone = await inner.run("ask")
-
-    async def agent(step: StepInput) -> str:
-        """Ask a conductor, and fail."""
-        await inner.run(step.subtask)
-        raise RuntimeError("down")
-
-    result = await _run(FunctionWorker(agent, price=FREE))
-    assert result.status == "failed"
-    assert result.usage.total_tokens == alone.usage.total_tokens
-    assert result.outcomes[0].maybe_paid
-
-
-@pytest.mark.parametrize("stopped_by", ["step_seconds", "attempt_seconds", "seconds", "cancel", "failure"])
+@pytest.mark.parametrize("stopped_by", ["attempt_seconds", "cancel", "failure"])
 async def test_a_run_in_a_thread_ends_with_its_call(stopped_by: str) -> None:
-    """What a function in a thread has begun pays for nothing after its step has ended, and is billed."""
     price, second, loop = Price(input=1.0, output=1.0), asyncio.Event(), asyncio.get_running_loop()
 
     async def act(request: Request) -> AsyncGenerator[Completion, None]:
@@ -276,7 +163,6 @@ async def test_a_run_in_a_thread_ends_with_its_call(stopped_by: str) -> None:
     inner, left = Conductor(FixedPlanner(plan), [asked]), Future[list[str]]()
 
     def agent(step: StepInput) -> str:
-        """Ask a conductor twice, whatever comes of it."""
         raised = []
         for _ in range(2):
             try:
@@ -286,7 +172,7 @@ async def test_a_run_in_a_thread_ends_with_its_call(stopped_by: str) -> None:
         left.set_result(raised)
         return "done"
 
-    limits = Limits(**{stopped_by: 0.5}) if stopped_by.endswith("seconds") else Limits()  # type: ignore[arg-type]  # seconds
+    limits = Limits(attempt_seconds=0.5) if stopped_by == "attempt_seconds" else Limits()
     workers = [FunctionWorker(agent, price=FREE), Actor("failing", failing)]
     steps: list[Row] = [(0, "ask", ())]
     if stopped_by == "failure":
@@ -308,22 +194,9 @@ async def test_a_run_in_a_thread_ends_with_its_call(stopped_by: str) -> None:
     assert (len(asked.requests), asked.running, asked.stopped) == (2, 0, 1)
     raised = await asyncio.wrap_future(left)
     assert len(asked.requests) == 2
-    # a nested run has the limit seconds, too, and may end by it first: then its step is partial
-    assert raised[-1:] == ["CancelledError"] or stopped_by == "seconds"
+    assert raised[-1:] == ["CancelledError"]
     ended = [each.outcome for each in events if isinstance(each, StepEnded)]
     (outcome,) = [each for each in ended if each.worker == "agent" and each.attempts]
-    assert outcome.status in ("failed", "cancelled") or (stopped_by == "seconds" and raised == [])
-    assert outcome.problem is not None
+    assert outcome.status in ("failed", "cancelled")
     assert outcome.usage.input_tokens > 100_000, "of the second call, too, which may be paid"
-    assert outcome.cost is not None
     assert outcome.cost > 0.1
-
-
-async def test_steps_of_two_threads_balance() -> None:
-    """Runs in threads of their own book in the same ledger."""
-    inner, worker = _inner()
-    agent = FunctionWorker(_asks_in_a_thread(inner), price=FREE)  # type: ignore[arg-type]  # of a way
-    result = await _run(agent, steps=8, limits=Limits(calls=24, steps=32))
-    assert (result.status, len(worker.requests)) == ("ok", 16)
-    other = Actor("slow", answering("x"))
-    assert (await _run(other, limits=Limits(calls=1))).status == "ok"

@@ -12,7 +12,7 @@ from core.execution.test_scheduler_properties import on_virtual_clock
 from core.journal.recorded_before.cases import load
 from core.run.test_action_properties import ENDS, World, plans as action_plans
 from core.run.test_run_properties import Script, Stage, plans, scripts
-from core.run_state.test_bills import cut
+from core.run_state.test_lost_calls import cut
 from core.run_state.test_resume import recorded
 from hypothesis import given, strategies as st
 
@@ -24,15 +24,7 @@ from podium.plan_text import write_plan
 from podium.policy import Policy
 from podium.replay import replay
 from podium.run_state import RunState, fold
-from podium.types import (
-    Event,
-    PlannerStarted,
-    Result,
-    RunStarted,
-    StepEnded,
-    StepStarted,
-    WorkerRunEnded,
-)
+from podium.types import Event, PlannerStarted, Result, RunStarted, StepEnded, StepStarted, WorkerRunEnded
 from podium.types.outcome import total_cost
 from podium.workers import FREE, Worker
 

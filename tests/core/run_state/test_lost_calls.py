@@ -1,25 +1,29 @@
-"""A run that was cut off anywhere: what it may have paid is on its bill and counts against its limits."""
+"""Whatever was cut off or nested: what it may have paid is on the bill once, and counts."""
 
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 import anyio
 import pytest
-from core.run_state.test_bills import cut, nested, outer, paid, planned, runs_in
-from core.run_state.test_resume import prefix, recorded
+from core.actors import problem_of
+from core.run_state.test_resume import calls, prefix, recorded
 from core.virtual_clock import OPTIONS
 from hypothesis import given, strategies as st
 
-from podium import Conductor, Limits, Plan, ScriptedWorker, Step
-from podium.errors import PlannerError, WorkerUnavailable
+from podium import Card, Conductor, Limits, Plan, Price, ScriptedWorker, Step
+from podium.errors import PlannerError, WorkerRefused, WorkerUnavailable
 from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
-from podium.planners import ChatPlanner
+from podium.planners import ChatPlanner, FixedPlanner
 from podium.run_state import fold
-from podium.types import Completion, Event, PlannerStarted, Result, StepEnded, StepStarted
+from podium.types import Completion, Event, PlannerStarted, Result, RunStarted, StepEnded, StepStarted
 from podium.usage import Usage
+from podium.workers import Worker
+from podium.workers.simple import Reply
 
+pytestmark = pytest.mark.anyio
 EACH = 0.0002
 """USD that each call costs."""
 
@@ -36,7 +40,6 @@ class Scene:
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
-    """Draw a plan of up to five steps."""
     steps = []
     for index in range(draw(st.integers(1, 5))):
         access = draw(st.sets(st.integers(0, index - 1), max_size=index)) if index else set()
@@ -61,13 +64,10 @@ def conductor(scene: Scene, journal: MemoryJournal, limits: Limits | None = None
 
 
 def sent(events: list[Event]) -> int:
-    """Return how many calls were sent, at most."""
     return sum(event.reserved.calls for event in events if isinstance(event, StepStarted | PlannerStarted))
 
 
 def check(result: Result, events: list[Event]) -> None:
-    """Hold the bill of a run to its record."""
-    assert result.cost is not None
     assert result.cost >= EACH * sent(events) - 1e-9
     assert result.usage.total_tokens >= 200 * sent(events)
     if not result.maybe_paid:
@@ -119,9 +119,7 @@ def test_no_limit_is_overspent_however_often_a_run_is_cut_off(
     anyio.run(body, backend_options=OPTIONS)
 
 
-@pytest.mark.anyio
 async def test_a_nested_run_that_was_cut_off_is_billed_by_its_record() -> None:
-    """Its calls are told by its own record: the step of the outer run has no unknown cost for good."""
     journal = MemoryJournal()
     inner = nested([paid("x"), paid("y")])
     await outer(inner, paid("tail"), journal).run("What?", run_id="R")
@@ -133,7 +131,6 @@ async def test_a_nested_run_that_was_cut_off_is_billed_by_its_record() -> None:
     assert fold(events).result().cost is None  # what the nested run spent is not at hand
     told = fold(events, [lost]).result()
     reserved = next(e.reserved for e in reversed(lost) if isinstance(e, StepStarted))
-    assert reserved.cost is not None
     assert told.cost == pytest.approx(EACH + reserved.cost)
     assert told.maybe_paid
     result = await outer(nested([paid("x"), paid("y")]), paid("tail"), left).resume("R")
@@ -141,64 +138,7 @@ async def test_a_nested_run_that_was_cut_off_is_billed_by_its_record() -> None:
     assert result.cost == pytest.approx(3 * EACH + reserved.cost)
 
 
-def check_bounds(result: Result, runs: list[list[Event]]) -> None:
-    """Hold a bill between what the calls of all runs cost and what was reserved for them."""
-    starts = [e for run in runs for e in run if isinstance(e, StepStarted) and e.reserved.calls]
-    assert result.cost is not None
-    assert result.cost >= EACH * len(starts) - 1e-9
-    assert result.cost <= sum(max(EACH, start.reserved.cost or 0.0) for start in starts) + 1e-9
-
-
-@pytest.mark.long
-@given(st.data(), st.integers(1, 4), st.booleans())
-def test_a_nested_run_is_billed_once_however_often_it_is_cut_off(
-    data: st.DataObject,
-    kills: int,
-    deep: bool,  # noqa: FBT001 - hypothesis draws it
-) -> None:
-    """The outer run's bill is what its nested run spent, and the tail; no kill is billed twice."""
-
-    def conductor(journal: MemoryJournal) -> Conductor:
-        inner = nested([paid("x"), paid("y")])
-        middle = nested([inner, paid("z")]) if deep else inner
-        return outer(middle, paid("tail"), journal, limits=Limits(depth=4))
-
-    async def body() -> None:
-        journal = MemoryJournal()
-        await conductor(journal).run("What?", run_id="R")
-        for life in range(kills):
-            rows = {row.parent: row.run_id for row in await journal.runs(nested=True, limit=None)}
-            chain = ["R", rows["R"], *([rows[rows["R"]]] if deep else [])]  # each nested in the one before
-            lengths: dict[str, int | None] = dict.fromkeys(chain)
-            cut_one = data.draw(st.integers(1, len(chain) - 1), label="cut anywhere")
-            # Those above it are cut amid their first step; those below it had ended.
-            for each in chain[: cut_one + 1]:
-                events = await recorded(journal, each)
-                starts = [at for at, e in enumerate(events) if isinstance(e, StepStarted) and e.step == 0]
-                least, most = starts[-1] + 1, len(events) if each == chain[cut_one] else starts[-1] + 1
-                is_innermost = each == chain[-1]
-                lengths[each] = data.draw(st.integers(1 if is_innermost else least, most), label="length")
-            if life == 0 and cut_one == len(chain) - 1 and data.draw(st.booleans(), label="not begun"):
-                del lengths[chain[-1]]
-            journal = await cut(journal, lengths)
-            runs = [await recorded(journal, each) for each in lengths if each != "R"]
-            told = fold(await recorded(journal, "R"), runs).result()
-            check_bounds(told, runs)
-            result = await conductor(journal).resume("R")
-            rows = {row.run_id: row.parent for row in await journal.runs(nested=True, limit=None)}
-            child = next(each for each, parent in rows.items() if parent == "R")
-            inner = fold(await recorded(journal, child)).result()
-            assert inner.cost is not None
-            assert result.cost == pytest.approx(inner.cost + EACH)
-            assert result.usage.total_tokens == inner.usage.total_tokens + 200
-            check_bounds(result, [await recorded(journal, each) for each in rows])
-
-    anyio.run(body, backend_options=OPTIONS)
-
-
-@pytest.mark.anyio
 async def test_a_lost_call_whose_step_is_planned_no_more_stays_on_the_bill() -> None:
-    """It is told as an outcome beside those of the plan, at its reservation."""
     journal = MemoryJournal()
     plan = Plan((Step(0, "one"), Step(1, "two", (0,))))
     await Conductor(planned(plan), [paid("a"), paid("b")], journal=journal).run("What?", run_id="R")
@@ -212,8 +152,12 @@ async def test_a_lost_call_whose_step_is_planned_no_more_stays_on_the_bill() -> 
     assert (result.status, result.answer, len(workers[1].requests)) == ("ok", "a said", 0)
     (round_,) = result.rounds
     aside = round_.outcomes[-1]
-    assert aside.problem is not None
-    assert (aside.step, aside.worker, aside.status, aside.problem.code) == (1, "b", "cancelled", "unknown")
+    assert (aside.step, aside.worker, aside.status, problem_of(aside).code) == (
+        1,
+        "b",
+        "cancelled",
+        "unknown",
+    )
     assert (aside.cost, aside.maybe_paid, result.maybe_paid) == (start.reserved.cost, True, True)
     assert "part of which may not be billed" in result.explain()
     assert fold(await recorded(left, "R")).result() == result
@@ -221,16 +165,87 @@ async def test_a_lost_call_whose_step_is_planned_no_more_stays_on_the_bill() -> 
     assert again.cost == result.cost
 
 
-@pytest.mark.anyio
-async def test_a_failed_step_that_is_planned_no_more_and_then_again_is_billed_once() -> None:
-    """Its failed call is part of the new outcome, and no longer of an outcome beside the plan."""
+PRICE = Price(input=1.0, output=1.0)
+ONCE = Retry(attempts=1)
+
+
+def paid(name: str, reply: Reply | None = None, *, latency: float = 0.0) -> ScriptedWorker:
+    """Return a worker each of whose answers takes 100 tokens in and 100 out, at $0.0002."""
+    answer = reply if reply is not None else Completion(f"{name} said", usage=Usage(100, 100))
+    return ScriptedWorker(Card(name=name, price=PRICE, version="1"), answer, latency=latency)
+
+
+def planned(plan: Plan) -> FixedPlanner:
+    return FixedPlanner(write_plan(plan, "rows"))
+
+
+def nested(workers: Sequence[Worker]) -> Conductor:
+    """Return a conductor that asks its two workers one after the other, and fails if one does."""
+    plan = Plan((Step(0, "x"), Step(1, "y", (0,))))
+    return Conductor(planned(plan), workers, retry=ONCE, on_failure="fail", card=Card(name="inner"))
+
+
+def outer(inner: Conductor, tail: ScriptedWorker, journal: MemoryJournal, **more: object) -> Conductor:
+    """Return a conductor that asks the nested one, and then the tail."""
+    plan = planned(Plan((Step(0, "do it"), Step(1, "end", (0,)))))
+    return Conductor(plan, [inner, tail], journal=journal, **more)  # type: ignore[arg-type]
+
+
+async def cut(journal: MemoryJournal, lengths: Mapping[str, int | None]) -> MemoryJournal:
+    """Return the journal as a crash left it: of each run as many events as said, all for `None`."""
+    left = MemoryJournal()
+    for run_id, length in lengths.items():
+        events = (await recorded(journal, run_id))[:length]
+        first = events[0]
+        assert isinstance(first, RunStarted)
+        log = await left.begin(first, minted=False)
+        for event in events[1:]:
+            log.append(event)
+        await log.aclose()
+    return left
+
+
+async def runs_in(journal: MemoryJournal) -> str:
+    (row,) = [row for row in await journal.runs(nested=True) if row.parent is not None]
+    return row.run_id
+
+
+def until(events: Sequence[Event], wanted: Callable[[Event], bool]) -> int:
+    """Return how many events there are before the first that is wanted."""
+    return next(index for index, event in enumerate(events) if wanted(event))
+
+
+async def test_a_nested_run_that_had_ended_is_billed_once_and_counted() -> None:
     journal = MemoryJournal()
-    one, two = Plan((Step(0, "one"),)), Plan((Step(0, "one"), Step(1, "two", (0,))))
-    down = paid("b", WorkerUnavailable("down", maybe_paid=True, usage=Usage(100, 100)))
-    first = Conductor(planned(two), [paid("a"), down], journal=journal, retry=Retry(attempts=1))
-    assert (await first.run("What?", run_id="R")).cost == pytest.approx(2 * EACH)
-    conductor = Conductor(planned(two), [paid("a"), paid("b")], journal=journal)
-    assert (await conductor.resume("R", plan=one)).cost == pytest.approx(2 * EACH)
-    result = await conductor.resume("R", plan=two)
-    assert (result.status, len(result.outcomes)) == ("ok", 2)
-    assert result.cost == pytest.approx(3 * EACH)
+    whole = await outer(nested([paid("x"), paid("y")]), paid("tail"), journal).run("What?", run_id="R")
+    length = until(await recorded(journal, "R"), lambda event: isinstance(event, StepEnded))
+    left = await cut(journal, {"R": length, await runs_in(journal): None})
+    inner, tail = [paid("x"), paid("y")], paid("tail")
+    result = await outer(nested(inner), tail, left).resume("R")
+    assert (calls(inner), calls([tail])) == ([0, 0], [1])
+    assert result.usage.total_tokens == whole.usage.total_tokens == 600
+    assert result.cost == pytest.approx(0.0006)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_calls_of_nested_runs_count_after_a_resume(*, ended: bool) -> None:
+    journal = MemoryJournal()
+    await outer(nested([paid("x"), paid("y")]), paid("tail"), journal).run("What?", run_id="R")
+    at = until(await recorded(journal, "R"), lambda event: isinstance(event, StepEnded))
+    left = await cut(journal, {"R": at + ended, await runs_in(journal): None})
+    inner, tail = [paid("x"), paid("y")], paid("tail")
+    result = await outer(nested(inner), tail, left).resume("R", limits=Limits(calls=2))
+    assert (calls(inner), calls([tail])) == ([0, 0], [0])
+    assert problem_of(result).code == "limit"
+
+
+@pytest.mark.parametrize("text", ["no plan", write_plan(Plan((Step(0, "x"), Step(1, "y", (0,)))), "rows")])
+async def test_a_nested_run_that_fails_costs_what_its_calls_cost(text: str) -> None:
+    answer = Completion(text, usage=Usage(100, 100))
+    boss = ChatPlanner(ScriptedWorker(Card(name="boss", price=PRICE), answer))
+    workers = [paid("x"), paid("y", WorkerRefused("no"))]
+    inner = Conductor(boss, workers, retry=ONCE, on_failure="fail", card=Card(name="inner"))
+    outcome = (await Conductor(planned(Plan((Step(0, "do it"),))), [inner]).run("What?")).outcomes[0]
+    assert (outcome.status, outcome.usage.total_tokens) == ("failed", 400)
+    assert outcome.cost == pytest.approx(0.0004)
+    assert (outcome.maybe_paid, outcome.charged) == (False, "usage")

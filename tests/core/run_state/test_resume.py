@@ -3,26 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import anyio
 import pytest
-from core.actors import Actor, never
+from core.actors import problem_of
 
-from podium import ChatPlanner, Conductor, FunctionWorker, Limits, Plan, ScriptedWorker, Step
-from podium.errors import ConfigError, RunExists, RunUnknown, WorkerRefused
+from podium import ChatPlanner, Conductor, Plan, ScriptedWorker, Step
+from podium.errors import ConfigError, RunExists, RunUnknown
 from podium.journal import Journal, MemoryJournal
 from podium.planners import FixedPlanner
 from podium.run_state import fold
-from podium.types import Completion, Event, Result, RunEnded, RunResumed, RunStarted, StepEnded
+from podium.types import Event, RunEnded, RunStarted, StepEnded
 from podium.workers.simple import Reply
 
-DIAMOND = Plan(
-    (
-        Step(0, "first"),
-        Step(1, "left", (0,)),
-        Step(2, "right", (0,)),
-        Step(3, "last", (1, 2)),
-    )
-)
+DIAMOND = Plan((Step(0, "first"), Step(1, "left", (0,)), Step(2, "right", (0,)), Step(3, "last", (1, 2))))
 ONE = '{"worker": 0, "subtask": "do it", "access": []}'
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +25,6 @@ def team(**replies: Reply) -> list[ScriptedWorker]:
 
 
 def conductor(workers: Sequence[ScriptedWorker], journal: Journal | None, **more: object) -> Conductor:
-    """Return a conductor that carries out the diamond."""
     plan = "\n".join(
         f'{{"worker": {s.worker}, "subtask": "{s.subtask}", "access": {list(s.access)}}}'
         for s in DIAMOND.steps
@@ -42,12 +33,10 @@ def conductor(workers: Sequence[ScriptedWorker], journal: Journal | None, **more
 
 
 def calls(workers: Sequence[ScriptedWorker]) -> list[int]:
-    """Return how often each was called."""
     return [len(worker.requests) for worker in workers]
 
 
 async def recorded(journal: Journal, run_id: str) -> list[Event]:
-    """Return the events a journal holds of a run."""
     return [entry.event for entry in await journal.read(run_id)]
 
 
@@ -63,24 +52,7 @@ async def prefix(events: Sequence[Event], run_id: str) -> MemoryJournal:
     return journal
 
 
-async def test_a_run_resumed_from_any_point_pays_for_no_delivered_step_again() -> None:
-    """Whatever had been recorded when the process died, the answer is the same and paid for once."""
-    journal, workers = MemoryJournal(), team()
-    whole = await conductor(workers, journal).run("What?", run_id="whole")
-    events = await recorded(journal, "whole")
-    for length in range(1, len(events)):
-        before = events[:length]
-        delivered = {e.step for e in before if isinstance(e, StepEnded)}
-        again = team()
-        result = await conductor(again, await prefix(before, f"run{length}")).resume(f"run{length}")
-        assert (result.answer, result.status) == (whole.answer, "ok")
-        assert calls(again) == [0 if step in delivered else 1 for step in range(4)]
-        assert [o.status for o in result.outcomes] == ["ok"] * 4
-        assert result.plans == whole.plans
-
-
 async def test_what_is_read_back_is_what_was_returned() -> None:
-    """The same id again is the same run: its result comes from the journal."""
     journal, workers = MemoryJournal(), team()
     first = await conductor(workers, journal).run("What?", run_id="x")
     second = await conductor(workers, journal).run("What?", run_id="x")
@@ -94,50 +66,7 @@ async def test_what_is_read_back_is_what_was_returned() -> None:
         await conductor(workers, journal).run(Plan(DIAMOND.steps[:3]), run_id="y")
 
 
-async def test_two_at_the_same_time_are_one_run() -> None:
-    """The second waits for the first."""
-    journal, results = MemoryJournal(), list[Result]()
-    workers = [ScriptedWorker(name, f"{name} said", latency=0.05) for name in ("a", "b", "c", "d")]
-
-    async def run() -> None:
-        results.append(await conductor(workers, journal).run("What?", run_id="x"))
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(run)
-        tasks.start_soon(run)
-    assert calls(workers) == [1, 1, 1, 1]
-    assert results[0] == results[1]
-
-
-async def test_a_failed_run_goes_on_where_it_failed() -> None:
-    """Only what failed, and what was skipped for it, is called for."""
-    journal = MemoryJournal()
-    failing = team(c=RuntimeError("down"))
-    result = await conductor(failing, journal).run("What?", run_id="x")
-    assert result.status == "partial"
-    again = team()
-    result = await conductor(again, journal).resume("x", refresh=True)
-    assert (result.status, result.answer) == ("ok", "d said")
-    assert calls(again) == [0, 0, 1, 1]
-    right = result.outcomes[2]
-    assert [call.problem is None for call in right.calls] == [False, True]
-
-
-async def test_a_cancelled_run_can_be_resumed() -> None:
-    """What had ended before the cancel is kept."""
-    journal = MemoryJournal()
-    slow = team()
-    slow[3] = ScriptedWorker("d", "d said", latency=30)
-    with anyio.move_on_after(0.2):
-        await conductor(slow, journal).run("What?", run_id="x")
-    again = team()
-    result = await conductor(again, journal).resume("x")
-    assert (result.status, result.answer) == ("ok", "d said")
-    assert calls(again) == [0, 0, 0, 1]
-
-
 async def test_a_changed_plan_keeps_what_is_the_same() -> None:
-    """A changed step is called for, and so is what is shown it; the others are not."""
     journal = MemoryJournal()
     await conductor(team(), journal).run("What?", run_id="x")
     steps = list(DIAMOND.steps)
@@ -151,7 +80,6 @@ async def test_a_changed_plan_keeps_what_is_the_same() -> None:
 
 @pytest.mark.parametrize(("said", "asked_again"), [("other facts", 1), ("a said", 0)])
 async def test_a_step_that_is_shown_other_facts_is_called_again(said: str, asked_again: int) -> None:
-    """Its own words are the same, and so are those of the step it sees: what that step returned decides."""
     journal = MemoryJournal()
     plan = Plan((Step(0, "find it"), Step(3, "use it", (0,))))
     await conductor(team(), journal).run(plan, run_id="x")
@@ -162,7 +90,6 @@ async def test_a_step_that_is_shown_other_facts_is_called_again(said: str, asked
 
 
 async def test_a_step_that_was_shown_a_gap_is_called_again_only_if_the_user_asks_for_it() -> None:
-    """It was told that a step failed; when that step has succeeded, its own result is kept, and not `ok`."""
     journal = MemoryJournal()
     down = team(c=RuntimeError("down"))
     first = await conductor(down, journal).run("What?", run_id="x")
@@ -171,10 +98,9 @@ async def test_a_step_that_was_shown_a_gap_is_called_again_only_if_the_user_asks
     for _ in range(2):
         result = await conductor(again, journal).resume("x")
         assert (calls(again), result.status, result.answer) == ([0, 0, 1, 0], "partial", "d said")
-        assert result.problem is not None
-        assert result.problem.code == "stale"
-        assert "before step 2 (c) had an output: to make step 3 (d) again" in result.problem.message
-        assert "--refresh" in result.problem.message
+        assert problem_of(result).code == "stale"
+        assert "before step 2 (c) had an output: to make step 3 (d) again" in problem_of(result).message
+        assert "--refresh" in problem_of(result).message
     assert fold(await recorded(journal, "x")).result() == result
     result = await conductor(again, journal).resume("x", refresh=True)
     assert (calls(again), result.status, result.answer) == ([0, 0, 1, 1], "ok", "made from both")
@@ -183,43 +109,7 @@ async def test_a_step_that_was_shown_a_gap_is_called_again_only_if_the_user_asks
     assert (calls(again), result.status, result.answer) == ([0, 0, 1, 1], "ok", "made from both")
 
 
-@pytest.mark.parametrize("refresh", [False, True])
-async def test_an_input_that_fails_once_more_is_the_same_gap(*, refresh: bool) -> None:
-    """Also if it fails for another reason: its readers have nothing new to see."""
-    journal = MemoryJournal()
-    first = await conductor(team(c=RuntimeError("down")), journal).run("What?", run_id="x")
-    again = team(c=RuntimeError("other"))
-    limits = Limits(calls=len(first.bills) + 1, output_chars=3)
-    result = await conductor(again, journal).resume("x", refresh=refresh, limits=limits)
-    assert (calls(again), result.status, result.answer) == ([0, 0, 1, 0], "partial", "d said")
-    assert result.problem is not None
-    assert "made without step 2 (c)" in result.problem.message
-
-
-async def test_a_recorded_answer_survives_an_input_that_never_comes() -> None:
-    """The time of the resumed run ends while the failed input is asked again."""
-    journal = MemoryJournal()
-    await conductor(team(c=RuntimeError("down")), journal).run("What?", run_id="x")
-    again = [*team()[:2], Actor("c", never), *team()[3:]]
-    result = await Conductor(FixedPlanner(DIAMOND), again, journal=journal).resume(
-        "x", limits=Limits(seconds=0.05)
-    )
-    assert (result.status, result.answer) == ("partial", "d said")
-
-
-async def test_a_changed_input_is_no_kept_gap() -> None:
-    """A user who gives the failed step to another worker wants its output to be read."""
-    journal = MemoryJournal()
-    await conductor(team(c=RuntimeError("down")), journal).run("What?", run_id="x")
-    steps = list(DIAMOND.steps)
-    steps[2] = Step(1, "right", (0,))
-    again = team(c=RuntimeError("down"))
-    result = await conductor(again, journal).resume("x", plan=Plan(tuple(steps)))
-    assert (calls(again), result.status) == ([0, 1, 0, 1], "ok")
-
-
 async def test_a_refreshed_run_carries_an_action_out_once() -> None:
-    """A mail is not sent from a gap, nor from a text that was made from one; a refresh mends both."""
     journal = MemoryJournal()
     plan = Plan((Step(0, "look"), Step(1, "look too"), Step(2, "write", (0, 1)), Step(3, "mail", (2,))))
 
@@ -238,27 +128,13 @@ async def test_a_refreshed_run_carries_an_action_out_once() -> None:
     resumed = Conductor(FixedPlanner(plan), again, journal=journal)
     result = await resumed.resume("x")
     assert (calls(again), result.status) == ([1, 0, 0, 0], "failed")
-    assert result.problem is not None
-    assert "to make step 2 again" in result.problem.message
+    assert "to make step 2 again" in problem_of(result).message
     for refresh in (True, False, True):
         result = await resumed.resume("x", refresh=refresh)
         assert (calls(again), result.status) == ([1, 0, 1, 1], "ok")
 
 
-async def test_a_pool_in_another_order_is_found_by_name() -> None:
-    """Plans are recorded with the names of their workers."""
-    journal = MemoryJournal()
-    await conductor(team(b=RuntimeError("down")), journal).run("What?", run_id="x")
-    again = team()
-    with pytest.raises(ConfigError, match="'b'"):
-        await conductor([again[0], *again[2:]], journal).resume("x")
-    result = await conductor(list(reversed(again)), journal).resume("x", refresh=True)
-    assert result.status == "ok"
-    assert calls(again) == [0, 1, 0, 1]
-
-
 async def test_a_run_that_ended_ok_is_returned_as_recorded() -> None:
-    """Its time and forecast stay, whatever the pool is now; only a changed plan continues it."""
     journal, workers = MemoryJournal(), team()
     first = await conductor(workers, journal).run("What?", run_id="x", forecast=True)
     events = await recorded(journal, "x")
@@ -275,18 +151,9 @@ async def test_a_run_that_ended_ok_is_returned_as_recorded() -> None:
     assert len(await recorded(journal, "x")) > len(events)
 
 
-@pytest.mark.parametrize("kind", ["cut", "not accepted"])
-async def test_a_partial_run_with_nothing_left_to_do_stays_as_recorded(kind: str) -> None:
-    """Every step behind its answer has ended, and nothing is called or written again."""
-    journal = MemoryJournal()
-    worker = ScriptedWorker("a", Completion("half", "length") if kind == "cut" else "all")
-    planner = ScriptedWorker("planner", ONE)
-    made = Conductor(
-        ChatPlanner(planner),
-        [worker],
-        accept=(lambda _question, _answer: "too short") if kind == "not accepted" else None,
-        journal=journal,
-    )
+async def test_a_partial_run_with_nothing_left_to_do_stays_as_recorded() -> None:
+    journal, worker, planner = MemoryJournal(), ScriptedWorker("a", "all"), ScriptedWorker("planner", ONE)
+    made = Conductor(ChatPlanner(planner), [worker], accept=lambda _, __: "too short", journal=journal)
     first = await made.run("What?", run_id="x", forecast=True)
     assert first.status == "partial"
     events, asked = await recorded(journal, "x"), len(planner.requests)
@@ -296,100 +163,40 @@ async def test_a_partial_run_with_nothing_left_to_do_stays_as_recorded(kind: str
     assert (await journal.runs())[0].state == "partial"
 
 
-async def test_a_partial_run_with_a_round_left_goes_on() -> None:
-    """With more rounds allowed there is something to do, and it is recorded."""
-    journal, answers = MemoryJournal(), iter(["short", "long enough"])
-    made = {
-        rounds: Conductor(
-            ChatPlanner(ScriptedWorker("planner", ONE.replace("do it", f"do it {rounds}"))),
-            [ScriptedWorker("a", lambda _: next(answers))],
-            accept=lambda _question, answer: len(answer) > 5 or "too short",
-            journal=journal,
-        )
-        for rounds in (1, 2)
-    }
-    assert (await made[1].run("What?", run_id="x")).status == "partial"
-    result = await made[2].resume("x", limits=Limits(rounds=2))
-    assert (result.status, result.answer) == ("ok", "long enough")
-    assert sum(isinstance(event, RunResumed) for event in await recorded(journal, "x")) == 1
-
-
-async def test_a_nested_run_goes_on_too() -> None:
-    """What a conductor in the pool had delivered is not paid for again."""
-    journal, inner = MemoryJournal(), team()
-    inner[3] = ScriptedWorker("d", "d said", latency=30)
-    outer = Conductor(
-        FixedPlanner('{"worker": 0, "subtask": "do it", "access": []}'),
-        [conductor(inner, None)],
-        journal=journal,
-    )
-    with anyio.move_on_after(0.2):
-        await outer.run("What?", run_id="x")
-    assert calls(inner) == [1, 1, 1, 1]
-    again = team()
-    outer = Conductor(
-        FixedPlanner('{"worker": 0, "subtask": "do it", "access": []}'),
-        [conductor(again, None)],
-        journal=journal,
-    )
-    result = await outer.resume("x")
-    assert (result.status, result.answer) == ("ok", "d said")
-    assert calls(again) == [0, 0, 0, 1]
-
-
-async def test_what_was_spent_before_counts() -> None:
-    """A run may not spend its limits once more by being resumed; with more it goes on."""
-    journal, limits = MemoryJournal(), Limits(calls=4)
-    first = team(d=WorkerRefused("no"))
-    result = await conductor(first, journal, limits=limits).run("What?", run_id="x")
-    assert (result.status, sum(calls(first))) == ("failed", 4)
-    again = team()
-    result = await conductor(again, journal, limits=limits).resume("x")
-    assert (result.status, calls(again)) == ("failed", [0, 0, 0, 0])
-    assert result.problem is not None
-    assert result.problem.code == "limit"
-    result = await conductor(again, journal).resume("x", limits=Limits(calls=5))
-    assert (result.status, calls(again)) == ("ok", [0, 0, 0, 1])
-
-
-async def test_a_resumed_run_keeps_the_limits_it_was_begun_with() -> None:
-    """Neither the limits of another conductor nor a second resume without limits replace them."""
-    journal = MemoryJournal()
-    first = team(c=WorkerRefused("no"))
-    await conductor(first, journal, limits=Limits(calls=4)).run("What?", run_id="x")
-    again = team()
-    for _ in range(2):
-        await conductor(again, journal).resume("x", refresh=True)
-        assert sum(calls(again)) == 0
-    await conductor(again, journal).resume("x", limits=Limits(calls=5), refresh=True)
-    result = await conductor(again, journal).resume("x", refresh=True)
-    assert (result.status, sum(calls(again))) == (
-        "partial",
-        0,
-    )  # the missing step and a new answer need 2 calls
-    assert result.problem is not None
-    assert result.problem.code == "limit"
-    unpriced = Conductor(FixedPlanner(DIAMOND), [FunctionWorker(calls)], journal=journal)
-    with pytest.raises(ConfigError, match="price"):
-        await unpriced.resume("x", limits=Limits(cost=1.0))
-
-
-async def test_a_resumed_run_says_so() -> None:
-    """The record tells when the run was taken up."""
-    journal = MemoryJournal()
-    await conductor(team(c=RuntimeError("down")), journal).run("What?", run_id="x")
-    await conductor(team(), journal).resume("x")
-    events = await recorded(journal, "x")
-    assert sum(isinstance(event, RunResumed) for event in events) == 1
-    ends = [event.step for event in events if isinstance(event, StepEnded)]
-    assert ends in ([0, 1, 2, 3, 2], [0, 2, 1, 3, 2])
-
-
 async def test_without_a_journal_there_is_nothing_to_resume() -> None:
-    """The message says what to give the conductor."""
     with pytest.raises(ConfigError, match="journal"):
         await conductor(team(), None).resume("x")
     with pytest.raises(ConfigError, match="journal"):
         await conductor(team(), None).run("What?", run_id="x")
     with pytest.raises(RunUnknown):
         await conductor(team(), MemoryJournal()).resume("x")
+
+
+async def test_a_record_without_its_end_tells_how_far_the_run_came() -> None:
+    journal = MemoryJournal()
+    whole = await conductor(team(), journal).run("What?", run_id="x")
+    events = await recorded(journal, "x")
+    for length in range(1, len(events)):
+        before = events[:length]
+        assert not isinstance(before[-1], RunEnded)
+        ended = {event.step for event in before if isinstance(event, StepEnded)}
+        result = fold(before).result()
+        assert problem_of(result).code == "unfinished"
+        assert result.status == ("partial" if result.answer else "failed")
+        assert (result.answer == whole.answer) == (3 in ended)
+        for outcome, worker in zip(result.outcomes, result.workers, strict=False):
+            assert outcome.worker == worker
+            assert outcome.status == ("ok" if outcome.step in ended else "cancelled")
+            assert outcome.problem is None or outcome.problem.code == "unfinished"
+    assert fold(events).result() == whole
+
+
+async def test_a_pool_in_another_order_is_found_by_name() -> None:
+    journal = MemoryJournal()
+    await conductor(team(b=RuntimeError("down")), journal).run("What?", run_id="x")
+    again = team()
+    with pytest.raises(ConfigError, match="'b'"):
+        await conductor([again[0], *again[2:]], journal).resume("x")
+    result = await conductor(list(reversed(again)), journal).resume("x", refresh=True)
+    assert result.status == "ok"
+    assert calls(again) == [0, 1, 0, 1]

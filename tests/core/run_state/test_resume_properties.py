@@ -1,7 +1,7 @@
 """Whatever was recorded of whatever run, it goes on to its end and pays for nothing twice."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import anyio
 from core.run_state.test_resume import prefix, recorded
@@ -32,7 +32,6 @@ class Scene:
 
 @st.composite
 def scenes(draw: st.DrawFn) -> Scene:
-    """Draw a run; two of its steps may be the same."""
     size = draw(st.integers(1, 5))
     steps = []
     for index in range(size):
@@ -48,8 +47,6 @@ def scenes(draw: st.DrawFn) -> Scene:
 
 
 def pool(scene: Scene, failing: frozenset[int]) -> list[ScriptedWorker]:
-    """Return the scene's workers, of which these fail."""
-
     def reply(number: int) -> Reply:
         return RuntimeError("down") if number in failing else f"worker {number} said"
 
@@ -57,7 +54,6 @@ def pool(scene: Scene, failing: frozenset[int]) -> list[ScriptedWorker]:
 
 
 def conductor(scene: Scene, workers: list[ScriptedWorker], journal: MemoryJournal) -> Conductor:
-    """Return who carries the scene out."""
     return Conductor(
         FixedPlanner(write_plan(scene.plan, "rows")),
         workers,
@@ -121,25 +117,6 @@ def _check(
     assert sum(usage.total_tokens for usage in bills) == result.usage.total_tokens
 
 
-def test_shuffled_completion_order_finds_all() -> None:
-    """What was recorded in one order of completion is found in any other."""
-
-    async def body() -> None:
-        plan = Plan((*(Step(n % 3, f"part {n}") for n in range(4)), Step(0, "join", (0, 1, 2, 3))))
-        scene = Scene(plan, frozenset(), "skip", (1, 2, 3))
-        journal = MemoryJournal()
-        await conductor(scene, pool(scene, frozenset()), journal).run("What?", run_id="x")
-        events = await recorded(journal, "x")
-        before = await prefix(events[:-1], "y")
-        other = replace(scene, ticks=(3, 1, 2))
-        workers = pool(other, frozenset())
-        result = await conductor(other, workers, before).resume("y")
-        assert result.status == "ok"
-        assert not asked(workers)
-
-    anyio.run(body, backend_options=OPTIONS)
-
-
 @st.composite
 def flaky_plans(draw: st.DrawFn) -> Plan:
     """Draw a plan of different steps, some of which need only a part of their inputs."""
@@ -153,13 +130,11 @@ def flaky_plans(draw: st.DrawFn) -> Plan:
 
 def _saying(request: Request) -> str:
     """Return what a worker makes of its inputs; a missing input is a question mark."""
-    assert request.step_input is not None
     return f"({' '.join(seen.output or '?' for seen in request.step_input.visible)})"
 
 
 def _flaky(failing: frozenset[int]) -> list[ScriptedWorker]:
     def reply(request: Request) -> Reply:
-        assert request.caller is not None
         return RuntimeError("down") if request.caller.step in failing else _saying(request)
 
     return [ScriptedWorker(f"w{n}", reply, latency=n / 64) for n in range(3)]

@@ -48,7 +48,6 @@ def _steps(current: RoundState) -> Iterator[tuple[str, list[Any]]]:
 
 
 async def read(path: Path) -> dict[str, list[list[Any]]]:
-    """Return the states of all recorded runs."""
     found: dict[str, list[list[Any]]] = {}
     async with SqlJournal(load(path)) as journal:
         for run_id in RUNS:
@@ -61,5 +60,4 @@ async def read(path: Path) -> dict[str, list[list[Any]]]:
 
 @pytest.mark.anyio
 async def test_recorded_runs_after_each_event(tmp_path: Path) -> None:
-    """Runs that were killed, re-planned, resumed, hedged, nested, or wait."""
     assert await read(tmp_path / "journal.db") == json.loads(STATES.read_text("utf-8"))

@@ -6,26 +6,19 @@ import anyio
 import pytest
 from core.actors import Actor
 from core.run_state.test_resume import recorded
-from core.virtual_clock import BACKEND
+from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium import Conductor, Plan, ScriptedWorker, Step
 from podium.errors import WorkerRefused
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy
-from podium.replay import replay
 from podium.run_state.state import fold
 from podium.types import Completion, RunEnded
 from podium.workers import Request
 
 pytestmark = pytest.mark.anyio
 PLAN = Plan((Step(0, "one"), Step(1, "two", (0,))))
-
-
-@pytest.fixture
-def anyio_backend() -> object:
-    """Let waiting take no time."""
-    return BACKEND
 
 
 def _second() -> Actor:
@@ -44,7 +37,6 @@ def _second() -> Actor:
 
 
 async def test_a_resumed_run_goes_on_in_time_where_it_ended() -> None:
-    """It took 3 + 3 seconds, whatever lies between; each step began after what it was shown."""
     journal = MemoryJournal()
     workers = [ScriptedWorker("first", "said", latency=2.0), _second()]
     conductor = Conductor(FixedPlanner(""), workers, journal=journal)
@@ -65,7 +57,6 @@ async def test_a_resumed_run_goes_on_in_time_where_it_ended() -> None:
 
 
 async def test_the_wait_for_an_approval_is_no_time_of_the_run() -> None:
-    """It waits for a day, and takes 2 seconds."""
     journal = MemoryJournal()
     conductor = Conductor(
         FixedPlanner('{"worker": 0, "subtask": "one", "access": []}'),
@@ -78,14 +69,3 @@ async def test_the_wait_for_an_approval_is_no_time_of_the_run() -> None:
     await conductor.decide("r", approved=True)
     result = await conductor.resume("r")
     assert (result.status, result.seconds, result.outcomes[0].seconds) == ("ok", 2.0, 2.0)
-
-
-async def test_a_replayed_step_took_no_time() -> None:
-    """Its times are those of another run."""
-    journal = MemoryJournal()
-    conductor = Conductor(FixedPlanner(""), [ScriptedWorker("first", "said", latency=2.0)], journal=journal)
-    await conductor.run(Plan((Step(0, "one"),)), run_id="r")
-    result = await replay(conductor, await recorded(journal, "r"))
-    assert (result.answer, result.seconds) == ("said", 0.0)
-    assert (result.outcomes[0].started, result.outcomes[0].seconds) == (None, 0.0)
-    assert "ok, reused." in result.explain()
