@@ -292,9 +292,16 @@ class DependencyGraph:
                 return decided
             self._check_references(state)
         except Unmet as unmet:
+            if unmet.status == "skipped" and state.step.otherwise is not None:
+                return self._stands(state)
             state.unmet = unmet.status, unmet.problem
             return "end"
         return "wait" if any(each.outcome is None for each in state.awaits) else None
+
+    def _stands(self, state: StepNode) -> Verdict:
+        """Return what happens to a step that is skipped, for which the output of another step stands."""
+        assert state.step.otherwise is not None
+        return "wait" if state.frame.nodes[state.step.otherwise].outcome is None else "stand"
 
     def _decided(self, state: StepNode) -> Verdict | None:
         """Return what the condition of a step says; `None` if it holds."""
@@ -308,15 +315,21 @@ class DependencyGraph:
                 state.holds = step.when.holds(state.value_of(step.when.reference, may_lack=True).data)
             except BadValue as error:
                 raise Unmet("failed", Problem(error.code, f"its condition: {error}")) from error
+            except Unmet as unmet:
+                if unmet.status == "skipped" and step.otherwise is not None:
+                    state.holds = False
+                    self._recheck(state)
+                raise
             self._recheck(state)
         if not state.holds and step.otherwise is None:
             raise Unmet("skipped", Problem(CONDITION, f"its condition does not hold: {step.when}"))
         if not state.holds:
-            return "wait" if state.frame.nodes[step.otherwise or 0].outcome is None else "stand"
+            return self._stands(state)
         later = state.frame.later_branches(state)
         for each in later:
             if each.holds or (each.holds is None and each.outcome is not None):
-                raise Unmet("skipped", Problem(CONDITION, f"a later branch, step {each.name}, runs"))
+                state.unmet = "skipped", Problem(CONDITION, f"a later branch, step {each.name}, runs")
+                return "end"
         return "wait" if any(each.holds is None for each in later) else None
 
     def _check_references(self, state: StepNode) -> None:
