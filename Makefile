@@ -36,7 +36,7 @@ serve: $(UV)
 PARTS := core server langchain rest evals crewai llamaindex autogen
 PAGES_autogen := docs/agent-framework.md docs/autogen.md packages/autogen/README.md
 PAGES_crewai := docs/crewai.md packages/crewai/README.md
-PAGES_evals := docs/evidence.md docs/tasks.md docs/tune.md packages/evals/README.md
+PAGES_evals := docs/evidence.md docs/tune.md packages/evals/README.md
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync)
 IN := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 2>/dev/null && echo --tmpdir=/dev/shm)
 test: $(UV)

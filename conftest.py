@@ -109,7 +109,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     theirs = {
         "server-deploy.md": ray,
         "inspect.md": inspect,
-        "tasks.md": compiled,
+        "evidence.md": compiled,
         "crewai.md": crewai,
         "README.md": (*crewai, autogen),
     }
