@@ -87,7 +87,7 @@ DISTRIBUTIONS = (
     Distribution(
         "podium-evals",
         "evals",
-        pages=("docs/evidence.md", "docs/audit-costs.md"),
+        pages=("docs/evidence.md",),
         command="evals record --help",
     ),
     Distribution(
@@ -95,7 +95,7 @@ DISTRIBUTIONS = (
         "langchain",
         "[langgraph]",
         also=("langchain-openai",),
-        pages=("docs/langchain.md", "docs/langgraph.md", "docs/framework-workers.md"),
+        pages=("docs/langchain.md", "docs/langgraph.md"),
     ),
     Distribution(
         "llama-index-podium",
@@ -108,7 +108,7 @@ DISTRIBUTIONS = (
         "autogen-podium",
         "autogen",
         "[agent-framework]",
-        pages=("docs/autogen.md", "docs/agent-framework.md"),
+        pages=("docs/autogen.md",),
     ),
     Distribution("openai-agents-podium", "openai-agents", pages=("docs/openai-agents.md",)),
     Distribution("inspect-podium", "inspect", pages=("docs/inspect.md",)),
