@@ -34,7 +34,7 @@ serve: $(UV)
 # libraries another part imports are in that part. Each has its own temporary folder, because pytest's own is
 # cleaned up by all processes; in memory if there is 1 GB, because SQLite waits for a disk at each commit.
 PARTS := core server langchain rest evals crewai llamaindex autogen
-PAGES_autogen := docs/agent-framework.md docs/autogen.md packages/autogen/README.md
+PAGES_autogen := docs/autogen.md packages/autogen/README.md
 PAGES_crewai := docs/crewai.md packages/crewai/README.md
 PAGES_evals := docs/evidence.md docs/tune.md packages/evals/README.md
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync)

@@ -84,12 +84,7 @@ DISTRIBUTIONS = (
         pages=("docs/shadow.md",),
         command="evals shadow --help",
     ),
-    Distribution(
-        "podium-evals",
-        "evals",
-        pages=("docs/evidence.md",),
-        command="evals record --help",
-    ),
+    Distribution("podium-evals", "evals", command="evals record --help"),
     Distribution(
         "langchain-podium",
         "langchain",
@@ -104,12 +99,7 @@ DISTRIBUTIONS = (
         pages=("docs/llamaindex.md",),
     ),
     Distribution("crewai-podium", "crewai", pages=("docs/crewai.md",)),
-    Distribution(
-        "autogen-podium",
-        "autogen",
-        "[agent-framework]",
-        pages=("docs/autogen.md",),
-    ),
+    Distribution("autogen-podium", "autogen", "[agent-framework]", pages=("docs/autogen.md",)),
     Distribution("openai-agents-podium", "openai-agents", pages=("docs/openai-agents.md",)),
     Distribution("inspect-podium", "inspect", pages=("docs/inspect.md",)),
     Distribution("podium-train", "train"),
