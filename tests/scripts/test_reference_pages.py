@@ -100,6 +100,16 @@ def test_the_navigation_has_every_page() -> None:
     assert sorted(listed) == sorted(written | made)
 
 
+def test_the_site_has_few_pages_and_words() -> None:
+    """At most 26 pages that are written by hand, with 45,000 words; the start page links each once."""
+    written = [page for page in pages_of(SITE["nav"]) if not page.startswith("reference/")]
+    texts = {page: (ROOT / "docs" / page).read_text(encoding="utf-8") for page in written}
+    assert len(written) <= 26
+    assert sum(len(text.split()) for text in texts.values()) <= 45_000
+    linked = re.findall(r"\]\((\w[\w-]*\.md)\)", texts["index.md"])
+    assert sorted([*linked, "index.md"]) == sorted(written)
+
+
 def test_every_package_is_searched_for_names() -> None:
     """A package that is left out would have empty pages."""
     paths = SITE["plugins"]["mkdocstrings"]["handlers"]["python"]["paths"]

@@ -170,7 +170,7 @@ async def test_sqlite_lists_runs_in_the_order_of_an_index(tmp_path: Path) -> Non
 
 async def test_the_settings_of_the_documentation(postgres_url: str) -> None:
     """The SQL of the page about scale is valid for the tables of a journal."""
-    page = (Path(__file__).parents[3] / "docs" / "scale.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "server-deploy.md").read_text(encoding="utf-8")
     statements = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
     journal = SqlJournal(postgres_url)
     assert await journal.runs() == ()

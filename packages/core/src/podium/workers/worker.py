@@ -383,7 +383,7 @@ class Worker(ResourceGroup, ABC):
 
     A step of such a worker is an action. It starts only after its plan is complete, allowed and approved, and
     only if its inputs are complete. Podium carries it out once, also after a repair, another plan or a
-    resume. See `docs/reliability.md`.
+    resume. See `docs/journal.md`.
     """
     nests: bool = False
     """Whether a call only executes a nested run, as a conductor does: it acts by the actions of that run."""
