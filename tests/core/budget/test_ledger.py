@@ -14,24 +14,6 @@ def _ledger(**limits: float) -> Ledger:
     return Ledger(Limits(**limits), deadline=0.0)  # type: ignore[arg-type] # a test names them right
 
 
-def test_what_is_settled_takes_the_place_of_what_was_reserved() -> None:
-    """A reservation counts until its call is over; then what it came to does."""
-    ledger = _ledger()
-    reservation = ledger.reserve(CALL)
-    assert (ledger.reserved, ledger.spent) == (CALL, Spend())
-    ledger.settle(reservation, Spend(1, 80, 20, 0.004))
-    assert (ledger.reserved, ledger.spent) == (Spend(), Spend(1, 80, 20, 0.004))
-
-
-def test_a_reservation_is_settled_once() -> None:
-    """What comes later changes nothing, so that a `finally` may settle as a last resort."""
-    ledger = _ledger()
-    reservation = ledger.reserve(CALL)
-    ledger.settle(reservation, CALL)
-    ledger.settle(reservation, Spend(1, 999, 999, 9.0))
-    assert (ledger.reserved, ledger.spent) == (Spend(), CALL)
-
-
 def test_what_fits_exactly_fits() -> None:
     """Sums of cents are whole: 0.1 three times is 0.3."""
     ledger = _ledger(cost=0.3)
@@ -107,32 +89,6 @@ def test_what_a_run_keeps_is_left_by_its_nested_runs() -> None:
     assert outermost.left.output_tokens == 20
 
 
-def test_a_conductor_reserves_its_own_calls() -> None:
-    """Nothing is reserved for it, and what its calls come to is booked by them alone."""
-    outer = _ledger(output_tokens=100)
-    reservation = outer.reserve(None)
-    inner = outer.nested(Limits(), 1, 0.0)
-    inner.settle(inner.reserve(CALL), CALL)
-    outer.settle(reservation, Spend(1, 500, 500, 5.0))
-    assert reservation.amount == Spend()
-    assert outer.spent == CALL
-
-
-def test_an_unknown_cost_counts_as_it_was_chosen_to() -> None:
-    """It stays unknown in what is reported."""
-    ledger = _ledger(cost=1.0, unpriced=0.4)
-    unknown = Spend(1, 10, 10, None)
-    first, second = ledger.reserve(unknown), ledger.reserve(unknown)
-    assert ledger.reserved.cost is None
-    with pytest.raises(LimitExceeded) as refused:
-        ledger.reserve(unknown)
-    assert refused.value.limit == "cost"
-    ledger.settle(first, unknown)
-    ledger.settle(second, Spend(1, 10, 10, 0.1))
-    assert (ledger.spent.cost, ledger.reserved.cost) == (None, 0.0)
-    assert ledger.left.cost == 0.5
-
-
 def test_an_unknown_cost_under_a_cost_limit_needs_a_choice() -> None:
     """It never counts as nothing."""
     ledger = _ledger(cost=1.0)
@@ -142,57 +98,6 @@ def test_an_unknown_cost_under_a_cost_limit_needs_a_choice() -> None:
     with pytest.raises(LimitExceeded, match=r"Limits.unpriced"):
         ledger.charge(Spend(1, cost=None))
     assert ledger.spent == ledger.reserved == Spend()
-
-
-def test_a_call_whose_cost_turned_out_unknown_counts_as_what_was_set_aside() -> None:
-    """As after a timeout: nobody knows, so the limit takes the worst, and the report says unknown."""
-    ledger = _ledger(cost=0.025)
-    ledger.settle(ledger.reserve(CALL), Spend(1, 100, 50, None))
-    assert ledger.spent.cost is None
-    assert ledger.left.cost == 0.015
-
-
-def test_what_came_to_more_than_its_worst_case_is_counted_in_full() -> None:
-    """Nothing more is let through after it."""
-    ledger = _ledger(output_tokens=100)
-    ledger.settle(ledger.reserve(CALL), Spend(1, 100, 400, 0.01))
-    assert ledger.left.output_tokens == 0
-    with pytest.raises(LimitExceeded, match="0 output tokens left"):
-        ledger.reserve(Spend(1, 1, 1, 0.0))
-
-
-def test_a_resumed_run_starts_with_what_was_spent_before() -> None:
-    """It may be more than the limits allow; then no call is let through. The run around spent none of it."""
-    outer = _ledger(calls=3)
-    ledger = outer.nested(Limits(calls=2), 1, 0.0)
-    ledger.charge(Spend(2, 10, 10, 0.5))
-    assert (ledger.spent, ledger.added) == (Spend(2, 10, 10, 0.5), Spend())
-    assert outer.spent == Spend()
-    with pytest.raises(LimitExceeded, match=r"Limits.calls"):
-        ledger.reserve(CALL)
-
-
-def test_what_is_set_aside_for_a_call_is_free_once_a_run_in_it_reserves_its_own_calls() -> None:
-    """The call is settled at its end all the same, to what nothing else has booked."""
-    outer = _ledger(calls=1)
-    call = outer.reserve(CALL)
-    inner = outer.nested(Limits(), 1, 0.0)
-    with pytest.raises(LimitExceeded, match=r"Limits.calls"):
-        inner.reserve(CALL)
-    outer.release(call)
-    inner.settle(inner.reserve(CALL), CALL)
-    outer.settle(call, Spend(0, 5, 5, 0.0))
-    assert outer.reserved == Spend()
-    assert outer.spent == Spend(1, CALL.input_tokens + 5, CALL.output_tokens + 5, CALL.cost)
-
-
-def test_what_is_left_is_none_where_nothing_is_limited() -> None:
-    """The tightest limit around a run tells what it has."""
-    assert _ledger().left == Remaining(steps=32, calls=1000)
-    outer = _ledger(cost=2.0, calls=10)
-    inner = outer.nested(Limits(cost=5.0, input_tokens=700), 1, 0.0)
-    inner.reserve(CALL)
-    assert inner.left == Remaining(steps=32, calls=9, input_tokens=600, cost=1.99)
 
 
 def test_round_figures_are_rounded_down_to_one_digit() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 from contracts.cache_contract import CacheContract
-from core.actors import Actor, boss, context_of, plan_of
+from core.actors import Actor, boss, plan_of
 from core.virtual_clock import BACKEND, OPTIONS
 from hypothesis import given, strategies as st
 from servers.chat_server import ChatServer, says
@@ -14,13 +14,8 @@ from servers.chat_server import ChatServer, says
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, WorkerUnavailable
-from podium.execution.fit import Fit
-from podium.execution.graph import StepNode
-from podium.execution.step import StepRunner
 from podium.journal import Cache, MemoryCache
-from podium.journal.cache import answer_key
-from podium.policy import Policy
-from podium.types import Completion, Message, Outcome, Plan, RunEnded, Sampling, Step, StepStarted
+from podium.types import Completion, Outcome, Plan, RunEnded, Sampling, Step, StepStarted
 from podium.usage import Usage
 from podium.workers import Card, ChatWorker, Endpoint, Price, Request, ScriptedWorker, StepInput, Worker
 from podium.workers.simple import FunctionWorker
@@ -57,21 +52,6 @@ async def test_the_answer_used_longest_ago_goes_first() -> None:
     assert len(cache) == 2
     with pytest.raises(ConfigError, match="size is 0"):
         MemoryCache(0)
-
-
-def test_a_key_stands_for_all_that_was_asked() -> None:
-    """Whoever is asked, with what and how: each makes another key, and the same makes the same."""
-    messages = (Message("user", "Why?"),)
-    keys = {
-        answer_key("a", messages, Sampling()),
-        answer_key("b", messages, Sampling()),
-        answer_key("a", (Message("user", "How?"),), Sampling()),
-        answer_key("a", (Message("system", "Why?"),), Sampling()),
-        answer_key("a", messages, Sampling(temperature=0.5)),
-        answer_key("a", messages, Sampling(stop=("x",))),
-    }
-    assert len(keys) == 6
-    assert answer_key("a", (Message("user", "Why?"),), Sampling()) in keys
 
 
 def counting(name: str = "a", *, latency: float = 0.0, version: str = "1", **card: Any) -> Actor:
@@ -186,17 +166,6 @@ def test_what_is_no_cache_is_refused() -> None:
     cache: Any = "process"
     with pytest.raises(ConfigError, match=r"cache is 'process': write 'run', or .*MemoryCache\(\)"):
         Conductor(boss(""), [ScriptedWorker("w", "x")], cache=cache)
-
-
-async def test_the_policy_comes_before_the_cache() -> None:
-    """What a worker may not be shown is not answered from what it once was shown."""
-    worker, cache = counting(), MemoryCache()
-    await run([worker], cache)
-    context = context_of(worker, policy=Policy(denied=frozenset({"a"})), cache=cache)
-    runner = StepRunner(context, Fit(context), 1, StepNode(0, PLAN.steps[0]), lambda *_: None)
-    outcome = await runner.run(1e9)
-    assert outcome.problem is not None
-    assert (outcome.status, outcome.problem.code, outcome.reused) == ("failed", "policy", False)
 
 
 class _Broken(Cache):

@@ -49,41 +49,11 @@ async def test_a_fault_fails_the_runs_of_its_batch_alone(tmp_path: Path) -> None
             await journal.delete("good")
 
 
-async def test_an_event_that_cannot_be_encoded_fails_its_run_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever the encoder raises."""
-
-    def fault(_: object) -> str:
-        raise RecursionError("too deep")
-
-    async with SqlJournal(tmp_path / "journal.db") as journal:
-        good = await journal.begin(started("good"), minted=False)
-        with monkeypatch.context() as patched:
-            patched.setattr("podium.journal.sql.commits.encode", fault)
-            with anyio.fail_after(5), pytest.raises(JournalError, match="RecursionError: too deep"):
-                await journal.begin(started("bad"), minted=False)
-        good.append(ended("good"))
-        await good.aclose()
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of an empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'journal.db'}"
-    url: str = request.getfixturevalue("postgres_url")
-    return url
-
-
-@pytest.mark.parametrize(
-    "error", [Exception("bare"), asyncpg.InternalClientError("got result for unknown protocol state")]
-)
-async def test_whatever_a_driver_raises_is_tried_again(
-    place: str, error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_whatever_a_driver_raises_is_tried_again(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Drivers raise exceptions of any class when a server dies in the middle of a batch."""
-    module = sqlite if place.startswith("sqlite") else postgres
+    module, error = sqlite, Exception("bare")
+    if not place.startswith("sqlite"):
+        module, error = postgres, asyncpg.InternalClientError("got result for unknown protocol state")
     write: Callable[..., Any] = module._write
     failures = 2
 
@@ -103,7 +73,7 @@ async def test_whatever_a_driver_raises_is_tried_again(
     assert [len(worker.requests) for worker in workers] == [1, 1]
 
 
-@pytest.mark.parametrize("is_entered", [True, False])
+@pytest.mark.parametrize("is_entered", [True, pytest.param(False, marks=pytest.mark.long)])
 async def test_a_run_that_was_given_up_is_resumed_by_the_same_process(
     tmp_path: Path, *, is_entered: bool
 ) -> None:
@@ -121,7 +91,7 @@ async def test_a_run_that_was_given_up_is_resumed_by_the_same_process(
         return "one"
 
     workers = [ScriptedWorker("a", first), ScriptedWorker("b", "two")]
-    conductor = Conductor(boss(""), workers, journal=SqlJournal(path, patience=0.3, max_recoveries=0))
+    conductor = Conductor(boss(""), workers, journal=SqlJournal(path, patience=0.2, max_recoveries=0))
 
     async def fail_and_resume() -> None:
         for _ in range(2):
@@ -174,6 +144,7 @@ async def test_a_run_goes_on_at_once_after_a_server_was_away(lone_server: Postgr
         assert [row.recoveries for row in await journal.runs()] == [0]
 
 
+@pytest.mark.long
 async def test_other_processes_can_claim_a_run_that_was_given_up(tmp_path: Path) -> None:
     """The row is released with the first commit that succeeds after the outage."""
     path = tmp_path / "journal.db"
@@ -224,6 +195,7 @@ def _holder(path: Path) -> str | None:
         return holder
 
 
+@pytest.mark.long
 async def test_each_run_waits_for_its_own_patience(tmp_path: Path) -> None:
     """A run that begins late in an outage is not given up with those that waited before it."""
     path = tmp_path / "journal.db"
@@ -245,7 +217,7 @@ async def test_each_run_waits_for_its_own_patience(tmp_path: Path) -> None:
 
 async def test_nobody_gives_up_before_the_patience_is_over(tmp_path: Path) -> None:
     """Neither who opens the journal nor a run under way."""
-    path, patience = tmp_path / "journal.db", 0.7
+    path, patience = tmp_path / "journal.db", 0.25
     journal = SqlJournal(path, patience=patience)
     async with journal:
         log = await journal.begin(started("mine"), minted=False)
@@ -268,7 +240,7 @@ async def _nothing() -> None:
     pass
 
 
-@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("is_open", [True, pytest.param(False, marks=pytest.mark.long)])
 async def test_a_run_that_was_never_recorded_says_how_to_start_it(tmp_path: Path, *, is_open: bool) -> None:
     """There is nothing to resume: the same id starts the run once the database works."""
     path = tmp_path / "journal.db"

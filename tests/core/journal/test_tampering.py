@@ -136,7 +136,7 @@ def postgres(postgres_server: Any) -> Recorded:
     return _record(postgres_server.url(postgres_server.create_database(), driver="postgresql"))
 
 
-@pytest.fixture(params=["sqlite", "postgres"], scope="module")
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)], scope="module")
 def recorded(request: pytest.FixtureRequest) -> Recorded:
     """Return runs in either database."""
     found: Recorded = request.getfixturevalue(request.param)

@@ -20,14 +20,6 @@ def test_a_row_is_a_step_when_its_line_ends() -> None:
     assert reader.close().steps == (Step(0, "Do part 0."), Step(1, "Do part 1."))
 
 
-def test_a_row_of_many_lines_is_a_step_when_its_last_line_ends() -> None:
-    """Rows that were pretty-printed are handed out one by one all the same."""
-    reader = PlanReader(workers=3)
-    for number in range(2):
-        assert reader.feed(f'{{\n "worker": {number},\n "subtask": "Do it.",\n "access": []\n') == []
-        assert reader.feed("}\n") == [Step(number, "Do it.")]
-
-
 def test_other_spellings_wait_for_the_end() -> None:
     """Lists and objects may yet be written anew, so no step of theirs is handed out early."""
     reader = PlanReader(workers=3)
@@ -67,15 +59,6 @@ def test_a_step_error_names_step_and_position() -> None:
     assert (caught.value.step, caught.value.position) == (1, text.index('"previous"'))
 
 
-def test_a_row_that_lacks_a_field_is_named() -> None:
-    """Of several rows, the error tells the one that is to be mended."""
-    text = ROW.format(0) + '{"worker": 1, "access": []}\n'
-    with pytest.raises(PlanInvalid) as caught:
-        parse_plan(text, workers=3)
-    assert (caught.value.code, caught.value.step) == ("missing_field", 1)
-    assert caught.value.position == text.index('{"worker": 1, "access"')
-
-
 def test_a_syntax_error_has_the_position_in_the_whole_text() -> None:
     """Positions count from the beginning of all that arrived, not of the last piece."""
     reader = PlanReader(workers=3)
@@ -91,22 +74,11 @@ def test_a_syntax_error_has_the_position_in_the_whole_text() -> None:
     ("text", "advice"),
     [
         ("model_id = [0, 5]\nsubtasks = ['a', 'b']\naccess_list = [[], []]", "write a number from 0 to 2"),
-        ("model_id = [0]\nsubtasks = ['a']\naccess_list = [[0]]", "write [] for the first step"),
-        (
-            "model_id = [0, 0]\nsubtasks = ['a', 'b']\naccess_list = [[], [3]]",
-            "write [] or numbers from 0 to 0",
-        ),
         ("model_id = [0, 0]\nsubtasks = ['a']\naccess_list = [[], []]", "write one entry per step in each"),
-        ("model_id = [0]\nsubtasks = ['a']", "the list for access: write all three"),
         ("model_id = [0]\nsubtasks = ['a", "write a complete, shorter plan"),
         ("<think>model_id = [0]", "write </think>"),
         (ROW.format(0) * 33, "the maximum is 32 (Limits.plan_steps or Policy.steps): merge steps"),
-        ("nothing", "write its steps"),
         ('{"worker": 0; "subtask": "a", "access": []}', "one pair of quotes, and commas between entries"),
-        (
-            ROW.format(0) + 'Then {"worker": 1, "subtask": "b", "access": []}',
-            "every row on its own line",
-        ),
         (
             "model_id = [0, 0]\nsubtasks = ['a', 'b']\naccess_list = [[], ['x']]",
             'step 1 lists \'x\': write [], "all", "previous" or numbers of earlier steps',
@@ -124,13 +96,6 @@ def test_an_error_names_the_workers_of_a_small_pool() -> None:
     """Where workers have names, the names to choose from are told."""
     with pytest.raises(PlanInvalid, match=r"from 0 to 1, or a name \(coder, Critic\)"):
         parse_plan("model_id = [nobody]\nsubtasks = ['a']\naccess_list = [[]]", workers=["coder", "Critic"])
-
-
-def test_an_error_names_no_workers_that_have_no_names() -> None:
-    """Where workers have numbers alone, no names are offered."""
-    with pytest.raises(PlanInvalid) as caught:
-        parse_plan("model_id = [7]\nsubtasks = ['a']\naccess_list = [[]]", workers=3)
-    assert str(caught.value).endswith("write a number from 0 to 2")
 
 
 def test_a_name_of_two_workers_is_nobodys() -> None:

@@ -13,7 +13,6 @@ from podium import (
     ChatPlanner,
     Conductor,
     FunctionWorker,
-    Limits,
     Plan,
     ScriptedWorker,
     load_plan,
@@ -25,9 +24,8 @@ from podium.errors import ConfigError, PlanInvalid, PlannerError, RunExists
 from podium.journal import SqlJournal
 from podium.plan_text import Parameter, SavedPlan
 from podium.planners import FixedPlanner
-from podium.policy import Policy, Rule
 from podium.types import Event, Result, StepEnded
-from podium.workers import FREE, Card, StepInput
+from podium.workers import FREE, StepInput
 
 WORKERS = ["lister", "echo"]
 LIST = {"worker": "lister", "subtask": "List.", "access": [], "returns": {"files": ["string"]}}
@@ -96,7 +94,6 @@ def test_a_saved_plan_is_run_with_arguments() -> None:
         ({}, 'needs a value for repo ("string")'),
         ({"repo": 3}, 'wrong value for repo: the argument 3 does not fit {"type": "string"}'),
         ({"rep": "R"}, "has no parameter 'rep': did you mean 'repo'?"),
-        ({"repo": "R", "mode": "slow"}, 'the argument "slow" does not fit'),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_is_paid(args: dict[str, Any], told: str) -> None:
@@ -110,57 +107,9 @@ def test_bad_arguments_are_refused_before_anything_is_paid(args: dict[str, Any],
     assert told in str(error.value)
 
 
-FILE = """name = "review"
-
-[[steps]]
-worker = "echo"
-subtask = "See {{repo}}."
-access = []
-
-[parameters.repo]
-
-[parameters.files]
-type = ["string"]
-default = []
-"""
-
-
-@pytest.mark.parametrize(
-    ("args", "line", "told"),
-    [
-        ({}, 8, 'plan review needs a value for repo ("string"): give it ('),
-        ({"rep": "R"}, 8, "plan review has no parameter 'rep': did you mean 'repo'? ("),
-        (
-            {"repo": "R", "files": "a"},
-            10,
-            'plan review has a wrong value for files: the argument "a" does not fit {"type": "array", ',
-        ),
-    ],
-)
-def test_an_error_of_an_argument_has_its_lines(
-    tmp_path: Path, args: dict[str, Any], line: int, told: str
-) -> None:
-    """That of the parameter, and in the text of a planner that of the step, which it is asked to mend."""
-    path = tmp_path / "review.toml"
-    path.write_text(FILE, encoding="utf-8")
-    plan = load_plan(path)
-    with pytest.raises(PlanInvalid) as error:
-        conductor().run_sync(plan, args=args)
-    assert str(error.value).startswith(told)
-    assert str(error.value).endswith(f"({path}, line {line})")
-    other = {"worker": "lister", "subtask": "List.", "access": []}
-    first, second = (f"{json.dumps(other)}\n{json.dumps(use(**given))}\n" for given in (args, {"repo": "R"}))
-    texts = iter((first, second))
-    boss = ScriptedWorker("boss", lambda _: next(texts))
-    result = conductor(ChatPlanner(boss, workflows=True), plans=[plan]).run_sync("Review R.")
-    assert result.answer == "<See R.>"
-    assert f"line 2: {error.value}" in boss.requests[1].messages[-1].text
-
-
 @pytest.mark.parametrize(
     ("steps", "answer"),
     [
-        pytest.param([use(repo="R")], SUM, id="alone"),
         pytest.param(
             [LIST, use(repo="R", files="{{0.files}}")],
             SUM.replace("x", "a").replace("y", "b"),
@@ -212,7 +161,6 @@ STRANGE = SavedPlan(name="strange", steps=({"worker": "ghost", "subtask": "Boo."
         ("outer", "bad_block", "plan review is nested 3 deep, and Limits.depth allows 2"),
         ("circle", "bad_block", "Limits.depth allows 2"),
         ("naming", "bad_reference", "plan naming has no parameter {{doc}}: it has none"),
-        ("strange", "unknown_worker", "ghost"),
     ],
 )
 def test_what_a_plan_cannot_name(name: str, code: str, told: str) -> None:
@@ -227,15 +175,6 @@ def test_what_a_plan_cannot_name(name: str, code: str, told: str) -> None:
     with pytest.raises(PlannerError) as unplanned:
         conductor(text, plans=plans).run_sync("Go?")
     assert told in str(unplanned.value)
-
-
-def test_texts_of_the_run_and_deeper_plans() -> None:
-    """A saved plan may name the texts of the run, and a higher limit allows deeper plans."""
-    deep = Limits(depth=3)
-    result = run(LIST, {"plan": "outer", "args": {}, "access": []}, plans=[REVIEW, OUTER], limits=deep)
-    assert result.answer == SUM
-    named = conductor(plans=[NAMING]).run_sync(NAMING, context={"doc": "the text"})
-    assert named.status == "ok"
 
 
 SEEING = SavedPlan(
@@ -284,17 +223,6 @@ def test_the_subtask_of_a_map_is_shown_as_it_was_asked() -> None:
     asked = "See its item of R. (for each of 2)"
     assert found['Deeper: ["See x of R.","See y of R."]'] == [asked]
     assert found['Sum ["See x of R.","See y of R."]'][0] == asked
-
-
-def test_labels_and_actions_of_a_saved_plan_count() -> None:
-    """A policy sees its steps."""
-    policy = Policy(labels=["secret"], rules=[Rule("secret", only=["lister"])])
-    with pytest.raises(Exception, match="echo"):
-        conductor(policy=policy).run_sync(REVIEW, args={"repo": "R"}, labels=["secret"])
-    acting = FunctionWorker(lambda step: step.subtask, card=Card(name="echo", price=FREE), acts=True)
-    of = Conductor(FixedPlanner("unused"), [acting], plans=[REVIEW])
-    result = of.run_sync(REVIEW, args={"repo": "R", "files": ["x", "x"]})
-    assert len({each.asked for each in result.actions}) == 2
 
 
 def test_a_planner_names_saved_plans() -> None:
@@ -380,10 +308,6 @@ HEAD = (
         (HEAD + '[parameters.n]\ntype = "integer"\ndefault = "x"\n', 7, "wrong value for n: the default"),
         (HEAD + "[parameters.item]\n", 7, "the parameter 'item'"),
         (HEAD + '[parameters.n]\ntype = ["a", "b"]\n', 7, "parameter n: its type has the list"),
-        (HEAD + '[parameters.n]\ntype = "integr"\n', 7, "parameter n: its type has the unknown word"),
-        (HEAD.replace("review", "a plan"), 1, "the name of the plan is 'a plan'"),
-        (HEAD + "nam = 1\n", 3, "the unknown key 'nam'"),
-        ('name = "x"\n', 1, "steps"),
     ],
 )
 def test_errors_of_files_have_their_line(tmp_path: Path, text: str, line: int, told: str) -> None:
@@ -418,16 +342,3 @@ def test_plans_of_a_config(tmp_path: Path, lines: str, told: str) -> None:
     with pytest.raises(ConfigError) as error:
         load_config(path)
     assert told in str(error.value).replace("two uses one uses two", "one uses two uses one")
-
-
-def test_a_mistyped_parameter_is_refused() -> None:
-    """Else a worker would read the braces; a text of the run may have the name."""
-    typo = SavedPlan(
-        name="typo",
-        parameters={"repo": Parameter()},
-        steps=({"worker": "echo", "subtask": "See {{rpo}}.", "access": []},),
-    )
-    with pytest.raises(PlanInvalid, match=r"plan typo has no parameter {{rpo}}: it has repo"):
-        conductor().run_sync(typo, args={"repo": "R"})
-    named = conductor().run_sync(typo, args={"repo": "R"}, context={"rpo": "the text"})
-    assert named.status == "ok"

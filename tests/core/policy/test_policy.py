@@ -1,13 +1,14 @@
 """What a policy lets pass, what it repairs, and what it says of the rest."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from core.actors import Row, plan_of
 
 from podium.conductor import Conductor
-from podium.errors import ConfigError, PlanForbidden, PlannerError
+from podium.errors import ConfigError, PlanForbidden
 from podium.planners import ChatPlanner, FixedPlanner, RulePlanner
 from podium.policy import Pin, Policy, Rule
 from podium.types import Plan
@@ -53,13 +54,6 @@ def test_a_policy_that_says_nothing_gives_the_very_plan_back() -> None:
     policy.guard(CARDS[2], frozenset({"untrusted"}))
 
 
-def test_a_plan_that_breaks_nothing_is_left_as_it_is() -> None:
-    """Checking is not changing."""
-    policy = Policy(allowed=("writer", "untrusted"), rules=[Rule("untrusted", never="write-tools")], steps=3)
-    plan = plan_of((0, "Find it.", ()), (1, "Sum it up.", (0,)))
-    assert policy.check(plan, CARDS, NONE) is plan
-
-
 def test_a_rule_is_proven_along_every_access_list() -> None:
     """The message names the way the data would take, the rule, and who may have it instead."""
     policy = Policy(rules=[Rule("untrusted", never="write-tools")])
@@ -72,16 +66,6 @@ def test_a_rule_is_proven_along_every_access_list() -> None:
     assert "give it to 'gpt', 'mistral', 'retriever', 'writer'" in told
 
 
-def test_a_mailer_that_is_shown_no_untrusted_text_may_work_beside_it() -> None:
-    """Labels flow along access lists and nowhere else."""
-    check(
-        Policy(rules=[Rule("untrusted", never="write-tools")]),
-        (0, "Find.", ()),
-        (2, "Mail.", ()),
-        (1, "Tell.", (0, 1)),
-    )
-
-
 def test_the_labels_of_the_query_reach_every_step() -> None:
     """A rule about them is about everybody."""
     policy = Policy(rules=[Rule("confidential", only="eu")])
@@ -90,14 +74,6 @@ def test_the_labels_of_the_query_reach_every_step() -> None:
     assert "the query, or data that its planner has seen (confidential) → step 0 (gpt: strong, us)" in told
     assert "give it to 'mistral'" in told
     check(policy, (3, "Write.", ()))
-
-
-def test_a_workers_name_travels_as_a_label_does() -> None:
-    """So a rule can forbid a pair: what one wrote never reaches the other, by no way round."""
-    policy = Policy(rules=[Rule("retriever", never="mailer")])
-    with pytest.raises(PlanForbidden, match=r"step 0 \(retriever: retriever\) → step 1"):
-        policy.check(FLOW, CARDS, NONE)
-    check(policy, (1, "Write.", ()), (2, "Mail.", (0,)))
 
 
 @pytest.mark.parametrize(
@@ -256,29 +232,10 @@ def test_what_holds_everywhere_is_about_data_and_not_about_this_pool() -> None:
     everywhere.check(plan_of(*((0, "mail", ()) for _ in range(4))), [card("inner", "eu")], NONE)
 
 
-def test_the_guard_says_what_the_proof_says() -> None:
-    """It is asked again for each call, with what the call really shows."""
-    policy = Policy(rules=[Rule("untrusted", never="write-tools")], denied="gpt")
-    policy.guard(CARDS[2], NONE)
-    with pytest.raises(
-        PlanForbidden, match=r"'mailer' may not be called: by the policy, data with the label 'untrusted'"
-    ):
-        policy.guard(CARDS[2], frozenset({"untrusted", "other"}))
-    with pytest.raises(PlanForbidden, match="the policy denies 'gpt'"):
-        policy.guard(CARDS[3], NONE)
-
-
-def test_a_plan_that_keeps_the_answer_is_let_pass() -> None:
-    """It asks nobody for anything."""
-    assert Policy(required=["gpt"]).check(Plan(()), CARDS, NONE) == Plan(())
-
-
 @pytest.mark.parametrize(
     ("policy", "told"),
     [
-        (Policy(labels=["mars"], regions=["mars"]), "allows no worker of the pool"),
         (Policy(allowed=[]), "allows no worker of the pool"),
-        (Policy(regions=()), "allows no worker of the pool"),
         (Policy(allowed=["writer"]) & Policy(denied=["writer"]), "allows no worker of the pool"),
         (
             Policy(required=["mailer"], denied=["write-tools"]),
@@ -300,39 +257,21 @@ def test_a_policy_for_another_pool_is_refused(policy: Policy, told: str) -> None
     ("policy", "told"),
     [
         (Policy(denied=["Writer"]), "Policy.denied names 'Writer', .*: did you mean 'writer'"),
-        (Policy(denied=["nobody"]), "Policy.denied names 'nobody', .*: the workers are retriever, writer"),
         (Policy(allowed=["writer", "malier"]), "Policy.allowed names 'malier', .*: did you mean 'mailer'"),
-        (Policy(regions=["eu", "ue"]), "Policy.regions names 'ue'"),
-        (Policy(required=["write-tool"]), "Policy.required names .*: did you mean 'write-tools'"),
         (Policy(apart=[("us", "EU")]), "Policy.apart names 'EU', .*: did you mean 'eu'"),
         (Policy(rules=[Rule("untrused", never="mailer")]), "Policy.rules names 'untrused', .*'untrusted'"),
-        (Policy(rules=[Rule("untrusted", never="mialer")]), "Policy.rules names 'mialer', .*'mailer'"),
         (Policy(rules=[Rule("untrusted", only="writers")]), "Policy.rules names 'writers', .*'writer'"),
         (Policy(pins=[Pin("mail", "strong")]), "Policy.pins names 'strong', which is no worker of the pool"),
         (Policy(unknown="untrused"), "Policy.unknown names 'untrused', .*'untrusted'"),
-        (Policy(steps=3) & Policy(denied=["gtp"]), "Policy.denied names 'gtp', .*'gpt'"),
     ],
 )
 def test_a_policy_that_protects_nothing_is_refused(policy: Policy, told: str) -> None:
-    """With the nearest name, by the policy itself, by a conductor, and for one run."""
+    """With the nearest name, by a conductor, and for one run."""
     workers = [ScriptedWorker(card, "x") for card in CARDS]
-    with pytest.raises(ConfigError, match=told):
-        policy.fit(CARDS)
     with pytest.raises(ConfigError, match=told):
         Conductor(RulePlanner(), workers, policy=policy)
     with pytest.raises(ConfigError, match=told):
         Conductor(RulePlanner(), workers).run_sync("Why?", policy=policy)
-
-
-def test_a_planner_that_names_a_forbidden_worker() -> None:
-    """The planner is not shown the worker; its repair and the error name the rule."""
-    workers = [ScriptedWorker(card, "x") for card in CARDS]
-    model = ScriptedWorker("boss", '{"worker": "mailer", "subtask": "Mail it.", "access": []}\n')
-    rule = Rule("secret", never="write-tools")
-    conductor = Conductor(ChatPlanner(model), workers, policy=Policy(labels="secret", rules=[rule]))
-    with pytest.raises(PlannerError, match=f"'mailer', which may not work here: by the policy, .*{rule}"):
-        conductor.run_sync("Mail it.", labels={"secret"})
-    assert str(rule) in model.requests[-1].messages[-1].text
 
 
 def test_a_policy_names_planners_judges_and_declared_labels() -> None:
@@ -350,7 +289,6 @@ def test_a_policy_names_planners_judges_and_declared_labels() -> None:
     [
         ({"confidental"}, "has the label 'confidental', .*: did you mean 'confidential'"),
         ({"secret"}, "has the label 'secret', .*: write it in Policy.labels"),
-        ({"confidential", "untrusted", "gpt"}, ""),
         (set(), ""),
     ],
 )
@@ -372,45 +310,40 @@ NAMES = [
     ("", "at least one character"),
     (" a", "no spaces at the ends"),
     ("a\u200bb", "characters of no width"),
-    ("a\ufe0f", "characters of no width"),
-    ("a\u3164", "characters of no width"),
     ("a\nb", "control characters"),
     ("e\u0301", "the Unicode form NFC, as '\u00e9'"),
     ("x" * 101, "at most 100 characters"),
     ("w\u0435b", "several scripts \\(CYRILLIC, LATIN\\)"),
     ("\u03bf\u043e", "several scripts \\(CYRILLIC, GREEK\\)"),
-    ("\u0441\u30a2", "several scripts"),
     ("x" * 100, ""),
     ("GPT-5 \u65e5\u672c\u8a9e\u30e9\u30fc\u30e1\u30f3", ""),
-    ("\ud55c\uad6d\u8a9e", ""),
     ("\u0430\u0433\u0435\u043d\u0442 7", ""),
-    ("\u00e9t\u00e9 \u00aa", ""),
 ]
 
 
 @pytest.mark.parametrize(("name", "told"), NAMES)
+def test_what_is_a_name(name: str, told: str) -> None:
+    """A name that looks like another one is refused."""
+    with pytest.raises(ConfigError, match=told) if told else nullcontext():
+        Card(name=name)
+
+
 @pytest.mark.parametrize(
     "make",
     [
-        lambda name: Card(name=name),
         lambda name: Card(name="a", labels=frozenset({name})),
         lambda name: Policy(denied=[name]),
         lambda name: Policy(labels=[name]),
         lambda name: Rule(name, never="a"),
         lambda name: Rule("a", only=name),
-        lambda name: Conductor(FixedPlanner(plan_of((0, "x", ()))), [ScriptedWorker("a", "x")]).run_sync(
-            "Why?", labels=[name]
-        ),
+        lambda name: Conductor(FixedPlanner(FLOW), [ScriptedWorker("a", "x")]).run_sync("Y?", labels=[name]),
     ],
-    ids=["name", "label", "word", "declared", "rule", "only", "run"],
+    ids=["label", "word", "declared", "rule", "only", "run"],
 )
-def test_what_is_a_name(make: Callable[[str], object], name: str, told: str) -> None:
-    """A name that looks like another one is refused wherever it is written."""
-    if not told:
-        make(name)
-        return
-    with pytest.raises(ConfigError, match=told):
-        make(name)
+def test_names_are_checked_wherever_they_are_written(make: Callable[[str], object]) -> None:
+    """Labels are names, too."""
+    with pytest.raises(ConfigError, match="no spaces at the ends"):
+        make(" a")
 
 
 @pytest.mark.parametrize(
@@ -433,13 +366,11 @@ def test_two_names_of_a_pool_differ(cards: list[Card], told: str) -> None:
     [
         (lambda: Rule("x"), "must have exactly one of never and only"),
         (lambda: Rule("x", never="a", only="b"), "must have exactly one of never and only"),
-        (lambda: Rule("", never="a"), "a rule's label is ''"),
         (lambda: Rule("x", never=[3]), "write names or labels"),  # type: ignore[list-item]  # what is refused
         (lambda: Pin("of the", "a"), "words of the subtasks it matches"),
         (lambda: Policy(denied=3), "Policy.denied is 3"),  # type: ignore[arg-type]  # what is refused
         (lambda: Policy(steps=0), "a whole number above 0"),
         (lambda: Policy(apart=[("a",)]), "pairs of names"),  # type: ignore[list-item]  # what is refused
-        (lambda: Policy(rules=["x"]), "a list of Rule"),  # type: ignore[list-item]  # what is refused
         (lambda: Policy(rules=Rule("x", never="a")), "a list of Rule"),  # type: ignore[arg-type]  # what is refused
         (lambda: Policy(replace="writer"), "Policy.replace is 'writer'"),  # type: ignore[arg-type]  # what is refused
         (lambda: Policy(approve="never"), "set a function"),  # type: ignore[arg-type]  # what is refused

@@ -12,12 +12,11 @@ from hypothesis import given, strategies as st
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError, PlanForbidden, PlannerError, WorkerUnavailable
+from podium.errors import PlanForbidden, PlannerError, WorkerUnavailable
 from podium.execution import Retry
-from podium.journal import MemoryJournal
 from podium.plan_text.writer import KEEP
 from podium.planners import FixedPlanner, RulePlanner
-from podium.policy import Pin, Policy, Rule
+from podium.policy import Policy, Rule
 from podium.types import Plan, Step
 from podium.types.messages import read_query
 from podium.workers import FREE, Card, Request, ScriptedWorker
@@ -74,17 +73,6 @@ async def test_a_plan_that_stays_forbidden_is_replaced_by_the_fallbacks() -> Non
     assert calls(workers)[2] == 0
 
 
-async def test_a_repair_is_told_in_the_account_of_the_run() -> None:
-    """Nobody has to guess why another worker did it."""
-    policy = Policy(pins=[Pin("mail", "mailer")])
-    result = await Conductor(boss(rows((1, "mail it", ()))), team(), policy=policy).run("Why?")
-    assert result.answer == "mailer"
-    assert (
-        "the policy gave step 0 to mailer, to which such steps are pinned, instead of writer"
-        in result.explain()
-    )
-
-
 async def test_nobody_plans_with_workers_who_may_not_work() -> None:
     """They are not shown to the planner; the numbers of the others are those it is shown."""
     workers, planner = team(), boss(rows((0, "write", ())))
@@ -92,13 +80,6 @@ async def test_nobody_plans_with_workers_who_may_not_work() -> None:
     assert result.answer == "writer"
     assert "retriever" not in told(planner)
     assert calls(workers) == [0, 1, 0]
-
-
-async def test_a_planner_is_told_how_many_steps_a_plan_may_have() -> None:
-    """So that it need not find out by being refused."""
-    planner = boss(rows((1, "write", ())))
-    await Conductor(planner, team(), policy=Policy(steps=2)).run("Why?")
-    assert "at most 2" in told(planner)
 
 
 async def test_a_given_plan_is_checked_before_anything_runs() -> None:
@@ -301,14 +282,3 @@ def test_no_run_shows_a_worker_what_a_rule_keeps_from_it(
         for request in one.requests:
             shown = {mark for mark in LABELS + NAMES if f"<{mark}>" in request.messages[-1].text}
             assert all(rule.allows(one.card, shown) for rule in rules)
-
-
-async def test_a_policy_for_another_pool_is_refused_at_once() -> None:
-    """Nobody finds out in the middle of a run, nor when a run is resumed."""
-    policy = Policy(pins=[Pin("mail", "nobody")])
-    with pytest.raises(ConfigError, match=r"Policy.pins names 'nobody'"):
-        Conductor(boss(GOOD), team(), policy=policy)
-    conductor = Conductor(boss(GOOD), team(), journal=MemoryJournal())
-    await conductor.run("Why?", run_id="r1")
-    with pytest.raises(ConfigError, match=r"Policy.pins names 'nobody'"):
-        await conductor.resume("r1", policy=policy)

@@ -39,30 +39,22 @@ async def ask(worker: Worker, subtask: str, *visible: VisibleStep) -> str:
     ("subtask", "answer"),
     [
         ("sqrt(2) * 3", "sqrt(2) * 3 ≈ 4.24264068712"),
-        ("0.1 + 0.2", "0.1 + 0.2 = 0.3"),
         ("0 * -1", "0 * -1 = 0"),
         ("1/3", "1/3 ≈ 0.333333333333"),
-        ("2^-1", "2^-1 = 0.5"),
         ("-2**2", "-2^2 = -4"),
         ("2^3^2", "2^3^2 = 512"),
         ("round(2.5) + abs(-1.5)", "round(2.5) + abs(-1.5) = 4.5"),
-        ("10^400 / 3", "10^400 / 3 ≈ 3.33333333333e+399"),
         ("What is 17.5% of 2,340?", "17.5% of 2,340 = 409.5"),
-        ("100 / 5% of 80", "100 / 5% of 80 = 25"),
         ("340 plus 12 percent", "340 + 12% = 380.8"),
         ("1000 * (1 + 5%)^3", "1000 * (1 + 5%)^3 = 1157.625"),
-        ("12% + 3%", "12% + 3% = 0.15"),
         ("what is 3 plus 4 minus 2 times 5", "3 + 4 - 2 * 5 = -3"),
         ("8 squared plus 4", "8^2 + 4 = 68"),
         ("Multiply 6 by 7, then subtract 5 from 12.", "6 * 7 = 42\n12 - 5 = 7"),
         ("5² + 3 − 2 ÷ 4 × 2", "5^2 + 3 - 2 / 4 * 2 = 27"),
-        ("17 * 3 是多少？", "17 * 3 = 51"),
         ("What is 3+4 (see 5 * 6)?\n- 7 - 1", "3+4 = 7\n5 * 6 = 30\n7 - 1 = 6"),
         ("Over 5 days, what is 12 * 7?", "12 * 7 = 84"),
         ("$5 + $3", "5 + 3 = 8"),
-        ("What is 7-3?", "7-3 = 4"),
         ("7-3", "7-3 = 4"),
-        ("Answer this question: 12/4", "12/4 = 3"),
         ("What is 12 * 4 eggs?", "12 * 4 = 48"),
         ("17 - 5 是多少？", "17 - 5 = 12"),
     ],
@@ -80,10 +72,8 @@ async def test_arithmetic_is_worked_out(subtask: str, answer: str) -> None:
         ("It is -391.", "(-391) * 2 = -782"),
         ("x ≈ 391", "391 * 2 = 782"),
         (None, None),
-        *(
-            (output, None)
-            for output in ("between 3 and 5", "It was on 2026-03-31.", "It is 5 km.", "At 10:30.")
-        ),
+        ("between 3 and 5", None),
+        ("At 10:30.", None),
         ("x = 5 km", None),
     ],
 )
@@ -102,60 +92,34 @@ async def test_the_result_is_that_of_the_step_before(output: str | None, answer:
     [
         ("0**-1", "no finite value"),
         ("9**9**9", "too large"),
-        ("2^99999999", "too large"),
-        ("10^999 * 10^999", "too large"),
         ("sqrt(-1)", "no value"),
-        ("(-8)^(1/3)", "no value"),
         ("2 * (3 + 4", "brackets"),
         ("1+" * 5000 + "1", "too long"),
-        ("2^" * 5000 + "2", "too long"),
         ("(" * 16_000 + "1+", "no arithmetic"),
-        ("9" * 10_000 + " + 1", "too long"),
-        ("1,111" * 3_000, "no arithmetic"),
         ("1 " * 10_000, "more than 16,384 characters"),
         *(
             (subtask, "no arithmetic found")
             for subtask in (
                 "",
                 "Who wrote the journal?",
-                "the years 2019-2021",
-                "read pages 3-5 of the book",
                 "on 2024-01-15 at 10:30",
                 "version 1.2.3",
-                "a 24/7 service for gpt-4",
-                "The report of 2020 covers 3 companies",
                 "__import__('os').system('true')",
-                "\x00\ud800 \U0001f600",
-                "What is 31.03.2026 - 15.01.2026?",
                 "3/4/2026 + 5",
-                "31 March 2026 minus 15 January 2026",
                 "Jan 5 + 3",
-                "2026-03 - 2026-01",
                 "15% of 2026-03-31",
-                "2026‑11‑24",
                 "What is 2026–11–24?",
-                "2026-11-24T00:00Z",
                 "file_2026-11-24",
-                "2026-11-24_report",
                 "10:30 minus 9:15",
-                "9am + 5",
                 "4:30 p.m. - 2",
-                "1.2.3 - 1.2.1",
                 "version 2.1 minus version 2.0",
-                "What is 555-1234?",
                 "Call 555-123-4567.",
-                "+1 555-123-4567",
                 "What is 007-2?",
                 "5 km + 300 m",
-                "20 °C - 5 °C",
                 "3 + 2 million",
-                "3-4 bolts",
-                "3 – 4 bolts",
                 "Buy 3 - 4 bolts",
-                "What is 3-4 bolts?",
                 "What is 2/3 of 90?",
                 "5 apples + 3 * 4",
-                "5 apples - 3 * 4",
                 "3 + 4 dogs - 2",
                 "$5 + €3",
             )
@@ -233,7 +197,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "deep" / "er" / "notes.TXT").write_text(
         "Der Preis: Gebühren für Straßen.\n", encoding="utf-8"
     )
-    (tmp_path / "manual.rst").write_text("Every worker books its tokens.\n", encoding="utf-8")
     (tmp_path / "猫.md").write_text("# 動物\n\n黒猫が庭で寝ている。\n", encoding="utf-8")
     return tmp_path
 
@@ -250,7 +213,6 @@ _EQUAL = {"b.md": "The ledger counts.", "a.md": "The ledger counts.", "c.md": "T
                 ("Which discounts are there?", "[guide.md:7] (Guide > Refunds)", "A discount is granted"),
                 ("how long do REFUNDS take", "[guide.md:7] (Guide > Refunds)", "A discount is granted"),
                 ("STRASSEN GEBÜHREN", "[deep/er/notes.TXT:1]", "Der Preis: Gebühren für Straßen."),
-                ("what is a worker's booking", "[manual.rst:1]", "Every worker books its tokens."),
                 ("黒猫はどこですか", "[猫.md:3] (動物)", "黒猫が庭で寝ている。"),
             )
         ),
@@ -260,7 +222,7 @@ _EQUAL = {"b.md": "The ledger counts.", "a.md": "The ledger counts.", "c.md": "T
             "zebra",
             ("[a.txt:1]\n\nzebra caf\N{REPLACEMENT CHARACTER}",),
         ),
-        *(({}, question, ()) for question in ("zebra unicorn", "", "what is it", "\x00\ud800", "🦄")),
+        *(({}, question, ()) for question in ("zebra unicorn", "", "\x00\ud800")),
         ({"empty.md": "", "heading.md": "# Only a cloud\n"}, "cloud", ()),
     ],
 )
@@ -322,20 +284,6 @@ async def test_files_that_are_passed_over(tmp_path: Path) -> None:
     os.mkfifo(inside / "pipe.md")
     with anyio.fail_after(10):
         assert (await ask(Documents(inside), "zebra")).startswith("No passage")
-
-
-async def test_calls_at_the_same_time(folder: Path) -> None:
-    """Calls that come before the folder was first read each get the answer."""
-    worker, answers = Documents(folder), []
-
-    async def search() -> None:
-        answers.append(await ask(worker, "discount"))
-
-    async with anyio.create_task_group() as group:
-        for _ in range(8):
-            group.start_soon(search)
-    assert len(answers) == 8
-    assert set(answers) == {await ask(worker, "discount")}
 
 
 async def test_what_documents_cannot_be_made_of(tmp_path: Path) -> None:
@@ -416,7 +364,7 @@ async def test_join_returns_a_text_with_its_values() -> None:
 
 
 async def test_a_run_that_finds_nothing_is_partial(folder: Path) -> None:
-    """What says that nothing was found is no answer that lacks nothing."""
+    """Such an answer has a gap."""
     result = await Conductor(RulePlanner(), [Documents(folder)]).run("Where is the zebra unicorn?")
     assert (result.status, result.answer[:10]) == ("partial", "No passage")
     assert result.problem is not None
