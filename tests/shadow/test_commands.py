@@ -103,11 +103,12 @@ def test_a_worker_judges(podium: Podium, pairs: SqlPairs, server: ChatServer) ->
     assert len(server.calls) == 4  # of the four pairs that differ, three were known
 
 
-def test_a_judge_that_is_none_is_told(podium: Podium, pairs: SqlPairs) -> None:
-    """With the workers there are."""
+def test_options_that_are_none_are_told(podium: Podium, pairs: SqlPairs) -> None:
+    """With the workers there are; a confidence is a share."""
     result = podium("evals", "shadow", "report", "--judge", "nobody")
     assert result.exit_code == 2
     assert "its workers are thinker, speaker" in result.stderr
+    assert podium("evals", "shadow", "report", "--confidence", "95").exit_code == 2
 
 
 def test_a_function_scores(podium: Podium, pairs: SqlPairs) -> None:
@@ -118,17 +119,12 @@ def test_a_function_scores(podium: Podium, pairs: SqlPairs) -> None:
     assert "score" in podium("evals", "shadow", "report", "--scorer", "scoring:short").stdout
 
 
-@pytest.mark.parametrize("typed", ["scoring", "scoring:", "nowhere_at_all:f", "math:nothing", "math:pi"])
+@pytest.mark.parametrize("typed", ["scoring", "nowhere_at_all:f", "math:nothing", "math:pi"])
 def test_a_scorer_that_is_none_is_told(podium: Podium, pairs: SqlPairs, typed: str) -> None:
     """Whatever is wrong with it."""
     result = podium("evals", "shadow", "report", "--scorer", typed)
     assert result.exit_code == 2
     assert f"--scorer {typed!r}" in result.stderr
-
-
-def test_numbers_that_are_none_are_told(podium: Podium, pairs: SqlPairs) -> None:
-    """A confidence is a share."""
-    assert podium("evals", "shadow", "report", "--confidence", "95").exit_code == 2
 
 
 def test_old_pairs_are_forgotten(podium: Podium, pairs: SqlPairs) -> None:

@@ -43,22 +43,16 @@ async def pairs(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def test_what_was_put_comes_back(pairs: SqlPairs) -> None:
-    """All of it, entered or not, the oldest first."""
+    """All of it, entered or not, the oldest first; a tally as it last was."""
     await pairs.put(WHOLE, TALLY)
     async with pairs, pairs:
         await pairs.put(replace(WHOLE, pair_id="p0", at=50.0), TALLY)
     found = await pairs.pairs()
     assert [pair.pair_id for pair in found] == ["p0", "p1"]
     assert found[1] == WHOLE
-
-
-async def test_a_tally_is_kept_as_it_last_was(pairs: SqlPairs) -> None:
-    """One of the same id is replaced; others stay."""
-    await pairs.put(None, TALLY)
     await pairs.put(None, replace(TALLY, seen=11, at=101.0))
     await pairs.put(None, replace(TALLY, tally_id="t2", at=50.0))
     assert [(tally.tally_id, tally.seen) for tally in await pairs.tallies()] == [("t2", 10), ("t1", 11)]
-    assert await pairs.pairs() == ()
 
 
 async def test_some_are_asked_for(pairs: SqlPairs) -> None:
@@ -93,31 +87,20 @@ async def test_many_at_once_are_all_kept(pairs: SqlPairs) -> None:
     assert {pair.pair_id for pair in await pairs.pairs()} == {f"p{number}" for number in range(50)}
 
 
-@pytest.mark.parametrize("place", ["sqlite", "postgres"])
-async def test_they_are_in_the_journal_and_without_secrets(
-    place: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    """ShadowRunner its runs, in the same database."""
+async def test_they_are_in_the_journal_and_without_secrets(tmp_path: Path) -> None:
+    """In tables of their own, beside its runs, which stay."""
     register("canary-of-the-shadow")
-    where = tmp_path / "journal.db" if place == "sqlite" else request.getfixturevalue("postgres_url")
+    where = tmp_path / "journal.db"
     journal = SqlJournal(where)
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "x"),))), [ScriptedWorker("one", "1")], journal=journal)
+    await conductor.run("?", run_id="mine")
     said = Side(status="ok", answer="the key is canary-of-the-shadow, or sk-abcdefghijklmnop1234")
     await SqlPairs.beside(journal).put(replace(WHOLE, question="canary-of-the-shadow?", primary=said), TALLY)
     (pair,) = await SqlPairs(where).pairs()
     assert pair.question == "[secret]?"
     assert pair.primary.answer.startswith("the key is [secret], or ")
     assert "abcdefghijklmnop1234" not in f"{pair}"
-    assert await journal.runs() == ()
-
-
-async def test_a_journal_with_runs_takes_them(tmp_path: Path) -> None:
-    """They are kept in tables of their own, and its runs stay."""
-    path = tmp_path / "journal.db"
-    conductor = Conductor(FixedPlanner(Plan((Step(0, "x"),))), [ScriptedWorker("one", "1")])
-    await conductor.run("?", run_id="mine", journal=SqlJournal(path))
-    await SqlPairs(path).put(WHOLE, TALLY)
-    assert await SqlPairs(path).pairs() == (WHOLE,)
-    assert [run.run_id for run in await SqlJournal(path).runs()] == ["mine"]
+    assert [run.run_id for run in await journal.runs()] == ["mine"]
 
 
 async def test_a_place_that_is_none_is_told(tmp_path: Path) -> None:

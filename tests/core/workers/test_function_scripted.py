@@ -27,22 +27,17 @@ async def answer(worker: Worker, sent: Request | None = None) -> Completion:
 
 
 async def test_a_plain_function_runs_in_a_thread() -> None:
-    """A function that blocks does not stand in the way of the event loop."""
+    """An async function, or one that returns an awaitable, runs on the event loop."""
 
     def where(_: StepInput) -> str:
         return str(threading.get_ident())
 
-    assert (await answer(FunctionWorker(where))).text != str(threading.get_ident())
-
-
-async def test_a_coroutine_function_is_awaited() -> None:
-    """An async function runs on the event loop, and so does what an awaitable-returning one returns."""
-
-    async def where(_: StepInput) -> str:
+    async def here(_: StepInput) -> str:
         await anyio.lowlevel.checkpoint()
         return str(threading.get_ident())
 
-    for function in (where, functools.partial(where)):
+    assert (await answer(FunctionWorker(where))).text != str(threading.get_ident())
+    for function in (here, functools.partial(here)):
         assert (await answer(FunctionWorker(function))).text == str(threading.get_ident())
 
 
@@ -68,26 +63,17 @@ async def test_a_function_may_state_what_it_cost() -> None:
 
 
 async def test_what_a_function_raises_is_attributed_to_it() -> None:
-    """The original is the cause, and the work may have been paid for."""
+    """The original is the cause, and may have been paid; a function may say itself how it failed."""
 
-    def fail(_: StepInput) -> str:
-        raise KeyError("gone")
+    def fail(step: StepInput) -> str:
+        raise WorkerRefused("not today") if step.subtask == "refuse" else KeyError("gone")
 
     with pytest.raises(WorkerFailed, match="'fail' raised KeyError: 'gone'") as caught:
         await answer(FunctionWorker(fail))
     assert isinstance(caught.value.__cause__, KeyError)
     assert caught.value.maybe_paid
-
-
-async def test_a_worker_error_of_a_function_goes_through() -> None:
-    """A function may say itself how it failed."""
-
-    async def refuse(_: StepInput) -> str:
-        await anyio.lowlevel.checkpoint()
-        raise WorkerRefused("not today")
-
     with pytest.raises(WorkerRefused, match="not today"):
-        await answer(FunctionWorker(refuse))
+        await answer(FunctionWorker(fail), request("refuse"))
 
 
 @pytest.mark.parametrize("wrong", [None, b"bytes"])

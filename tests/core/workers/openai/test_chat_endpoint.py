@@ -123,39 +123,6 @@ async def test_workers_share_the_connections_of_their_endpoint() -> None:
                 await anyio.sleep(0.001)
 
 
-@pytest.mark.anyio
-async def test_works_without_being_entered() -> None:
-    """A call of a worker nobody opened opens and closes what it needs."""
-    async with ChatServer(hello) as server:
-        worker = ChatWorker("m", endpoint=Endpoint(server.url))
-        assert (await complete(worker, WHY)).text == "hello"
-        assert (await complete(worker, WHY)).text == "hello"
-        assert server.connections == 2
-
-
-@pytest.mark.anyio
-async def test_takes_as_many_calls_at_once_as_come() -> None:
-    """Nothing in the endpoint holds back calls that run at the same time."""
-    arrived = 0
-    everybody = anyio.Event()
-
-    async def script(call: Call) -> Reply:
-        nonlocal arrived
-        arrived += 1
-        if arrived == 150:
-            everybody.set()
-        await everybody.wait()
-        return hello(call)
-
-    async with ChatServer(script) as server:
-        worker = ChatWorker("m", endpoint=Endpoint(server.url))
-        with anyio.fail_after(20):
-            async with worker, anyio.create_task_group() as group:
-                for _ in range(150):
-                    group.start_soon(complete, worker, WHY)
-        assert len(server.calls) == 150
-
-
 def test_threads_with_loops_of_their_own_share_a_worker() -> None:
     """One worker serves many threads at once, each with its own loop and connections."""
     texts: list[str] = []

@@ -72,14 +72,6 @@ async def test_says_that_a_key_is_missing() -> None:
         await ask(lambda _: fails(401))
 
 
-async def test_follows_no_redirect() -> None:
-    """Wherever it leads."""
-    async with ChatServer(lambda _: fails(302, location="/v1/elsewhere")) as server:
-        with pytest.raises(WorkerRefused):
-            await complete(ChatWorker("m", endpoint=Endpoint(server.url)), WHY)
-        assert [call.path for call in server.calls] == ["/v1/chat/completions"]
-
-
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [({"retry_after": "1.5"}, 1.5), ({"retry_after": "86400"}, 86400.0), ({"retry_after_ms": "250"}, 0.25),

@@ -141,17 +141,6 @@ async def test_the_arguments_of_a_forced_tool_are_the_answer(*, stream: bool) ->
     assert (body["tools"], "tool_choice" in body) == (list(own.offered), False)
 
 
-async def test_takes_a_row_of_ones_own() -> None:
-    """A provider that is not in the table is described by a row: names of fields, and what it refuses."""
-    row = replace(
-        PROVIDERS["openai"], name="mine", max_tokens="max_tokens", omitted=frozenset({"stream_options"})
-    )
-    asked = await ask(_hello, provider=row, sampling=Sampling(max_tokens=5), stream=True)
-    assert asked.body["max_tokens"] == 5
-    assert "stream_options" not in asked.body
-    assert asked.completion.usage.estimated
-
-
 async def test_a_new_row_of_the_table_is_all_that_a_provider_needs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

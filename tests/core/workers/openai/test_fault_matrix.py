@@ -312,11 +312,11 @@ async def test_a_planner_whose_url_leads_to_another_server_has_no_plan() -> None
             await conductor.run("What?")
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_usage_may_come_late_or_never(*, stream: bool) -> None:
+async def test_usage_may_come_late_or_never() -> None:
     """A last event without choices is read for it; without any it is estimated, and the answer stands."""
-    asked = await ask(lambda call: says(call, "x" * 40, usage=None), stream=stream)
-    assert asked.completion.usage == Usage(2, 10, estimated=True)
+    for stream in (False, True):
+        asked = await ask(lambda call: says(call, "x" * 40, usage=None), stream=stream)
+        assert asked.completion.usage == Usage(2, 10, estimated=True)
     last = {"choices": [], "model": MODEL, "usage": dict(USAGE)}
     assert (await ask(lambda _: events(PIECE, END, last), stream=True)).completion.usage == Usage(211, 7)
 

@@ -12,7 +12,6 @@ from podium.planners import FixedPlanner
 from podium.types import Plan, Step
 from podium.usage import Usage
 from podium.workers import FREE, Card, ChatWorker, Endpoint, Price, PriceTier
-from podium.workers.openai.models import look_up_model
 
 OPENAI = "https://api.openai.com/v1"
 ANTHROPIC = "https://api.anthropic.com/v1"
@@ -64,14 +63,6 @@ def test_unknown_models_of_known_providers_stay_unknown() -> None:
     worker = ChatWorker("no-such-model", endpoint=Endpoint(OPENAI))
     with pytest.raises(ConfigError, match="no-such-model"):
         Conductor(FixedPlanner(Plan((Step(0, "go"),))), [worker], limits=Limits(cost=1.0)).run_sync("What?")
-
-
-def test_a_price_that_is_not_by_tokens_alone_is_unknown() -> None:
-    """A fee for each request, or an embedding model without an output price."""
-    for url, model in [("https://api.perplexity.ai", "sonar"), (OPENAI, "text-embedding-3-small")]:
-        known = look_up_model(url, model)
-        assert known is not None
-        assert known.price is None
 
 
 def test_long_prompts_have_their_own_price() -> None:
