@@ -131,12 +131,12 @@ class ActionsContract:
             pytest.param((REFUND, REFUND, WRITE), "ok", [1017, 1017], id="asked for twice"),
             pytest.param(
                 (Step(2, "Break."), WRITE, Step(0, '{"order": 1}', (0, 1)), Step(1, "End.", (1,))),
-                "partial", [], id="from a gap",
+                "partial", [], id="from a gap"
             ),
             pytest.param(
                 (Step(3, "Read."), Step(0, '{"order": 1}', (0,)), WRITE), "partial", [], id="after a cut"
-            ),
-        ],
+            )
+        ]
     )  # fmt: skip
     async def test_the_accepted_plan(
         self, host: ActionHost, steps: tuple[Step, ...], status: str, refunds: list[int]

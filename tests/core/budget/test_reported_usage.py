@@ -153,10 +153,7 @@ async def test_a_planner_is_held_to_the_same_rule() -> None:
     assert proposal.cost == BOUND
 
 
-@pytest.mark.parametrize(
-    "usage",
-    [Usage(10.5, 3), Usage(-1, 3), "10 and 3", Usage(9, 9, 99)],
-)
+@pytest.mark.parametrize("usage", [Usage(10.5, 3), Usage(-1, 3), "10 and 3", Usage(9, 9, 99)])
 async def test_a_worker_of_one_s_own_is_held_to_the_same_rule(usage: Any) -> None:
     """An answer whose usage is no usage is still an answer."""
 

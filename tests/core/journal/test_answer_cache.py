@@ -13,7 +13,7 @@ from servers.chat_server import ChatServer, says
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError, WorkerUnavailable
+from podium.errors import ConfigError
 from podium.journal import Cache, MemoryCache
 from podium.types import Completion, Outcome, Plan, RunEnded, Sampling, Step, StepStarted
 from podium.usage import Usage
@@ -88,12 +88,6 @@ async def test_a_hit_costs_nothing() -> None:
     assert (first.reused, first.usage) == (False, Usage(10, 5))
 
 
-async def test_no_cache_asks_every_time() -> None:
-    """It is off unless it is asked for."""
-    worker = counting()
-    assert (await run([worker], None))[0].text != (await run([worker], None))[0].text
-
-
 @pytest.mark.parametrize(
     ("worker", "plan"),
     [
@@ -141,24 +135,6 @@ async def test_an_answer_that_lacks_something_is_not_kept(answer: Completion) ->
     await run([worker], cache)
     assert len(worker.requests) == 2
     assert len(cache) == 0
-
-
-async def test_what_failed_is_not_kept_and_what_followed_is() -> None:
-    """An answer of a later call, or of a stand-in, is found under who gave it."""
-    acts = [WorkerUnavailable("down"), Completion("fine")]
-
-    async def act(request: Request) -> Any:
-        reply = acts.pop(0)
-        if isinstance(reply, Exception):
-            raise reply
-        yield reply
-
-    cache = MemoryCache()
-    worker = Actor(Card(name="a", version="1"), act)
-    (outcome,) = await run([worker], cache)
-    assert (outcome.text, outcome.attempts) == ("fine", 2)
-    (again,) = await run([worker], cache)
-    assert (again.text, again.reused) == ("fine", True)
 
 
 def test_what_is_no_cache_is_refused() -> None:

@@ -60,10 +60,7 @@ async def turn(turns: int) -> None:
 @pytest.mark.parametrize("cancel", [by_scope, by_task])
 async def test_who_is_cancelled_leaves_no_transaction_and_no_run_behind(place: str, cancel: Cancel) -> None:
     """Whenever it is cancelled: others write at once, and take the run at once."""
-    async with (
-        SqlJournal(place, patience=PATIENCE) as journal,
-        SqlJournal(place, patience=PATIENCE) as other,
-    ):
+    async with SqlJournal(place, patience=PATIENCE) as journal, SqlJournal(place, patience=PATIENCE) as other:
         await record_one(journal, "mine")
 
         async def claim() -> None:
@@ -118,8 +115,7 @@ def locked(tmp_path: Path) -> tuple[Path, sqlite3.Connection]:
 
 @pytest.mark.parametrize("cancel", [by_scope, pytest.param(by_task, marks=pytest.mark.long)])
 async def test_leaving_by_a_cancel_waits_for_no_patience(
-    locked: tuple[Path, sqlite3.Connection],
-    cancel: Cancel,
+    locked: tuple[Path, sqlite3.Connection], cancel: Cancel
 ) -> None:
     """A database that does not answer keeps nobody who is cancelled; the run can be taken up later."""
     path, locking = locked

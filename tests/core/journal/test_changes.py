@@ -6,7 +6,6 @@ Two journals of one database do not share what they know, so they stand for two 
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -14,7 +13,7 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 from core.journal.happenings import ended, started, step_ended
 
-from podium.journal import Schema, SqlJournal, SqlTables
+from podium.journal import SqlJournal
 from podium.journal.sql.changes import Follower
 
 pytestmark = pytest.mark.anyio
@@ -76,19 +75,6 @@ async def test_the_changes_of_other_runs_are_not_told(postgres_url: str) -> None
         assert not await follower.wait()
         await writer.tell(["mine"])
         assert await follower.wait()
-
-
-@pytest.mark.usefixtures("_untimed")
-async def test_other_writes_of_the_same_process_are_not_told(tmp_path: Path) -> None:
-    """They change the file of SQLite, and are not a reason to read the run."""
-    journal = SqlJournal(tmp_path / "journal.db")
-    schema = Schema("notes", [["CREATE TABLE podium_notes (note TEXT NOT NULL)"]])
-    async with SqlTables(schema, journal.url) as tables, following(journal, "mine") as follower:
-        for _ in range(10):
-            await tables.transaction(lambda each: each.execute("INSERT INTO podium_notes VALUES ('a')"))
-            await anyio.sleep(0.01)
-        follower.wake()
-        assert not await follower.wait()
 
 
 async def test_a_follower_looks_from_time_to_time(place: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,27 +191,6 @@ async def test_a_lease_is_renewed_while_nothing_happens(place: str) -> None:
         await log.aclose()
 
 
-async def test_of_many_who_claim_a_run_one_does(place: str) -> None:
-    """Journals on one database never hold one run twice."""
-    async with SqlJournal(place) as journal:
-        await (await journal.begin(started("mine"), minted=False)).aclose()
-    got: list[Log] = []
-    refused: list[int] = []
-
-    async def claim() -> None:
-        other = SqlJournal(place)
-        try:
-            got.append(await other.claim("mine"))
-        except RunHeld:
-            refused.append(1)
-
-    async with anyio.create_task_group() as tasks:
-        for _ in range(5):
-            tasks.start_soon(claim)
-    assert (len(got), len(refused)) == (1, 4)
-    await got[0].aclose()
-
-
 async def test_a_lost_acknowledgement_writes_nothing_twice(place: str) -> None:
     """What was committed though nobody heard of it is seen to be there."""
     async with Unacknowledged(place) as journal:

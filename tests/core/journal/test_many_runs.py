@@ -5,7 +5,6 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import anyio
 import pytest
 from core.journal.happenings import ended, started
 
@@ -122,24 +121,6 @@ async def test_prunes_in_parts(journal: SqlJournal) -> None:
             await log.aclose()
         assert await journal.prune(86400.0) == 2
         assert await journal.prune(86400.0) == 0
-
-
-async def test_two_prune_at_once(journal: SqlJournal) -> None:
-    """Each old run is deleted by one of them."""
-    async with journal:
-        await record(journal)
-        await anyio.sleep(0.01)
-        counts: list[int] = []
-
-        async def prune(other: SqlJournal) -> None:
-            counts.append(await other.prune(0.0))
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(prune, journal)
-            tasks.start_soon(prune, SqlJournal(journal.url))
-        await journal.prune(0.0)
-        assert await journal.runs(limit=None, nested=True) == ()
-    assert sum(counts) <= COUNT
 
 
 async def test_a_beginning_of_an_id_is_compared_by_its_characters(journal: SqlJournal) -> None:

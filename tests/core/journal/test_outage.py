@@ -28,27 +28,6 @@ NOTES = Schema("notes", [["CREATE TABLE podium_notes (note TEXT NOT NULL)"]])
 CHAIN = plan_of((0, "first", ()), (1, "second", (0,)))
 
 
-class Faulty(SqlJournal):
-    """Has a fault of its own in the code that writes a run called `bad`."""
-
-    async def _commit(self, lease: Lease, batch: Batch) -> Collection[SqlLog]:
-        if any(log.run_id == "bad" for log in batch.parts):
-            raise ZeroDivisionError("a fault")
-        return await super()._commit(lease, batch)
-
-
-async def test_a_fault_fails_the_runs_of_its_batch_alone(tmp_path: Path) -> None:
-    """They are told so at once; the writer goes on for the runs that follow."""
-    async with Faulty(tmp_path / "journal.db") as journal:
-        for _ in range(2):
-            with anyio.fail_after(5), pytest.raises(JournalError, match="ZeroDivisionError: a fault"):
-                await journal.begin(started("bad"), minted=False)
-            good = await journal.begin(started("good"), minted=False)
-            good.append(ended("good"))
-            await good.aclose()
-            await journal.delete("good")
-
-
 async def test_whatever_a_driver_raises_is_tried_again(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Drivers raise exceptions of any class when a server dies in the middle of a batch."""
     module, error = sqlite, Exception("bare")

@@ -43,10 +43,7 @@ NAMES = ("search", "reader", "critic")
             Move(step=0, to=2),
             plan_of((1, "find b", ()), (2, "check", (0,)), (0, "find a", ()), (0, "answer", (1, 2))),
         ),
-        (
-            Move(step=2, to=2),
-            PLAN,
-        ),
+        (Move(step=2, to=2), PLAN),
     ],
     ids=["change", "insert", "remove", "move", "move nowhere"],
 )
@@ -175,11 +172,7 @@ def test_edits_are_read_from_plain_data() -> None:
         ([{"op": "remove", "step": "0"}], "bad_shape", "step is '0': write a number"),
         ([{"op": "change", "step": 0, "access": "all"}], "bad_shape", "write a list of numbers"),
         ([{"op": "change", "step": 0, "subtask": None}], "bad_shape", "write text"),
-        (
-            [{"op": "change", "step": 0, "worker": "nobody"}],
-            "unknown_worker",
-            "workers are search, reader",
-        ),
+        ([{"op": "change", "step": 0, "worker": "nobody"}], "unknown_worker", "workers are search, reader"),
     ],
 )
 def test_what_is_no_edit_is_refused(data: Any, code: str, told: str) -> None:

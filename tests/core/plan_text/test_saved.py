@@ -9,15 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from podium import (
-    ChatPlanner,
-    Conductor,
-    FunctionWorker,
-    Plan,
-    ScriptedWorker,
-    load_plan,
-    parse_plan,
-)
+from podium import ChatPlanner, Conductor, FunctionWorker, Plan, ScriptedWorker, load_plan, parse_plan
 from podium.config import load_config
 from podium.config.plans import plan_to_toml
 from podium.errors import ConfigError, PlanInvalid, PlannerError, RunExists

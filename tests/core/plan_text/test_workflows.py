@@ -220,10 +220,7 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {
         [call(returns={"type": "object", "properties": {"a": False}, "required": ["a"]})],
         "no output can",
     ),
-    "no such field": (
-        [FILES, call(access=[0], subtask="{{0.name}}")],
-        "bad_reference: .*it has no 'name'",
-    ),
+    "no such field": ([FILES, call(access=[0], subtask="{{0.name}}")], "bad_reference: .*it has no 'name'"),
     "item outside": ([call(subtask="{{item}}")], "bad_reference: .*outside of a step with each"),
     "previous outside": ([call(subtask="{{previous.x}}")], "bad_reference: .*outside of a loop"),
     "outer outside": ([call(access=["outer"])], "bad_access"),

@@ -95,9 +95,10 @@ async def test_what_cannot_be_computed_is_refused(subtask: str, reason: str) -> 
 
 FOREIGN = """
 Who wrote the journal? | on 2024-01-15 at 10:30 | version 1.2.3 | __import__('os').system('true')
-Jan 5 + 3 | 3/4/2026 + 5 | 15% of 2026-03-31 | What is 2026–11–24? | file_2026-11-24 | 10:30 minus 9:15 | 4:30 p.m. - 2
-version 2.1 minus version 2.0 | Call 555-123-4567. | What is 007-2? | 5 km + 300 m | 3 + 2 million
-Buy 3 - 4 bolts | What is 2/3 of 90? | 5 apples + 3 * 4 | 3 + 4 dogs - 2 | $5 + €3 |
+Jan 5 + 3 | 3/4/2026 + 5 | 15% of 2026-03-31 | What is 2026–11–24?
+file_2026-11-24 | 10:30 minus 9:15 | 4:30 p.m. - 2 | version 2.1 minus version 2.0 | Call 555-123-4567.
+What is 007-2? | 5 km + 300 m | 3 + 2 million | Buy 3 - 4 bolts | What is 2/3 of 90?
+5 apples + 3 * 4 | 3 + 4 dogs - 2 | $5 + €3 |
 """
 
 

@@ -75,7 +75,7 @@ async def test_says_that_a_key_is_missing() -> None:
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [({"retry_after": "1.5"}, 1.5), ({"retry_after": "86400"}, 86400.0), ({"retry_after_ms": "250"}, 0.25),
-     ({"retry_after": "soon"}, None), ({"retry_after_ms": "nan"}, None)],
+     ({"retry_after": "soon"}, None), ({"retry_after_ms": "nan"}, None)]
 )  # fmt: skip
 async def test_reads_how_long_to_wait(headers: dict[str, str], seconds: float | None) -> None:
     """A wait the server asks for is carried along, however long."""

@@ -70,7 +70,7 @@ def test_reads_a_dialect(raw: dict[str, Any], usage: Usage | None) -> None:
     [None, [], "12", {"prompt_tokens": 0, "completion_tokens": 0}, {"prompt_tokens": 10**30},
      {"prompt_tokens": 7}, {"completion_tokens": 7}, {"prompt_tokens": 7, "completion_tokens": "9"},
      {"prompt_tokens": 7, "completion_tokens": float("nan")}, {"input_tokens": 7, "output_tokens": None},
-     {"prompt_tokens": 7, "completion_tokens": True}, {"prompt_tokens": 7, "completion_tokens": -1}],
+     {"prompt_tokens": 7, "completion_tokens": True}, {"prompt_tokens": 7, "completion_tokens": -1}]
 )  # fmt: skip
 def test_takes_no_nonsense(raw: object) -> None:
     """What is no usage is none, so that it gets estimated."""

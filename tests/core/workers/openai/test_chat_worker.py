@@ -117,7 +117,7 @@ async def test_joins_a_surrogate_pair_cut_in_two() -> None:
 @pytest.mark.parametrize(
     ("said", "meant"),
     [("max_tokens", "length"), ("MAX_TOKENS", "length"), ("end_turn", "stop"), ("STOP", "stop"),
-     ("eos", "stop"), ("stop_sequence", "stop")],
+     ("eos", "stop"), ("stop_sequence", "stop")]
 )  # fmt: skip
 async def test_understands_words_for_the_end(said: str, meant: str) -> None:
     """Each provider's word for why it stopped is understood."""

@@ -59,7 +59,7 @@ MESSAGES: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "a refusal among the parts": ({"content": [GOOD, {"type": "refusal", "refusal": "no"}]}, REFUSED),
     "an error in the message": ({"content": "half", "error": {"message": "sunk"}}, BROKEN),
     "an image beside the text": ({"content": "half", "images": [IMAGE]}, "partial"),
-    "an image among the parts": ({"content": [{"type": "text", "text": "half"}, IMAGE]}, "partial"),
+    "an image among the parts": ({"content": [{"type": "text", "text": "half"}, IMAGE]}, "partial")
 }  # fmt: skip
 """A message, or the second piece of one, and the code of its problem."""
 CHOICES: Mapping[str, tuple[Mapping[str, Any], str]] = {
@@ -79,10 +79,7 @@ CHOICES: Mapping[str, tuple[Mapping[str, Any], str]] = {
 """Fields of the choice of a whole answer, or of a piece, and the code of the problem."""
 TOPS: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "text beside the choices": ({"text": "lost"}, BROKEN),
-    "Gemini's answer": (
-        {"candidates": [{"content": {"parts": [{"text": "lost"}]}}]},
-        BROKEN,
-    ),
+    "Gemini's answer": ({"candidates": [{"content": {"parts": [{"text": "lost"}]}}]}, BROKEN),
     "a piece of another API": ({"type": "content_block_delta", "delta": {"text": "lost"}}, BROKEN),
     "errors": ({"errors": [{"message": "boom"}]}, BROKEN),
     "an empty error": ({"error": {}}, BROKEN),
@@ -400,7 +397,7 @@ KNOWN: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "vllm": (
         {"prompt_logprobs": None, "prompt_token_ids": [1, 2], "kv_transfer_params": None},
         {"stop_reason": 128009, "token_ids": [7], "logprobs": {"content": [TOKEN], "refusal": None}},
-        {"reasoning_content": "hm", "reasoning": "hm", "tool_calls": [], "refusal": None, "audio": None},
+        {"reasoning_content": "hm", "reasoning": "hm", "tool_calls": [], "refusal": None, "audio": None}
     ),
     "llama.cpp": ({"timings": {"prompt_n": 1}, "__verbose": {"content": "half", "index": 0}}, {}, {}),
     "openrouter": (
@@ -408,29 +405,29 @@ KNOWN: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"native_finish_reason": "completed", "logprobs": None, "error": None},
         {
             "reasoning_details": [{"type": "reasoning.text", "text": "hm", "format": "unknown", "index": 0}],
-            "annotations": [{"type": "url_citation", "url_citation": {"content": "page", "title": "t"}}],
-        },
+            "annotations": [{"type": "url_citation", "url_citation": {"content": "page", "title": "t"}}]
+        }
     ),
     "groq": (
         {"x_groq": {"id": "r1"}, "service_tier": "on_demand", "usage_breakdown": None},
         {},
-        {"executed_tools": [{"name": "search", "output": "found"}], "channel": "final"},
+        {"executed_tools": [{"name": "search", "output": "found"}], "channel": "final"}
     ),
     "azure": (
         {"prompt_filter_results": [{"prompt_index": 0, "content_filter_results": FILTERS}]},
         {"content_filter_results": FILTERS, "content_filter_offsets": {"check_offset": 1}},
-        {"context": {"citations": [{"content": "a document"}], "intent": "[]"}, "annotations": []},
+        {"context": {"citations": [{"content": "a document"}], "intent": "[]"}, "annotations": []}
     ),
     "together": ({"prompt": [], "warnings": None}, {"text": "half", "seed": 7}, {"token_id": 7}),
     "spark": ({"code": 0, "message": "Success", "sid": "s1"}, {}, {"plugins_content": None}),
     "minimax": (
         {"base_resp": {"status_code": 0, "status_msg": ""}, "output_sensitive": False},
         {},
-        {"name": "MiniMax AI", "audio_content": ""},
+        {"name": "MiniMax AI", "audio_content": ""}
     ),
     "gemini": ({"status": "completed"}, {}, {"extra_content": {"google": {"thought_signature": "c2ln"}}}),
     "openai": ({"obfuscation": "xxxx", "service_tier": "default", "moderation": None}, {}, {"refusal": None}),
-    "perplexity": ({"search_results": [{"title": "t", "snippet": "s"}], "errors": []}, {}, {}),
+    "perplexity": ({"search_results": [{"title": "t", "snippet": "s"}], "errors": []}, {}, {})
 }  # fmt: skip
 
 
