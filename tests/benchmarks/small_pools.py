@@ -6,10 +6,9 @@ import numpy as np
 
 from podium.usage import Usage
 from podium_evals.recorded import Provenance, Question, Recording, Recordings, Sample
-from podium_evals.results.pools import CALLS, CALLS_ONLY
+from podium_evals.results.pools import CALLS
 
 KINDS = ("sums", "verbs", "maps", "dates", "rhymes", "codes")
-STRONG = ("openai_o3-mini", "deepseek_deepseek-r1")
 
 
 def small_recordings(name: str, workers: Sequence[str], samples: int, questions: int = 120) -> Recordings:
@@ -17,7 +16,7 @@ def small_recordings(name: str, workers: Sequence[str], samples: int, questions:
 
     Tool calls have tokens and seconds, and no texts.
     """
-    is_call = name in (CALLS, CALLS_ONLY)
+    is_call = name == CALLS
     random = np.random.default_rng(len(workers) + samples)
 
     def sample(worker: str, number: int, is_right: bool) -> Sample:  # noqa: FBT001 - the drawn answer

@@ -292,15 +292,6 @@ class AdapterContract:
         codes = [error.code for error in _causes(caught.value) if isinstance(error, PlannerError)]
         assert "planner_unusable" in codes
 
-    async def test_a_plan_of_the_fallback_planner_is_marked(self, adapter: Adapter) -> None:
-        """The host's caller is told that the answer is partial."""
-        answer = await adapter.face(
-            FixedPlanner("I would rather not."),
-            [adapter.worker("a", saying("x"))],
-            fallback_planner=planner_of((0, "a", ())),
-        ).ask("?")
-        assert (plain(answer.text), answer.status) == ("x", "partial")
-
     @pytest.mark.parametrize("kind", [TypeError, ImportError])
     async def test_a_mistake_in_a_worker_of_the_users_own_leaves_the_host(
         self, adapter: Adapter, kind: type[Exception]

@@ -212,22 +212,27 @@ class JournalContract:
                     await use("nobody")
 
     async def test_lists_runs(self, journal: Journal) -> None:
-        """The newest first; those that are nested, of one parent or of one beginning where asked for."""
+        """The newest first; those that are nested, of one parent, beginning or time where asked for."""
         async with journal:
             for number in range(4):
                 log = await journal.begin(started(f"run{number}", question="Why\n is  it?"), minted=False)
                 log.append(ended(f"run{number}"))
                 await log.aclose()
             inner = await journal.begin(started("inner", parent=("run2", 1, 0, 1)), minted=False)
-            assert [row.run_id for row in await journal.runs()] == ["run3", "run2", "run1", "run0"]
-            assert [row.run_id for row in await journal.runs(limit=2)] == ["run3", "run2"]
-            assert [row.run_id for row in await journal.runs(nested=True, limit=1)] == ["inner"]
-            assert [row.run_id for row in await journal.runs(parent="run2")] == ["inner"]
-            assert [row.run_id for row in await journal.runs(prefix="run1")] == ["run1"]
-            assert await journal.runs(prefix="%") == ()
             third = (await journal.runs(prefix="run2"))[0]
-            assert [row.run_id for row in await journal.runs(since=third.began)] == ["run3", "run2"]
-            assert await journal.runs(since=third.began + 3600, nested=True) == ()
+            for how, found in (
+                ({}, "run3 run2 run1 run0"),
+                ({"limit": 2}, "run3 run2"),
+                ({"nested": True, "limit": 1}, "inner"),
+                ({"parent": "run2"}, "inner"),
+                ({"prefix": "run1"}, "run1"),
+                ({"prefix": "%"}, ""),
+                ({"since": third.began}, "run3 run2"),
+                ({"since": third.began + 3600, "nested": True}, ""),
+            ):
+                assert [row.run_id for row in await journal.runs(**how)] == found.split()  # type: ignore[arg-type]
+            pages = [row.run_id async for page in journal.pages(until=third.began) for row in page]
+            assert pages == ["run2", "run1", "run0"]
             row = (await journal.runs(limit=None))[0]
             assert (row.question, row.state, row.cost, row.holder) == ("Why is it?", "ok", 0.0, None)
             assert row.ended is not None

@@ -1,14 +1,10 @@
 """What a call may come to at most, answers that are bounded, and prices that must be known."""
 
 import pytest
-from core.actors import context_of
 
 from podium.budget import Limits, Spend
-from podium.budget.ledger import Ledger
 from podium.errors import ConfigError
-from podium.execution.fit import Fit
-from podium.execution.graph import StepNode
-from podium.types import Constraint, Message, Sampling, Step
+from podium.types import Constraint, Message, Sampling
 from podium.workers import (
     FREE,
     Card,
@@ -116,32 +112,6 @@ def test_work_that_costs_nothing_costs_nothing() -> None:
     paid = FunctionWorker(_echo, price=PRICE).worst_case(_request(), 10)
     assert paid is not None
     assert paid.output_tokens == 10
-
-
-@pytest.mark.parametrize(
-    ("limits", "worker", "wanted", "bound"),
-    [
-        (Limits(), _chat(), {}, None),
-        (Limits(cost=1.0), _chat(), {}, 4096),
-        (Limits(cost=0.01), _chat(), {}, 915),
-        (Limits(cost=1.0, unpriced=0.1), _chat(None), {}, None),
-        (Limits(output_tokens=50, answer_tokens=20), _chat(FREE), {}, 20),
-        (Limits(output_tokens=500), _chat(FREE), {}, 500),
-        (Limits(output_tokens=50), _chat(max_tokens=7), {}, None),
-        (Limits(output_tokens=50), _chat(), {"max_tokens": 9}, 9),
-    ],
-)
-async def test_an_answer_is_capped_where_it_could_exceed_a_limit(
-    limits: Limits, worker: Worker, wanted: dict[str, int], bound: int | None
-) -> None:
-    """And by nobody else; otherwise a request stays as it is."""
-    request = _request(**wanted)
-    own = Limits(answer_tokens=limits.answer_tokens)
-    for ledger in (Ledger(limits, 0.0), Ledger(limits, 0.0).nested(own, 1, 0.0)):
-        context = context_of(worker, ledger=ledger, limits=limits)
-        held, _ = Fit(context).reserve(StepNode(0, Step(0, "go")), 0, request)
-        assert held.sampling.max_tokens == bound
-        assert held.messages == request.messages
 
 
 def test_a_cost_limit_demands_prices_or_a_choice() -> None:

@@ -10,7 +10,6 @@ from servers.chat_server import ChatServer, completion, says, whole
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import PlannerError
 from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import ChatPlanner, FixedPlanner
@@ -86,29 +85,11 @@ async def test_too_few_tokens_for_a_long_prompt_are_not_believed() -> None:
     assert await _ask(question, {"prompt_tokens": 1100, "completion_tokens": 3}) == Usage(1100, 3)
 
 
-async def test_input_that_was_read_from_a_cache_counts_as_read() -> None:
-    """A server may count cached tokens beside its input tokens."""
-    usage = {"input_tokens": 5, "cache_read_input_tokens": 1100, "output_tokens": 3}
-    assert await _ask("several words " * 500, usage) == Usage(1105, 3, cached_tokens=1100)
-
-
 async def test_pictures_need_no_tokens_for_the_text_of_their_data() -> None:
     """A picture is counted by its size, not by its characters."""
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 100_000}}
     question = [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, picture]}]
     assert await _ask(question, {"prompt_tokens": 85, "completion_tokens": 3}) == Usage(85, 3)
-
-
-async def test_the_tokens_of_a_lost_planner_call_are_those_of_its_prompt() -> None:
-    """They are estimated from the messages that were sent, not from the question alone."""
-    async with ChatServer(lambda call: whole("{")) as server:
-        planner = ChatPlanner(_worker(server.url, "boss"))
-        conductor = Conductor(planner, [_worker(server.url)], retry=Retry(attempts=1))
-        with pytest.raises(PlannerError) as caught:
-            await conductor.run("What?")
-    (proposal,) = caught.value.calls
-    assert (proposal.maybe_paid, proposal.usage.estimated) == (True, True)
-    assert proposal.usage.input_tokens > 100
 
 
 async def test_chinese_is_not_taken_for_a_quarter_of_its_characters() -> None:

@@ -133,12 +133,6 @@ async def test_usage_of_a_cut_answer_is_reported(reply: Reply) -> None:
     assert (outcome.usage, outcome.cost, outcome.charged) == (Usage(211, 7), 7, "usage")
 
 
-async def test_an_answer_without_usage_is_charged_at_the_reservation() -> None:
-    """The record says so, although the step is good."""
-    outcome = await one_call(whole(completion("an answer", usage=None)))
-    assert (outcome.status, outcome.charged, outcome.cost) == ("ok", "reservation", BOUND)
-
-
 @pytest.mark.parametrize(("times", "stream"), [(0.6, False), (3, True)])
 async def test_answers_without_usage_do_not_exceed_a_limit(*, times: float, stream: bool) -> None:
     """An estimate is not above what the request allowed: these numbers have more tokens by the estimate."""

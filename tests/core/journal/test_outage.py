@@ -1,7 +1,7 @@
 """Databases and drivers that fail: the writer goes on, and runs that were given up can be resumed at once."""
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,12 @@ import pytest
 from core.actors import boss, plan_of
 from core.journal.happenings import ended, started, step_ended
 
-from benchmarks.postgres_server import PostgresServer
 from podium import Conductor, ScriptedWorker
 from podium.errors import JournalError, RunUnknown
 from podium.journal import Schema, SqlJournal, SqlTables, verify_runs
 from podium.journal.sql import postgres, sqlite
 from podium.journal.sql.commits import Batch, SqlLog
 from podium.journal.sql.lease import Lease
-from podium.workers import Card
-from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -70,7 +67,7 @@ async def test_a_run_that_was_given_up_is_resumed_by_the_same_process(
         return "one"
 
     workers = [ScriptedWorker("a", first), ScriptedWorker("b", "two")]
-    conductor = Conductor(boss(""), workers, journal=SqlJournal(path, patience=0.2, max_recoveries=0))
+    conductor = Conductor(boss(""), workers, journal=SqlJournal(path, patience=0.3, max_recoveries=0))
 
     async def fail_and_resume() -> None:
         for _ in range(2):
@@ -90,55 +87,6 @@ async def test_a_run_that_was_given_up_is_resumed_by_the_same_process(
             await fail_and_resume()
     else:
         await fail_and_resume()
-
-
-@pytest.fixture
-def lone_server() -> Iterator[PostgresServer]:
-    """Start a server of one's own, which has little to recover after a crash."""
-    with PostgresServer() as server:
-        yield server
-
-
-@pytest.mark.long
-async def test_a_run_goes_on_at_once_after_a_server_was_away(lone_server: PostgresServer) -> None:
-    """The run fails after the journal's patience; the same conductor resumes it when the server is back."""
-    database = lone_server.create_database()
-    gone = anyio.Event()
-
-    async def first(_: object) -> str:
-        if not gone.is_set():
-            await anyio.to_thread.run_sync(lambda: lone_server.stop(immediate=True))
-            gone.set()
-        return "one"
-
-    workers = [FunctionWorker(first, card=Card(name="a")), ScriptedWorker("b", "two")]
-    journal = SqlJournal(lone_server.url(database, driver="postgresql"), patience=0.5)
-    async with Conductor(boss(""), workers, journal=journal) as conductor:
-        with anyio.fail_after(30), pytest.raises(JournalError) as caught:
-            await conductor.run(CHAIN, run_id="mine")
-        assert caught.value.code == "journal"
-        await anyio.to_thread.run_sync(lone_server.start)
-        result = await conductor.resume("mine")
-        assert (result.status, result.answer) == ("ok", "two")
-        assert [row.recoveries for row in await journal.runs()] == [0]
-
-
-@pytest.mark.long
-async def test_other_processes_can_claim_a_run_that_was_given_up(tmp_path: Path) -> None:
-    """The row is released with the first commit that succeeds after the outage."""
-    path = tmp_path / "journal.db"
-    async with SqlJournal(path, patience=0.2) as journal:
-        log = await journal.begin(started("mine"), minted=False)
-        with closing(sqlite3.connect(path, isolation_level=None)) as locker:
-            locker.execute("BEGIN EXCLUSIVE")
-            log.append(step_ended("mine", 0))
-            with pytest.raises(JournalError, match="locked"):
-                await log.flush()
-            with pytest.raises(JournalError):
-                await log.aclose()
-        with anyio.fail_after(5):
-            while _holder(path) is not None:  # noqa: ASYNC110  (nothing tells when)
-                await anyio.sleep(0.05)
 
 
 class Deaf(SqlJournal):
@@ -168,12 +116,6 @@ async def test_a_commit_whose_acknowledgement_was_lost_keeps_the_end_of_its_run(
             await other.aclose()
 
 
-def _holder(path: Path) -> str | None:
-    with closing(sqlite3.connect(path)) as connection:
-        holder: str | None = connection.execute("SELECT holder FROM podium_runs").fetchone()[0]
-        return holder
-
-
 @pytest.mark.long
 async def test_each_run_waits_for_its_own_patience(tmp_path: Path) -> None:
     """A run that begins late in an outage is not given up with those that waited before it."""
@@ -197,26 +139,26 @@ async def test_each_run_waits_for_its_own_patience(tmp_path: Path) -> None:
 async def test_nobody_gives_up_before_the_patience_is_over(tmp_path: Path) -> None:
     """Neither who opens the journal nor a run under way."""
     path, patience = tmp_path / "journal.db", 0.25
-    journal = SqlJournal(path, patience=patience)
-    async with journal:
+    async with SqlJournal(path, patience=patience) as journal:
         log = await journal.begin(started("mine"), minted=False)
+
+        async def flush() -> None:
+            log.append(step_ended("mine", 0))
+            await log.flush()
+
+        async def open_anew() -> None:
+            tables = SqlTables(NOTES, path, patience=patience)
+            await tables.transaction(lambda each: each.fetch("SELECT 1"))
+
         with closing(sqlite3.connect(path, isolation_level=None)) as locker:
             locker.execute("BEGIN EXCLUSIVE")
-            began = anyio.current_time()
-            log.append(step_ended("mine", 0))
-            with pytest.raises(JournalError, match="locked"):
-                await log.flush()
-            assert anyio.current_time() - began >= patience
-            began = anyio.current_time()
-            with pytest.raises(JournalError, match="locked"):
-                await SqlTables(NOTES, path, patience=patience).transaction(lambda _: _nothing())
-            assert anyio.current_time() - began >= patience
+            for use in (flush, open_anew):
+                began = anyio.current_time()
+                with pytest.raises(JournalError, match="locked"):
+                    await use()
+                assert anyio.current_time() - began >= patience
         with pytest.raises(JournalError):
             await log.aclose()
-
-
-async def _nothing() -> None:
-    pass
 
 
 @pytest.mark.parametrize("is_open", [True, pytest.param(False, marks=pytest.mark.long)])

@@ -175,13 +175,14 @@ async def _remove_a_row(runs: Recorded, data: st.DataObject) -> set[str]:
     if data.draw(st.booleans()):
         row = data.draw(st.sampled_from(await runs.rows("podium_runs")))
         await runs.sql("DELETE FROM podium_runs WHERE run_id = ?", row["run_id"])
-    else:
-        rows = await runs.rows("podium_events")
-        last = max(row["number"] for row in rows if row["run_id"] == "open")
-        rows = [row for row in rows if (row["run_id"], row["number"]) != ("open", last)]
-        row = data.draw(st.sampled_from(rows))
-        where = "run_id = ? AND number = ?"
-        await runs.sql(f"DELETE FROM podium_events WHERE {where}", row["run_id"], row["number"])  # noqa: S608
+        return {row["run_id"]}
+    rows = await runs.rows("podium_events")
+    last = max(row["number"] for row in rows if row["run_id"] == "open")
+    row = data.draw(
+        st.sampled_from([row for row in rows if (row["run_id"], row["number"]) != ("open", last)])
+    )
+    where = "run_id = ? AND number = ?"
+    await runs.sql(f"DELETE FROM podium_events WHERE {where}", row["run_id"], row["number"])  # noqa: S608
     return {row["run_id"]}
 
 
@@ -225,10 +226,11 @@ async def _swap_two_records(runs: Recorded, data: st.DataObject) -> set[str]:
     return {one["run_id"], two["run_id"]}
 
 
+CHANGES = (_change_a_value, _remove_a_row, _copy_a_run, _copy_a_record, _swap_two_records)
+
+
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "change", [_change_a_value, _remove_a_row, _copy_a_run, _copy_a_record, _swap_two_records]
-)
+@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.timeout(300)  # 300 examples on a PostgreSQL server that others use, too
 @given(data=st.data())
 def test_every_change_shows(recorded: Recorded, change: Change, data: st.DataObject) -> None:
@@ -273,7 +275,7 @@ def test_a_cached_answer_that_was_changed_with_its_hash_is_found(recorded: Recor
     async def check() -> None:
         (row,) = await recorded.rows("podium_cache")
         forged = row["text"].replace("said once", "was said")
-        for at, is_found in ((row["at"], True), (row["at"] - 60.0, True), (time() + 60.0, False)):
+        for at, is_found in ((row["at"], True), (time() + 60.0, False)):
             digest = sha256(f"{row['key']}\n{at!r}\n{forged}".encode()).hexdigest()
             async with recorded.changed():
                 await recorded.sql("UPDATE podium_cache SET at = ?, text = ?, hash = ?", at, forged, digest)

@@ -4,9 +4,10 @@ import asyncio
 import os
 import sqlite3
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import anyio.lowlevel
@@ -14,7 +15,6 @@ import pytest
 from contracts.cache_contract import CacheContract
 from core.journal.happenings import course, ended, started, step_ended
 
-from benchmarks.postgres_server import PostgresServer
 from podium.errors import ConfigError, JournalBroken, JournalError
 from podium.journal import Cache, Schema, SqlCache, SqlJournal, SqlTables, Transaction
 from podium.secrets import register, scrub
@@ -48,18 +48,16 @@ async def test_the_default_is_a_file_of_ones_own(tmp_path: Path, monkeypatch: py
     assert files == {"journal.db": 0o600, "journal.db-wal": 0o600, "journal.db-shm": 0o600}
 
 
-@pytest.mark.parametrize("synchronous", ["full", "normal"])
-async def test_commits_reach_the_disk_as_it_was_said(tmp_path: Path, synchronous: str) -> None:
+@pytest.mark.parametrize(("synchronous", "level"), [("full", 2), ("normal", 1)])
+async def test_commits_reach_the_disk_as_it_was_said(
+    tmp_path: Path, synchronous: Literal["full", "normal"], level: int
+) -> None:
     """Of what SQLite is told to do at a commit, nothing is left to its defaults."""
-    path = tmp_path / "journal.db"
-    async with SqlJournal(path, synchronous=synchronous) as journal:  # type: ignore[arg-type]
+    async with SqlJournal(tmp_path / "journal.db", synchronous=synchronous) as journal:
         here = await journal._enter()
-        said = [
-            (await here.database.attempt(lambda each, name=name: each.fetch(f"PRAGMA {name}")))[0][0]  # type: ignore[misc]
-            for name in ("journal_mode", "synchronous")
-        ]
+        (row,) = await here.database.attempt(lambda each: each.fetch("PRAGMA synchronous"))
         await journal._leave()
-    assert said == ["wal", 2 if synchronous == "full" else 1]
+    assert row[0] == level
 
 
 @pytest.mark.parametrize(
@@ -213,40 +211,6 @@ async def test_a_transaction_that_awaits_something_else_is_refused(tmp_path: Pat
         with pytest.raises(RuntimeError, match="await only"):
             await tables.transaction(sleep)
         assert await tables.transaction(lambda each: each.fetch("SELECT * FROM podium_notes")) == []
-
-
-@pytest.fixture
-def lone_server() -> Iterator[PostgresServer]:
-    """Start a server of one's own, which has little to recover after a crash."""
-    with PostgresServer() as server:
-        yield server
-
-
-@pytest.mark.long
-async def test_runs_wait_for_a_server_that_is_started_again(lone_server: PostgresServer) -> None:
-    """Nothing that was acknowledged is lost, nothing is written twice, and the rest goes on."""
-    url = lone_server.url(driver="postgresql")
-
-    async def carry_out(journal: SqlJournal, run_id: str) -> None:
-        log = await journal.begin(started(run_id), minted=True)
-        for event in course(run_id):
-            log.append(event)
-            await log.flush()
-            await anyio.sleep(0.02)
-        await log.aclose()
-
-    async with SqlJournal(url) as journal:
-        async with anyio.create_task_group() as tasks:
-            for number in range(20):
-                tasks.start_soon(carry_out, journal, f"run{number}")
-            for _ in range(2):
-                await anyio.sleep(0.1)
-                await anyio.to_thread.run_sync(lambda: lone_server.stop(immediate=True))
-                await anyio.sleep(0.1)
-                await anyio.to_thread.run_sync(lone_server.start)
-        for number in range(20):
-            told = [entry.event for entry in await journal.read(f"run{number}")]
-            assert told == [started(f"run{number}"), *course(f"run{number}")]
 
 
 async def test_what_the_database_refuses_fails_its_run_alone(place: str) -> None:

@@ -12,7 +12,7 @@ from podium.errors import PlanInvalid
 from podium.plan_text import Change, Move, Remove, edit_plan, read_edits, write_plan
 from podium.plan_text.edits import Edit, Insert, read_saved_plan
 from podium.types import Message, Plan, Step
-from podium.types.steps import AnyStep, Block
+from podium.types.steps import Block
 
 PLAN = Plan(
     plan_of((0, "find a", ()), (1, "find b", ()), (2, "check", (1,)), (0, "answer", (0, 2))).steps,
@@ -126,20 +126,6 @@ def test_a_saved_plan_may_name_its_workers(plan: Plan, names: tuple[str, ...] | 
     """In each form: as `to_json` writes it, or as plan text."""
     for text in (json.dumps(plan.to_json(names)), write_plan(plan, "json", workers=names)):
         assert read_saved_plan(text, NAMES, 8).steps == plan.steps
-
-
-@pytest.mark.parametrize(
-    ("told", "steps"),
-    [
-        ("step 1 names worker 'search'; the workers are reader, critic", (Step(1, "x"), Step(0, "x"))),
-        ("step 1.0 names worker 'search'", (Step(1, "x"), Block(steps=(Step(0, "x"),), each=2))),
-    ],
-)
-def test_a_saved_plan_of_another_pool_is_refused(told: str, steps: tuple[AnyStep, ...]) -> None:
-    """The error names the step."""
-    with pytest.raises(PlanInvalid, match=told) as caught:
-        read_saved_plan(json.dumps(Plan(steps).to_json(NAMES)), NAMES[1:], 8)
-    assert caught.value.code == "unknown_worker"
 
 
 def test_edits_are_read_from_plain_data() -> None:

@@ -89,16 +89,6 @@ def test_tool_calls(calls: list[dict[str, Any]], subtask: str) -> None:
         assert parse_plan(text, workers=WORKERS) == Plan((Step(0, subtask),))
 
 
-def test_tool_calls_see_the_outputs_they_refer_to() -> None:
-    """Calls without dependencies have the references in their arguments as access lists."""
-    calls = [
-        item(name="search", arguments={"q": "Egg."}),
-        item(name="math", arguments={"a": "{{0}}", "b": 2}),
-    ]
-    plan = parse_plan(json.dumps(calls), workers=WORKERS)
-    assert plan.steps[1] == Step(1, '{"a":"{{0}}","b":2}', (0,))
-
-
 def test_numbers_stay_the_ids_of_steps() -> None:
     """Numbers of tasks and calls are labels, also with keys of workflows."""
     tasks = [
@@ -253,19 +243,6 @@ def test_a_step_in_another_form_is_not_left_out(own: str, other: str, between: s
             assert caught.value.code == "two_plans"
             assert text[caught.value.position :].startswith(other[:3].lstrip("[")[:1])
     assert parse_plan(f"<think>{other}</think>\n{own}", workers=WORKERS) == parse_plan(own, workers=WORKERS)
-
-
-def test_files_have_only_the_spellings() -> None:
-    """A strict reader does not guess."""
-    with pytest.raises(PlanError):
-        parse_plan(json.dumps([FIND]), workers=WORKERS, strict=True)
-
-
-def test_refused_workers_are_told() -> None:
-    """A call of a worker that may not work here has the reason."""
-    reader = PlanReader(workers=["math"], refused={"search": "it is outside"})
-    with pytest.raises(PlanInvalid, match="may not work here: it is outside"):
-        reader.close('1. search("a")')
 
 
 @st.composite

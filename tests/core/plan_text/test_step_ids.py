@@ -104,9 +104,3 @@ def test_ids_that_mislead_are_refused(text: str, code: str, told: str) -> None:
         assert told in str(caught.value)
         assert caught.value.position is not None
         assert caught.value.step is not None
-
-
-def test_ids_in_reasoning_are_forgotten() -> None:
-    """An id of a broken row that was thought aloud does not bind the rows after it."""
-    thought = row("[9]", id=1) + "</think>\n"
-    assert len(parse_plan(thought + row("[]") + row("[0]"), workers=1).steps) == 2

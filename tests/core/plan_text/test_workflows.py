@@ -15,7 +15,6 @@ from podium.errors import PlanInvalid
 from podium.plan_text import Change, Spelling, edit_plan, read_edits, write_plan
 from podium.plan_text.edits import Remove
 from podium.plan_text.writer import plan_grammar, plan_schema
-from podium.planners import FixedPlanner
 from podium.types.schemas import Form
 from podium.types.steps import Block
 
@@ -325,10 +324,3 @@ def test_any_literal_list_is_read_again(items: Any) -> None:
     plan = read(call(each=items))
     text = write_plan(plan, "rows")
     assert json.dumps(parse_plan(text, workers=1).steps[0].each) == json.dumps(plan.steps[0].each)
-
-
-def test_a_run_explains_what_was_ignored_in_its_plan() -> None:
-    """So that a key with a meaning that Podium does not know is seen."""
-    text = json.dumps({"steps": [call(reason="It is best.")]})
-    result = Conductor(FixedPlanner(text), [ScriptedWorker("ann", "done")]).run_sync("What?")
-    assert "In the plan's text, step 0 has the unknown key 'reason', which was ignored." in result.explain()

@@ -119,18 +119,6 @@ async def test_named_texts_keep_their_labels(text: str) -> None:
         await made.run("Mail {{found}}.", context={"found": text.format(said)})
 
 
-async def test_one_of_many_answers_inside_a_long_text() -> None:
-    """Of the latest 1,000, of one asker."""
-    answers = [f"Answer {number} of many that begin alike and end alike." for number in range(30)]
-    web = ScriptedWorker(Card(name="web", labels=frozenset({"untrusted"})), lambda request: answers.pop())
-    made = Conductor(boss(*[FIND] * 30, MAIL, MAIL, MAIL), [web, team()[1]], policy=Policy(rules=RULES))
-    said = [(await made.run(f"Search {number}.", asker="alice")).answer for number in range(30)]
-    text = f"{'Read this. ' * 1000}{said[7]}{' And this.' * 1000}"
-    assert (await made.run(text, asker="bob")).answer == "sent"
-    with pytest.raises(PlannerError, match="mailer"):
-        await made.run(text, asker="alice")
-
-
 async def test_another_process_finds_them_in_the_journal(journal: Journal) -> None:
     """Also after the run was continued; a deleted run is not known."""
     first, _ = conductor(FIND, journal=journal)

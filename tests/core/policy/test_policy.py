@@ -45,15 +45,6 @@ def refusal(policy: Policy, *steps: Row, labels: frozenset[str] = NONE) -> PlanF
     return caught.value
 
 
-def test_a_policy_that_says_nothing_gives_the_very_plan_back() -> None:
-    """Nothing is computed, and nothing asked."""
-    policy = Policy()
-    assert policy.check(FLOW, CARDS, frozenset({"confidential"})) is FLOW
-    assert policy.silent
-    assert not policy.approvers_of("plans")
-    policy.guard(CARDS[2], frozenset({"untrusted"}))
-
-
 def test_a_rule_is_proven_along_every_access_list() -> None:
     """The message names the way the data would take, the rule, and who may have it instead."""
     policy = Policy(rules=[Rule("untrusted", never="write-tools")])
@@ -132,28 +123,16 @@ def test_a_pin_does_not_get_a_worker_past_a_rule() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("policy", "labels", "workers"),
-    [
-        (Policy(denied="gpt"), "", [4, 1]),
-        (Policy(regions=["eu", "here"]), "", [5, 1]),
-        (Policy(rules=[Rule("confidential", only=["eu", "here"])]), "confidential", [5, 1]),
-    ],
-    ids=["denied", "regions", "rule"],
-)
-def test_a_step_goes_to_the_only_worker_that_is_alike(
-    policy: Policy, labels: str, workers: list[int]
-) -> None:
+def test_a_step_goes_to_the_only_worker_that_is_alike() -> None:
     """Alike is who has the same labels, and besides only such as the policy asks for."""
     pool = (card("a", "here"), card("b", "here", "tools"), card("gpt", "strong"), card("c"))
     pool += (card("twin", "strong"), card("eu twin", "strong", "eu"))
     plan = plan_of((2, "x", ()), (1, "y", (0,)))
-    repaired = policy.check(plan, pool, frozenset(labels.split()))
-    assert [step.worker for step in repaired.steps] == workers
-    assert (
-        repaired.why
-        == f"the policy gave step 0 to {pool[workers[0]].name}, instead of gpt, which may not run it"
-    )
+    for policy, worker in ((Policy(denied="gpt"), 4), (Policy(regions=["eu", "here"]), 5)):
+        repaired = policy.check(plan, pool, NONE)
+        assert [step.worker for step in repaired.steps] == [worker, 1]
+        told = f"the policy gave step 0 to {pool[worker].name}, instead of gpt, which may not run it"
+        assert repaired.why == told
 
 
 @pytest.mark.parametrize(
@@ -162,9 +141,8 @@ def test_a_step_goes_to_the_only_worker_that_is_alike(
         [card("a", "strong"), card("b", "strong"), card("c", "strong")],
         [card("a"), card("b")],
         [card("a", "strong"), card("b", "strong", "write-tools")],
-        [card("a", "strong", "write-tools"), card("b", "strong")],
     ],
-    ids=["two are alike", "nothing is said of them", "one can do more", "one can do less"],
+    ids=["two are alike", "nothing is said of them", "one can do more"],
 )
 def test_nobody_guesses_who_else_could_do_a_step(pool: list[Card]) -> None:
     """What can be mended in two ways, or in none that is sure, is the planner's to mend."""
@@ -184,7 +162,7 @@ def test_a_plan_is_replaced_by_a_function() -> None:
         check(policy & Policy(denied="writer", allowed=["retriever", "writer"]), (0, "Find it.", ()))
 
 
-def _raise(plan: Plan) -> Plan:
+def _raise(_: object) -> Any:
     raise ValueError("no")
 
 
@@ -200,9 +178,11 @@ def _raise(plan: Plan) -> Plan:
 def test_a_function_that_gives_no_plan_is_the_callers_mistake(
     function: Callable[[Plan], Any], told: str
 ) -> None:
-    """It is told as such, and not to the planner."""
+    """It is told as such, and not to the planner; that of a pin, too."""
     with pytest.raises(ConfigError, match=told):
         check(Policy(replace=function), (0, "Find it.", ()))
+    with pytest.raises(ConfigError, match="the pin of 'gpt' raised ValueError"):
+        check(Policy(pins=[Pin(_raise, "gpt")]), (1, "x", ()))
 
 
 def test_both_of_two_policies_must_allow() -> None:
@@ -380,13 +360,3 @@ def test_what_makes_no_policy(make: Callable[[], object], told: str) -> None:
     """It is refused where it is written."""
     with pytest.raises(ConfigError, match=told):
         make()
-
-
-def test_a_pin_whose_function_raises_is_the_callers_mistake() -> None:
-    """It is told as such."""
-
-    def means(step: object) -> bool:
-        raise KeyError(step)
-
-    with pytest.raises(ConfigError, match="the pin of 'gpt' raised KeyError"):
-        check(Policy(pins=[Pin(means, "gpt")]), (1, "x", ()))

@@ -21,7 +21,7 @@ WHY = (Message("user", "why?"),)
 PIECE = chunk({"content": "half"})
 END = chunk({}, finish_reason="stop")
 SILENCE = Reply((STALL,))
-SOON = 0.2
+SOON = 0.3
 """Seconds that a call has: time enough to send a request on a machine with other work."""
 TRICKLE: list[Any] = [Pause(0.02), PIECE] * 500
 ERROR = b"HTTP/1.1 400 No\r\nContent-Length: 9\r\n\r\n"
