@@ -47,7 +47,7 @@ async def change(journal: SqlJournal, statement: str, *values: str | float) -> N
 async def test_audit_and_export_reach_every_run_once(journal: SqlJournal) -> None:
     """Also if runs are on different pages than the runs nested in them, and if many began at one time."""
     async with journal:
-        ids = await record(journal)
+        ids = await record(journal, 12)
         await change(journal, "UPDATE podium_runs SET began = 5.0 WHERE run_id LIKE 'run1%'")
         listed = [row.run_id async for page in journal.pages(nested=True) for row in page]
         assert sorted(listed) == sorted(ids)

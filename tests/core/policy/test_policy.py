@@ -57,16 +57,6 @@ def test_a_rule_is_proven_along_every_access_list() -> None:
     assert "give it to 'gpt', 'mistral', 'retriever', 'writer'" in told
 
 
-def test_the_labels_of_the_query_reach_every_step() -> None:
-    """A rule about them is about everybody."""
-    policy = Policy(rules=[Rule("confidential", only="eu")])
-    check(policy, (4, "Write.", ()), labels=frozenset({"confidential"}))
-    told = str(refusal(policy, (3, "Write.", ()), labels=frozenset({"confidential"})))
-    assert "the query, or data that its planner has seen (confidential) → step 0 (gpt: strong, us)" in told
-    assert "give it to 'mistral'" in told
-    check(policy, (3, "Write.", ()))
-
-
 @pytest.mark.parametrize(
     ("policy", "steps", "told"),
     [
@@ -183,33 +173,6 @@ def test_a_function_that_gives_no_plan_is_the_callers_mistake(
         check(Policy(replace=function), (0, "Find it.", ()))
     with pytest.raises(ConfigError, match="the pin of 'gpt' raised ValueError"):
         check(Policy(pins=[Pin(_raise, "gpt")]), (1, "x", ()))
-
-
-def test_both_of_two_policies_must_allow() -> None:
-    """Whatever they are about, and however many they are."""
-    both = Policy(allowed=["retriever", "writer"]) & Policy(allowed=["writer", "gpt"]) & Policy(steps=1)
-    check(both, (1, "x", ()))
-    for worker in (0, 2, 3, 4):
-        refusal(both, (worker, "x", ()))
-    refusal(both, (1, "x", ()), (1, "y", (0,)))
-    assert (both & Policy(steps=4)).most_steps == 1
-    assert Policy() & Policy() == Policy(also=(Policy(),))
-    assert (Policy() & Policy()).silent
-
-
-def test_what_holds_everywhere_is_about_data_and_not_about_this_pool() -> None:
-    """Planner, judge and nested runs are held to whom is denied, regions and rules."""
-    policy = Policy(
-        allowed=["writer"], required=["writer"], steps=2, pins=[Pin("mail", "writer")], denied="mailer"
-    )
-    policy &= Policy(regions=["eu"], apart=[("a", "b")], rules=[Rule("untrusted", never="write-tools")])
-    everywhere = policy.everywhere
-    assert everywhere.admits(card("boss", "eu"), NONE)
-    assert not everywhere.admits(card("boss"), NONE)
-    assert not everywhere.admits(card("mailer", "eu"), NONE)
-    assert not everywhere.admits(card("tool", "eu", "write-tools"), frozenset({"untrusted"}))
-    assert everywhere.most_steps is None
-    everywhere.check(plan_of(*((0, "mail", ()) for _ in range(4))), [card("inner", "eu")], NONE)
 
 
 @pytest.mark.parametrize(
