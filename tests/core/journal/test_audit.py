@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from podium.errors import JournalBroken, RunUnknown
 from podium.journal import Journal, MemoryJournal, Record, export, verify_lines, verify_runs
-from podium.journal.audit import read_anchors, read_lines
+from podium.journal.audit import read_lines
 from podium.journal.journal import ROOT, link, verify
 
 pytestmark = pytest.mark.anyio
@@ -106,10 +106,3 @@ def test_what_is_no_export_is_refused(line: str) -> None:
     """The line is named."""
     with pytest.raises(JournalBroken, match="line 2"):
         list(verify_lines(["", line]))
-
-
-@pytest.mark.parametrize("records", ["0", "-1", "true", "1.0", '"1"'])
-def test_an_anchor_has_one_record_or_more(records: str) -> None:
-    """Anything else is not an anchor."""
-    with pytest.raises(JournalBroken, match="line 2 is not an anchor"):
-        list(read_anchors(["", f'{{"run_id": "r", "records": {records}, "hash": "h"}}']))

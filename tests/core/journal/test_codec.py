@@ -94,8 +94,9 @@ def test_what_is_written_is_read_back(event: Event) -> None:
 def test_a_cut_record_is_refused(event: Event, data: st.DataObject) -> None:
     """A record that ends too early is broken, never another event."""
     text = encode(event)
-    with pytest.raises(JournalBroken):
+    with pytest.raises(JournalBroken) as caught:
         decode(text[: data.draw(st.integers(0, len(text) - 1))])
+    assert caught.value.code == "journal_broken"
 
 
 @given(st.text() | JSON.map(json.dumps))

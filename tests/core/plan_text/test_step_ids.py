@@ -3,7 +3,7 @@
 import pytest
 
 from podium.errors import PlanInvalid
-from podium.plan_text import PlanReader, Spelling, parse_plan, write_plan
+from podium.plan_text import Spelling, parse_plan, write_plan
 
 
 def row(access: str, **ids: object) -> str:
@@ -65,15 +65,6 @@ def test_names_of_no_earlier_step_are_refused(text: str) -> None:
     with pytest.raises(PlanInvalid) as caught:
         parse_plan(text, workers=1)
     assert caught.value.code == "bad_access"
-
-
-def test_ids_count_from_the_first_row_that_arrives() -> None:
-    """A row that is handed out early already has its access list by ids."""
-    reader = PlanReader(workers=1)
-    early = [
-        step for line in (row("[]", id=5), row("[5]", id=6), row("[5]", id=7)) for step in reader.feed(line)
-    ]
-    assert [step.access for step in early] == [(), (0,), (0,)]
 
 
 @pytest.mark.parametrize(
