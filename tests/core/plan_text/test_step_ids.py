@@ -12,35 +12,19 @@ def row(access: str, **ids: object) -> str:
     return f'{{{own}"worker": 0, "subtask": "a", "access": {access}}}\n'
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(row("[]", id=1) + row("[1]", id=2) + row("[1]", id=3), id="from 1"),
-        pytest.param(
-            row("[]", id='"s1"') + row('["step 1"]', id='"s2"') + row("[1]", id='"S3"'), id="text with s"
-        ),
-        pytest.param(
-            row("[]", id='"a"') + row("[0]", id='"b"') + row("[0]", id='"c"'), id="names and positions"
-        ),
-        pytest.param(
-            row("[]", id='"Find it"') + row('["find it"]', step='"b"') + row('"Find it"', id='"b"'),
-            id="names",
-        ),
-        pytest.param(
-            row("[]", id='"#1"') + row('["1."]', id='"2)"') + row('["1.0"]', id='"Task 3"'),
-            id="written freely",
-        ),
-        pytest.param(
-            row("[]", id=10**16) + row(f"[{10**16}]", id=10**16 + 1) + row(f"[{10**16}]", id=10**17),
-            id="large",
-        ),
-        *(
-            pytest.param(row("[]", **{key: 1}) + row("[1]", **{key: 2}) + row("[1]", **{key: 3}), id=key)
-            for key in ("number", "order", "task_id", "Step No")
-        ),
-        pytest.param(row("[]", id="null") + row("[0]", id="null") + row("[0]"), id="null is no id"),
-    ],
-)
+THIRD_SEES_FIRST: dict[str, str] = {
+    "from 1": row("[]", id=1) + row("[1]", id=2) + row("[1]", id=3),
+    "text with s": row("[]", id='"s1"') + row('["step 1"]', id='"s2"') + row("[1]", id='"S3"'),
+    "names and positions": row("[]", id='"a"') + row("[0]", id='"b"') + row("[0]", id='"c"'),
+    "names": row("[]", id='"Find it"') + row('["find it"]', step='"b"') + row('"Find it"', id='"b"'),
+    "written freely": row("[]", id='"#1"') + row('["1."]', id='"2)"') + row('["1.0"]', id='"Task 3"'),
+    "large": row("[]", id=10**16) + row(f"[{10**16}]", id=10**16 + 1) + row(f"[{10**16}]", id=10**17),
+    "task_id": row("[]", task_id=1) + row("[1]", task_id=2) + row("[1]", task_id=3),
+    "null is no id": row("[]", id="null") + row("[0]", id="null") + row("[0]"),
+}
+
+
+@pytest.mark.parametrize("text", THIRD_SEES_FIRST.values(), ids=THIRD_SEES_FIRST)
 def test_access_lists_name_ids(text: str) -> None:
     """The third step sees the first, however that is numbered."""
     plan = parse_plan(text, workers=1)
