@@ -1,24 +1,14 @@
 """Small recordings with the names, the workers and the sample counts of the public ones."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from podium.usage import Usage
-from podium_evals.recorded import (
-    Provenance,
-    Question,
-    Recording,
-    Recordings,
-    Sample,
-    write_recordings,
-)
-from podium_evals.recorded.public import CHAT_MODELS, PRICED
-from podium_evals.results.pools import CALLS, CALLS_ONLY, EASY, HARD, MID, MMLU
+from podium_evals.recorded import Provenance, Question, Recording, Recordings, Sample
+from podium_evals.results.pools import CALLS
 
 KINDS = ("sums", "verbs", "maps", "dates", "rhymes", "codes")
-STRONG = ("openai_o3-mini", "deepseek_deepseek-r1")
 
 
 def small_recordings(name: str, workers: Sequence[str], samples: int, questions: int = 120) -> Recordings:
@@ -26,7 +16,7 @@ def small_recordings(name: str, workers: Sequence[str], samples: int, questions:
 
     Tool calls have tokens and seconds, and no texts.
     """
-    is_call = name in (CALLS, CALLS_ONLY)
+    is_call = name == CALLS
     random = np.random.default_rng(len(workers) + samples)
 
     def sample(worker: str, number: int, is_right: bool) -> Sample:  # noqa: FBT001 - the drawn answer
@@ -50,17 +40,3 @@ def small_recordings(name: str, workers: Sequence[str], samples: int, questions:
 
     source = Provenance(source="https://example.org/recorded", revision="a" * 40, licence="CC0-1.0")
     return Recordings(recordings(), source)
-
-
-def write_folder(folder: Path) -> Path:
-    """Write the recordings under the names of `podium evals record fetch`."""
-    folder.mkdir()
-    for name, workers, samples in (
-        (EASY, (*MID, *STRONG), 3),
-        (HARD, (*MID, *STRONG), 1),
-        (MMLU, CHAT_MODELS, 1),
-        (CALLS, PRICED, 1),
-        (CALLS_ONLY, PRICED, 1),
-    ):
-        write_recordings(small_recordings(name, workers, samples), folder / f"{name}.jsonl.gz")
-    return folder

@@ -1,8 +1,6 @@
 """The page of results on recorded answers."""
 
 import re
-import subprocess
-import sys
 from csv import DictReader
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -15,7 +13,7 @@ from benchmarks.evidence.page import pareto, write_page
 from podium_evals.recorded import Recordings
 from podium_evals.recorded.public import PRICED
 from podium_evals.results.pools import CALLS, EASY, HARD, MID
-from tests.benchmarks.small_pools import small_recordings, write_folder
+from tests.benchmarks.small_pools import small_recordings
 
 ARMS = ("workers", "again", "next-best", "kind-rule", "kind-next-best", "vote-3", "own-3", "any-correct")
 NEW = ("next-best", "vote-3", "calibrated", "calibrated-found")
@@ -98,25 +96,3 @@ def test_the_front_has_no_arm_that_costs_more_and_scores_less() -> None:
     """Of arms that cost the same, the best one is on it."""
     points = [(2.0, 0.5), (1.0, 0.4), (1.0, 0.3), (3.0, 0.5), (4.0, 0.9)]
     assert pareto(points) == [(1.0, 0.4), (2.0, 0.5), (4.0, 0.9)]
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(600)
-def test_a_killed_command_is_repeated(tmp_path: Path) -> None:
-    """A kill leaves no page; the command that is repeated writes the files of one that was not killed."""
-    data = write_folder(tmp_path / "data")
-
-    def command(name: str) -> list[str]:
-        out = str(tmp_path / name / "page.md")
-        return [sys.executable, "-m", "benchmarks.evidence", "--data", str(data), "--out", out]
-
-    with subprocess.Popen(command("killed"), stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.startswith("3 of"):
-                process.kill()
-                break
-    assert not (tmp_path / "killed").exists()
-    for name in ("killed", "whole"):
-        subprocess.run(command(name), check=True, capture_output=True)
-    assert _files(tmp_path / "killed") == _files(tmp_path / "whole")

@@ -61,32 +61,6 @@ def test_every_arm_does_the_same_job(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.nightly
-def test_arms_take_turns_in_each_round(tmp_path: Path) -> None:
-    """Arms of a chain with many runs in flight make as many blocks as there are rounds."""
-    arms = ("--arms", "floor,podium,langgraph-built")
-    report = report_of(tmp_path, *arms, "--cells", "chain/10/32", "--rounds", "2")
-    assert [len(r["blocks"]) for r in report["readings"]] == [2, 2, 2]
-    assert {r["calls"] for r in report["readings"]} == {5.0}
-    assert all(block["runs"] >= 32 for r in report["readings"] for block in r["blocks"])
-
-
-@pytest.mark.nightly
-@SLOW
-def test_adapters_run_beside_the_arms_they_are_compared_with(tmp_path: Path) -> None:
-    """The arms of LangChain and LangGraph do the job, and their ratios are reported."""
-    arms = ("podium", "langgraph-nested", "podium-runnable", "podium-node")
-    report = report_of(tmp_path, "--arms", ",".join(arms), "--cells", "diamond/no-op/1")
-    assert [r["arm"] for r in report["readings"]] == list(arms)
-    assert [bar["measured"] is not None for bar in report["bars"]][-3:] == [True, True, True]
-
-
-def test_adapters_are_left_out_where_workers_take_time() -> None:
-    """The difference to the arm beside them is the same there."""
-    assert Cell("diamond", 10, 1).arms(("podium", "podium-node")) == ("podium",)
-    assert Cell("diamond", None, 1).arms(("podium", "podium-node")) == ("podium", "podium-node")
-
-
 @pytest.mark.long
 def test_memory_alone(tmp_path: Path) -> None:
     """With `--memory` no arm is measured."""
@@ -123,18 +97,6 @@ def test_bars_are_judged_on_ratios() -> None:
     )
     measured = [(round(bar.measured, 6), bar.passed) for bar in bars if bar.measured is not None]
     assert measured == [(0.4, True), (9.0, None), (0.5, None), (0.5, None), (2.0, None), (1.0, True)]
-
-
-def test_half_of_langgraphs_cpu_is_the_limit() -> None:
-    """More than half misses the bar."""
-    no_op = Cell("diamond", None, 1)
-    bars = judge([reading("podium", no_op, cpu_s=1.1), reading("langgraph", no_op, cpu_s=2.0)])
-    assert bars[0].passed is False
-
-
-def test_bars_without_readings_are_not_measured() -> None:
-    """A bar that was left out is neither met nor missed."""
-    assert {bar.passed for bar in judge([])} == {None}
 
 
 def test_memory_slope_leaves_the_warm_up_out() -> None:

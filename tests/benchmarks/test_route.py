@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import podium
-from benchmarks.route import Route, main, trace_run
+from benchmarks.route import main, trace_run
 
 FOLDER = podium.__path__[0]
 
@@ -18,14 +18,6 @@ def test_a_run_passes_through_podium_alone() -> None:
     assert {"conductor.py", "planners/planner.py", "workers/simple.py"} <= names
     assert all(file.startswith(FOLDER) for file in route.files)
     assert route.switches >= route.jumps.total() > len(route.files)
-
-
-def test_a_switch_is_a_call_into_another_file() -> None:
-    """Calls within a file are none; returning from a library into the same file is one."""
-    one, two = f"{FOLDER}/conductor.py", f"{FOLDER}/errors.py"
-    route = Route((one, one, two, "/lib/anyio.py", two, "<string>"))
-    assert (len(route.files), route.switches) == (2, 2)
-    assert route.jumps == {(one, two): 1}
 
 
 def test_the_command_prints_both_counts(

@@ -18,8 +18,6 @@ from podium.journal import Journal, Record
 from podium.journal.journal import verify
 from podium.types import Result, RunEnded, RunStarted, StepDelta
 
-_NESTED = (("outer", None), ("inner", "outer"), ("innermost", "inner"), ("other", None))
-
 
 @pytest.mark.anyio
 class JournalContract:
@@ -46,16 +44,6 @@ class JournalContract:
         assert [entry.at for entry in entries] == sorted(entry.at for entry in entries)
         assert log.entries == ()
 
-    async def test_works_without_being_entered(self, journal: Journal) -> None:
-        """A journal may be used as it is; a log keeps it open."""
-        first = started()
-        log = await journal.begin(first, minted=True)
-        log.append(ended(first.run_id))
-        await log.flush()
-        await log.aclose()
-        await log.aclose()
-        assert [entry.event for entry in await journal.read(first.run_id)] == [first, ended(first.run_id)]
-
     async def test_knows_the_labels_of_answers(self, journal: Journal) -> None:
         """Those of all answers with a key, until their runs are deleted; an answer without a key has none."""
         async with journal:
@@ -76,17 +64,11 @@ class JournalContract:
             assert await journal.answer_labels({"k"}) == {"k": frozenset("xy")}
             assert await journal.answer_labels(()) == {}
 
-    async def test_an_unminted_run_is_durable_when_it_has_begun(self, journal: Journal) -> None:
-        """Of an id that others may use, the row is there before anything is paid for."""
-        async with journal:
-            log = await journal.begin(started("mine"), minted=False)
-            assert len(await self.seen(journal, "mine")) == 1
-            await log.aclose()
-
     async def test_an_id_is_begun_once(self, journal: Journal) -> None:
         """Who begins a run that is there is told so, and changes nothing."""
         async with journal:
             log = await journal.begin(started("mine"), minted=False)
+            assert len(await self.seen(journal, "mine")) == 1  # durable, of an id that others may use
             with pytest.raises(RunExists, match="mine"):
                 await journal.begin(started("mine", question="Another?"), minted=False)
             log.append(ended("mine"))
@@ -113,12 +95,11 @@ class JournalContract:
             assert (len(begun), len(refused)) == (1, 9)
             await begun[0].aclose()
 
-    @pytest.mark.parametrize("run_id", ["", "x" * 201, "a\0b", "a\nb", "\ud800"])
-    async def test_refuses_ids_no_run_can_have(self, journal: Journal, run_id: str) -> None:
+    async def test_refuses_ids_no_run_can_have(self, journal: Journal) -> None:
         """An id is short printable text."""
-        first = RunStarted(run_id=run_id, at=0.0, workers=())
-        with pytest.raises(ConfigError, match="run id"):
-            await journal.begin(first, minted=False)
+        for run_id in ("", "x" * 201, "a\0b", "\ud800"):
+            with pytest.raises(ConfigError, match="run id"):
+                await journal.begin(RunStarted(run_id=run_id, at=0.0, workers=()), minted=False)
 
     async def test_leaves_out_what_is_not_recorded(self, journal: Journal) -> None:
         """Pieces of text, events of other runs and a second start are no part of a run's record."""
@@ -231,22 +212,27 @@ class JournalContract:
                     await use("nobody")
 
     async def test_lists_runs(self, journal: Journal) -> None:
-        """The newest first; those that are nested, of one parent or of one beginning where asked for."""
+        """The newest first; those that are nested, of one parent, beginning or time where asked for."""
         async with journal:
             for number in range(4):
                 log = await journal.begin(started(f"run{number}", question="Why\n is  it?"), minted=False)
                 log.append(ended(f"run{number}"))
                 await log.aclose()
             inner = await journal.begin(started("inner", parent=("run2", 1, 0, 1)), minted=False)
-            assert [row.run_id for row in await journal.runs()] == ["run3", "run2", "run1", "run0"]
-            assert [row.run_id for row in await journal.runs(limit=2)] == ["run3", "run2"]
-            assert [row.run_id for row in await journal.runs(nested=True, limit=1)] == ["inner"]
-            assert [row.run_id for row in await journal.runs(parent="run2")] == ["inner"]
-            assert [row.run_id for row in await journal.runs(prefix="run1")] == ["run1"]
-            assert await journal.runs(prefix="%") == ()
             third = (await journal.runs(prefix="run2"))[0]
-            assert [row.run_id for row in await journal.runs(since=third.began)] == ["run3", "run2"]
-            assert await journal.runs(since=third.began + 3600, nested=True) == ()
+            for how, found in (
+                ({}, "run3 run2 run1 run0"),
+                ({"limit": 2}, "run3 run2"),
+                ({"nested": True, "limit": 1}, "inner"),
+                ({"parent": "run2"}, "inner"),
+                ({"prefix": "run1"}, "run1"),
+                ({"prefix": "%"}, ""),
+                ({"since": third.began}, "run3 run2"),
+                ({"since": third.began + 3600, "nested": True}, ""),
+            ):
+                assert [row.run_id for row in await journal.runs(**how)] == found.split()  # type: ignore[arg-type]
+            pages = [row.run_id async for page in journal.pages(until=third.began) for row in page]
+            assert pages == ["run2", "run1", "run0"]
             row = (await journal.runs(limit=None))[0]
             assert (row.question, row.state, row.cost, row.holder) == ("Why is it?", "ok", 0.0, None)
             assert row.ended is not None
@@ -255,24 +241,6 @@ class JournalContract:
             assert (running.state, running.parent, running.ended) == ("running", "run2", None)
             assert running.holder is not None
             await inner.aclose()
-
-    async def test_pages_have_each_run_once(self, journal: Journal) -> None:
-        """The newest first; nested runs and those of a time where asked for."""
-        async with journal:
-            for number in range(4):
-                log = await journal.begin(started(f"run{number}"), minted=False)
-                log.append(ended(f"run{number}"))
-                await log.aclose()
-            inner = await journal.begin(started("inner", parent=("run2", 1, 0, 1)), minted=False)
-            await inner.aclose()
-            rows = [row async for page in journal.pages() for row in page]
-            assert [row.run_id for row in rows] == ["run3", "run2", "run1", "run0"]
-            middle = rows[1].began
-            for bounds, found in (({"since": middle}, "32"), ({"until": middle}, "210")):
-                some = [row.run_id async for page in journal.pages(**bounds) for row in page]
-                assert some == [f"run{number}" for number in found]
-            every = [row.run_id async for page in journal.pages(nested=True) for row in page]
-            assert every == ["inner", "run3", "run2", "run1", "run0"]
 
     async def test_forgets_a_run_with_what_is_nested_in_it(self, journal: Journal) -> None:
         """Nothing of them is left; what is carried out stays."""
@@ -313,8 +281,8 @@ class JournalContract:
             await held.aclose()
 
     async def test_many_runs_at_once(self, journal: Journal) -> None:
-        """Two hundred runs side by side are each recorded whole."""
-        ids = [f"run{number}" for number in range(200)]
+        """Sixty runs side by side are each recorded whole."""
+        ids = [f"run{number}" for number in range(60)]
 
         async def carry_out(run_id: str) -> None:
             log = await journal.begin(started(run_id), minted=True)
@@ -332,7 +300,7 @@ class JournalContract:
                 records = await journal.records(run_id)
                 assert verify(records) is None
                 assert [r.entry().event for r in records][1:] == list(course(run_id))
-            assert len(await journal.runs(limit=None)) == 200
+            assert len(await journal.runs(limit=None)) == 60
 
     async def test_a_cancelled_flush_loses_nothing(self, journal: Journal) -> None:
         """Who stops waiting for a commit does not stop the commit."""
@@ -367,7 +335,7 @@ class JournalContract:
 
         async def carry_out(name: str) -> None:
             async with journal:
-                for number in range(20):
+                for number in range(5):
                     run_id = f"{name}{number}"
                     log = await journal.begin(started(run_id), minted=False)
                     for event in course(run_id):
@@ -390,4 +358,4 @@ class JournalContract:
         async def count() -> int:
             return len(await journal.runs(limit=None))
 
-        assert anyio.run(count) == 40
+        assert anyio.run(count) == 10

@@ -49,41 +49,28 @@ class PlannerContract:
 
     @pytest.mark.parametrize("stream", [False, True])
     async def test_ends_in_exactly_one_plan_text(self, planner: Planner, *, stream: bool) -> None:
-        """The last thing a call yields is its plan text, the only one, and there is a plan in it."""
+        """With a plan in it. Pieces, joined, are the text; where somebody reads along there are some."""
         async with planner:
-            _, whole = await self.plan(planner, self.questions[0], stream=stream)
+            pieces, whole = await self.plan(planner, self.questions[0], stream=stream)
         request, reader = self.asking(self.questions[0]), PlanReader(workers=[c.name for c in self.cards])
         assert planner.read(request, whole.text, reader).steps
         assert not self.heeds_question or self.questions[0] in whole.text
-
-    @pytest.mark.parametrize("stream", [False, True])
-    async def test_pieces_are_the_text(self, planner: Planner, *, stream: bool) -> None:
-        """Pieces, joined, are the text; where somebody reads along there are some."""
-        async with planner:
-            pieces, whole = await self.plan(planner, self.questions[0], stream=stream)
         is_told = stream and self.streams
         assert pieces or not is_told
         assert "".join(pieces) in ((whole.text,) if is_told else (whole.text, ""))
 
     async def test_a_caller_may_stop_early(self, planner: Planner) -> None:
-        """Closing a call after its first piece leaves nothing running and the planner usable."""
+        """Closing a call after its first piece, and entering again, leaves nothing running."""
         tasks = asyncio.all_tasks()
-        async with planner:
-            async with aclosing(planner.plan(self.asking(self.questions[0]))) as pieces:
-                await anext(pieces)
-            _, whole = await self.plan(planner, self.questions[1])
+        for _ in range(2):
+            async with planner:
+                async with planner, aclosing(planner.plan(self.asking(self.questions[0]))) as pieces:
+                    await anext(pieces)
+                _, whole = await self.plan(planner, self.questions[1])
         assert not self.heeds_question or self.questions[1] in whole.text
         with anyio.fail_after(5):
             while asyncio.all_tasks() - tasks:  # noqa: ASYNC110  (there is no event for the end of these tasks)
                 await anyio.sleep(0.001)
-
-    async def test_may_be_entered_many_times(self, planner: Planner) -> None:
-        """Entering again, inside or afterwards, keeps the planner planning."""
-        for _ in range(2):
-            async with planner:
-                async with planner:
-                    assert (await self.plan(planner, self.questions[0]))[1].text
-                assert (await self.plan(planner, self.questions[1]))[1].text
 
     async def test_calls_at_once_do_not_mix(self, planner: Planner) -> None:
         """Calls that take turns get the texts that calls one after the other get."""

@@ -78,10 +78,6 @@ class ClientError(Exception):
         }
 
 
-class EndpointConnectionError(Exception):
-    """Like botocore, for an endpoint that does not listen."""
-
-
 class ResourceExhausted(Exception):
     """Like google.api_core: the code is an `HTTPStatus`."""
 
@@ -129,240 +125,111 @@ def no_json() -> Exception:
     return json.JSONDecodeError("Expecting value", "<html>", 0)
 
 
-QUOTA = {"message": "You exceeded your quota", "type": "insufficient_quota", "code": "insufficient_quota"}
+def over(cause: Exception) -> Exception:
+    """Return the error of OpenAI's client for an error of its connection."""
+    return caused(openai.APIConnectionError(request=REQUEST), cause)
 
+
+def not_connected() -> Exception:
+    """Return the error of requests for a connection that was refused."""
+    pool = urllib3.connection.HTTPConnection("h")
+    return caused(
+        requests.ConnectionError("no route"), urllib3.exceptions.NewConnectionError(pool, "refused")
+    )
+
+
+def rate_limited(body: Any, **headers: str) -> Exception:
+    """Return the error of OpenAI's client for the status 429."""
+    return openai_status(openai.RateLimitError, 429, body, **headers)
+
+
+def unavailable(name: str, says: str, make: Callable[[], Exception], **more: Any) -> ProviderError:
+    """Expect that the worker is unavailable."""
+    return ProviderError(name, make, WorkerUnavailable, says, **more)
+
+
+def late(name: str, make: Callable[[], Exception]) -> ProviderError:
+    """Expect a timeout."""
+    return ProviderError(name, make, WorkerTimeout, "did not answer in time", maybe_paid=True)
+
+
+def refused(name: str, says: str, make: Callable[[], Exception], status: int | None = None) -> ProviderError:
+    """Expect a refusal."""
+    return ProviderError(name, make, WorkerRefused, says, status=status)
+
+
+def broken(name: str, says: str, make: Callable[[], Exception], status: int | None = None) -> ProviderError:
+    """Expect a broken answer, which is perhaps paid."""
+    return ProviderError(name, make, WorkerBroken, says, status=status, maybe_paid=True)
+
+
+PAID = {"maybe_paid": True}
+QUOTA = {"message": "You exceeded your quota", "type": "insufficient_quota", "code": "insufficient_quota"}
+SLOW = {"message": "slow down"}
+NO_KEY = {"message": "no key"}
+NO_ANSWER = "closed the connection without an answer"
+WRONG_URL = "the client cannot read the answer (does the base URL lead to"
+CUT = "peer closed connection without sending complete message body"
 PROVIDER_ERRORS = (
-    ProviderError(
+    unavailable(
         "openai-429",
-        lambda: openai_status(openai.RateLimitError, 429, {"message": "slow down"}, retry_after="7"),
-        WorkerUnavailable,
         "answered 429: slow down",
-        7.0,
-        429,
+        lambda: rate_limited(SLOW, retry_after="7"),
+        retry_after=7.0,
+        status=429,
     ),
-    ProviderError(
-        "openai-quota",
-        lambda: openai_status(openai.RateLimitError, 429, QUOTA),
-        WorkerRefused,
-        "exceeded your quota",
-        None,
-        429,
-    ),
-    ProviderError(
+    refused("openai-quota", "exceeded your quota", lambda: rate_limited(QUOTA), 429),
+    refused(
         "openai-401",
-        lambda: openai_status(openai.AuthenticationError, 401, {"message": "no key"}),
-        WorkerRefused,
         "the key was refused",
-        None,
+        lambda: openai_status(openai.AuthenticationError, 401, NO_KEY),
         401,
     ),
-    ProviderError(
-        "openai-504",
-        lambda: openai_status(openai.InternalServerError, 504, None),
-        WorkerUnavailable,
-        "answered 504",
-        None,
-        504,
-        maybe_paid=True,
+    broken(
+        "openai-unreadable", WRONG_URL, lambda: openai.APIResponseValidationError(response(200), None), 200
     ),
-    ProviderError(
-        "openai-unreadable",
-        lambda: openai.APIResponseValidationError(response(200), None),
-        WorkerBroken,
-        "the client cannot read the answer (does the base URL lead to",
-        None,
-        200,
-        maybe_paid=True,
+    late("openai-timeout", lambda: openai.APITimeoutError(REQUEST)),
+    unavailable("openai-not-connected", "cannot be reached", lambda: over(httpx.ConnectError("refused"))),
+    unavailable("openai-dropped", NO_ANSWER, lambda: over(httpx.ReadError("reset")), **PAID),
+    unavailable("litellm-dropped", NO_ANSWER, lambda: ProxiedConnectionError(request=REQUEST), **PAID),
+    unavailable(
+        "anthropic-529", "answered 529: Overloaded", OverloadedError, retry_after=1.5, status=529, **PAID
     ),
-    ProviderError(
-        "openai-timeout",
-        lambda: openai.APITimeoutError(REQUEST),
-        WorkerTimeout,
-        "did not answer in time",
-        maybe_paid=True,
-    ),
-    ProviderError(
-        "openai-not-connected",
-        lambda: caused(openai.APIConnectionError(request=REQUEST), httpx.ConnectError("refused")),
-        WorkerUnavailable,
-        "cannot be reached",
-    ),
-    ProviderError(
-        "openai-dropped",
-        lambda: caused(openai.APIConnectionError(request=REQUEST), httpx.ReadError("reset")),
-        WorkerUnavailable,
-        "closed the connection without an answer",
-        maybe_paid=True,
-    ),
-    ProviderError(
-        "litellm-dropped",
-        lambda: ProxiedConnectionError(request=REQUEST),
-        WorkerUnavailable,
-        "closed the connection without an answer",
-        maybe_paid=True,
-    ),
-    ProviderError(
-        "anthropic-529",
-        OverloadedError,
-        WorkerUnavailable,
-        "answered 529: Overloaded",
-        1.5,
-        529,
-        maybe_paid=True,
-    ),
-    ProviderError(
-        "httpx-503",
-        lambda: httpx.HTTPStatusError("503", request=REQUEST, response=response(503)),
-        WorkerUnavailable,
-        "answered 503",
-        None,
-        503,
-        maybe_paid=True,
-    ),
-    ProviderError(
+    unavailable(
         "httpx-no-file-descriptor",
-        lambda: caused(httpx.ConnectError("no"), OSError(errno.EMFILE, "Too many open files")),
-        WorkerUnavailable,
         "no free file descriptor",
+        lambda: caused(httpx.ConnectError("no"), OSError(errno.EMFILE, "Too many open files")),
     ),
-    ProviderError(
-        "httpx-read-timeout",
-        lambda: httpx.ReadTimeout("late"),
-        WorkerTimeout,
-        "did not answer in time",
-        maybe_paid=True,
+    unavailable("httpx-connect-timeout", "cannot be reached", lambda: httpx.ConnectTimeout("late")),
+    unavailable("httpx-no-free-connection", "cannot be reached", lambda: httpx.PoolTimeout("full")),
+    broken("httpx-cut-off", "was cut off", lambda: httpx.RemoteProtocolError("incomplete")),
+    broken("openai-cut-off", "was cut off", lambda: over(httpx.RemoteProtocolError(CUT))),
+    unavailable("requests-not-connected", "cannot be reached", not_connected),
+    late("requests-read-timeout", lambda: requests.ReadTimeout("late")),
+    unavailable(
+        "aiohttp-500", "answered 500", lambda: aiohttp_status(500), retry_after=2.0, status=500, **PAID
     ),
-    ProviderError(
-        "httpx-connect-timeout",
-        lambda: httpx.ConnectTimeout("late"),
-        WorkerUnavailable,
-        "cannot be reached",
-    ),
-    ProviderError(
-        "httpx-no-free-connection",
-        lambda: httpx.PoolTimeout("full"),
-        WorkerUnavailable,
-        "cannot be reached",
-    ),
-    ProviderError(
-        "httpx-cut-off",
-        lambda: httpx.RemoteProtocolError("incomplete"),
-        WorkerBroken,
-        "was cut off",
-        maybe_paid=True,
-    ),
-    ProviderError(
-        "openai-cut-off",
-        lambda: caused(
-            openai.APIConnectionError(request=REQUEST),
-            httpx.RemoteProtocolError("peer closed connection without sending complete message body"),
-        ),
-        WorkerBroken,
-        "was cut off",
-        maybe_paid=True,
-    ),
-    ProviderError(
-        "requests-not-connected",
-        lambda: caused(
-            requests.ConnectionError("no route"),
-            urllib3.exceptions.NewConnectionError(urllib3.connection.HTTPConnection("h"), "refused"),
-        ),
-        WorkerUnavailable,
-        "cannot be reached",
-    ),
-    ProviderError(
-        "requests-read-timeout",
-        lambda: requests.ReadTimeout("late"),
-        WorkerTimeout,
-        "in time",
-        maybe_paid=True,
-    ),
-    ProviderError(
-        "requests-cut-off",
-        lambda: requests.exceptions.ChunkedEncodingError("broken"),
-        WorkerBroken,
-        "was cut off",
-        maybe_paid=True,
-    ),
-    ProviderError(
-        "aiohttp-500",
-        lambda: aiohttp_status(500),
-        WorkerUnavailable,
-        "answered 500",
-        2.0,
-        500,
-        maybe_paid=True,
-    ),
-    ProviderError(
-        "aiohttp-dropped",
-        aiohttp.ServerDisconnectedError,
-        WorkerUnavailable,
-        "lost the connection",
-        maybe_paid=True,
-    ),
-    ProviderError(
+    unavailable(
         "botocore-throttled",
-        lambda: ClientError("ThrottlingException", 429),
-        WorkerUnavailable,
         "Too many tokens",
-        3.0,
-        429,
+        lambda: ClientError("ThrottlingException", 429),
+        retry_after=3.0,
+        status=429,
     ),
-    ProviderError(
-        "botocore-not-connected",
-        lambda: EndpointConnectionError("Could not connect"),
-        WorkerUnavailable,
-        "cannot be reached",
-    ),
-    ProviderError(
-        "google-429", lambda: ResourceExhausted("quota"), WorkerUnavailable, "answered 429", None, 429
-    ),
-    ProviderError(
+    unavailable("google-429", "answered 429", lambda: ResourceExhausted("quota"), status=429),
+    refused(
         "google-wrapped",
-        lambda: caused(ChatGoogleError("Invalid argument"), GenAIError("bad image")),
-        WorkerRefused,
         "answered 400: bad image",
-        None,
+        lambda: caused(ChatGoogleError("Invalid argument"), GenAIError("bad image")),
         400,
     ),
-    ProviderError("refused", ConnectionRefusedError, WorkerUnavailable, "cannot be reached"),
-    ProviderError(
-        "reset",
-        lambda: ConnectionResetError("reset"),
-        WorkerUnavailable,
-        "lost the connection",
-        maybe_paid=True,
-    ),
-    ProviderError(
-        "timeout", lambda: TimeoutError("late"), WorkerTimeout, "did not answer in time", maybe_paid=True
-    ),
-    ProviderError(
-        "in-a-group",
-        lambda: ExceptionGroup("tasks", [TimeoutError("late")]),
-        WorkerTimeout,
-        "did not answer in time",
-        maybe_paid=True,
-    ),
-    ProviderError(
-        "closed-loop",
-        lambda: RuntimeError("Event loop is closed"),
-        WorkerUnavailable,
-        "another event loop",
-        maybe_paid=True,
-    ),
-    ProviderError("no-key", no_key, WorkerRefused, "was not called"),
-    ProviderError(
-        "no-key-in-crewai",
-        lambda: ValueError("ANTHROPIC_API_KEY is required"),
-        WorkerRefused,
-        "was not called",
-    ),
-    ProviderError("no-json", no_json, WorkerBroken, "sent no JSON (does the base URL", maybe_paid=True),
-    ProviderError(
-        "any-other",
-        lambda: ValueError("out of order"),
-        WorkerFailed,
-        "ValueError: out of order",
-        maybe_paid=True,
-    ),
+    unavailable("refused", "cannot be reached", ConnectionRefusedError),
+    unavailable("reset", "lost the connection", lambda: ConnectionResetError("reset"), **PAID),
+    late("timeout", lambda: TimeoutError("late")),
+    late("in-a-group", lambda: ExceptionGroup("tasks", [TimeoutError("late")])),
+    unavailable("closed-loop", "another event loop", lambda: RuntimeError("Event loop is closed"), **PAID),
+    refused("no-key", "was not called", no_key),
+    refused("no-key-in-crewai", "was not called", lambda: ValueError("ANTHROPIC_API_KEY is required")),
+    broken("no-json", "sent no JSON (does the base URL", no_json),
+    ProviderError("any-other", lambda: ValueError("x"), WorkerFailed, "ValueError: x", maybe_paid=True),
 )

@@ -51,21 +51,15 @@ class WorkerContract:
         """Return a request for an answer to `text`."""
         return question(text, stream=stream)
 
-    @pytest.mark.parametrize("stream", [False, True])
-    async def test_ends_in_exactly_one_completion(self, worker: Worker, *, stream: bool) -> None:
-        """The last thing a call yields is its completion, and the only one."""
+    async def test_ends_in_exactly_one_completion(self, worker: Worker) -> None:
+        """The last thing a call yields is its completion, and the only one; what is streamed is its text."""
         async with worker:
-            *pieces, last = await collect(worker, self.asking(self.questions[0], stream=stream))
-        assert isinstance(last, Completion)
-        assert self.questions[0] in last.text
-        assert all(isinstance(piece, str) for piece in pieces)
-
-    async def test_streamed_pieces_are_the_text(self, worker: Worker) -> None:
-        """What is streamed, joined, is the text of the completion."""
-        async with worker:
-            *pieces, last = await collect(worker, self.asking(self.questions[0], stream=True))
-        assert isinstance(last, Completion)
-        assert "".join(str(piece) for piece in pieces) == last.text
+            for stream in (False, True):
+                *pieces, last = await collect(worker, self.asking(self.questions[0], stream=stream))
+                assert isinstance(last, Completion)
+                assert self.questions[0] in last.text
+                assert all(isinstance(piece, str) for piece in pieces)
+                assert not stream or "".join(map(str, pieces)) == last.text
 
     async def test_a_call_comes_to_no_more_than_its_worst_case(self, worker: Worker) -> None:
         """What is set aside for a call covers what it reports, which may be a fixed figure."""
@@ -93,36 +87,28 @@ class WorkerContract:
                 group.start_soon(ask, text)
         assert [text for text in self.questions if text not in answers[text]] == []
 
-    async def test_may_be_entered_many_times(self, worker: Worker) -> None:
-        """Entering again, inside or afterwards, keeps the worker working."""
+    async def test_a_caller_may_stop_early(self, worker: Worker) -> None:
+        """Closing a call after its first piece, and entering again, leaves nothing running."""
+        tasks = asyncio.all_tasks()
         for _ in range(2):
             async with worker:
-                async with worker:
-                    assert (await complete(worker, self.asking(self.questions[0]))).text
-                assert (await complete(worker, self.asking(self.questions[0]))).text
-
-    async def test_a_caller_may_stop_early(self, worker: Worker) -> None:
-        """Closing a call after its first piece leaves nothing running and the worker usable."""
-        tasks = asyncio.all_tasks()
-        async with worker:
-            async with aclosing(worker.call(self.asking(self.questions[0], stream=True))) as pieces:
-                await anext(pieces)
-            assert (await complete(worker, self.asking(self.questions[1]))).text
+                async with worker, aclosing(worker.call(self.asking(self.questions[0], stream=True))) as call:
+                    await anext(call)
+                assert (await complete(worker, self.asking(self.questions[1]))).text
         await until_settled(tasks)
 
-    @pytest.mark.parametrize("stream", [False, True])
-    async def test_cancel_ends_a_call(self, slow_worker: Worker, *, stream: bool) -> None:
+    async def test_cancel_ends_a_call(self, slow_worker: Worker) -> None:
         """A cancelled call ends soon, yields no completion and leaves nothing running."""
         tasks = asyncio.all_tasks()
         pieces: list[str | Completion] = []
-        with anyio.fail_after(5):
-            async with slow_worker:
-                with anyio.move_on_after(0.05) as scope:
-                    async with aclosing(
-                        slow_worker.call(self.asking(self.questions[0], stream=stream))
-                    ) as call:
-                        async for piece in call:
-                            pieces.append(piece)  # noqa: PERF401  (kept when the call is cancelled)
-        assert scope.cancelled_caught
+        for stream in (False, True):
+            request = self.asking(self.questions[0], stream=stream)
+            with anyio.fail_after(5):
+                async with slow_worker:
+                    with anyio.move_on_after(0.05) as scope:
+                        async with aclosing(slow_worker.call(request)) as call:
+                            async for piece in call:
+                                pieces.append(piece)  # noqa: PERF401  (kept when the call is cancelled)
+            assert scope.cancelled_caught
         assert not any(isinstance(piece, Completion) for piece in pieces)
         await until_settled(tasks)

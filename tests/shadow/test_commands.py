@@ -16,6 +16,14 @@ from podium_shadow import Pair, Side, Spent, SqlPairs, Tally
 Podium = Callable[..., Result]
 
 
+HOW = ("--confidence", "0.8")
+
+
+def side(answer: str, seconds: float, spent: Spent) -> Side:
+    """Return a side that answered."""
+    return Side(status="ok", answer=answer, seconds=seconds, spent=spent)
+
+
 @pytest.fixture
 def pairs(config: Path) -> SqlPairs:
     """Record twelve pairs where the config's journal is; in four of them the answers differ."""
@@ -24,27 +32,17 @@ def pairs(config: Path) -> SqlPairs:
     async def put() -> None:
         async with kept:
             for number in range(12):
+                answer = "a" if number % 3 else f"no {number}"
                 pair = Pair(
                     pair_id=f"p{number}",
                     shadow="router",
                     at=time() - 86400.0 * number,
                     question="What is it?",
-                    primary=Side(
-                        status="ok",
-                        answer="A.",
-                        seconds=1.0,
-                        spent=Spent(calls=1, usage=Usage(50, 50), cost=0.01),
-                    ),
-                    candidate=Side(
-                        status="ok",
-                        answer="a" if number % 3 else f"no {number}",
-                        seconds=2.0,
-                        spent=Spent(calls=4, usage=Usage(200, 200), cost=0.02),
-                    ),
+                    primary=side("A.", 1.0, Spent(calls=1, usage=Usage(50, 50), cost=0.01)),
+                    candidate=side(answer, 2.0, Spent(calls=4, usage=Usage(200, 200), cost=0.02)),
                 )
-                await kept.put(
-                    pair, Tally(tally_id="t", shadow="router", at=time(), seen=120, sampled=14, busy=2)
-                )
+                tally = Tally(tally_id="t", shadow="router", at=time(), seen=120, sampled=14, busy=2)
+                await kept.put(pair, tally)
 
     run_sync(put)
     return kept
@@ -72,12 +70,9 @@ def test_a_report_for_programs(podium: Podium, pairs: SqlPairs) -> None:
     assert told["seconds"]["ratio"]["value"] == 2.0
     assert told["tokens"]["candidate"] == 400.0
     assert (told["confidence"], told["seed"], told["judged"]) == (0.95, 0, None)
-    (told,) = json.loads(
-        podium("evals", "shadow", "report", "--since", "60h", "--confidence", "0.8", "--json").stdout
-    )
-    assert (told["pairs"], told["confidence"]) == (3, 0.8)
-    (told,) = json.loads(podium("evals", "shadow", "report", "--limit", "5", "--json").stdout)
-    assert told["pairs"] == 5
+    some = podium("evals", "shadow", "report", "--since", "60h", "--limit", "2", *HOW, "--json")
+    (told,) = json.loads(some.stdout)
+    assert (told["pairs"], told["confidence"]) == (2, 0.8)
     assert json.loads(podium("evals", "shadow", "report", "other", "--json").stdout) == []
 
 
@@ -103,11 +98,12 @@ def test_a_worker_judges(podium: Podium, pairs: SqlPairs, server: ChatServer) ->
     assert len(server.calls) == 4  # of the four pairs that differ, three were known
 
 
-def test_a_judge_that_is_none_is_told(podium: Podium, pairs: SqlPairs) -> None:
-    """With the workers there are."""
+def test_options_that_are_none_are_told(podium: Podium, pairs: SqlPairs) -> None:
+    """With the workers there are; a confidence is a share."""
     result = podium("evals", "shadow", "report", "--judge", "nobody")
     assert result.exit_code == 2
     assert "its workers are thinker, speaker" in result.stderr
+    assert podium("evals", "shadow", "report", "--confidence", "95").exit_code == 2
 
 
 def test_a_function_scores(podium: Podium, pairs: SqlPairs) -> None:
@@ -118,17 +114,12 @@ def test_a_function_scores(podium: Podium, pairs: SqlPairs) -> None:
     assert "score" in podium("evals", "shadow", "report", "--scorer", "scoring:short").stdout
 
 
-@pytest.mark.parametrize("typed", ["scoring", "scoring:", "nowhere_at_all:f", "math:nothing", "math:pi"])
-def test_a_scorer_that_is_none_is_told(podium: Podium, pairs: SqlPairs, typed: str) -> None:
+def test_a_scorer_that_is_none_is_told(podium: Podium, pairs: SqlPairs) -> None:
     """Whatever is wrong with it."""
-    result = podium("evals", "shadow", "report", "--scorer", typed)
-    assert result.exit_code == 2
-    assert f"--scorer {typed!r}" in result.stderr
-
-
-def test_numbers_that_are_none_are_told(podium: Podium, pairs: SqlPairs) -> None:
-    """A confidence is a share."""
-    assert podium("evals", "shadow", "report", "--confidence", "95").exit_code == 2
+    for typed in ("scoring", "nowhere_at_all:f", "math:nothing", "math:pi"):
+        result = podium("evals", "shadow", "report", "--scorer", typed)
+        assert result.exit_code == 2
+        assert f"--scorer {typed!r}" in result.stderr
 
 
 def test_old_pairs_are_forgotten(podium: Podium, pairs: SqlPairs) -> None:

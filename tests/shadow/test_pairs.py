@@ -1,6 +1,5 @@
 """Where pairs are kept: in a file, on a server."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from time import time
@@ -9,7 +8,6 @@ import anyio
 import pytest
 
 from podium import Conductor, Plan, ScriptedWorker, Step
-from podium.errors import ConfigError, JournalError
 from podium.journal import SqlJournal
 from podium.planners import FixedPlanner
 from podium.secrets import register
@@ -33,36 +31,27 @@ TALLY = Tally(tally_id="t1", shadow="ours", at=100.0, seen=10, sampled=3, busy=1
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def pairs(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SqlPairs]:
+def pairs(request: pytest.FixtureRequest, tmp_path: Path) -> SqlPairs:
     """Give an empty place, not entered."""
-    match request.param:
-        case "sqlite":
-            yield SqlPairs(tmp_path / "journal.db")
-        case _:
-            yield SqlPairs(request.getfixturevalue("postgres_url"))
+    where = tmp_path / "journal.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    return SqlPairs(where)
 
 
 async def test_what_was_put_comes_back(pairs: SqlPairs) -> None:
-    """All of it, entered or not, the oldest first."""
+    """All of it, entered or not, the oldest first; a tally as it last was."""
     await pairs.put(WHOLE, TALLY)
     async with pairs, pairs:
         await pairs.put(replace(WHOLE, pair_id="p0", at=50.0), TALLY)
     found = await pairs.pairs()
     assert [pair.pair_id for pair in found] == ["p0", "p1"]
     assert found[1] == WHOLE
-
-
-async def test_a_tally_is_kept_as_it_last_was(pairs: SqlPairs) -> None:
-    """One of the same id is replaced; others stay."""
-    await pairs.put(None, TALLY)
     await pairs.put(None, replace(TALLY, seen=11, at=101.0))
     await pairs.put(None, replace(TALLY, tally_id="t2", at=50.0))
     assert [(tally.tally_id, tally.seen) for tally in await pairs.tallies()] == [("t2", 10), ("t1", 11)]
-    assert await pairs.pairs() == ()
 
 
 async def test_some_are_asked_for(pairs: SqlPairs) -> None:
-    """By shadow, by age, and the latest only."""
+    """By shadow, by age, and the latest only; old ones are forgotten, with the counts of that time."""
     for number in range(4):
         shadow = "ours" if number % 2 else "theirs"
         await pairs.put(
@@ -74,13 +63,8 @@ async def test_some_are_asked_for(pairs: SqlPairs) -> None:
     assert [pair.pair_id for pair in await pairs.pairs(limit=3)] == ["p1", "p2", "p3"]
     assert [tally.shadow for tally in await pairs.tallies(since=3.0)] == ["ours"]
     assert [tally.shadow for tally in await pairs.tallies(shadow="theirs")] == ["theirs"]
-
-
-async def test_old_ones_are_forgotten(pairs: SqlPairs) -> None:
-    """By age, with the counts of that time; how many pairs that were is said."""
-    await pairs.put(WHOLE, TALLY)
     await pairs.put(replace(WHOLE, pair_id="new", at=time()), replace(TALLY, tally_id="new", at=time()))
-    assert await pairs.prune(3600.0) == 1
+    assert await pairs.prune(3600.0) == 4
     assert [pair.pair_id for pair in await pairs.pairs()] == ["new"]
     assert [tally.tally_id for tally in await pairs.tallies()] == ["new"]
 
@@ -93,37 +77,17 @@ async def test_many_at_once_are_all_kept(pairs: SqlPairs) -> None:
     assert {pair.pair_id for pair in await pairs.pairs()} == {f"p{number}" for number in range(50)}
 
 
-@pytest.mark.parametrize("place", ["sqlite", "postgres"])
-async def test_they_are_in_the_journal_and_without_secrets(
-    place: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    """ShadowRunner its runs, in the same database."""
+async def test_they_are_in_the_journal_and_without_secrets(tmp_path: Path) -> None:
+    """In tables of their own, beside its runs, which stay."""
     register("canary-of-the-shadow")
-    where = tmp_path / "journal.db" if place == "sqlite" else request.getfixturevalue("postgres_url")
+    where = tmp_path / "journal.db"
     journal = SqlJournal(where)
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "x"),))), [ScriptedWorker("one", "1")], journal=journal)
+    await conductor.run("?", run_id="mine")
     said = Side(status="ok", answer="the key is canary-of-the-shadow, or sk-abcdefghijklmnop1234")
     await SqlPairs.beside(journal).put(replace(WHOLE, question="canary-of-the-shadow?", primary=said), TALLY)
     (pair,) = await SqlPairs(where).pairs()
     assert pair.question == "[secret]?"
     assert pair.primary.answer.startswith("the key is [secret], or ")
     assert "abcdefghijklmnop1234" not in f"{pair}"
-    assert await journal.runs() == ()
-
-
-async def test_a_journal_with_runs_takes_them(tmp_path: Path) -> None:
-    """They are kept in tables of their own, and its runs stay."""
-    path = tmp_path / "journal.db"
-    conductor = Conductor(FixedPlanner(Plan((Step(0, "x"),))), [ScriptedWorker("one", "1")])
-    await conductor.run("?", run_id="mine", journal=SqlJournal(path))
-    await SqlPairs(path).put(WHOLE, TALLY)
-    assert await SqlPairs(path).pairs() == (WHOLE,)
-    assert [run.run_id for run in await SqlJournal(path).runs()] == ["mine"]
-
-
-async def test_a_place_that_is_none_is_told(tmp_path: Path) -> None:
-    """As a journal tells it."""
-    with pytest.raises(ConfigError, match="SQLite or PostgreSQL"):
-        SqlPairs("mysql://host/name")
-    (tmp_path / "journal.db").write_bytes(b"something else " * 1000)
-    with pytest.raises(JournalError, match="not a database"):
-        await SqlPairs(tmp_path / "journal.db").put(WHOLE, TALLY)
+    assert [run.run_id for run in await journal.runs()] == ["mine"]

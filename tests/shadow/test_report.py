@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import comb, nan
+from math import nan
 from random import Random
 
 import pytest
@@ -35,36 +35,17 @@ def test_a_share_has_wilsons_interval() -> None:
     assert share(50, 100, 0.99).share.low < half.low  # type: ignore[operator]
 
 
-@pytest.mark.parametrize(("n", "low", "high"), [(6, 1, 6), (10, 2, 9), (20, 6, 15), (100, 40, 61)])
+@pytest.mark.parametrize(("n", "low", "high"), [(6, 1, 6), (20, 6, 15), (100, 40, 61)])
 def test_a_median_has_the_exact_interval(n: int, low: int, high: int) -> None:
     """Between the order statistics of the published tables (Conover 1999, A3; Hollander and Wolfe)."""
     estimate = quantile([float(value) for value in range(n, 0, -1)], 0.5, 0.95)
     assert estimate == Estimate((n + 1) / 2, float(low), float(high))
 
 
-@pytest.mark.parametrize("q", [0.5, 0.95])
-@pytest.mark.parametrize("n", [30, 61, 200])
-def test_the_interval_holds_what_it_says_and_no_more(n: int, q: float) -> None:
-    """By the binomial distribution in whole numbers; one order statistic less would not do."""
-    estimate = quantile([float(value) for value in range(n)], q, 0.9)
-
-    def at_most(k: int) -> float:
-        return sum(comb(n, i) * q**i * (1 - q) ** (n - i) for i in range(k + 1))
-
-    assert estimate.low is not None
-    below = at_most(int(estimate.low))  # P(B <= rank of low - 1): the quantile lies below it
-    assert below <= 0.05 < at_most(int(estimate.low) + 1)
-    if estimate.high is None:
-        assert at_most(n - 1) < 0.95
-    else:
-        assert at_most(int(estimate.high)) >= 0.95 > at_most(int(estimate.high) - 1)
-
-
 def test_too_few_values_bound_nothing() -> None:
     """What is not known is not told."""
     assert quantile([], 0.5, 0.95) == Estimate(None)
     assert quantile([1.0, 2.0], 0.5, 0.95) == Estimate(1.5, None, None)
-    assert quantile([float(n) for n in range(20)], 0.95, 0.95).high is None
     assert paired_means([], 0.95, 0) == (Estimate(None), Estimate(None))
     assert paired_means([(1.0, 2.0)], 0.95, 0) == (Estimate(1.0), Estimate(2.0))
     assert paired_means([(0.0, 2.0)] * 9, 0.95, 0)[1] == Estimate(None)
@@ -98,33 +79,29 @@ def test_the_bootstrap_covers_as_often_as_it_says() -> None:
     assert 82 <= held <= 97
 
 
-def pair(number: int, primary: str = "yes", candidate: str = "yes", **facts: object) -> Pair:
+def side(answer: str, seconds: float, calls: int, usage: Usage, cost: float) -> Side:
+    """Return a side that answered."""
+    return Side(status="ok", answer=answer, seconds=seconds, spent=Spent(calls=calls, usage=usage, cost=cost))
+
+
+def pair(number: int, primary: str = "yes", candidate: str = "yes", shadow: str = "ours") -> Pair:
     """Return a pair in which both answered."""
-    return replace(
-        Pair(
-            pair_id=f"p{number}",
-            shadow="ours",
-            at=float(number),
-            question="Is it?",
-            primary=Side(
-                status="ok", answer=primary, seconds=1.0, spent=Spent(calls=1, usage=Usage(8, 2), cost=0.1)
-            ),
-            candidate=Side(
-                status="ok",
-                answer=candidate,
-                seconds=2.0,
-                spent=Spent(calls=3, usage=Usage(20, 10), cost=0.15),
-            ),
-        ),
-        **facts,
+    return Pair(
+        pair_id=f"p{number}",
+        shadow=shadow,
+        at=float(number),
+        question="Is it?",
+        primary=side(primary, 1.0, 1, Usage(8, 2), 0.1),
+        candidate=side(candidate, 2.0, 3, Usage(20, 10), 0.15),
     )
 
 
 async def report_of(pairs: Sequence[Pair], **how: object) -> Report:
     """Return the report of pairs of one shadow."""
     kept = NewPairs()
-    for each in pairs:
-        await kept.put(each, TALLY)
+    async with kept:
+        for each in pairs:
+            await kept.put(each, TALLY)
     (found,) = await report(kept, **how)  # type: ignore[arg-type]
     return found
 
@@ -159,15 +136,7 @@ async def test_both_sides_are_compared() -> None:
 
 @pytest.mark.parametrize(
     ("one", "other", "equal"),
-    [
-        ("Forty-two.", "  forty-TWO ", True),
-        ("a\n b", "a b", True),
-        ("**42**", "42", True),
-        ("ﬁne", "fine", True),
-        ("-1", "1", False),
-        ("a b", "ab", False),
-        ("x (1)", "x", False),
-    ],
+    [("Forty-two.", "  forty-TWO ", True), ("**42**", "42", True), ("-1", "1", False), ("a b", "ab", False)],
 )
 async def test_equal_means_but_for_looks(one: str, other: str, equal: bool) -> None:  # noqa: FBT001
     """Case, spaces and outer marks do not count; the rest does."""
@@ -183,12 +152,8 @@ async def test_each_shadow_has_its_report() -> None:
     assert [each.shadow for each in await report(kept, shadow="b")] == ["b"]
     assert await report(kept, shadow="c") == ()
     assert [(each.shadow, each.pairs) for each in await report(kept, since=99.0)] == []
-
-
-async def test_a_confidence_that_is_none_is_refused() -> None:
-    """It is a share."""
     with pytest.raises(ConfigError, match="confidence"):
-        await report(NewPairs(), confidence=95)
+        await report(kept, confidence=95)
 
 
 def prefers(better: str) -> ScriptedWorker:
@@ -225,12 +190,8 @@ async def test_a_judge_is_not_told_whose_answers_they_are() -> None:
 
 async def test_a_judge_who_favours_a_place_favours_nobody() -> None:
     """Whichever answer stands first is drawn."""
-    judged = (
-        await report_of(
-            [pair(n, f"one {n}", f"other {n}") for n in range(200)],
-            judge=Judge(ScriptedWorker("judge", "A"), calls=200),
-        )
-    ).judged
+    pairs, judge = [pair(n, f"one {n}", f"other {n}") for n in range(60)], ScriptedWorker("judge", "A")
+    judged = (await report_of(pairs, judge=Judge(judge, calls=60))).judged
     assert judged is not None
     assert judged.better.share.low is not None
     assert judged.better.share.low < 0.5 < judged.better.share.high  # type: ignore[operator]
@@ -240,13 +201,13 @@ async def test_calls_of_a_judge_are_bounded() -> None:
     """Over all shadows; what was not judged is counted, and nobody is asked twice of one pair."""
     judge = ScriptedWorker("judge", "TIE")
     kept = NewPairs()
-    for number in range(30):
+    for number in range(6):
         shadow = "ours" if number % 2 else "theirs"
         await kept.put(pair(number, "one", f"other {number}", shadow=shadow), TALLY)
-    found = await report(kept, judge=Judge(judge, calls=20))
-    assert len(judge.requests) == 20
+    found = await report(kept, judge=Judge(judge, calls=4))
+    assert len(judge.requests) == 4
     judged = [each.judged for each in found if each.judged is not None]
-    assert [(each.calls, each.unjudged) for each in judged] == [(15, 0), (5, 10)]
+    assert [(each.calls, each.unjudged) for each in judged] == [(3, 0), (1, 2)]
 
 
 async def test_a_judge_who_fails_is_counted() -> None:
@@ -272,20 +233,15 @@ async def test_known_verdicts_are_not_paid_again() -> None:
 
 
 async def test_a_scorer_scores_both() -> None:
-    """A function, or an async one, of question and answer."""
+    """An async function of question and answer; the commands test one that is not."""
 
-    def length(question: str, answer: str) -> float:
+    async def length(question: str, answer: str) -> float:
         return float(len(answer) + len(question))
 
-    async def later(question: str, answer: str) -> float:
-        return length(question, answer)
-
-    pairs = [pair(n, "four", "sixsix") for n in range(10)]
-    for scorer in (length, later):
-        scores = (await report_of(pairs, scorer=scorer)).scores
-        assert scores is not None
-        assert (scores.of, scores.primary, scores.candidate) == (10, 10.0, 12.0)
-        assert scores.difference == Estimate(2.0, 2.0, 2.0)
+    scores = (await report_of([pair(n, "four", "sixsix") for n in range(10)], scorer=length)).scores
+    assert scores is not None
+    assert (scores.of, scores.primary, scores.candidate) == (10, 10.0, 12.0)
+    assert scores.difference == Estimate(2.0, 2.0, 2.0)
 
 
 async def test_a_scorer_that_fails_is_told() -> None:
@@ -298,5 +254,3 @@ async def test_a_scorer_that_fails_is_told() -> None:
         await report_of([pair(0)], scorer=broken)
     with pytest.raises(WorkerFailed, match="returned nan"):
         await report_of([pair(0)], scorer=lambda q, a: nan)
-    with pytest.raises(WorkerFailed, match="the scorer raised"):
-        await report_of([pair(0)], scorer=lambda q, a: "good")

@@ -1,15 +1,12 @@
 """Limits over real connections: what does not fit is never sent, and bills are held against forecasts."""
 
 import pytest
-from core.actors import plan_of, rows
-from servers.chat_server import STALL, Call, ChatServer, Reply, says
+from core.actors import plan_of
+from servers.chat_server import Call, ChatServer, Reply, says
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError
-from podium.execution import Retry
-from podium.planners import ChatPlanner, FixedPlanner
-from podium.types.forecast import compare, within
+from podium.planners import FixedPlanner
 from podium.workers import Card, ChatWorker, Endpoint, Price
 
 pytestmark = pytest.mark.anyio
@@ -54,69 +51,3 @@ async def test_a_plan_whose_calls_do_not_fit_costs_nothing() -> None:
     assert result.problem is not None
     assert result.problem.code == "limit"
     assert "the plan needs at least $0.00" in result.problem.message
-
-
-async def test_without_limits_nothing_is_bounded() -> None:
-    """The server's own bound holds then."""
-    async with ChatServer(_answer) as server:
-        result = await Conductor(FixedPlanner(CHAIN), [_worker(server)]).run("What?")
-        assert len(server.calls) == 4
-        assert all("max_tokens" not in call.body for call in server.calls)
-    assert result.status == "ok"
-
-
-async def test_a_planner_is_held_to_the_same_limits() -> None:
-    """Its plan text is capped at its share, and it is told what is left."""
-    plan = rows((0, "one", ()))
-    async with ChatServer(
-        lambda call: says(call, plan) if call.body["model"] == "boss" else _answer(call)
-    ) as server:
-        conductor = Conductor(
-            ChatPlanner(_worker(server, "boss")), [_worker(server)], limits=Limits(output_tokens=9000)
-        )
-        result = await conductor.run("What?")
-        first = server.calls[0].body
-    assert result.status == "ok"
-    assert first["max_tokens"] == 1500
-    assert "9,000 tokens for all that they write" in first["messages"][1]["content"]
-
-
-async def test_a_cost_limit_over_an_unknown_price_starts_nothing() -> None:
-    """It is refused before a word is sent, with both remedies."""
-    async with ChatServer(_answer) as server:
-        with pytest.raises(ConfigError, match=r"'m'.*Limits\.unpriced"):
-            await Conductor(FixedPlanner(CHAIN), [_worker(server, price=None)], limits=Limits(cost=1.0)).run(
-                "What?"
-            )
-        assert not server.calls
-
-
-async def test_a_call_that_hangs_counts_as_the_most_it_may_come_to() -> None:
-    """What it cost nobody knows; the run goes on with what is left for certain."""
-    async with ChatServer(lambda _: Reply((STALL,))) as server:
-        limits = Limits(cost=0.0012, answer_tokens=100, attempt_seconds=0.2, seconds=5)
-        retry = Retry(attempts=3, first_wait=0.001)
-        result = await Conductor(
-            FixedPlanner(plan_of((0, "one", ()))), [_worker(server)], limits=limits, retry=retry
-        ).run("What?")
-        assert len(server.calls) == 1
-    assert result.outcomes[0].maybe_paid
-    assert result.problem is not None
-    assert result.problem.code == "worker_timeout"
-    assert "no further call fits the limits" in result.problem.message
-
-
-async def test_a_forecast_goes_by_what_calls_took_and_holds_the_bill() -> None:
-    """After some runs the next one's bill lies where it was expected."""
-    async with ChatServer(_answer) as server, Conductor(FixedPlanner(CHAIN), [_worker(server)]) as conductor:
-        assert conductor.forecast(CHAIN).guessed == ("m",)
-        for _ in range(3):
-            await conductor.run("What?")
-        expected = conductor.forecast(CHAIN)
-        result = await conductor.run("What?")
-    assert expected.guessed == ()
-    assert expected.output_tokens.low == expected.output_tokens.high == 40
-    bill = result.rounds[0].outcomes
-    assert "40 written" in compare(expected, bill)
-    assert expected.cost is not None
-    assert within(expected, bill) == compare(expected, bill).endswith("as expected.")

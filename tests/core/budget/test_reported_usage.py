@@ -10,7 +10,6 @@ from servers.chat_server import ChatServer, completion, says, whole
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import PlannerError
 from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import ChatPlanner, FixedPlanner
@@ -48,16 +47,10 @@ async def _run(text: str, usage: Any, plan: Plan = ONE, **options: Any) -> Resul
         {"prompt_tokens": 9},
         {"completion_tokens": 9},
         {"prompt_tokens": 9, "completion_tokens": 0},
-        {"prompt_tokens": 0, "completion_tokens": 9},
         {"prompt_tokens": 9, "completion_tokens": -9},
         {"prompt_tokens": 9, "completion_tokens": "9"},
-        {"prompt_tokens": 9, "completion_tokens": None},
-        {"prompt_tokens": 9, "completion_tokens": True},
-        {"prompt_tokens": 9, "completion_tokens": 9.5},
         {"prompt_tokens": 9, "completion_tokens": 10**30},
-        {"prompt_tokens": None, "completion_tokens": 9},
         "9 tokens",
-        [9, 9],
     ],
 )
 async def test_usage_that_cannot_be_right_is_estimated_and_charged_at_the_reservation(usage: Any) -> None:
@@ -68,14 +61,6 @@ async def test_usage_that_cannot_be_right_is_estimated_and_charged_at_the_reserv
     assert result.usage.output_tokens == estimate_tokens("forty-two")
     assert result.estimated_usage == result.usage
     assert result.cost == BOUND
-
-
-async def test_usage_that_can_be_right_is_measured() -> None:
-    """Then the bill is what was reported, and nothing is estimated."""
-    result = await _run("forty-two", {"prompt_tokens": 9, "completion_tokens": 3})
-    assert result.usage == Usage(9, 3)
-    assert result.estimated_usage == Usage()
-    assert result.cost == 3
 
 
 async def test_too_few_tokens_for_a_long_text_are_not_believed() -> None:
@@ -100,29 +85,11 @@ async def test_too_few_tokens_for_a_long_prompt_are_not_believed() -> None:
     assert await _ask(question, {"prompt_tokens": 1100, "completion_tokens": 3}) == Usage(1100, 3)
 
 
-async def test_input_that_was_read_from_a_cache_counts_as_read() -> None:
-    """A server may count cached tokens beside its input tokens."""
-    usage = {"input_tokens": 5, "cache_read_input_tokens": 1100, "output_tokens": 3}
-    assert await _ask("several words " * 500, usage) == Usage(1105, 3, cached_tokens=1100)
-
-
 async def test_pictures_need_no_tokens_for_the_text_of_their_data() -> None:
     """A picture is counted by its size, not by its characters."""
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 100_000}}
     question = [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, picture]}]
     assert await _ask(question, {"prompt_tokens": 85, "completion_tokens": 3}) == Usage(85, 3)
-
-
-async def test_the_tokens_of_a_lost_planner_call_are_those_of_its_prompt() -> None:
-    """They are estimated from the messages that were sent, not from the question alone."""
-    async with ChatServer(lambda call: whole("{")) as server:
-        planner = ChatPlanner(_worker(server.url, "boss"))
-        conductor = Conductor(planner, [_worker(server.url)], retry=Retry(attempts=1))
-        with pytest.raises(PlannerError) as caught:
-            await conductor.run("What?")
-    (proposal,) = caught.value.calls
-    assert (proposal.maybe_paid, proposal.usage.estimated) == (True, True)
-    assert proposal.usage.input_tokens > 100
 
 
 async def test_chinese_is_not_taken_for_a_quarter_of_its_characters() -> None:
@@ -155,26 +122,10 @@ async def test_an_answer_beyond_its_bound_is_charged_and_assumed_again() -> None
     assert second.problem.code == "limit"
 
 
-async def test_a_resumed_run_still_assumes_an_answer_beyond_its_bound() -> None:
-    """What the journal says of earlier answers counts after a resume, too."""
-    usage = {"prompt_tokens": 9, "completion_tokens": 400}
-    plan, journal = plan_of((0, "one", ()), (0, "two", (0,))), MemoryJournal()
-    async with ChatServer(lambda call: says(call, "long", usage=usage)) as server:
-        conductor = Conductor(
-            FixedPlanner(plan), [_worker(server.url)], limits=Limits(output_tokens=700), journal=journal
-        )
-        await conductor.run("What?", run_id="R")
-        result = await conductor.resume("R")
-        assert len(server.calls) == 1
-    assert result.outcomes[1].problem is not None
-    assert result.outcomes[1].problem.code == "limit"
-
-
-@pytest.mark.parametrize("usage", [None, {"prompt_tokens": 9}, {"prompt_tokens": 9, "completion_tokens": 0}])
-async def test_a_planner_is_held_to_the_same_rule(usage: Any) -> None:
+async def test_a_planner_is_held_to_the_same_rule() -> None:
     """Its usage is estimated, and it is charged at its reservation."""
     text = '{"worker": 0, "subtask": "go", "access": []}'
-    async with ChatServer(lambda call: says(call, text, usage=usage)) as server:
+    async with ChatServer(lambda call: says(call, text, usage=None)) as server:
         planner = ChatPlanner(_worker(server.url, "boss"))
         result = await Conductor(planner, [_worker(server.url)]).run("What?")
     proposal = result.proposals[0]
@@ -183,10 +134,7 @@ async def test_a_planner_is_held_to_the_same_rule(usage: Any) -> None:
     assert proposal.cost == BOUND
 
 
-@pytest.mark.parametrize(
-    "usage",
-    [Usage(10.5, 3), Usage(-1, 3), Usage(input_tokens=True, output_tokens=3), "10 and 3", Usage(9, 9, 99)],
-)
+@pytest.mark.parametrize("usage", [Usage(10.5, 3), Usage(-1, 3), "10 and 3", Usage(9, 9, 99)])
 async def test_a_worker_of_one_s_own_is_held_to_the_same_rule(usage: Any) -> None:
     """An answer whose usage is no usage is still an answer."""
 

@@ -12,10 +12,7 @@ from podium.execution import Retry
 
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
 ROW = re.compile(r"^\| `(\w+)` \|.*\| ([^|]+) \|$", re.MULTILINE)
-STARTS = {
-    Limits: "| field | bounds |",
-    Retry: "`Retry`, and `[retry]` in `podium.toml`, have these fields:",
-}
+STARTS = {Limits: "| field | bounds |", Retry: "`Retry`, and `[retry]` in `podium.toml`, have these fields:"}
 
 
 @pytest.mark.parametrize("record", STARTS, ids=lambda record: record.__name__)

@@ -48,12 +48,8 @@ async def one_call(reply: Any, *, stream: bool = False, effort: str | None = Non
     ("reply", "stream"),
     [
         pytest.param(whole(GARBAGE, content_type="text/plain"), False, id="text"),
-        pytest.param(whole("[1]"), False, id="not an object"),
-        pytest.param(whole(b"\xff\xfe half"), False, id="not utf-8"),
         pytest.param(whole(UNREPORTED), False, id="no finish reason"),
-        pytest.param(whole(GARBAGE), True, id="json that is text"),
         pytest.param(events(PIECE), True, id="done without a finish reason"),
-        pytest.param(events(PIECE, done=False), True, id="a stream without a finish reason"),
         pytest.param(events(chunk({"reasoning_content": "hm"})), True, id="reasoning"),
         pytest.param(
             Reply(
@@ -82,9 +78,7 @@ async def test_a_response_that_was_received_bounds_the_charge(reply: Any, *, str
 @pytest.mark.parametrize(
     ("reply", "stream"),
     [
-        pytest.param(events(PIECE, CUT), True, id="closed within the stream"),
         pytest.param(events(PIECE, RESET), True, id="reset within the stream"),
-        pytest.param(events(PIECE, b"data: {half\n\n"), True, id="an event that is not json"),
         pytest.param(events(chunk({"role": "assistant"})), True, id="perhaps reasoning"),
         pytest.param(Reply((OPEN + b"text/plain\r\n\r\n" + GARBAGE.encode(), CUT)), False, id="closed"),
         pytest.param(
@@ -139,22 +133,7 @@ async def test_usage_of_a_cut_answer_is_reported(reply: Reply) -> None:
     assert (outcome.usage, outcome.cost, outcome.charged) == (Usage(211, 7), 7, "usage")
 
 
-async def test_usage_before_the_last_piece_is_not_believed() -> None:
-    """It does not count the text after it."""
-    early = {**PIECE, "usage": {"prompt_tokens": 211, "completion_tokens": 1}}
-    outcome = await one_call(events(early, PIECE), stream=True)
-    assert outcome.charged == "received"
-    assert outcome.usage.estimated
-
-
-async def test_an_answer_without_usage_is_charged_at_the_reservation() -> None:
-    """The record says so, although the step is good."""
-    outcome = await one_call(whole(completion("an answer", usage=None)))
-    assert (outcome.status, outcome.charged, outcome.cost) == ("ok", "reservation", BOUND)
-
-
-@pytest.mark.parametrize("times", [0.6, 1, 3])
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("times", "stream"), [(0.6, False), (3, True)])
 async def test_answers_without_usage_do_not_exceed_a_limit(*, times: float, stream: bool) -> None:
     """An estimate is not above what the request allowed: these numbers have more tokens by the estimate."""
 

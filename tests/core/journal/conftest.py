@@ -1,5 +1,17 @@
 """Fixtures for tests of journals."""
 
+from pathlib import Path
+
+import pytest
 from servers.postgres import postgres_server, postgres_url
 
-__all__ = ["postgres_server", "postgres_url"]
+__all__ = ["place", "postgres_server", "postgres_url"]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the URL of an empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'journal.db'}"
+    url: str = request.getfixturevalue("postgres_url")
+    return url

@@ -6,21 +6,16 @@ from typing import Any
 import anyio
 import pytest
 from contracts.cache_contract import CacheContract
-from core.actors import Actor, boss, context_of, plan_of
+from core.actors import Actor, boss, plan_of
 from core.virtual_clock import BACKEND, OPTIONS
 from hypothesis import given, strategies as st
 from servers.chat_server import ChatServer, says
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError, WorkerUnavailable
-from podium.execution.fit import Fit
-from podium.execution.graph import StepNode
-from podium.execution.step import StepRunner
+from podium.errors import ConfigError
 from podium.journal import Cache, MemoryCache
-from podium.journal.cache import answer_key
-from podium.policy import Policy
-from podium.types import Completion, Message, Outcome, Plan, RunEnded, Sampling, Step, StepStarted
+from podium.types import Completion, Outcome, Plan, RunEnded, Sampling, Step, StepStarted
 from podium.usage import Usage
 from podium.workers import Card, ChatWorker, Endpoint, Price, Request, ScriptedWorker, StepInput, Worker
 from podium.workers.simple import FunctionWorker
@@ -59,21 +54,6 @@ async def test_the_answer_used_longest_ago_goes_first() -> None:
         MemoryCache(0)
 
 
-def test_a_key_stands_for_all_that_was_asked() -> None:
-    """Whoever is asked, with what and how: each makes another key, and the same makes the same."""
-    messages = (Message("user", "Why?"),)
-    keys = {
-        answer_key("a", messages, Sampling()),
-        answer_key("b", messages, Sampling()),
-        answer_key("a", (Message("user", "How?"),), Sampling()),
-        answer_key("a", (Message("system", "Why?"),), Sampling()),
-        answer_key("a", messages, Sampling(temperature=0.5)),
-        answer_key("a", messages, Sampling(stop=("x",))),
-    }
-    assert len(keys) == 6
-    assert answer_key("a", (Message("user", "Why?"),), Sampling()) in keys
-
-
 def counting(name: str = "a", *, latency: float = 0.0, version: str = "1", **card: Any) -> Actor:
     """Return a worker that never says the same twice."""
     said = iter(range(1000))
@@ -106,12 +86,6 @@ async def test_a_hit_costs_nothing() -> None:
     assert (again.usage, again.cost, again.attempts, again.calls) == (Usage(), 0.0, 0, ())
     assert (again.started, again.seconds, again.maybe_paid) == (again.ended, 0.0, False)
     assert (first.reused, first.usage) == (False, Usage(10, 5))
-
-
-async def test_no_cache_asks_every_time() -> None:
-    """It is off unless it is asked for."""
-    worker = counting()
-    assert (await run([worker], None))[0].text != (await run([worker], None))[0].text
 
 
 @pytest.mark.parametrize(
@@ -163,40 +137,11 @@ async def test_an_answer_that_lacks_something_is_not_kept(answer: Completion) ->
     assert len(cache) == 0
 
 
-async def test_what_failed_is_not_kept_and_what_followed_is() -> None:
-    """An answer of a later call, or of a stand-in, is found under who gave it."""
-    acts = [WorkerUnavailable("down"), Completion("fine")]
-
-    async def act(request: Request) -> Any:
-        reply = acts.pop(0)
-        if isinstance(reply, Exception):
-            raise reply
-        yield reply
-
-    cache = MemoryCache()
-    worker = Actor(Card(name="a", version="1"), act)
-    (outcome,) = await run([worker], cache)
-    assert (outcome.text, outcome.attempts) == ("fine", 2)
-    (again,) = await run([worker], cache)
-    assert (again.text, again.reused) == ("fine", True)
-
-
 def test_what_is_no_cache_is_refused() -> None:
     """At once, with what to write."""
     cache: Any = "process"
     with pytest.raises(ConfigError, match=r"cache is 'process': write 'run', or .*MemoryCache\(\)"):
         Conductor(boss(""), [ScriptedWorker("w", "x")], cache=cache)
-
-
-async def test_the_policy_comes_before_the_cache() -> None:
-    """What a worker may not be shown is not answered from what it once was shown."""
-    worker, cache = counting(), MemoryCache()
-    await run([worker], cache)
-    context = context_of(worker, policy=Policy(denied=frozenset({"a"})), cache=cache)
-    runner = StepRunner(context, Fit(context), 1, StepNode(0, PLAN.steps[0]), lambda *_: None)
-    outcome = await runner.run(1e9)
-    assert outcome.problem is not None
-    assert (outcome.status, outcome.problem.code, outcome.reused) == ("failed", "policy", False)
 
 
 class _Broken(Cache):

@@ -17,22 +17,12 @@ from podium.journal import SqlJournal
 
 pytestmark = pytest.mark.anyio
 
-Place = str | Path
 Work = Callable[[], Coroutine[Any, Any, object]]
 Cancel = Callable[[Work, int], Coroutine[Any, Any, None]]
 PATIENCE = 20.0
 """Seconds; longer than anything takes that nobody holds up."""
 TURNS = range(0, 60, 3)
 """Of the event loop, after which something is cancelled or held up."""
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """Return an empty database."""
-    if request.param == "sqlite":
-        return tmp_path / "journal.db"
-    url: str = request.getfixturevalue("postgres_url")
-    return url
 
 
 async def record_one(journal: SqlJournal, run_id: str) -> None:
@@ -68,12 +58,9 @@ async def turn(turns: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("cancel", [by_scope, by_task])
-async def test_who_is_cancelled_leaves_no_transaction_and_no_run_behind(place: Place, cancel: Cancel) -> None:
+async def test_who_is_cancelled_leaves_no_transaction_and_no_run_behind(place: str, cancel: Cancel) -> None:
     """Whenever it is cancelled: others write at once, and take the run at once."""
-    async with (
-        SqlJournal(place, patience=PATIENCE) as journal,
-        SqlJournal(place, patience=PATIENCE) as other,
-    ):
+    async with SqlJournal(place, patience=PATIENCE) as journal, SqlJournal(place, patience=PATIENCE) as other:
         await record_one(journal, "mine")
 
         async def claim() -> None:
@@ -91,7 +78,7 @@ async def test_who_is_cancelled_leaves_no_transaction_and_no_run_behind(place: P
 
 
 @pytest.mark.long
-async def test_a_loop_that_is_held_up_holds_up_no_other(place: Place) -> None:
+async def test_a_loop_that_is_held_up_holds_up_no_other(place: str) -> None:
     """Whatever a loop was doing in the database when it stood still, another thread's loop writes."""
     failures: list[BaseException] = []
 
@@ -126,10 +113,9 @@ def locked(tmp_path: Path) -> tuple[Path, sqlite3.Connection]:
     return path, sqlite3.connect(path, isolation_level=None)
 
 
-@pytest.mark.parametrize("cancel", [by_scope, by_task])
+@pytest.mark.parametrize("cancel", [by_scope, pytest.param(by_task, marks=pytest.mark.long)])
 async def test_leaving_by_a_cancel_waits_for_no_patience(
-    locked: tuple[Path, sqlite3.Connection],
-    cancel: Cancel,
+    locked: tuple[Path, sqlite3.Connection], cancel: Cancel
 ) -> None:
     """A database that does not answer keeps nobody who is cancelled; the run can be taken up later."""
     path, locking = locked
@@ -151,12 +137,12 @@ async def test_leaving_by_a_cancel_waits_for_no_patience(
     assert {run.run_id for run in await SqlJournal(path).runs()} >= {"first", "other"}
 
 
-async def test_a_caller_that_is_cancelled_while_it_begins_a_run_that_exists(place: Place) -> None:
+async def test_a_caller_that_is_cancelled_while_it_begins_a_run_that_exists(place: str) -> None:
     """It is cancelled, whenever it is; the refusal never replaces its one cancellation."""
     swallowed: list[int] = []
     async with SqlJournal(place) as journal:
         await record_one(journal, "r")
-        for turns in range(40):
+        for turns in range(0, 40, 3):
             task = asyncio.create_task(journal.begin(started("r"), minted=False))
             for _ in range(turns):
                 await anyio.lowlevel.checkpoint()

@@ -6,7 +6,6 @@ Two journals of one database do not share what they know, so they stand for two 
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -14,19 +13,10 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 from core.journal.happenings import ended, started, step_ended
 
-from podium.journal import Schema, SqlJournal, SqlTables
+from podium.journal import SqlJournal
 from podium.journal.sql.changes import Follower
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of an empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'journal.db'}"
-    url: str = request.getfixturevalue("postgres_url")
-    return url
 
 
 @pytest.fixture
@@ -65,16 +55,6 @@ async def test_each_change_is_told(place: str, *, is_here: bool) -> None:
 
 
 @pytest.mark.usefixtures("_untimed")
-async def test_a_change_between_two_waits_is_told(place: str) -> None:
-    """Somebody who reads the run does not miss what happens meanwhile."""
-    reader = SqlJournal(place)
-    async with following(reader, "mine") as follower:
-        log = await reader.begin(started("mine"), minted=False)
-        await log.aclose()
-        assert await follower.wait()
-
-
-@pytest.mark.usefixtures("_untimed")
 async def test_a_journal_without_a_block_tells(place: str) -> None:
     """Such a journal closes its connections after the run, and sends the last notification before."""
     async with following(SqlJournal(place), "mine") as follower:
@@ -95,19 +75,6 @@ async def test_the_changes_of_other_runs_are_not_told(postgres_url: str) -> None
         assert not await follower.wait()
         await writer.tell(["mine"])
         assert await follower.wait()
-
-
-@pytest.mark.usefixtures("_untimed")
-async def test_other_writes_of_the_same_process_are_not_told(tmp_path: Path) -> None:
-    """They change the file of SQLite, and are not a reason to read the run."""
-    journal = SqlJournal(tmp_path / "journal.db")
-    schema = Schema("notes", [["CREATE TABLE podium_notes (note TEXT NOT NULL)"]])
-    async with SqlTables(schema, journal.url) as tables, following(journal, "mine") as follower:
-        for _ in range(50):
-            await tables.transaction(lambda each: each.execute("INSERT INTO podium_notes VALUES ('a')"))
-            await anyio.sleep(0.01)
-        follower.wake()
-        assert not await follower.wait()
 
 
 async def test_a_follower_looks_from_time_to_time(place: str, monkeypatch: pytest.MonkeyPatch) -> None:

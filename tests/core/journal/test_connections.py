@@ -7,8 +7,7 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 from core.journal.happenings import course, started
 
-from podium.errors import ConfigError
-from podium.journal import SqlCache, SqlJournal, Transaction
+from podium.journal import SqlCache, SqlJournal
 
 pytestmark = pytest.mark.anyio
 _OTHERS = """
@@ -44,24 +43,6 @@ async def test_the_tables_beside_a_journal_share_its_connections(postgres_url: s
                 await anyio.sleep(0.05)
     finally:
         await watching.close()
-
-
-async def test_a_transaction_that_raises_is_rolled_back(postgres_url: str) -> None:
-    """Its connection serves the next transaction."""
-    cache = SqlCache(postgres_url)
-
-    async def work(transaction: Transaction) -> None:
-        await transaction.execute("DELETE FROM podium_cache")
-        raise ConfigError("refused")
-
-    async with cache:
-        insert = "INSERT INTO podium_cache (key, at, text, hash) VALUES ('key', 0.0, '', '')"
-        await cache.transaction(lambda each: each.execute(insert))
-        with pytest.raises(ConfigError):
-            await cache.transaction(work)
-        query = "SELECT count(*) AS number FROM podium_cache"
-        rows = await cache.transaction(lambda each: each.fetch(query), reads=True)
-    assert rows[0]["number"] == 1
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="there is no /proc here")

@@ -22,13 +22,6 @@ def with_part(holder: str, index: int, part: str) -> str:
     return ":".join(parts)
 
 
-def test_this_process_lives() -> None:
-    """Each open journal has a name of its own, whose process has not ended."""
-    names = {new_holder() for _ in range(3)}
-    assert len(names) == 3
-    assert not any(has_ended(name) for name in names)
-
-
 def test_a_process_that_was_killed_has_ended_before_anybody_waits_for_it() -> None:
     """A zombie holds no lease, nor does a process that is no more."""
     command = [sys.executable, "-c", f"{HOLDER}; sys.stdin.read()"]
@@ -46,27 +39,16 @@ def test_a_process_that_was_killed_has_ended_before_anybody_waits_for_it() -> No
     assert has_ended(holder)
 
 
-def test_a_process_id_that_is_used_again_is_another_process() -> None:
-    """The process of this id began at another time: the holder's has ended."""
-    assert has_ended(with_part(new_holder(), 3, "1"))
-
-
-@pytest.mark.parametrize("namespace", ["", "another-boot.4026531836"])
-def test_a_process_of_elsewhere_may_live(namespace: str) -> None:
+def test_other_names_may_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On another machine, before a boot or in another container, ids mean nothing here."""
-    assert not has_ended(with_part(with_part(new_holder(), 2, namespace), 3, "1"))
-
-
-@pytest.mark.parametrize("name", ["", "somebody", "a:b:c:d:e", "::::"])
-def test_a_name_of_another_form_may_live(name: str) -> None:
-    """Nothing is known about it."""
-    assert not has_ended(name)
-
-
-def test_without_proc_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then leases run out, and that is all."""
-    monkeypatch.setattr(lease, "PROC", tmp_path)
     holder = new_holder()
-    assert holder.rsplit(":", 4)[2:4] == ["", ""]
+    assert new_holder() != holder  # each open journal has its own
     assert not has_ended(holder)
+    assert has_ended(with_part(holder, 3, "1"))  # its process id was used again
+    for namespace in ("", "another-boot.4026531836"):
+        assert not has_ended(with_part(with_part(holder, 2, namespace), 3, "1"))
+    for name in ("", "somebody", "a:b:c:d:e", "::::"):
+        assert not has_ended(name)
+    monkeypatch.setattr(lease, "PROC", tmp_path)  # without /proc nothing is known
+    assert new_holder().rsplit(":", 4)[2:4] == ["", ""]
     assert not has_ended(with_part(holder, 3, "1"))

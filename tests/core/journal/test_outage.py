@@ -1,7 +1,7 @@
 """Databases and drivers that fail: the writer goes on, and runs that were given up can be resumed at once."""
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,12 @@ import pytest
 from core.actors import boss, plan_of
 from core.journal.happenings import ended, started, step_ended
 
-from benchmarks.postgres_server import PostgresServer
 from podium import Conductor, ScriptedWorker
 from podium.errors import JournalError, RunUnknown
 from podium.journal import Schema, SqlJournal, SqlTables, verify_runs
 from podium.journal.sql import postgres, sqlite
 from podium.journal.sql.commits import Batch, SqlLog
 from podium.journal.sql.lease import Lease
-from podium.workers import Card
-from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -28,62 +25,11 @@ NOTES = Schema("notes", [["CREATE TABLE podium_notes (note TEXT NOT NULL)"]])
 CHAIN = plan_of((0, "first", ()), (1, "second", (0,)))
 
 
-class Faulty(SqlJournal):
-    """Has a fault of its own in the code that writes a run called `bad`."""
-
-    async def _commit(self, lease: Lease, batch: Batch) -> Collection[SqlLog]:
-        if any(log.run_id == "bad" for log in batch.parts):
-            raise ZeroDivisionError("a fault")
-        return await super()._commit(lease, batch)
-
-
-async def test_a_fault_fails_the_runs_of_its_batch_alone(tmp_path: Path) -> None:
-    """They are told so at once; the writer goes on for the runs that follow."""
-    async with Faulty(tmp_path / "journal.db") as journal:
-        for _ in range(2):
-            with anyio.fail_after(5), pytest.raises(JournalError, match="ZeroDivisionError: a fault"):
-                await journal.begin(started("bad"), minted=False)
-            good = await journal.begin(started("good"), minted=False)
-            good.append(ended("good"))
-            await good.aclose()
-            await journal.delete("good")
-
-
-async def test_an_event_that_cannot_be_encoded_fails_its_run_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever the encoder raises."""
-
-    def fault(_: object) -> str:
-        raise RecursionError("too deep")
-
-    async with SqlJournal(tmp_path / "journal.db") as journal:
-        good = await journal.begin(started("good"), minted=False)
-        with monkeypatch.context() as patched:
-            patched.setattr("podium.journal.sql.commits.encode", fault)
-            with anyio.fail_after(5), pytest.raises(JournalError, match="RecursionError: too deep"):
-                await journal.begin(started("bad"), minted=False)
-        good.append(ended("good"))
-        await good.aclose()
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of an empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'journal.db'}"
-    url: str = request.getfixturevalue("postgres_url")
-    return url
-
-
-@pytest.mark.parametrize(
-    "error", [Exception("bare"), asyncpg.InternalClientError("got result for unknown protocol state")]
-)
-async def test_whatever_a_driver_raises_is_tried_again(
-    place: str, error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_whatever_a_driver_raises_is_tried_again(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Drivers raise exceptions of any class when a server dies in the middle of a batch."""
-    module = sqlite if place.startswith("sqlite") else postgres
+    module, error = sqlite, Exception("bare")
+    if not place.startswith("sqlite"):
+        module, error = postgres, asyncpg.InternalClientError("got result for unknown protocol state")
     write: Callable[..., Any] = module._write
     failures = 2
 
@@ -103,7 +49,7 @@ async def test_whatever_a_driver_raises_is_tried_again(
     assert [len(worker.requests) for worker in workers] == [1, 1]
 
 
-@pytest.mark.parametrize("is_entered", [True, False])
+@pytest.mark.parametrize("is_entered", [True, pytest.param(False, marks=pytest.mark.long)])
 async def test_a_run_that_was_given_up_is_resumed_by_the_same_process(
     tmp_path: Path, *, is_entered: bool
 ) -> None:
@@ -143,54 +89,6 @@ async def test_a_run_that_was_given_up_is_resumed_by_the_same_process(
         await fail_and_resume()
 
 
-@pytest.fixture
-def lone_server() -> Iterator[PostgresServer]:
-    """Start a server of one's own, which has little to recover after a crash."""
-    with PostgresServer() as server:
-        yield server
-
-
-@pytest.mark.long
-async def test_a_run_goes_on_at_once_after_a_server_was_away(lone_server: PostgresServer) -> None:
-    """The run fails after the journal's patience; the same conductor resumes it when the server is back."""
-    database = lone_server.create_database()
-    gone = anyio.Event()
-
-    async def first(_: object) -> str:
-        if not gone.is_set():
-            await anyio.to_thread.run_sync(lambda: lone_server.stop(immediate=True))
-            gone.set()
-        return "one"
-
-    workers = [FunctionWorker(first, card=Card(name="a")), ScriptedWorker("b", "two")]
-    journal = SqlJournal(lone_server.url(database, driver="postgresql"), patience=0.5)
-    async with Conductor(boss(""), workers, journal=journal) as conductor:
-        with anyio.fail_after(30), pytest.raises(JournalError) as caught:
-            await conductor.run(CHAIN, run_id="mine")
-        assert caught.value.code == "journal"
-        await anyio.to_thread.run_sync(lone_server.start)
-        result = await conductor.resume("mine")
-        assert (result.status, result.answer) == ("ok", "two")
-        assert [row.recoveries for row in await journal.runs()] == [0]
-
-
-async def test_other_processes_can_claim_a_run_that_was_given_up(tmp_path: Path) -> None:
-    """The row is released with the first commit that succeeds after the outage."""
-    path = tmp_path / "journal.db"
-    async with SqlJournal(path, patience=0.2) as journal:
-        log = await journal.begin(started("mine"), minted=False)
-        with closing(sqlite3.connect(path, isolation_level=None)) as locker:
-            locker.execute("BEGIN EXCLUSIVE")
-            log.append(step_ended("mine", 0))
-            with pytest.raises(JournalError, match="locked"):
-                await log.flush()
-            with pytest.raises(JournalError):
-                await log.aclose()
-        with anyio.fail_after(5):
-            while _holder(path) is not None:  # noqa: ASYNC110  (nothing tells when)
-                await anyio.sleep(0.05)
-
-
 class Deaf(SqlJournal):
     """Hears of no commit that ends a run, and takes it as failed."""
 
@@ -218,12 +116,7 @@ async def test_a_commit_whose_acknowledgement_was_lost_keeps_the_end_of_its_run(
             await other.aclose()
 
 
-def _holder(path: Path) -> str | None:
-    with closing(sqlite3.connect(path)) as connection:
-        holder: str | None = connection.execute("SELECT holder FROM podium_runs").fetchone()[0]
-        return holder
-
-
+@pytest.mark.long
 async def test_each_run_waits_for_its_own_patience(tmp_path: Path) -> None:
     """A run that begins late in an outage is not given up with those that waited before it."""
     path = tmp_path / "journal.db"
@@ -245,30 +138,30 @@ async def test_each_run_waits_for_its_own_patience(tmp_path: Path) -> None:
 
 async def test_nobody_gives_up_before_the_patience_is_over(tmp_path: Path) -> None:
     """Neither who opens the journal nor a run under way."""
-    path, patience = tmp_path / "journal.db", 0.7
-    journal = SqlJournal(path, patience=patience)
-    async with journal:
+    path, patience = tmp_path / "journal.db", 0.25
+    async with SqlJournal(path, patience=patience) as journal:
         log = await journal.begin(started("mine"), minted=False)
+
+        async def flush() -> None:
+            log.append(step_ended("mine", 0))
+            await log.flush()
+
+        async def open_anew() -> None:
+            tables = SqlTables(NOTES, path, patience=patience)
+            await tables.transaction(lambda each: each.fetch("SELECT 1"))
+
         with closing(sqlite3.connect(path, isolation_level=None)) as locker:
             locker.execute("BEGIN EXCLUSIVE")
-            began = anyio.current_time()
-            log.append(step_ended("mine", 0))
-            with pytest.raises(JournalError, match="locked"):
-                await log.flush()
-            assert anyio.current_time() - began >= patience
-            began = anyio.current_time()
-            with pytest.raises(JournalError, match="locked"):
-                await SqlTables(NOTES, path, patience=patience).transaction(lambda _: _nothing())
-            assert anyio.current_time() - began >= patience
+            for use in (flush, open_anew):
+                began = anyio.current_time()
+                with pytest.raises(JournalError, match="locked"):
+                    await use()
+                assert anyio.current_time() - began >= patience
         with pytest.raises(JournalError):
             await log.aclose()
 
 
-async def _nothing() -> None:
-    pass
-
-
-@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("is_open", [True, pytest.param(False, marks=pytest.mark.long)])
 async def test_a_run_that_was_never_recorded_says_how_to_start_it(tmp_path: Path, *, is_open: bool) -> None:
     """There is nothing to resume: the same id starts the run once the database works."""
     path = tmp_path / "journal.db"

@@ -12,7 +12,7 @@ from podium.errors import PlanInvalid
 from podium.plan_text import Change, Move, Remove, edit_plan, read_edits, write_plan
 from podium.plan_text.edits import Edit, Insert, read_saved_plan
 from podium.types import Message, Plan, Step
-from podium.types.steps import AnyStep, Block
+from podium.types.steps import Block
 
 PLAN = Plan(
     plan_of((0, "find a", ()), (1, "find b", ()), (2, "check", (1,)), (0, "answer", (0, 2))).steps,
@@ -29,10 +29,6 @@ NAMES = ("search", "reader", "critic")
             plan_of((0, "find a", ()), (1, "find b", ()), (1, "check well", (0, 1)), (0, "answer", (0, 2))),
         ),
         (
-            Change(step=3, access=()),
-            plan_of((0, "find a", ()), (1, "find b", ()), (2, "check", (1,)), (0, "answer", ())),
-        ),
-        (
             Insert(at=1, step=Step(1, "find c", (0,))),
             plan_of(
                 (0, "find a", ()),
@@ -42,21 +38,14 @@ NAMES = ("search", "reader", "critic")
                 (0, "answer", (0, 3)),
             ),
         ),
-        (
-            Insert(at=4, step=Step(1, "polish", (3,))),
-            plan_of(*((s.worker, s.subtask, s.access) for s in PLAN.steps), (1, "polish", (3,))),
-        ),
         (Remove(step=3), plan_of((0, "find a", ()), (1, "find b", ()), (2, "check", (1,)))),
         (
             Move(step=0, to=2),
             plan_of((1, "find b", ()), (2, "check", (0,)), (0, "find a", ()), (0, "answer", (1, 2))),
         ),
-        (
-            Move(step=2, to=2),
-            PLAN,
-        ),
+        (Move(step=2, to=2), PLAN),
     ],
-    ids=["change", "see nothing", "insert", "append", "remove", "move", "move nowhere"],
+    ids=["change", "insert", "remove", "move", "move nowhere"],
 )
 def test_what_an_edit_makes_of_a_plan(edit: Edit, plan: Plan) -> None:
     """Steps that move are followed in access lists, and the question stays."""
@@ -80,13 +69,9 @@ def test_an_edit_leaves_how_many_steps_are_enough() -> None:
         (Remove(step=0), "bad_access", "step 0 cannot be removed while step 3 lists it"),
         (Remove(step=4), "bad_shape", "there is no step 4: write a number from 0 to 3"),
         (Move(step=2, to=0), "forward_access", "which is not an earlier step"),
-        (Move(step=1, to=3), "forward_access", ""),
         (Move(step=0, to=-1), "bad_shape", "there is no position -1"),
         (Insert(at=0, step=Step(0, "x", (0,))), "forward_access", "lists itself"),
-        (Insert(at=5, step=Step(0, "x")), "bad_shape", "there is no position 5"),
         (Change(step=0, subtask=" "), "empty_subtask", ""),
-        (Change(step=0, access=(3,)), "forward_access", ""),
-        (Change(step=0, worker=-2), "bad_worker", ""),
         (Change(step="0.0", subtask="x"), "bad_shape", "there is no step 0.0: the steps are 0, 1, 2, 3"),
     ],
 )
@@ -143,20 +128,6 @@ def test_a_saved_plan_may_name_its_workers(plan: Plan, names: tuple[str, ...] | 
         assert read_saved_plan(text, NAMES, 8).steps == plan.steps
 
 
-@pytest.mark.parametrize(
-    ("told", "steps"),
-    [
-        ("step 1 names worker 'search'; the workers are reader, critic", (Step(1, "x"), Step(0, "x"))),
-        ("step 1.0 names worker 'search'", (Step(1, "x"), Block(steps=(Step(0, "x"),), each=2))),
-    ],
-)
-def test_a_saved_plan_of_another_pool_is_refused(told: str, steps: tuple[AnyStep, ...]) -> None:
-    """The error names the step."""
-    with pytest.raises(PlanInvalid, match=told) as caught:
-        read_saved_plan(json.dumps(Plan(steps).to_json(NAMES)), NAMES[1:], 8)
-    assert caught.value.code == "unknown_worker"
-
-
 def test_edits_are_read_from_plain_data() -> None:
     """Workers by number or name."""
     data = [
@@ -179,24 +150,15 @@ def test_edits_are_read_from_plain_data() -> None:
         ({}, "bad_shape", "edits must be a list"),
         (["x"], "bad_shape", "edit 0 is 'x': write an op of change, insert, remove, move"),
         ([{"op": "obey"}], "bad_shape", "write an op of"),
-        ([{"op": ["remove"]}], "bad_shape", "write an op of"),
-        ([{"op": "remove"}], "bad_shape", "the keys of 'remove' are step"),
         (
             [{"op": "remove", "step": 0, "lc": 1}],
             "bad_shape",
             "edit 0 has step, lc; the keys of 'remove' are step",
         ),
-        ([{"op": "remove", "step": True}], "bad_shape", "step is True: write a number"),
         ([{"op": "remove", "step": "0"}], "bad_shape", "step is '0': write a number"),
         ([{"op": "change", "step": 0, "access": "all"}], "bad_shape", "write a list of numbers"),
-        ([{"op": "change", "step": 0, "access": [0.0]}], "bad_shape", "write a list of numbers"),
         ([{"op": "change", "step": 0, "subtask": None}], "bad_shape", "write text"),
-        (
-            [{"op": "change", "step": 0, "worker": "nobody"}],
-            "unknown_worker",
-            "workers are search, reader",
-        ),
-        ([{"op": "insert", "at": 0, "worker": 0, "subtask": ""}], "empty_subtask", ""),
+        ([{"op": "change", "step": 0, "worker": "nobody"}], "unknown_worker", "workers are search, reader"),
     ],
 )
 def test_what_is_no_edit_is_refused(data: Any, code: str, told: str) -> None:

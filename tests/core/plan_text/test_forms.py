@@ -35,16 +35,12 @@ TITLED = [
     "text",
     [
         *(json.dumps({key: [FIND, ADD, TELL]}) for key in ("steps", "tasks", "plan", "todo")),
-        json.dumps([FIND, ADD, TELL], indent=2),
         f"Here it is:\n```json\n{json.dumps([FIND, ADD, TELL])}\n```\nThe last task answers.",
         "".join(json.dumps(task) + "\n" for task in (FIND, ADD, TELL)),
         json.dumps([TELL, ADD, FIND]),
         json.dumps({"goal": "g", "plan": {"steps": [ADD, TELL, FIND]}}),
         json.dumps(TITLED),
-        json.dumps({"tasks": TITLED[::-1]}),
         f"<think>{json.dumps([FIND])}</think>{json.dumps([FIND, ADD, TELL])}",
-        f"{json.dumps([FIND])}</think>{json.dumps([FIND, ADD, TELL])}",
-        json.dumps([FIND, ADD, TELL]) + "\nOnce more:\n" + json.dumps([FIND, ADD, TELL]),
         json.dumps(
             [{**FIND, "depends_on": None}, {**ADD, "depends_on": "find"}, {**TELL, "depends_on": "all"}]
         ),
@@ -63,7 +59,6 @@ Thought: now math
 4. join()<END_OF_PLAN>
 """,
         "1. search('Find it.')\n2) math(text=\"Add ${1}.\")  # add\n3. writer('Tell it.', $1, $2)\n",
-        '3. writer("Tell it.", ["$1", "$2"])\n2. math("Add $1.")\n1. search("Find it.")\n',
     ],
 )
 def test_every_form_gives_the_same_plan(text: str) -> None:
@@ -78,11 +73,8 @@ def test_every_form_gives_the_same_plan(text: str) -> None:
     ("calls", "subtask"),
     [
         ([item(name="search", arguments={"query": "Egg."})], "Egg."),
-        ([item(name="search", arguments={"query": "Egg.", "most": 3})], '{"query":"Egg.","most":3}'),
         ([item(name="search", arguments={"most": 3})], '{"most":3}'),
-        ([item(name="search", arguments={"query": '{"a": 1}'})], '{"query":"{\\"a\\": 1}"}'),
         ([item(name="search", arguments={})], "{}"),
-        ([item(name="search", arguments=None)], "{}"),
         ([item(tool="search", input="Egg.")], "Egg."),
         (
             [item(id="call_1", type="function", function=item(name="search", arguments='{"q": "Egg."}'))],
@@ -95,16 +87,6 @@ def test_tool_calls(calls: list[dict[str, Any]], subtask: str) -> None:
     """The subtask of a tool call is its only text, or its arguments as JSON."""
     for text in (json.dumps(calls), json.dumps({"role": "assistant", "content": None, "tool_calls": calls})):
         assert parse_plan(text, workers=WORKERS) == Plan((Step(0, subtask),))
-
-
-def test_tool_calls_see_the_outputs_they_refer_to() -> None:
-    """Calls without dependencies have the references in their arguments as access lists."""
-    calls = [
-        item(name="search", arguments={"q": "Egg."}),
-        item(name="math", arguments={"a": "{{0}}", "b": 2}),
-    ]
-    plan = parse_plan(json.dumps(calls), workers=WORKERS)
-    assert plan.steps[1] == Step(1, '{"a":"{{0}}","b":2}', (0,))
 
 
 def test_numbers_stay_the_ids_of_steps() -> None:
@@ -148,36 +130,21 @@ def test_notes_tell_the_form() -> None:
             [{**FIND, "depends_on": ["tell"]}, ADD, TELL],
             "forward_access",
             "'find' depends on 'tell'",
-            '{"id": "find"',
+            '{"id"',
         ),
-        ([{**FIND, "depends_on": ["find"]}], "forward_access", "'find' depends on 'find'", '{"id"'),
         (
             [FIND, {**ADD, "depends_on": ["fin"]}],
             "bad_access",
-            "'fin', which is not a step: write 'find', 'add'",
+            "which is not a step: write 'find', 'add'",
             '"fin"',
         ),
-        ([FIND, {**ADD, "depends_on": [0]}], "bad_access", "depends on 0, which is not a step", "0]"),
-        ([FIND, {**ADD, "depends_on": [{}]}], "bad_access", "depends on '…'", "{}]"),
-        (
-            [FIND, {**ADD, "depends_on": []}],
-            "bad_reference",
-            "refers to 'find', and does not depend",
-            '"Add {{',
-        ),
-        (
-            [FIND, {**ADD, "task": "{{0}}"}],
-            "bad_reference",
-            "refers to {{0}}, which is not a step",
-            '"{{0}}"',
-        ),
+        ([FIND, {**ADD, "depends_on": []}], "bad_reference", "refers to 'find', and does not", '"Add {{'),
         (
             [FIND, {**FIND, "agent": "math"}],
             "bad_id",
             "has the id 'find' of step 0",
             '{"id": "find", "agent": "math"',
         ),
-        ([{**FIND, "id": 1, "step": 2}], "bad_id", "has two ids, 1 and 2", '{"id"'),
         (
             [
                 item(agent="search", task="a"),
@@ -186,26 +153,12 @@ def test_notes_tell_the_form() -> None:
             ],
             "bad_id",
             "have no ids, and none depends on step 0",
-            '{"agent": "search"',
+            '{"agent"',
         ),
         ([FIND, {**ADD, "when": {"ref": "{{0.a}}", "is": 1}}], "bad_id", "write numbers as ids", '{"ref"'),
-        ([{**FIND, "agent": "cook"}], "unknown_worker", "names worker 'cook'", '"cook"'),
-        (
-            [item(id="a", task="t"), FIND],
-            "missing_field",
-            "has no worker: write it under 'agent'",
-            '{"id": "a"',
-        ),
-        (
-            [item(id="a", agent="math"), FIND],
-            "missing_field",
-            "has no subtask: write it under 'task'",
-            '{"id": "a"',
-        ),
+        ([item(id="a", task="t"), FIND], "missing_field", "no worker: write it under 'agent'", '{"id"'),
         ([{**FIND, "description": "More."}], "duplicate_field", "another key for its subtask", '"More."'),
-        ([FIND, "then stop"], "bad_shape", "is not a step", '"then'),
         ([{**FIND, "task": 3}], "bad_subtask", "is not text", "3, "),
-        ([{**FIND, "task": " "}], "empty_subtask", "is empty", '" "'),
         (
             [{**TELL, "depends_on": ["find"]}, ADD, FIND],
             "bad_access",
@@ -213,39 +166,18 @@ def test_notes_tell_the_form() -> None:
             '{"id": "add"',
         ),
         ([item(name="search", arguments='{"q": ')], "bad_subtask", "arguments that are not JSON", '"{\\"q'),
-        ([item(name="search", arguments=[1])], "bad_subtask", "arguments without names", "[1]"),
         ('{"tasks": [' + json.dumps(FIND) + ", ", "truncated", "the text ends inside the plan", ""),
-        ('[{"id": "a", "agent": "search", "ta', "truncated", "the text ends inside the plan", ""),
         ('[{"id": "a", "agent": "search" "task": "t"}]', "bad_value", "expected ','", '"task"'),
         (json.dumps([FIND]) + json.dumps([ADD]), "two_plans", "in several lists or forms", ""),
         ({"phases": [{"tasks": [FIND]}, {"tasks": [ADD]}]}, "two_plans", "in several lists", ""),
-        (json.dumps([FIND]) + '\n1. search("a")', "two_plans", "in several lists or forms", ""),
-        (
-            '1. search("a")\n2. search("b")\n3. join()',
-            "missing_field",
-            "call 2 does not use the output of 1",
-            "3. join",
-        ),
-        (
-            '1. search("a $2")\n2. search("b $1")',
-            "forward_access",
-            "1 depends on 2 depends on 1",
-            "1. search",
-        ),
+        ('1. search("a $2")\n2. search("b $1")', "forward_access", "1 depends on 2 depends on 1", "1."),
         ('1. search("a")\n3. math("b")', "bad_value", "calls are missing or cannot be read", "1. search"),
-        ('1. search ("a")\n2. math("b")', "bad_value", "calls are missing", "2. math"),
-        ('1. search("a")\n3. join()', "bad_value", "calls are missing", "1. search"),
         ('1. search("a")\n2. math("b", $1, $3)', "bad_access", "refers to $3", '"b"'),
         ('1. search("a")\n1. search("b")', "bad_id", "has the id 1 of step 0", '1. search("b")'),
         ('1. search("a", 3)', "bad_subtask", 'write each with its name, as in query="…"', '"a"'),
-        ('1. search("a", most=3)', "bad_subtask", "write each with its name", '"a"'),
-        ("1. search(eggs)", "bad_subtask", "texts in quotes", "eggs"),
         ("1. search(two eggs)", "bad_value", "write each text in one pair of quotes", "eggs)"),
         ('1. search(q="a", q="b")', "duplicate_key", "has the argument 'q' twice", 'q="b"'),
-        ('1. search("a)\n2. search("b")', "bad_value", "call 1 has other text on its line", "1. search"),
-        ('1. search("a', "truncated", "call 1 has no end", ""),
         ('1. join()\n2. search("a")', "bad_value", "call 2 is after join()", "2. search"),
-        ('1. cook("a")\n2. join()', "unknown_worker", "names worker 'cook'", "1. cook"),
     ],
 )
 def test_errors_have_a_position_and_a_remedy(text: Any, code: str, told: str, at: str) -> None:
@@ -267,10 +199,7 @@ def test_errors_have_a_position_and_a_remedy(text: Any, code: str, told: str, at
         json.dumps(
             [item(type="function", function=item(name="search", description="Finds.", parameters={}))]
         ),
-        json.dumps({"workers": [item(name="search", description="Finds.")]}),
         '1. cook("a")\n2. serve("b")',
-        '1. Search (see above)\n2. "math(1)"',
-        '{"model": "search", "input": "a"}',
         'I would ask {"agent": "search", "task": "a"} for it.',
     ],
 )
@@ -286,9 +215,8 @@ SAVED = '{"plan": "x", "args": {}}'
 BLOCK = f'{{"steps": [{ROW}], "access": []}}'
 
 
-@pytest.mark.parametrize("other", [json.dumps(FIND), json.dumps([FIND]), '1. search("a")'])
-@pytest.mark.parametrize("own", [ROW, SAVED, BLOCK, f'{{"steps": [{ROW}]}}'])
-@pytest.mark.parametrize("between", ["\n", "\n]\n", "\nOr:\n"])
+@pytest.mark.parametrize("other", [json.dumps([FIND]), '1. search("a")'])
+@pytest.mark.parametrize(("own", "between"), [(ROW, "\n"), (SAVED, "\n]\n"), (BLOCK, "\nOr:\n")])
 def test_a_step_in_another_form_is_not_left_out(own: str, other: str, between: str) -> None:
     """Beside a plan in one of the three spellings it is an error, wherever it stands."""
     assert parse_plan(own, workers=WORKERS).steps
@@ -300,33 +228,6 @@ def test_a_step_in_another_form_is_not_left_out(own: str, other: str, between: s
             assert caught.value.code == "two_plans"
             assert text[caught.value.position :].startswith(other[:3].lstrip("[")[:1])
     assert parse_plan(f"<think>{other}</think>\n{own}", workers=WORKERS) == parse_plan(own, workers=WORKERS)
-
-
-@pytest.mark.parametrize("own", [ROW, SAVED, BLOCK])
-def test_a_list_of_two_forms_is_an_error_or_read_whole(own: str) -> None:
-    """Also on one line."""
-    with pytest.raises(PlanSyntaxError, match="a step is in another form") as caught:
-        parse_plan(f"[{own}, {json.dumps(FIND)}]", workers=WORKERS)
-    assert caught.value.position == len(own) + 3
-    text = f"[{json.dumps(FIND)}, {own}]"
-    if own == ROW:
-        assert len(parse_plan(text, workers=WORKERS).steps) == 2
-        return
-    with pytest.raises(PlanInvalid, match="step 1"):
-        parse_plan(text, workers=WORKERS)
-
-
-def test_files_have_only_the_spellings() -> None:
-    """A strict reader does not guess."""
-    with pytest.raises(PlanError):
-        parse_plan(json.dumps([FIND]), workers=WORKERS, strict=True)
-
-
-def test_refused_workers_are_told() -> None:
-    """A call of a worker that may not work here has the reason."""
-    reader = PlanReader(workers=["math"], refused={"search": "it is outside"})
-    with pytest.raises(PlanInvalid, match="may not work here: it is outside"):
-        reader.close('1. search("a")')
 
 
 @st.composite
@@ -402,14 +303,3 @@ def test_tool_calls_are_read_back(*, plan: Plan, is_text: bool) -> None:
         calls.append(item(function=item(name=WORKERS[step.worker], arguments=written)))
         steps.append(Step(step.worker, subtask))
     assert parse_plan(json.dumps(calls), workers=WORKERS).steps == tuple(steps)
-
-
-def test_long_texts_take_little_time() -> None:
-    """Many tasks, references and unfinished calls are refused, or read, within the limits of any text."""
-    for piece in (
-        '[{"agent": "',
-        '1. search("a $1 {{a}}',
-        '{"id": "a", "agent": "search", "task": "{{a}}"}, ',
-    ):
-        with pytest.raises(PlanError):
-            parse_plan(piece * (200_000 // len(piece)), workers=WORKERS)

@@ -10,7 +10,6 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.plan_text import Spelling, write_plan
 from podium.planners import ChatPlanner
-from podium.planners.chat import round_feedback
 from podium.types import Plan, Result
 from podium.workers import ChatWorker, Endpoint
 
@@ -65,15 +64,3 @@ async def test_a_schema_allows_no_steps_in_a_further_round_only() -> None:
     _, bodies = await two_rounds("json", "openai")
     schemas = [body["response_format"]["json_schema"]["schema"] for body in bodies]
     assert [schema["properties"]["steps"]["minItems"] for schema in schemas] == [1, 0]
-
-
-@pytest.mark.parametrize(
-    ("spelling", "keep"),
-    [("lists", THREE_EMPTY_LISTS), ("json", '{"steps": []}'), ("rows", '{"steps": []}')],
-)
-def test_feedback_says_how_to_keep(spelling: Spelling, keep: str) -> None:
-    """Each spelling is told its own plan of no steps."""
-    others = {THREE_EMPTY_LISTS, '{"steps": []}'} - {keep}
-    told = round_feedback("done", spelling=spelling)
-    assert keep in told
-    assert not any(other in told for other in others)

@@ -5,7 +5,7 @@ import pytest
 from podium.errors import PlanError, PlanInvalid, PlanSyntaxError
 from podium.plan_text import PlanReader, parse_plan
 from podium.plan_text.parser import MAX_CHARS
-from podium.types import Plan, Step
+from podium.types import Step
 
 ROW = '{{"worker": {0}, "subtask": "Do part {0}.", "access": []}}\n'
 
@@ -20,22 +20,6 @@ def test_a_row_is_a_step_when_its_line_ends() -> None:
     assert reader.close().steps == (Step(0, "Do part 0."), Step(1, "Do part 1."))
 
 
-def test_a_row_of_many_lines_is_a_step_when_its_last_line_ends() -> None:
-    """Rows that were pretty-printed are handed out one by one all the same."""
-    reader = PlanReader(workers=3)
-    for number in range(2):
-        assert reader.feed(f'{{\n "worker": {number},\n "subtask": "Do it.",\n "access": []\n') == []
-        assert reader.feed("}\n") == [Step(number, "Do it.")]
-
-
-def test_other_spellings_wait_for_the_end() -> None:
-    """Lists and objects may yet be written anew, so no step of theirs is handed out early."""
-    reader = PlanReader(workers=3)
-    assert reader.feed('{"steps": [{"worker": 0, "subtask": "Wait.", "access": []}]}\n') == []
-    assert reader.feed('model_id = [1]\nsubtasks = ["Start."]\naccess_list = [[]]\n\n') == []
-    assert reader.close() == Plan((Step(1, "Start."),))
-
-
 def test_no_row_follows_a_wrong_one() -> None:
     """What comes after a row that breaks a rule is not handed out: its numbers would be wrong."""
     reader = PlanReader(workers=3)
@@ -44,14 +28,6 @@ def test_no_row_follows_a_wrong_one() -> None:
     with pytest.raises(PlanInvalid) as caught:
         reader.close()
     assert (caught.value.code, caught.value.step) == ("unknown_worker", 1)
-
-
-def test_rows_of_a_cut_object_are_no_plan() -> None:
-    """Rows that are part of an object without an end are not taken for a whole plan."""
-    text = '{"steps": [\n' + ROW.format(0).replace("}", "},") + ROW.format(1)
-    with pytest.raises(PlanSyntaxError) as caught:
-        parse_plan(text, workers=3)
-    assert (caught.value.code, caught.value.position) == ("truncated", len(text))
 
 
 def test_a_step_error_names_step_and_position() -> None:
@@ -67,46 +43,15 @@ def test_a_step_error_names_step_and_position() -> None:
     assert (caught.value.step, caught.value.position) == (1, text.index('"previous"'))
 
 
-def test_a_row_that_lacks_a_field_is_named() -> None:
-    """Of several rows, the error tells the one that is to be mended."""
-    text = ROW.format(0) + '{"worker": 1, "access": []}\n'
-    with pytest.raises(PlanInvalid) as caught:
-        parse_plan(text, workers=3)
-    assert (caught.value.code, caught.value.step) == ("missing_field", 1)
-    assert caught.value.position == text.index('{"worker": 1, "access"')
-
-
-def test_a_syntax_error_has_the_position_in_the_whole_text() -> None:
-    """Positions count from the beginning of all that arrived, not of the last piece."""
-    reader = PlanReader(workers=3)
-    text = "x\n" * 500 + ROW.format(0) + '{"worker": 1 "subtask": "b"}\n'
-    for line in text.splitlines(keepends=True):
-        reader.feed(line)
-    with pytest.raises(PlanSyntaxError) as caught:
-        reader.close()
-    assert caught.value.position == text.index('"subtask": "b"')
-
-
 @pytest.mark.parametrize(
     ("text", "advice"),
     [
         ("model_id = [0, 5]\nsubtasks = ['a', 'b']\naccess_list = [[], []]", "write a number from 0 to 2"),
-        ("model_id = [0]\nsubtasks = ['a']\naccess_list = [[0]]", "write [] for the first step"),
-        (
-            "model_id = [0, 0]\nsubtasks = ['a', 'b']\naccess_list = [[], [3]]",
-            "write [] or numbers from 0 to 0",
-        ),
         ("model_id = [0, 0]\nsubtasks = ['a']\naccess_list = [[], []]", "write one entry per step in each"),
-        ("model_id = [0]\nsubtasks = ['a']", "the list for access: write all three"),
         ("model_id = [0]\nsubtasks = ['a", "write a complete, shorter plan"),
         ("<think>model_id = [0]", "write </think>"),
         (ROW.format(0) * 33, "the maximum is 32 (Limits.plan_steps or Policy.steps): merge steps"),
-        ("nothing", "write its steps"),
         ('{"worker": 0; "subtask": "a", "access": []}', "one pair of quotes, and commas between entries"),
-        (
-            ROW.format(0) + 'Then {"worker": 1, "subtask": "b", "access": []}',
-            "every row on its own line",
-        ),
         (
             "model_id = [0, 0]\nsubtasks = ['a', 'b']\naccess_list = [[], ['x']]",
             'step 1 lists \'x\': write [], "all", "previous" or numbers of earlier steps',
@@ -126,32 +71,10 @@ def test_an_error_names_the_workers_of_a_small_pool() -> None:
         parse_plan("model_id = [nobody]\nsubtasks = ['a']\naccess_list = [[]]", workers=["coder", "Critic"])
 
 
-def test_an_error_names_no_workers_that_have_no_names() -> None:
-    """Where workers have numbers alone, no names are offered."""
-    with pytest.raises(PlanInvalid) as caught:
-        parse_plan("model_id = [7]\nsubtasks = ['a']\naccess_list = [[]]", workers=3)
-    assert str(caught.value).endswith("write a number from 0 to 2")
-
-
 def test_a_name_of_two_workers_is_nobodys() -> None:
     """Where only case tells workers apart, a name in neither's case is refused, not guessed."""
     with pytest.raises(PlanInvalid, match=r"may mean any of 2 workers: .* a name \(GPT, Gpt, Coder\)"):
         parse_plan("model_id = [gpt]\nsubtasks = ['a']\naccess_list = [[]]", workers=["GPT", "Gpt", "Coder"])
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ('Sure: {"worker": [0], "subtask": ["a"]}', '{"worker"'),
-        ('Sure: {"worker": [0], "subtask": ["a"], "access": "x"}', '"x"'),
-        ('Sure: {"steps": [{"worker": 0, "subtask": "a"}]}', '{"worker"'),
-    ],
-)
-def test_a_fault_of_the_whole_plan_has_a_position(text: str, found: str) -> None:
-    """What an object lacks is told where it begins; what is wrong in it, where that stands."""
-    with pytest.raises(PlanInvalid) as caught:
-        parse_plan(text, workers=3)
-    assert caught.value.position == text.index(found)
 
 
 def test_too_long_a_text_is_refused_while_it_arrives() -> None:

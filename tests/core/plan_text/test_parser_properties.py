@@ -18,66 +18,18 @@ MAX_STEPS = 5
 NAMES = ["searcher", "Coder 2", "批评者", "0", 'don\'t "panic"']
 FRAGMENTS = [
     *"{}[]()\"'“”‘’«»「」,，、:：=#\\\n\r\t \0\ud800",
-    *(
-        '"""',
-        "'''",
-        "//",
-        "\\n",
-        '\\"',
-        "\\ud83d",
-        "\\ude00",
-        "```json\n",
-        "\r\n",
-        "\ufeff",
-        "- ",
-        "Step 1: ",
-    ),
-    *("model_id", "model_id = ", "subtasks = ", "access_list = ", "access: ", '"worker": ', '"access": '),
-    *(', "enough": 1', '"enough": null}', '"enough": 9'),
-    *(
-        '{"id": 1, ',
-        '{"step": "step 2", ',
-        ', "index": 0',
-        '{"id": 3, "worker": 0, "subtask": "c", "access": [1]}',
-    ),
-    *(
-        '{"steps": [',
-        "<think>",
-        "</think>",
-        '"all"',
-        "all",
-        '"previous"',
-        "{{0}}",
-        "{{1}}",
-        "{{step 1}}",
-        "\\{{",
-        "[[], [0]]",
-        "[0]",
-        "-1",
-        "1.5",
-        "null",
-        "don't",
-    ),
-    *('\n{"worker": 0, "subtask": "a", "access": []}\n', '{"worker": 1, "subtask": "b", "access": [0]}'),
-    *(
-        "model_id=[0,1]",
-        'subtasks=["a","b"]',
-        'access_list=[[],["all"]]',
-        "{}",
-        '{"a": 1}',
-        ', "b"',
-        ", a:",
-        "List[int]",
-    ),
-    *(
-        '[{"id": "a", "agent": "0", "task": "t"',
-        ', "depends_on": ["a"]}',
-        '{"name": "1", "arguments": {',
-        '\n1. model("',
-        '$1 ${2}")\n',
-        "\n3. join()",
-        "{{a}}",
-    ),
+    *('"""', "'''", "```json\n", "\r\n", "- ", "Step 1: ", ', "b"', ", a:", '$1 ${2}")\n', '\n1. model("'),
+    '\n{"worker": 0, "subtask": "a", "access": []}\n',
+    *r"""
+//  \n  \"  \ud83d  \ude00  {}  {"a": 1}  List[int]  \{{  {{0}}  {{1}}  {{step 1}}  {{a}}  -1  1.5  null
+don't  <think>  </think>  {"steps": [  "all"  all  "previous"  [[], [0]]  [0]  model_id  model_id =
+subtasks =  access_list =  access:  "worker":  "access":  , "enough": 1  "enough": null}  "enough": 9
+{"id": 1,  {"step": "step 2",  , "index": 0  {"id": 3, "worker": 0, "subtask": "c", "access": [1]}
+model_id=[0,1]  {"worker": 1, "subtask": "b", "access": [0]}  subtasks=["a","b"]  access_list=[[],["all"]]
+3. join()  [{"id": "a", "agent": "0", "task": "t"  , "depends_on": ["a"]}  {"name": "1", "arguments": {
+""".replace("\n", "  ")
+    .strip()
+    .split("  "),
 ]
 
 spellings = st.sampled_from(get_args(Spelling))

@@ -26,12 +26,13 @@ PLANS += [Plan(tuple(Step(3, "again", tuple(range(0, i, 2))) for i in range(5)))
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-@pytest.mark.parametrize("plan", PLANS)
-def test_the_grammar_takes_what_is_written(plan: Plan, spelling: Spelling) -> None:
+def test_the_grammar_takes_what_is_written(spelling: Spelling) -> None:
     """A decoder held to the grammar can write every plan of ours."""
-    text = write_plan(plan, spelling)
-    assert Grammar(plan_grammar(spelling, 12, 5)).accepts(text)
-    assert parse_plan(text, workers=12) == plan
+    grammar = Grammar(plan_grammar(spelling, 12, 5))
+    for plan in PLANS:
+        text = write_plan(plan, spelling)
+        assert grammar.accepts(text)
+        assert parse_plan(text, workers=12) == plan
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
@@ -52,14 +53,6 @@ def test_the_grammar_takes_nothing_else(spelling: Spelling) -> None:
     bad += [text.replace("[1]", "[2]"), text.replace("[1]", "[1, 0]"), text.replace("2", "3", 1)]
     bad += [write_plan(Plan(()), spelling)]
     assert [wrong for wrong in bad if grammar.accepts(wrong)] == []
-
-
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_keeping_is_in_the_grammar_when_asked_for(spelling: Spelling) -> None:
-    """After a first round, a decoder may also say that nothing is to change."""
-    text = write_plan(Plan(()), spelling)
-    assert Grammar(plan_grammar(spelling, 3, 3, keep=True)).accepts(text)
-    assert parse_plan(text, workers=3) == Plan(())
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
@@ -108,11 +101,9 @@ def test_the_schema_takes_plans_and_nothing_else() -> None:
     wrong = [{"steps": [step | change]} for change in changes]
     wrong += [{"steps": []}, {"steps": [step] * 3}, {"steps": [step], "more": 1}, {}]
     assert [plan for plan in wrong if valid(plan)] == []
-
-
-def test_the_schema_names_the_type_of_each_field() -> None:
-    """Providers that constrain decoding refuse a field without a type, though `enum` says all there is."""
-    fields = plan_schema(3, 2)["properties"]["steps"]["items"]["properties"]
+    fields = schema["properties"]["steps"]["items"][
+        "properties"
+    ]  # some providers refuse those without a type
     types = {name: field["type"] for name, field in fields.items()}
     assert types == {"worker": "integer", "subtask": "string", "access": "array"}
 

@@ -1,7 +1,6 @@
 """The labels of an answer stay with its text in the turns that follow."""
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +8,11 @@ import pytest
 from core.actors import boss
 
 from podium.conductor import Conductor
-from podium.errors import ConfigError, PlanForbidden, PlannerError
-from podium.journal import Journal, MemoryJournal, SqlJournal
+from podium.errors import PlanForbidden, PlannerError
+from podium.journal import Journal, SqlJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy, Rule
-from podium.types import Message, Plan, RunEnded, Step
+from podium.types import Message, Plan, Step
 from podium.workers import Card, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
@@ -40,11 +39,10 @@ def conductor(
     return Conductor(boss(*plans), workers, journal=journal, policy=policy), workers
 
 
-@pytest.fixture(params=["memory", "sql"])
-async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Journal, None]:
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncGenerator[Journal, None]:
     """Return a journal."""
-    made = MemoryJournal() if request.param == "memory" else SqlJournal(tmp_path / "runs.db")
-    async with made:
+    async with SqlJournal(tmp_path / "runs.db") as made:
         yield made
 
 
@@ -54,27 +52,16 @@ def turn(said: str, question: str = "Mail it.") -> list[dict[str, Any]]:
     return [first, {"role": "assistant", "content": said}, {"role": "user", "content": question}]
 
 
-async def test_an_answer_has_the_labels_of_its_step() -> None:
-    """In the result, and in the last event."""
-    made, _ = conductor(FIND)
-    async with aclosing(made.stream("How high?")) as events:
-        last = [event async for event in events][-1]
-    assert isinstance(last, RunEnded)
-    assert last.result.labels == {"web", "untrusted"}
-
-
 @pytest.mark.parametrize(
     "change",
     [
-        str,
         str.strip,
         lambda text: text.replace("\n", "\r\n"),
-        lambda text: [{"type": "text", "text": text}],
         lambda text: [{"type": "text", "text": part} for part in (text[:9], text[9:])],
         lambda text: f"{text}\n\n(Not complete: step 1 (b): down)",
         lambda text: f"I do not know.\n{text}\nTell me more.",
     ],
-    ids=["verbatim", "stripped", "line ends", "parts", "split in a word", "incomplete", "merged"],
+    ids=["stripped", "line ends", "split in a word", "incomplete", "merged"],
 )
 async def test_the_next_turn_knows_the_labels(change: Callable[[str], Any]) -> None:
     """Without a journal, in the memory of the pool; clients may change white space."""
@@ -130,18 +117,6 @@ async def test_named_texts_keep_their_labels(text: str) -> None:
     said = (await made.run("How high?")).answer
     with pytest.raises(PlannerError, match="mailer"):
         await made.run("Mail {{found}}.", context={"found": text.format(said)})
-
-
-async def test_one_of_many_answers_inside_a_long_text() -> None:
-    """Of the latest 1,000, of one asker."""
-    answers = [f"Answer {number} of many that begin alike and end alike." for number in range(30)]
-    web = ScriptedWorker(Card(name="web", labels=frozenset({"untrusted"})), lambda request: answers.pop())
-    made = Conductor(boss(*[FIND] * 30, MAIL, MAIL, MAIL), [web, team()[1]], policy=Policy(rules=RULES))
-    said = [(await made.run(f"Search {number}.", asker="alice")).answer for number in range(30)]
-    text = f"{'Read this. ' * 1000}{said[7]}{' And this.' * 1000}"
-    assert (await made.run(text, asker="bob")).answer == "sent"
-    with pytest.raises(PlannerError, match="mailer"):
-        await made.run(text, asker="alice")
 
 
 async def test_another_process_finds_them_in_the_journal(journal: Journal) -> None:
@@ -233,26 +208,3 @@ async def test_a_given_plan_is_refused_before_it_starts() -> None:
     assert not workers[1].requests
     with pytest.raises(PlannerError, match="mailer"):
         await Conductor(boss(MAIL, MAIL), made.pool, policy=made.policy).plan(turn(said))
-
-
-@pytest.mark.parametrize("is_bound", [True, False])
-async def test_a_conductor_has_labels_of_its_own(*, is_bound: bool) -> None:
-    """For hosts that call it without options; a bound conductor shares all but labels and policy."""
-    policy, labels = Policy(labels="secret", rules=[Rule("secret", never="write-tools")]), {"secret"}
-    workers = team()
-    if is_bound:
-        plain = Conductor(boss(MAIL), workers)
-        made = plain.bind(labels=labels, policy=policy)
-        assert made.pool is plain.pool
-        assert (await plain.run("Mail it.")).answer == "sent"
-        with pytest.raises(ConfigError, match="does not declare"):
-            made.bind(labels={"secert"})
-    else:
-        made = Conductor(boss(MAIL), workers, labels=labels, policy=policy)
-    sent = len(workers[1].requests)
-    with pytest.raises(PlannerError, match="mailer"):
-        await made.run("Mail it.")
-    outer = Conductor(boss('{"worker": "conductor", "subtask": "x", "access": []}\n'), [made])
-    assert (await outer.run("Mail it.")).status == "failed"
-    assert "secret" in outer.card.labels
-    assert len(workers[1].requests) == sent

@@ -1,13 +1,14 @@
 """What a policy lets pass, what it repairs, and what it says of the rest."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from core.actors import Row, plan_of
 
 from podium.conductor import Conductor
-from podium.errors import ConfigError, PlanForbidden, PlannerError
+from podium.errors import ConfigError, PlanForbidden
 from podium.planners import ChatPlanner, FixedPlanner, RulePlanner
 from podium.policy import Pin, Policy, Rule
 from podium.types import Plan
@@ -44,22 +45,6 @@ def refusal(policy: Policy, *steps: Row, labels: frozenset[str] = NONE) -> PlanF
     return caught.value
 
 
-def test_a_policy_that_says_nothing_gives_the_very_plan_back() -> None:
-    """Nothing is computed, and nothing asked."""
-    policy = Policy()
-    assert policy.check(FLOW, CARDS, frozenset({"confidential"})) is FLOW
-    assert policy.silent
-    assert not policy.approvers_of("plans")
-    policy.guard(CARDS[2], frozenset({"untrusted"}))
-
-
-def test_a_plan_that_breaks_nothing_is_left_as_it_is() -> None:
-    """Checking is not changing."""
-    policy = Policy(allowed=("writer", "untrusted"), rules=[Rule("untrusted", never="write-tools")], steps=3)
-    plan = plan_of((0, "Find it.", ()), (1, "Sum it up.", (0,)))
-    assert policy.check(plan, CARDS, NONE) is plan
-
-
 def test_a_rule_is_proven_along_every_access_list() -> None:
     """The message names the way the data would take, the rule, and who may have it instead."""
     policy = Policy(rules=[Rule("untrusted", never="write-tools")])
@@ -70,34 +55,6 @@ def test_a_rule_is_proven_along_every_access_list() -> None:
     assert "step 0 (retriever: untrusted) → step 1 (writer) → step 2 (mailer: write-tools)" in told
     assert "data with the label 'untrusted' never reaches 'write-tools'" in told
     assert "give it to 'gpt', 'mistral', 'retriever', 'writer'" in told
-
-
-def test_a_mailer_that_is_shown_no_untrusted_text_may_work_beside_it() -> None:
-    """Labels flow along access lists and nowhere else."""
-    check(
-        Policy(rules=[Rule("untrusted", never="write-tools")]),
-        (0, "Find.", ()),
-        (2, "Mail.", ()),
-        (1, "Tell.", (0, 1)),
-    )
-
-
-def test_the_labels_of_the_query_reach_every_step() -> None:
-    """A rule about them is about everybody."""
-    policy = Policy(rules=[Rule("confidential", only="eu")])
-    check(policy, (4, "Write.", ()), labels=frozenset({"confidential"}))
-    told = str(refusal(policy, (3, "Write.", ()), labels=frozenset({"confidential"})))
-    assert "the query, or data that its planner has seen (confidential) → step 0 (gpt: strong, us)" in told
-    assert "give it to 'mistral'" in told
-    check(policy, (3, "Write.", ()))
-
-
-def test_a_workers_name_travels_as_a_label_does() -> None:
-    """So a rule can forbid a pair: what one wrote never reaches the other, by no way round."""
-    policy = Policy(rules=[Rule("retriever", never="mailer")])
-    with pytest.raises(PlanForbidden, match=r"step 0 \(retriever: retriever\) → step 1"):
-        policy.check(FLOW, CARDS, NONE)
-    check(policy, (1, "Write.", ()), (2, "Mail.", (0,)))
 
 
 @pytest.mark.parametrize(
@@ -156,28 +113,16 @@ def test_a_pin_does_not_get_a_worker_past_a_rule() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("policy", "labels", "workers"),
-    [
-        (Policy(denied="gpt"), "", [4, 1]),
-        (Policy(regions=["eu", "here"]), "", [5, 1]),
-        (Policy(rules=[Rule("confidential", only=["eu", "here"])]), "confidential", [5, 1]),
-    ],
-    ids=["denied", "regions", "rule"],
-)
-def test_a_step_goes_to_the_only_worker_that_is_alike(
-    policy: Policy, labels: str, workers: list[int]
-) -> None:
+def test_a_step_goes_to_the_only_worker_that_is_alike() -> None:
     """Alike is who has the same labels, and besides only such as the policy asks for."""
     pool = (card("a", "here"), card("b", "here", "tools"), card("gpt", "strong"), card("c"))
     pool += (card("twin", "strong"), card("eu twin", "strong", "eu"))
     plan = plan_of((2, "x", ()), (1, "y", (0,)))
-    repaired = policy.check(plan, pool, frozenset(labels.split()))
-    assert [step.worker for step in repaired.steps] == workers
-    assert (
-        repaired.why
-        == f"the policy gave step 0 to {pool[workers[0]].name}, instead of gpt, which may not run it"
-    )
+    for policy, worker in ((Policy(denied="gpt"), 4), (Policy(regions=["eu", "here"]), 5)):
+        repaired = policy.check(plan, pool, NONE)
+        assert [step.worker for step in repaired.steps] == [worker, 1]
+        told = f"the policy gave step 0 to {pool[worker].name}, instead of gpt, which may not run it"
+        assert repaired.why == told
 
 
 @pytest.mark.parametrize(
@@ -186,9 +131,8 @@ def test_a_step_goes_to_the_only_worker_that_is_alike(
         [card("a", "strong"), card("b", "strong"), card("c", "strong")],
         [card("a"), card("b")],
         [card("a", "strong"), card("b", "strong", "write-tools")],
-        [card("a", "strong", "write-tools"), card("b", "strong")],
     ],
-    ids=["two are alike", "nothing is said of them", "one can do more", "one can do less"],
+    ids=["two are alike", "nothing is said of them", "one can do more"],
 )
 def test_nobody_guesses_who_else_could_do_a_step(pool: list[Card]) -> None:
     """What can be mended in two ways, or in none that is sure, is the planner's to mend."""
@@ -208,7 +152,7 @@ def test_a_plan_is_replaced_by_a_function() -> None:
         check(policy & Policy(denied="writer", allowed=["retriever", "writer"]), (0, "Find it.", ()))
 
 
-def _raise(plan: Plan) -> Plan:
+def _raise(_: object) -> Any:
     raise ValueError("no")
 
 
@@ -224,61 +168,17 @@ def _raise(plan: Plan) -> Plan:
 def test_a_function_that_gives_no_plan_is_the_callers_mistake(
     function: Callable[[Plan], Any], told: str
 ) -> None:
-    """It is told as such, and not to the planner."""
+    """It is told as such, and not to the planner; that of a pin, too."""
     with pytest.raises(ConfigError, match=told):
         check(Policy(replace=function), (0, "Find it.", ()))
-
-
-def test_both_of_two_policies_must_allow() -> None:
-    """Whatever they are about, and however many they are."""
-    both = Policy(allowed=["retriever", "writer"]) & Policy(allowed=["writer", "gpt"]) & Policy(steps=1)
-    check(both, (1, "x", ()))
-    for worker in (0, 2, 3, 4):
-        refusal(both, (worker, "x", ()))
-    refusal(both, (1, "x", ()), (1, "y", (0,)))
-    assert (both & Policy(steps=4)).most_steps == 1
-    assert Policy() & Policy() == Policy(also=(Policy(),))
-    assert (Policy() & Policy()).silent
-
-
-def test_what_holds_everywhere_is_about_data_and_not_about_this_pool() -> None:
-    """Planner, judge and nested runs are held to whom is denied, regions and rules."""
-    policy = Policy(
-        allowed=["writer"], required=["writer"], steps=2, pins=[Pin("mail", "writer")], denied="mailer"
-    )
-    policy &= Policy(regions=["eu"], apart=[("a", "b")], rules=[Rule("untrusted", never="write-tools")])
-    everywhere = policy.everywhere
-    assert everywhere.admits(card("boss", "eu"), NONE)
-    assert not everywhere.admits(card("boss"), NONE)
-    assert not everywhere.admits(card("mailer", "eu"), NONE)
-    assert not everywhere.admits(card("tool", "eu", "write-tools"), frozenset({"untrusted"}))
-    assert everywhere.most_steps is None
-    everywhere.check(plan_of(*((0, "mail", ()) for _ in range(4))), [card("inner", "eu")], NONE)
-
-
-def test_the_guard_says_what_the_proof_says() -> None:
-    """It is asked again for each call, with what the call really shows."""
-    policy = Policy(rules=[Rule("untrusted", never="write-tools")], denied="gpt")
-    policy.guard(CARDS[2], NONE)
-    with pytest.raises(
-        PlanForbidden, match=r"'mailer' may not be called: by the policy, data with the label 'untrusted'"
-    ):
-        policy.guard(CARDS[2], frozenset({"untrusted", "other"}))
-    with pytest.raises(PlanForbidden, match="the policy denies 'gpt'"):
-        policy.guard(CARDS[3], NONE)
-
-
-def test_a_plan_that_keeps_the_answer_is_let_pass() -> None:
-    """It asks nobody for anything."""
-    assert Policy(required=["gpt"]).check(Plan(()), CARDS, NONE) == Plan(())
+    with pytest.raises(ConfigError, match="the pin of 'gpt' raised ValueError"):
+        check(Policy(pins=[Pin(_raise, "gpt")]), (1, "x", ()))
 
 
 @pytest.mark.parametrize(
     ("policy", "told"),
     [
-        (Policy(labels=["mars"], regions=["mars"]), "allows no worker of the pool"),
         (Policy(allowed=[]), "allows no worker of the pool"),
-        (Policy(regions=()), "allows no worker of the pool"),
         (Policy(allowed=["writer"]) & Policy(denied=["writer"]), "allows no worker of the pool"),
         (
             Policy(required=["mailer"], denied=["write-tools"]),
@@ -300,39 +200,21 @@ def test_a_policy_for_another_pool_is_refused(policy: Policy, told: str) -> None
     ("policy", "told"),
     [
         (Policy(denied=["Writer"]), "Policy.denied names 'Writer', .*: did you mean 'writer'"),
-        (Policy(denied=["nobody"]), "Policy.denied names 'nobody', .*: the workers are retriever, writer"),
         (Policy(allowed=["writer", "malier"]), "Policy.allowed names 'malier', .*: did you mean 'mailer'"),
-        (Policy(regions=["eu", "ue"]), "Policy.regions names 'ue'"),
-        (Policy(required=["write-tool"]), "Policy.required names .*: did you mean 'write-tools'"),
         (Policy(apart=[("us", "EU")]), "Policy.apart names 'EU', .*: did you mean 'eu'"),
         (Policy(rules=[Rule("untrused", never="mailer")]), "Policy.rules names 'untrused', .*'untrusted'"),
-        (Policy(rules=[Rule("untrusted", never="mialer")]), "Policy.rules names 'mialer', .*'mailer'"),
         (Policy(rules=[Rule("untrusted", only="writers")]), "Policy.rules names 'writers', .*'writer'"),
         (Policy(pins=[Pin("mail", "strong")]), "Policy.pins names 'strong', which is no worker of the pool"),
         (Policy(unknown="untrused"), "Policy.unknown names 'untrused', .*'untrusted'"),
-        (Policy(steps=3) & Policy(denied=["gtp"]), "Policy.denied names 'gtp', .*'gpt'"),
     ],
 )
 def test_a_policy_that_protects_nothing_is_refused(policy: Policy, told: str) -> None:
-    """With the nearest name, by the policy itself, by a conductor, and for one run."""
+    """With the nearest name, by a conductor, and for one run."""
     workers = [ScriptedWorker(card, "x") for card in CARDS]
-    with pytest.raises(ConfigError, match=told):
-        policy.fit(CARDS)
     with pytest.raises(ConfigError, match=told):
         Conductor(RulePlanner(), workers, policy=policy)
     with pytest.raises(ConfigError, match=told):
         Conductor(RulePlanner(), workers).run_sync("Why?", policy=policy)
-
-
-def test_a_planner_that_names_a_forbidden_worker() -> None:
-    """The planner is not shown the worker; its repair and the error name the rule."""
-    workers = [ScriptedWorker(card, "x") for card in CARDS]
-    model = ScriptedWorker("boss", '{"worker": "mailer", "subtask": "Mail it.", "access": []}\n')
-    rule = Rule("secret", never="write-tools")
-    conductor = Conductor(ChatPlanner(model), workers, policy=Policy(labels="secret", rules=[rule]))
-    with pytest.raises(PlannerError, match=f"'mailer', which may not work here: by the policy, .*{rule}"):
-        conductor.run_sync("Mail it.", labels={"secret"})
-    assert str(rule) in model.requests[-1].messages[-1].text
 
 
 def test_a_policy_names_planners_judges_and_declared_labels() -> None:
@@ -350,7 +232,6 @@ def test_a_policy_names_planners_judges_and_declared_labels() -> None:
     [
         ({"confidental"}, "has the label 'confidental', .*: did you mean 'confidential'"),
         ({"secret"}, "has the label 'secret', .*: write it in Policy.labels"),
-        ({"confidential", "untrusted", "gpt"}, ""),
         (set(), ""),
     ],
 )
@@ -360,11 +241,8 @@ def test_a_label_of_a_run_is_declared(labels: set[str], told: str) -> None:
     policy = Policy(labels="confidential", rules=[Rule("confidential", never="us")])
     plan = plan_of((4, "x", ()))
     conductor = Conductor(FixedPlanner(plan), workers, policy=policy)
-    if told:
-        with pytest.raises(ConfigError, match=told):
-            conductor.run_sync("Why?", labels=labels)
-    else:
-        assert conductor.run_sync("Why?", labels=labels).status == "ok"
+    with pytest.raises(ConfigError, match=told) if told else nullcontext():
+        conductor.run_sync("Why?", labels=labels)
     assert Conductor(FixedPlanner(plan), workers).run_sync("Why?", labels=labels).status == "ok"
 
 
@@ -372,45 +250,40 @@ NAMES = [
     ("", "at least one character"),
     (" a", "no spaces at the ends"),
     ("a\u200bb", "characters of no width"),
-    ("a\ufe0f", "characters of no width"),
-    ("a\u3164", "characters of no width"),
     ("a\nb", "control characters"),
     ("e\u0301", "the Unicode form NFC, as '\u00e9'"),
     ("x" * 101, "at most 100 characters"),
     ("w\u0435b", "several scripts \\(CYRILLIC, LATIN\\)"),
     ("\u03bf\u043e", "several scripts \\(CYRILLIC, GREEK\\)"),
-    ("\u0441\u30a2", "several scripts"),
     ("x" * 100, ""),
     ("GPT-5 \u65e5\u672c\u8a9e\u30e9\u30fc\u30e1\u30f3", ""),
-    ("\ud55c\uad6d\u8a9e", ""),
     ("\u0430\u0433\u0435\u043d\u0442 7", ""),
-    ("\u00e9t\u00e9 \u00aa", ""),
 ]
 
 
 @pytest.mark.parametrize(("name", "told"), NAMES)
+def test_what_is_a_name(name: str, told: str) -> None:
+    """A name that looks like another one is refused."""
+    with pytest.raises(ConfigError, match=told) if told else nullcontext():
+        Card(name=name)
+
+
 @pytest.mark.parametrize(
     "make",
     [
-        lambda name: Card(name=name),
         lambda name: Card(name="a", labels=frozenset({name})),
         lambda name: Policy(denied=[name]),
         lambda name: Policy(labels=[name]),
         lambda name: Rule(name, never="a"),
         lambda name: Rule("a", only=name),
-        lambda name: Conductor(FixedPlanner(plan_of((0, "x", ()))), [ScriptedWorker("a", "x")]).run_sync(
-            "Why?", labels=[name]
-        ),
+        lambda name: Conductor(FixedPlanner(FLOW), [ScriptedWorker("a", "x")]).run_sync("Y?", labels=[name]),
     ],
-    ids=["name", "label", "word", "declared", "rule", "only", "run"],
+    ids=["label", "word", "declared", "rule", "only", "run"],
 )
-def test_what_is_a_name(make: Callable[[str], object], name: str, told: str) -> None:
-    """A name that looks like another one is refused wherever it is written."""
-    if not told:
-        make(name)
-        return
-    with pytest.raises(ConfigError, match=told):
-        make(name)
+def test_names_are_checked_wherever_they_are_written(make: Callable[[str], object]) -> None:
+    """Labels are names, too."""
+    with pytest.raises(ConfigError, match="no spaces at the ends"):
+        make(" a")
 
 
 @pytest.mark.parametrize(
@@ -433,13 +306,11 @@ def test_two_names_of_a_pool_differ(cards: list[Card], told: str) -> None:
     [
         (lambda: Rule("x"), "must have exactly one of never and only"),
         (lambda: Rule("x", never="a", only="b"), "must have exactly one of never and only"),
-        (lambda: Rule("", never="a"), "a rule's label is ''"),
         (lambda: Rule("x", never=[3]), "write names or labels"),  # type: ignore[list-item]  # what is refused
         (lambda: Pin("of the", "a"), "words of the subtasks it matches"),
         (lambda: Policy(denied=3), "Policy.denied is 3"),  # type: ignore[arg-type]  # what is refused
         (lambda: Policy(steps=0), "a whole number above 0"),
         (lambda: Policy(apart=[("a",)]), "pairs of names"),  # type: ignore[list-item]  # what is refused
-        (lambda: Policy(rules=["x"]), "a list of Rule"),  # type: ignore[list-item]  # what is refused
         (lambda: Policy(rules=Rule("x", never="a")), "a list of Rule"),  # type: ignore[arg-type]  # what is refused
         (lambda: Policy(replace="writer"), "Policy.replace is 'writer'"),  # type: ignore[arg-type]  # what is refused
         (lambda: Policy(approve="never"), "set a function"),  # type: ignore[arg-type]  # what is refused
@@ -449,13 +320,3 @@ def test_what_makes_no_policy(make: Callable[[], object], told: str) -> None:
     """It is refused where it is written."""
     with pytest.raises(ConfigError, match=told):
         make()
-
-
-def test_a_pin_whose_function_raises_is_the_callers_mistake() -> None:
-    """It is told as such."""
-
-    def means(step: object) -> bool:
-        raise KeyError(step)
-
-    with pytest.raises(ConfigError, match="the pin of 'gpt' raised KeyError"):
-        check(Policy(pins=[Pin(means, "gpt")]), (1, "x", ()))

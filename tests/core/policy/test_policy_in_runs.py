@@ -12,12 +12,11 @@ from hypothesis import given, strategies as st
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError, PlanForbidden, PlannerError, WorkerUnavailable
+from podium.errors import PlanForbidden, PlannerError, WorkerUnavailable
 from podium.execution import Retry
-from podium.journal import MemoryJournal
 from podium.plan_text.writer import KEEP
 from podium.planners import FixedPlanner, RulePlanner
-from podium.policy import Pin, Policy, Rule
+from podium.policy import Policy, Rule
 from podium.types import Plan, Step
 from podium.types.messages import read_query
 from podium.workers import FREE, Card, Request, ScriptedWorker
@@ -74,17 +73,6 @@ async def test_a_plan_that_stays_forbidden_is_replaced_by_the_fallbacks() -> Non
     assert calls(workers)[2] == 0
 
 
-async def test_a_repair_is_told_in_the_account_of_the_run() -> None:
-    """Nobody has to guess why another worker did it."""
-    policy = Policy(pins=[Pin("mail", "mailer")])
-    result = await Conductor(boss(rows((1, "mail it", ()))), team(), policy=policy).run("Why?")
-    assert result.answer == "mailer"
-    assert (
-        "the policy gave step 0 to mailer, to which such steps are pinned, instead of writer"
-        in result.explain()
-    )
-
-
 async def test_nobody_plans_with_workers_who_may_not_work() -> None:
     """They are not shown to the planner; the numbers of the others are those it is shown."""
     workers, planner = team(), boss(rows((0, "write", ())))
@@ -92,23 +80,6 @@ async def test_nobody_plans_with_workers_who_may_not_work() -> None:
     assert result.answer == "writer"
     assert "retriever" not in told(planner)
     assert calls(workers) == [0, 1, 0]
-
-
-async def test_a_planner_is_told_how_many_steps_a_plan_may_have() -> None:
-    """So that it need not find out by being refused."""
-    planner = boss(rows((1, "write", ())))
-    await Conductor(planner, team(), policy=Policy(steps=2)).run("Why?")
-    assert "at most 2" in told(planner)
-
-
-async def test_a_given_plan_is_checked_before_anything_runs() -> None:
-    """It is refused as what it is; who gave it can mend it."""
-    workers = team()
-    conductor = Conductor(boss(GOOD), workers, policy=Policy(rules=[NO_MAIL]))
-    with pytest.raises(PlanForbidden) as caught:
-        await conductor.run(plan_of((0, "find", ()), (2, "mail", (0,))))
-    assert caught.value.step == 1
-    assert calls(workers) == [0, 0, 0]
 
 
 async def test_a_run_can_be_held_to_more_than_its_conductor() -> None:
@@ -213,16 +184,6 @@ async def test_labels_go_into_nested_runs_with_what_the_conductor_is_shown() -> 
     assert calls(inner_team) == [0, 1]
 
 
-async def test_a_nested_conductor_carries_its_workers_labels() -> None:
-    """It is refused as a whole what one of them may not see."""
-    inner = Conductor(boss(rows((0, "mail", ()))), [worker("inner mailer", "write-tools")])
-    planner = boss(rows((0, "find", ()), (1, "use it", (0,))), rows((0, "find", ())))
-    workers = [worker("retriever", "untrusted"), inner]
-    result = await Conductor(planner, workers, policy=Policy(rules=[NO_MAIL])).run("Why?")
-    assert result.answer == "retriever"
-    assert "(conductor: write-tools)" in told(planner)
-
-
 async def test_in_a_nested_run_only_those_work_whom_the_outer_policy_admits() -> None:
     """Of a conductor that is `eu` for one of its workers only that one works."""
     inner_team = [worker("far", "us"), worker("near", "eu")]
@@ -301,14 +262,3 @@ def test_no_run_shows_a_worker_what_a_rule_keeps_from_it(
         for request in one.requests:
             shown = {mark for mark in LABELS + NAMES if f"<{mark}>" in request.messages[-1].text}
             assert all(rule.allows(one.card, shown) for rule in rules)
-
-
-async def test_a_policy_for_another_pool_is_refused_at_once() -> None:
-    """Nobody finds out in the middle of a run, nor when a run is resumed."""
-    policy = Policy(pins=[Pin("mail", "nobody")])
-    with pytest.raises(ConfigError, match=r"Policy.pins names 'nobody'"):
-        Conductor(boss(GOOD), team(), policy=policy)
-    conductor = Conductor(boss(GOOD), team(), journal=MemoryJournal())
-    await conductor.run("Why?", run_id="r1")
-    with pytest.raises(ConfigError, match=r"Policy.pins names 'nobody'"):
-        await conductor.resume("r1", policy=policy)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.errors import AgentFailed, AgentRejected, ConfigError, WorkerBroken, WorkerError
+from podium.errors import AgentFailed, AgentRejected, WorkerBroken, WorkerError
 from podium.types import Completion, Message
 from podium.usage import Usage
 from podium.workers import Card, CommandWorker, Request, complete
@@ -94,9 +94,3 @@ async def test_how_an_agent_fails(
     with pytest.raises(kind, match=told) as raised:
         await said(how, tmp_path)
     assert raised.value.maybe_paid == may_have_worked
-
-
-def test_it_needs_a_command(tmp_path: Path) -> None:
-    """The protocol has no default program."""
-    with pytest.raises(ConfigError, match="has no command"):
-        CommandWorker(preset="acp", folder=tmp_path, card=Card(name="agent"))

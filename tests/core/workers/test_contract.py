@@ -4,8 +4,6 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import anyio
-import anyio.lowlevel
 import pytest
 from contracts.worker_contract import WorkerContract
 from core.actors import Actor, never, plan_of
@@ -32,16 +30,6 @@ def _echo(step_input: StepInput) -> str:
     return f"You asked: {step_input.subtask}"
 
 
-async def _echo_later(step_input: StepInput) -> str:
-    await anyio.lowlevel.checkpoint()
-    return _echo(step_input)
-
-
-async def _wait(step_input: StepInput) -> str:
-    await anyio.sleep_forever()
-    return _echo(step_input)
-
-
 class TestFunction(WorkerContract):
     """A plain function, in a thread."""
 
@@ -61,20 +49,6 @@ class TestFunction(WorkerContract):
 
         yield FunctionWorker(wait)
         over.set()
-
-
-class TestCoroutineFunction(WorkerContract):
-    """A function that is awaited."""
-
-    @pytest.fixture
-    def worker(self) -> Worker:
-        """Answer with the subtask."""
-        return FunctionWorker(_echo_later)
-
-    @pytest.fixture
-    def slow_worker(self) -> Worker:
-        """Never answer."""
-        return FunctionWorker(_wait)
 
 
 class TestScripted(WorkerContract):
@@ -123,43 +97,8 @@ class TestDocuments(WorkerContract):
         pytest.skip("only a slow disk makes the search slow")
 
 
-class TestGather(WorkerContract):
-    """Joining, whose questions are what it is shown."""
-
-    def asking(self, text: str, *, stream: bool = False) -> Request:
-        """Show two steps, one of which came to `text`."""
-        shown = (VisibleStep(0, "find", text), VisibleStep(1, "check", "right"))
-        return Request(
-            messages=(Message("user", "join"),), step_input=StepInput("join", shown), stream=stream
-        )
-
-    @pytest.fixture
-    def worker(self) -> Worker:
-        """Join."""
-        return Gather()
-
-    @pytest.fixture
-    def slow_worker(self) -> Worker:
-        """Have none."""
-        pytest.skip("joining waits for nothing")
-
-
-class TestJoin(WorkerContract):
-    """Joining, with a text that needs none."""
-
-    @pytest.fixture
-    def worker(self) -> Worker:
-        """Join."""
-        return Join()
-
-    @pytest.fixture
-    def slow_worker(self) -> Worker:
-        """Have none."""
-        pytest.skip("joining waits for nothing")
-
-
-class TestVote(WorkerContract):
-    """Voting, whose questions are what two of three steps say."""
+class TestJoining(WorkerContract):
+    """Joining and voting, whose questions are what two of three steps say."""
 
     def asking(self, text: str, *, stream: bool = False) -> Request:
         """Show three steps, two of which agree."""
@@ -168,15 +107,16 @@ class TestVote(WorkerContract):
             messages=(Message("user", "vote"),), step_input=StepInput("vote", shown), stream=stream
         )
 
-    @pytest.fixture
-    def worker(self) -> Worker:
-        """Vote on texts."""
-        return Vote()
+    @pytest.fixture(params=[Gather, Join, Vote])
+    def worker(self, request: pytest.FixtureRequest) -> Worker:
+        """Join, or vote on texts."""
+        made: Worker = request.param()
+        return made
 
     @pytest.fixture
     def slow_worker(self) -> Worker:
         """Have none."""
-        pytest.skip("counting waits for nothing")
+        pytest.skip("joining and counting wait for nothing")
 
 
 class TestConductor(WorkerContract):

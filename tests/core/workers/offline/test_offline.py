@@ -9,7 +9,7 @@ import anyio
 import pytest
 from hypothesis import assume, given, strategies as st
 
-from podium import Conductor, FunctionWorker, Plan, Step
+from podium import Conductor
 from podium.errors import ConfigError, WorkerRefused, WorkerUnavailable
 from podium.planners import RulePlanner
 from podium.types import Message
@@ -39,30 +39,17 @@ async def ask(worker: Worker, subtask: str, *visible: VisibleStep) -> str:
     ("subtask", "answer"),
     [
         ("sqrt(2) * 3", "sqrt(2) * 3 ≈ 4.24264068712"),
-        ("0.1 + 0.2", "0.1 + 0.2 = 0.3"),
         ("0 * -1", "0 * -1 = 0"),
-        ("1/3", "1/3 ≈ 0.333333333333"),
-        ("2^-1", "2^-1 = 0.5"),
         ("-2**2", "-2^2 = -4"),
-        ("2^3^2", "2^3^2 = 512"),
         ("round(2.5) + abs(-1.5)", "round(2.5) + abs(-1.5) = 4.5"),
-        ("10^400 / 3", "10^400 / 3 ≈ 3.33333333333e+399"),
         ("What is 17.5% of 2,340?", "17.5% of 2,340 = 409.5"),
-        ("100 / 5% of 80", "100 / 5% of 80 = 25"),
-        ("340 plus 12 percent", "340 + 12% = 380.8"),
         ("1000 * (1 + 5%)^3", "1000 * (1 + 5%)^3 = 1157.625"),
-        ("12% + 3%", "12% + 3% = 0.15"),
         ("what is 3 plus 4 minus 2 times 5", "3 + 4 - 2 * 5 = -3"),
         ("8 squared plus 4", "8^2 + 4 = 68"),
         ("Multiply 6 by 7, then subtract 5 from 12.", "6 * 7 = 42\n12 - 5 = 7"),
         ("5² + 3 − 2 ÷ 4 × 2", "5^2 + 3 - 2 / 4 * 2 = 27"),
-        ("17 * 3 是多少？", "17 * 3 = 51"),
         ("What is 3+4 (see 5 * 6)?\n- 7 - 1", "3+4 = 7\n5 * 6 = 30\n7 - 1 = 6"),
-        ("Over 5 days, what is 12 * 7?", "12 * 7 = 84"),
         ("$5 + $3", "5 + 3 = 8"),
-        ("What is 7-3?", "7-3 = 4"),
-        ("7-3", "7-3 = 4"),
-        ("Answer this question: 12/4", "12/4 = 3"),
         ("What is 12 * 4 eggs?", "12 * 4 = 48"),
         ("17 - 5 是多少？", "17 - 5 = 12"),
     ],
@@ -75,26 +62,17 @@ async def test_arithmetic_is_worked_out(subtask: str, answer: str) -> None:
 @pytest.mark.parametrize(
     ("output", "answer"),
     [
-        ("17 * 23 = 391", "391 * 2 = 782"),
         ("15% of 80 = 12\n17 * 23 = 391", "391 * 2 = 782"),
         ("It is -391.", "(-391) * 2 = -782"),
         ("x ≈ 391", "391 * 2 = 782"),
-        (None, None),
-        *(
-            (output, None)
-            for output in ("between 3 and 5", "It was on 2026-03-31.", "It is 5 km.", "At 10:30.")
-        ),
-        ("x = 5 km", None),
     ],
 )
-async def test_the_result_is_that_of_the_step_before(output: str | None, answer: str | None) -> None:
+async def test_the_result_is_that_of_the_step_before(output: str, answer: str) -> None:
     """Where that is one plain number, at its end."""
-    visible = () if output is None else (VisibleStep(0, "x", output),)
-    if answer is not None:
-        assert await ask(Calculator(), "multiply the result by 2", *visible) == answer
-        return
-    with pytest.raises(WorkerRefused, match="no arithmetic"):
-        await ask(Calculator(), "multiply the result by 2", *visible)
+    assert await ask(Calculator(), "multiply the result by 2", VisibleStep(0, "x", output)) == answer
+    for odd in ("between 3 and 5", "At 10:30.", "x = 5 km"):
+        with pytest.raises(WorkerRefused, match="no arithmetic"):
+            await ask(Calculator(), "multiply the result by 2", VisibleStep(0, "x", odd))
 
 
 @pytest.mark.parametrize(
@@ -102,70 +80,33 @@ async def test_the_result_is_that_of_the_step_before(output: str | None, answer:
     [
         ("0**-1", "no finite value"),
         ("9**9**9", "too large"),
-        ("2^99999999", "too large"),
-        ("10^999 * 10^999", "too large"),
         ("sqrt(-1)", "no value"),
-        ("(-8)^(1/3)", "no value"),
         ("2 * (3 + 4", "brackets"),
         ("1+" * 5000 + "1", "too long"),
-        ("2^" * 5000 + "2", "too long"),
         ("(" * 16_000 + "1+", "no arithmetic"),
-        ("9" * 10_000 + " + 1", "too long"),
-        ("1,111" * 3_000, "no arithmetic"),
         ("1 " * 10_000, "more than 16,384 characters"),
-        *(
-            (subtask, "no arithmetic found")
-            for subtask in (
-                "",
-                "Who wrote the journal?",
-                "the years 2019-2021",
-                "read pages 3-5 of the book",
-                "on 2024-01-15 at 10:30",
-                "version 1.2.3",
-                "a 24/7 service for gpt-4",
-                "The report of 2020 covers 3 companies",
-                "__import__('os').system('true')",
-                "\x00\ud800 \U0001f600",
-                "What is 31.03.2026 - 15.01.2026?",
-                "3/4/2026 + 5",
-                "31 March 2026 minus 15 January 2026",
-                "Jan 5 + 3",
-                "2026-03 - 2026-01",
-                "15% of 2026-03-31",
-                "2026‑11‑24",
-                "What is 2026–11–24?",
-                "2026-11-24T00:00Z",
-                "file_2026-11-24",
-                "2026-11-24_report",
-                "10:30 minus 9:15",
-                "9am + 5",
-                "4:30 p.m. - 2",
-                "1.2.3 - 1.2.1",
-                "version 2.1 minus version 2.0",
-                "What is 555-1234?",
-                "Call 555-123-4567.",
-                "+1 555-123-4567",
-                "What is 007-2?",
-                "5 km + 300 m",
-                "20 °C - 5 °C",
-                "3 + 2 million",
-                "3-4 bolts",
-                "3 – 4 bolts",
-                "Buy 3 - 4 bolts",
-                "What is 3-4 bolts?",
-                "What is 2/3 of 90?",
-                "5 apples + 3 * 4",
-                "5 apples - 3 * 4",
-                "3 + 4 dogs - 2",
-                "$5 + €3",
-            )
-        ),
     ],
 )
 async def test_what_cannot_be_computed_is_refused(subtask: str, reason: str) -> None:
-    """At once and with the reason; never with the number that the digits of a date or a unit would give."""
+    """At once and with the reason."""
     with anyio.fail_after(10), pytest.raises(WorkerRefused, match=reason):
         await ask(Calculator(), subtask)
+
+
+FOREIGN = """
+Who wrote the journal? | on 2024-01-15 at 10:30 | version 1.2.3 | __import__('os').system('true')
+Jan 5 + 3 | 3/4/2026 + 5 | 15% of 2026-03-31 | What is 2026–11–24?
+file_2026-11-24 | 10:30 minus 9:15 | 4:30 p.m. - 2 | version 2.1 minus version 2.0 | Call 555-123-4567.
+What is 007-2? | 5 km + 300 m | 3 + 2 million | Buy 3 - 4 bolts | What is 2/3 of 90?
+5 apples + 3 * 4 | 3 + 4 dogs - 2 | $5 + €3 |
+"""
+
+
+async def test_no_number_comes_of_other_digits() -> None:
+    """Those of dates, times, versions, telephones and units are not computed with."""
+    for subtask in FOREIGN.replace("\n", " | ").split("|"):
+        with pytest.raises(WorkerRefused, match="no arithmetic found"):
+            await ask(Calculator(), subtask.strip())
 
 
 _DATES = st.dates().map(lambda day: day.isoformat())
@@ -233,7 +174,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "deep" / "er" / "notes.TXT").write_text(
         "Der Preis: Gebühren für Straßen.\n", encoding="utf-8"
     )
-    (tmp_path / "manual.rst").write_text("Every worker books its tokens.\n", encoding="utf-8")
     (tmp_path / "猫.md").write_text("# 動物\n\n黒猫が庭で寝ている。\n", encoding="utf-8")
     return tmp_path
 
@@ -244,24 +184,13 @@ _EQUAL = {"b.md": "The ledger counts.", "a.md": "The ledger counts.", "c.md": "T
 @pytest.mark.parametrize(
     ("files", "question", "passages"),
     [
-        *(
-            ({}, question, (f"{source}\n\n{text}",))
-            for question, source, text in (
-                ("Which discounts are there?", "[guide.md:7] (Guide > Refunds)", "A discount is granted"),
-                ("how long do REFUNDS take", "[guide.md:7] (Guide > Refunds)", "A discount is granted"),
-                ("STRASSEN GEBÜHREN", "[deep/er/notes.TXT:1]", "Der Preis: Gebühren für Straßen."),
-                ("what is a worker's booking", "[manual.rst:1]", "Every worker books its tokens."),
-                ("黒猫はどこですか", "[猫.md:3] (動物)", "黒猫が庭で寝ている。"),
-            )
-        ),
         (_EQUAL, "ledger", tuple(f"[{name}.md:1]\n\nThe ledger counts." for name in "ab")),
         (
             {"a.txt": b"\xef\xbb\xbfzebra caf\xe9"},
             "zebra",
             ("[a.txt:1]\n\nzebra caf\N{REPLACEMENT CHARACTER}",),
         ),
-        *(({}, question, ()) for question in ("zebra unicorn", "", "what is it", "\x00\ud800", "🦄")),
-        ({"empty.md": "", "heading.md": "# Only a cloud\n"}, "cloud", ()),
+        *(({}, question, ()) for question in ("zebra unicorn", "", "\x00\ud800")),
     ],
 )
 async def test_documents_answer_with_passages_and_sources(
@@ -278,27 +207,24 @@ async def test_documents_answer_with_passages_and_sources(
     )
 
 
-async def test_passages_end_at_headings_and_between_lines(folder: Path) -> None:
-    """They stay short and know their lines; a comment in a code block is no heading."""
-    assert "```\n# no heading\n```" in await ask(Documents(folder), "refunds")
+async def test_passages_end_between_lines(tmp_path: Path) -> None:
+    """They stay short and know their lines."""
     lines = [f"Line {number} speaks of topic{number} and of nothing else at all." for number in range(1, 401)]
-    (folder / "long.txt").write_text("\n".join(lines) + "\n" + "x" * 50_000)
-    head, text = (await ask(Documents(folder), "topic200")).split("\n\n")[1:3]
+    (tmp_path / "long.txt").write_text("\n".join(lines) + "\n" + "x" * 50_000)
+    head, text = (await ask(Documents(tmp_path), "topic200")).split("\n\n")[1:3]
     assert lines[199] in text
     assert len(text) < 2_000
     first = int(head.removeprefix("[long.txt:").removesuffix("]"))
     assert text.splitlines()[0] == lines[first - 1]
 
 
-async def test_changes_are_seen(folder: Path) -> None:
+async def test_changes_are_seen(tmp_path: Path) -> None:
     """A file that is new, changed or gone is so at the next call."""
-    worker = Documents(folder)
-    assert (await ask(worker, "zebra")).startswith("No passage")
-    (folder / "zoo.md").write_text("A zebra lives here.\n")
-    assert "A zebra lives here." in await ask(worker, "zebra")
-    (folder / "zoo.md").write_text("A big zebra lives there.\n")
-    assert "A big zebra lives there." in await ask(worker, "zebra")
-    (folder / "zoo.md").unlink()
+    worker, zoo = Documents(tmp_path), tmp_path / "zoo.md"
+    for text in ("A zebra lives here.", "A big zebra lives there."):
+        zoo.write_text(text)
+        assert text in await ask(worker, "zebra")
+    zoo.unlink()
     assert (await ask(worker, "zebra")).startswith("No passage")
 
 
@@ -324,32 +250,14 @@ async def test_files_that_are_passed_over(tmp_path: Path) -> None:
         assert (await ask(Documents(inside), "zebra")).startswith("No passage")
 
 
-async def test_calls_at_the_same_time(folder: Path) -> None:
-    """Calls that come before the folder was first read each get the answer."""
-    worker, answers = Documents(folder), []
-
-    async def search() -> None:
-        answers.append(await ask(worker, "discount"))
-
-    async with anyio.create_task_group() as group:
-        for _ in range(8):
-            group.start_soon(search)
-    assert len(answers) == 8
-    assert set(answers) == {await ask(worker, "discount")}
-
-
 async def test_what_documents_cannot_be_made_of(tmp_path: Path) -> None:
-    """A folder that does not exist, a file, and a senseless `top`; a folder that goes away fails the call."""
-    (tmp_path / "file.md").write_text("x")
-    for wrong in (tmp_path / "nowhere", tmp_path / "file.md"):
-        with pytest.raises(ConfigError, match=r"folder .* does not exist"):
-            Documents(wrong)
+    """No folder, or a senseless `top`; a folder that goes away fails the call."""
+    with pytest.raises(ConfigError, match=r"folder .* does not exist"):
+        Documents(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match="top 0"):
         Documents(tmp_path, top=0)
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    worker = Documents(gone)
-    gone.rmdir()
+    worker = Documents(tmp_path)
+    tmp_path.rmdir()  # noqa: ASYNC240  (a test)
     with pytest.raises(WorkerUnavailable, match="cannot be read"):
         await ask(worker, "zebra")
 
@@ -382,12 +290,10 @@ async def test_gather_joins_the_visible_steps(visible: tuple[VisibleStep, ...], 
     [
         pytest.param(Join(), "Join.", ["b\n", "1.50"], "b\n\n1.50", id="outputs, word for word"),
         pytest.param(Join(), "Join.", ['["b", null, 1]'], "b\n\n1", id="the items of a map"),
-        pytest.param(Join(), '["b", {"c": 1}]', ["x", "y"], 'b\n\n{"c":1}', id="a list as subtask"),
         pytest.param(Join(), '{"b": 1.50}', ["x", "y"], '{"b": 1.50}', id="an object as subtask"),
         pytest.param(Join(), "[null]", ["x", "y"], None, id="nothing to join"),
         pytest.param(Vote(), "Vote.", ["b", " a", "a\n"], "a", id="votes of texts"),
         pytest.param(Vote(), "Vote.", ["b", "a", "a", "b"], "b", id="a tie is to the first"),
-        pytest.param(Vote(), "Vote.", ['["b", null, null, "a", "a"]'], "a", id="the items of a map vote"),
         pytest.param(Vote(), '[true, 1, "1", 1.0]', [], "1", id="votes are JSON"),
         pytest.param(Vote(), '[{"b": [1, 2]}, {"b": [1.0, 2]}, "x"]', [], '{"b":[1,2]}', id="objects"),
         pytest.param(Vote(), "Vote.", [""], None, id="no vote"),
@@ -405,18 +311,8 @@ async def test_what_is_joined_and_elected(
         await ask(worker, subtask, *seen)
 
 
-async def test_join_returns_a_text_with_its_values() -> None:
-    """A step that only puts values together needs no model."""
-    steps = (
-        Step(0, "Find it.", (), returns={"what": "string"}),
-        Step(1, "It is {{0.what}}.", (0,)),
-    )
-    finder = FunctionWorker(lambda _: {"what": "blue"})
-    assert (await Conductor(RulePlanner(), [finder, Join()]).run(Plan(steps))).answer == "It is blue."
-
-
 async def test_a_run_that_finds_nothing_is_partial(folder: Path) -> None:
-    """What says that nothing was found is no answer that lacks nothing."""
+    """Such an answer has a gap."""
     result = await Conductor(RulePlanner(), [Documents(folder)]).run("Where is the zebra unicorn?")
     assert (result.status, result.answer[:10]) == ("partial", "No passage")
     assert result.problem is not None

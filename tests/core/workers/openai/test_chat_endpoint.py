@@ -1,7 +1,5 @@
 """What an endpoint accepts, opens, shares and hides."""
 
-import subprocess
-import sys
 import threading
 from traceback import format_exception
 from typing import Any
@@ -33,19 +31,14 @@ def hello(call: Call) -> Reply:
         ("http://user:hunter22@host/v1", "user name or password"),
         ("http://host/v1?key=hunter22", "query or fragment"),
         ("http://host/v1#hunter22", "query or fragment"),
-        ("https://hunter22@host/v1", "user name or password"),
         ("https://host:hunter22/v1", "not an http"),
         ("user:hunter22@host/v1", "not an http"),
-        ("https:/user:hunter22@host/v1", "not an http"),
         ("https://host/v1 ?key=hunter22", "space"),
-        ("https://host/hunter22 /v1", "space"),
         ("ftp://host/v1", "not an http"),
-        ("host:8000/v1", "not an http"),
         ("http:///v1", "not an http"),
         ("http://host:99999/v1", "not an http"),
         ("http://[::1/v1", "not an http"),
         ("", "not an http"),
-        ("http://ho st/v1", "space"),
         ("https://host/v1/chat/completions", "leave that out"),
     ],
 )
@@ -80,23 +73,23 @@ def test_a_url_in_place_of_an_object_is_not_quoted(wrong: Any) -> None:
         assert "hunter22" not in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["", " ", "sk-hunter22\n", "sk hunter22", "sk-hunter22…"])
-def test_refuses_a_key_that_is_none(key: str) -> None:
-    """A key with stray characters is refused, and not shown."""
-    with pytest.raises(ConfigError, match="api_key is empty, or has") as caught:
-        Endpoint("http://host/v1", api_key=key)
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"api_key": " "}, "api_key is empty, or has"),
+        ({"api_key": "sk-hunter22\n"}, "api_key is empty, or has"),
+        ({"api_key": "sk-hunter22…"}, "api_key is empty, or has"),
+        ({"headers": {"X-Own": "hunter22\r\nHost: elsewhere"}}, "'X-Own'"),
+    ],
+)
+def test_refuses_keys_and_headers_that_are_none(options: dict[str, Any], reason: str) -> None:
+    """One with stray characters, or that would split the request, is refused, and not shown."""
+    with pytest.raises(ConfigError, match=reason) as caught:
+        Endpoint("http://host/v1", **options)
     assert "hunter22" not in str(caught.value)
 
 
-def test_refuses_a_header_that_is_none() -> None:
-    """A header that would split the request is refused, and its value not shown."""
-    with pytest.raises(ConfigError, match="'X-Own'") as caught:
-        Endpoint("http://host/v1", headers={"X-Own": "hunter22\r\nHost: elsewhere"})
-    assert "hunter22" not in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["connect", "first_byte", "idle", "total"])
-@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+@pytest.mark.parametrize(("name", "seconds"), [("connect", 0), ("idle", -1), ("total", float("nan"))])
 def test_refuses_a_timeout_that_is_none(name: str, seconds: float) -> None:
     """A timeout is a positive number of seconds."""
     with pytest.raises(ConfigError, match=f"timeout {name}"):
@@ -106,70 +99,28 @@ def test_refuses_a_timeout_that_is_none(name: str, seconds: float) -> None:
 def test_shows_no_key() -> None:
     """Neither an endpoint nor a worker shows its key."""
     endpoint = Endpoint("http://host/v1/", api_key=KEY, headers={"X-Own": "another-secret"})
-    shown = f"{endpoint!r} {endpoint} {ChatWorker('m', endpoint=endpoint)!r} {vars(endpoint)}"
+    shown = f"{endpoint!r} {endpoint} {ChatWorker('m', endpoint=endpoint)!r}"
     assert "http://host/v1" in shown
-    assert "another-secret" not in repr(endpoint)
-    assert KEY not in f"{endpoint!r} {endpoint} {ChatWorker('m', endpoint=endpoint)!r}"
+    assert "another-secret" not in shown
+    assert KEY not in shown
 
 
 @pytest.mark.anyio
 async def test_workers_share_the_connections_of_their_endpoint() -> None:
-    """Two workers of one server use one connection, one after the other."""
+    """One after the other they use one, which stays open until the last of them leaves, and no longer."""
     async with ChatServer(hello) as server:
         endpoint = Endpoint(server.url)
         one, two = ChatWorker("one", endpoint=endpoint), ChatWorker("two", endpoint=endpoint)
-        async with one, two:
-            await complete(one, WHY)
-            await complete(two, WHY)
+        async with one:
+            async with two:
+                await complete(one, WHY)
+                await complete(two, WHY)
+            assert server.open_connections == 1
         assert [call.body["model"] for call in server.calls] == ["one", "two"]
         assert server.connections == 1
-
-
-@pytest.mark.anyio
-async def test_closes_with_its_last_user() -> None:
-    """Connections stay until the last exit, and no longer."""
-    async with ChatServer(hello) as server:
-        worker = ChatWorker("m", endpoint=Endpoint(server.url))
-        async with worker:
-            async with worker:
-                await complete(worker, WHY)
-            assert server.open_connections == 1
         with anyio.fail_after(5):
             while server.open_connections:  # noqa: ASYNC110  (the server's side of a closed socket)
                 await anyio.sleep(0.001)
-
-
-@pytest.mark.anyio
-async def test_works_without_being_entered() -> None:
-    """A call of a worker nobody opened opens and closes what it needs."""
-    async with ChatServer(hello) as server:
-        worker = ChatWorker("m", endpoint=Endpoint(server.url))
-        assert (await complete(worker, WHY)).text == "hello"
-        assert (await complete(worker, WHY)).text == "hello"
-        assert server.connections == 2
-
-
-@pytest.mark.anyio
-async def test_takes_as_many_calls_at_once_as_come() -> None:
-    """Nothing in the endpoint holds back calls that run at the same time."""
-    arrived = 0
-    everybody = anyio.Event()
-
-    async def script(call: Call) -> Reply:
-        nonlocal arrived
-        arrived += 1
-        if arrived == 150:
-            everybody.set()
-        await everybody.wait()
-        return hello(call)
-
-    async with ChatServer(script) as server:
-        worker = ChatWorker("m", endpoint=Endpoint(server.url))
-        with anyio.fail_after(20):
-            async with worker, anyio.create_task_group() as group:
-                for _ in range(150):
-                    group.start_soon(complete, worker, WHY)
-        assert len(server.calls) == 150
 
 
 def test_threads_with_loops_of_their_own_share_a_worker() -> None:
@@ -209,27 +160,18 @@ def test_sends_no_cookies_back() -> None:
     assert all("cookie" not in call.headers for call in server.calls)
 
 
-def test_importing_opens_and_imports_nothing() -> None:
-    """The HTTP libraries are imported when the first endpoint is opened, and no earlier."""
-    code = (
-        "import sys, threading\n"
-        "from podium.workers.openai.chat import ChatWorker\n"
-        "from podium.workers.openai.endpoint import Endpoint\n"
-        "ChatWorker('m', endpoint=Endpoint('https://host/v1', api_key='k'))\n"
-        "assert not {'httpx', 'httpx2', 'aiohttp'} & sys.modules.keys()\n"
-        "assert threading.active_count() == 1\n"
-    )
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=30)
-
-
 @pytest.mark.anyio
 async def test_takes_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server elsewhere is reached through the proxy that the environment names."""
-    async with ChatServer(hello) as proxy:
+    """Hosts elsewhere are reached through it, except those of `NO_PROXY` and this machine."""
+    worker = ChatWorker("m", endpoint=Endpoint("http://models.invalid/v1"))
+    async with ChatServer(hello) as proxy, ChatServer(hello) as server:
         monkeypatch.setenv("http_proxy", f"http://{urlsplit(proxy.url).netloc}")
-        worker = ChatWorker("m", endpoint=Endpoint("http://models.invalid/v1"))
         assert (await complete(worker, WHY)).text == "hello"
-    assert proxy.calls[0].path == "http://models.invalid/v1/chat/completions"
+        assert (await complete(ChatWorker("m", endpoint=Endpoint(server.url)), WHY)).text == "hello"
+        monkeypatch.setenv("no_proxy", "models.invalid")
+        with pytest.raises(WorkerUnavailable, match="no connection"):
+            await complete(worker, WHY)
+    assert [call.path for call in proxy.calls] == ["http://models.invalid/v1/chat/completions"]
 
 
 @pytest.mark.anyio
@@ -245,27 +187,6 @@ async def test_a_proxy_is_told_no_secret(monkeypatch: pytest.MonkeyPatch) -> Non
             assert proxy.calls[-1].method == "CONNECT"
             assert headers.get("proxy-authorization") == sent
             assert not headers.keys() & {"authorization", "x-own"}
-
-
-@pytest.mark.anyio
-async def test_reaches_this_machine_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server on loopback is never behind a proxy."""
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    async with ChatServer(hello) as server:
-        worker = ChatWorker("m", endpoint=Endpoint(server.url))
-        assert (await complete(worker, WHY)).text == "hello"
-
-
-@pytest.mark.anyio
-async def test_honours_the_exceptions_from_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host in `NO_PROXY` is reached directly: here, not at all."""
-    async with ChatServer(hello) as proxy:
-        monkeypatch.setenv("http_proxy", f"http://{urlsplit(proxy.url).netloc}")
-        monkeypatch.setenv("no_proxy", "models.invalid")
-        worker = ChatWorker("m", endpoint=Endpoint("http://models.invalid/v1"))
-        with pytest.raises(Exception, match="no connection"):
-            await complete(worker, WHY)
-    assert proxy.calls == []
 
 
 @pytest.mark.anyio

@@ -6,7 +6,7 @@ from contextlib import suppress
 from itertools import pairwise, repeat
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from podium.errors import WorkerBroken
 from podium.workers.openai.http import MAX_ANSWER, MAX_LINE, SseEvent, SseReader
@@ -35,26 +35,13 @@ def read(pieces: Iterable[bytes]) -> list[SseEvent]:
     return [event for piece in pieces for event in reader.feed(piece)] + reader.close()
 
 
-def test_reads_fields_comments_and_line_ends() -> None:
-    """All line ends, comments, a byte order mark and several data lines are understood."""
-    assert read([STREAM]) == EVENTS
-
-
 @given(st.lists(st.integers(0, len(STREAM))))
+@example([])
+@example(list(range(len(STREAM))))
 def test_cuts_do_not_matter(cuts: list[int]) -> None:
     """However a stream is cut, inside characters and line ends too, its events are the same."""
     edges = [0, *sorted(cuts), len(STREAM)]
     assert read([STREAM[a:b] for a, b in pairwise(edges)]) == EVENTS
-
-
-def test_byte_by_byte() -> None:
-    """A stream that comes byte by byte is the same stream."""
-    assert read([bytes([byte]) for byte in STREAM]) == EVENTS
-
-
-def test_close_gives_what_was_cut_short() -> None:
-    """The end of a stream ends its last event; whether it is whole is for the caller to see."""
-    assert read([b"data: 1\n\ndata: 2"]) == [SseEvent("", "1"), SseEvent("", "2")]
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8))

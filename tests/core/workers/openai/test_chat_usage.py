@@ -14,12 +14,13 @@ OPENAI = {
     "prompt_tokens_details": {"cached_tokens": 64, "audio_tokens": 0},
     "completion_tokens_details": {"reasoning_tokens": 30},
 }
-DEEPSEEK = {
-    "prompt_tokens": 9,
+TOO_MUCH = {
+    "prompt_tokens": 3,
     "completion_tokens": 2,
-    "prompt_cache_hit_tokens": 4,
-    "prompt_cache_miss_tokens": 5,
+    "prompt_tokens_details": {"cached_tokens": 9},
+    "completion_tokens_details": {"reasoning_tokens": 9},
 }
+DEEPSEEK = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_cache_hit_tokens": 4}
 ANTHROPIC = {
     "input_tokens": 10,
     "output_tokens": 5,
@@ -39,17 +40,9 @@ FUGU_RESPONSES = {
     },
     "output_tokens_details": {"orchestration_output_tokens": 6, "reasoning_tokens": 1},
 }
-FUGU_FLAT = {
-    "prompt_tokens": 20,
-    "completion_tokens": 7,
-    "orchestration_input_tokens": 30,
-    "orchestration_output_tokens": 6,
-}
-FUGU_NESTED = {
-    "prompt_tokens": 20,
-    "completion_tokens": 7,
-    "token_details": {"orchestration_input_tokens": 30, "orchestration_output_tokens": 6},
-}
+ORCHESTRATION = {"orchestration_input_tokens": 30, "orchestration_output_tokens": 6}
+FUGU_FLAT = {"prompt_tokens": 20, "completion_tokens": 7} | ORCHESTRATION
+FUGU_NESTED = {"prompt_tokens": 20, "completion_tokens": 7, "token_details": ORCHESTRATION}
 
 
 @pytest.mark.parametrize(
@@ -63,33 +56,22 @@ FUGU_NESTED = {
         pytest.param(FUGU_RESPONSES, Usage(20, 7, 2, 1, 30, 6, 3), id="fugu responses"),
         pytest.param(FUGU_FLAT, Usage(20, 7, 0, 0, 30, 6), id="fugu flat"),
         pytest.param(FUGU_NESTED, Usage(20, 7, 0, 0, 30, 6), id="fugu nested"),
+        pytest.param(TOO_MUCH, Usage(3, 11, 0, 9), id="parts above the whole: no discount, reasoning apart"),
+        pytest.param(TOO_MUCH | {"total_tokens": 5}, None, id="the total says that reasoning is in it"),
     ],
 )
-def test_reads_a_dialect(raw: dict[str, Any], usage: Usage) -> None:
+def test_reads_a_dialect(raw: dict[str, Any], usage: Usage | None) -> None:
     """Every provider's counts come to the same fields."""
     assert read_usage(raw) == usage
 
 
 @pytest.mark.parametrize(
     "raw",
-    [None, {}, [], "12", {"prompt_tokens": 0, "completion_tokens": 0}, {"prompt_tokens": "7"},
-     {"prompt_tokens": -5, "completion_tokens": None}, {"prompt_tokens": True}, {"prompt_tokens": 10**30},
+    [None, [], "12", {"prompt_tokens": 0, "completion_tokens": 0}, {"prompt_tokens": 10**30},
      {"prompt_tokens": 7}, {"completion_tokens": 7}, {"prompt_tokens": 7, "completion_tokens": "9"},
      {"prompt_tokens": 7, "completion_tokens": float("nan")}, {"input_tokens": 7, "output_tokens": None},
-     {"prompt_tokens": 7, "completion_tokens": True}, {"prompt_tokens": 7, "completion_tokens": -1}],
+     {"prompt_tokens": 7, "completion_tokens": True}, {"prompt_tokens": 7, "completion_tokens": -1}]
 )  # fmt: skip
 def test_takes_no_nonsense(raw: object) -> None:
     """What is no usage is none, so that it gets estimated."""
     assert read_usage(raw) is None
-
-
-def test_a_part_is_never_more_than_the_whole() -> None:
-    """Cached tokens beyond the input give no discount; reasoning beyond the output was counted beside it."""
-    raw = {
-        "prompt_tokens": 3,
-        "completion_tokens": 2,
-        "prompt_tokens_details": {"cached_tokens": 9},
-        "completion_tokens_details": {"reasoning_tokens": 9},
-    }
-    assert read_usage(raw) == Usage(3, 11, 0, 9)
-    assert read_usage(raw | {"total_tokens": 5}) is None  # which says that reasoning is in the output

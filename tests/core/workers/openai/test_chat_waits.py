@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from itertools import chain, repeat
 from typing import Any
 
@@ -19,74 +19,64 @@ pytestmark = pytest.mark.anyio
 
 WHY = (Message("user", "why?"),)
 PIECE = chunk({"content": "half"})
+END = chunk({}, finish_reason="stop")
 SILENCE = Reply((STALL,))
 SOON = 0.3
 """Seconds that a call has: time enough to send a request on a machine with other work."""
 TRICKLE: list[Any] = [Pause(0.02), PIECE] * 500
+ERROR = b"HTTP/1.1 400 No\r\nContent-Length: 9\r\n\r\n"
 
 
 @asynccontextmanager
-async def serving(script: Script, **timeouts: float) -> AsyncIterator[tuple[ChatWorker, ChatServer]]:
+async def serving(script: Script) -> AsyncIterator[tuple[ChatWorker, ChatServer]]:
     """Open a worker in front of a server."""
-    async with ChatServer(script) as server:
-        worker = ChatWorker("m", endpoint=Endpoint(server.url, timeouts=Timeouts(**timeouts)))
-        async with worker:
-            yield worker, server
+    async with ChatServer(script) as server, ChatWorker("m", endpoint=Endpoint(server.url)) as worker:
+        yield worker, server
 
 
 @pytest.mark.parametrize(
-    ("reply", "timeouts"),
+    ("reply", "timeouts", "stream"),
     [
-        pytest.param(SILENCE, {"first_byte": SOON}, id="no headers"),
-        pytest.param(events(STALL), {"first_byte": SOON}, id="headers and nothing else"),
-        pytest.param(events(PIECE, STALL), {"idle": SOON}, id="silence within the stream"),
-        pytest.param(events(*TRICKLE), {"total": SOON}, id="a trickle"),
-        pytest.param(events(PIECE, STALL), {"total": SOON}, id="total before idle"),
+        pytest.param(SILENCE, {"first_byte": SOON}, True, id="no headers"),
+        pytest.param(events(STALL), {"first_byte": SOON}, True, id="headers and nothing else"),
+        pytest.param(events(PIECE, STALL), {"idle": SOON}, True, id="silence within the stream"),
+        pytest.param(events(*TRICKLE), {"total": SOON}, True, id="a trickle"),
+        pytest.param(SILENCE, {"total": SOON}, False, id="a whole answer"),
+        pytest.param(Reply((ERROR, STALL)), {"total": SOON}, False, id="the body of an error"),
     ],
 )
-async def test_a_stream_that_stands_still_is_given_up(reply: Reply, timeouts: dict[str, float]) -> None:
-    """Each timeout ends a stream, which is perhaps paid."""
-    with pytest.raises(WorkerTimeout) as caught:
-        await ask(lambda _: reply, stream=True, timeouts=Timeouts(**timeouts))
-    assert caught.value.maybe_paid
-
-
-@pytest.mark.parametrize(
-    "reply", [SILENCE, Reply((b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", STALL)),
-              Reply((b"HTTP/1.1 400 No\r\nContent-Length: 9\r\n\r\n", STALL))],
-)  # fmt: skip
-async def test_a_whole_answer_that_does_not_come_is_given_up(reply: Reply) -> None:
-    """The total bounds an answer in one piece, the reading of errors included."""
-    with pytest.raises(WorkerTimeout) as caught:
-        await ask(lambda _: reply, timeouts=Timeouts(total=SOON))
-    assert caught.value.maybe_paid
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_the_deadline_of_a_request_counts(*, stream: bool) -> None:
-    """A deadline ends a call long before the timeouts do."""
-    deadline = anyio.current_time() + SOON
-    with pytest.raises(WorkerTimeout) as caught:
-        await ask(lambda _: SILENCE, stream=stream, deadline=deadline)
-    assert caught.value.maybe_paid
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_deadline_that_has_passed_sends_nothing(*, stream: bool) -> None:
-    """Nothing is sent that nobody waits for."""
-    async with serving(lambda call: says(call, "late")) as (worker, server):
-        await complete(worker, Request(messages=WHY))  # leaves a connection open
-        request = Request(messages=WHY, stream=stream, deadline=anyio.current_time() - 1)
+async def test_what_stands_still_is_given_up(
+    reply: Reply, timeouts: dict[str, float], *, stream: bool
+) -> None:
+    """Each timeout ends a call, which is perhaps paid, and hangs up."""
+    async with ChatServer(lambda _: reply) as server:
+        worker = ChatWorker("m", endpoint=Endpoint(server.url, timeouts=Timeouts(**timeouts)))
         with pytest.raises(WorkerTimeout) as caught:
-            await complete(worker, request)
-        assert not caught.value.maybe_paid
-        assert len(server.calls) == 1
+            await complete(worker, Request(messages=WHY, stream=stream))
+        assert caught.value.maybe_paid
+        await server.calls[0].hung_up.wait()
+
+
+async def test_the_deadline_of_a_request_counts() -> None:
+    """A deadline ends a call long before the timeouts do; nothing is sent that nobody waits for."""
+
+    def script(call: Call) -> Reply:
+        return SILENCE if server.calls[1:] else says(call, "in time")
+
+    async with serving(script) as (worker, server):
+        await complete(worker, Request(messages=WHY))  # leaves a connection open
+        for seconds, count in ((-1.0, 1), (SOON, 2)):
+            request = Request(messages=WHY, deadline=anyio.current_time() + seconds)
+            with pytest.raises(WorkerTimeout) as caught:
+                await complete(worker, request)
+            assert caught.value.maybe_paid is (seconds > 0)
+            assert len(server.calls) == count
 
 
 async def test_waiting_is_not_an_end() -> None:
-    """An answer that is slow but within its limits arrives."""
-    pauses = (Pause(0.02), PIECE, Pause(0.02), chunk({}, finish_reason="stop"))
-    asked = await ask(lambda _: events(*pauses), stream=True, timeouts=Timeouts(first_byte=5, idle=5))
+    """An answer that is slow but within its limits arrives; what follows `[DONE]` is not waited for."""
+    parts = (Pause(0.02), PIECE, Pause(0.02), END, b"data: [DONE]\n\n", STALL)
+    asked = await ask(lambda _: events(*parts), stream=True, timeouts=Timeouts(first_byte=5, idle=5))
     assert asked.completion.text == "half"
 
 
@@ -106,36 +96,28 @@ async def test_a_connection_that_is_not_made_is_unavailable() -> None:
             one.close()
 
 
-@pytest.mark.parametrize("reply", [SILENCE, events(STALL), events(PIECE, STALL)])
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("reply", "stream"), [(SILENCE, False), (SILENCE, True), (events(PIECE, STALL), True)]
+)
 async def test_cancel_closes_the_connection(reply: Reply, *, stream: bool) -> None:
     """A cancelled call hangs up, so that the server can stop writing."""
-    async with serving(lambda _: reply) as (worker, server):
-        with anyio.move_on_after(SOON):
-            await complete(worker, Request(messages=WHY, stream=stream))
-        await server.calls[0].hung_up.wait()
+    arrived = anyio.Event()
 
+    def script(_: Call) -> Reply:
+        arrived.set()
+        return reply
 
-async def test_stopping_early_closes_the_connection() -> None:
-    """A caller who reads no further hangs up."""
-    async with serving(lambda _: events(PIECE, STALL)) as (worker, server):
-        async with aclosing(worker.call(Request(messages=WHY, stream=True))) as pieces:
-            assert await anext(pieces) == "half"
-        await server.calls[0].hung_up.wait()
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_timeout_closes_the_connection(*, stream: bool) -> None:
-    """A call that is given up hangs up."""
-    async with serving(lambda _: SILENCE, total=SOON) as (worker, server):
-        with pytest.raises(WorkerTimeout):
-            await complete(worker, Request(messages=WHY, stream=stream))
+    async with serving(script) as (worker, server):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(complete, worker, Request(messages=WHY, stream=stream))
+            await arrived.wait()
+            tasks.cancel_scope.cancel()
         await server.calls[0].hung_up.wait()
 
 
 async def test_an_endless_answer_closes_the_connection() -> None:
     """A stream without end is given up while it still runs."""
-    data = b"data: " + b"x" * 1000 + b"\n\n"
+    data = b"data: " + b"x" * 100_000 + b"\n\n"
     part = b"%x\r\n%b\r\n" % (len(data), data)
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
     async with serving(lambda _: Reply(chain([head], repeat(part)))) as (worker, server):
@@ -152,20 +134,13 @@ async def test_a_connection_is_used_again(*, stream: bool) -> None:
         return says(call, "hello") if len(server.calls) % 2 else whole("no", status=400)
 
     async with serving(script) as (worker, server):
-        for _ in range(6):
+        for _ in range(4):
             try:
                 await complete(worker, Request(messages=WHY, stream=stream))
             except WorkerError:
                 continue
-        assert len(server.calls) == 6
+        assert len(server.calls) == 4
         assert server.connections == 1
-
-
-async def test_a_stream_that_stays_open_after_done_ends() -> None:
-    """What follows `[DONE]` is not waited for."""
-    end = chunk({}, finish_reason="stop")
-    asked = await ask(lambda _: events(PIECE, end, b"data: [DONE]\n\n", STALL), stream=True)
-    assert asked.completion.text == "half"
 
 
 async def test_an_early_refusal_of_a_large_question_is_read() -> None:

@@ -1,17 +1,34 @@
-"""Half, misplaced and foreign answers of servers: each ends right or as an error, by each API and client."""
+"""Half, misplaced, foreign and refused answers of servers: each ends right or as an error, by each API."""
 
+import gzip
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import pytest
-from servers.chat_server import USAGE, Call, ChatServer, Reply, chunk, completion, events, whole
+from contracts.odd_answers import ODD_ANSWERS, OF_OTHER_SERVERS, check, check_wrong_url
+from servers.chat_call import ask
+from servers.chat_server import (
+    CUT,
+    MODEL,
+    RESET,
+    USAGE,
+    Call,
+    ChatServer,
+    Reply,
+    chunk,
+    completion,
+    events,
+    says,
+    whole,
+)
 
 from podium import Conductor
-from podium.errors import PlannerError
+from podium.errors import PlannerError, WorkerError
 from podium.execution import Retry
 from podium.planners import ChatPlanner, FixedPlanner, Planner, PlanRequest, PlanText
 from podium.types import Completion, Plan, Result, Step
+from podium.usage import Usage
 from podium.workers import ChatWorker, Endpoint, Request, ScriptedWorker, Worker
 from podium.workers.simple import FunctionWorker
 
@@ -21,115 +38,147 @@ PLAN = FixedPlanner(Plan((Step(0, "Say it."),)))
 CALL = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
 GOOD = {"type": "text", "text": "good"}
-HM = {"role": "assistant", "content": None, "reasoning_content": "hm"}
-Face = Literal["worker", "streamed worker"]
-
+FILTERED = {"hate": {"filtered": True, "severity": "high"}}
 BROKEN, EMPTY = "worker_broken", "answer_empty"
 REFUSED, TOOLS, FAULT = "answer_refused", "answer_tool_calls", "worker_unavailable"
 MESSAGES: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "text for content": ({"text": "half"}, BROKEN),
-    "parts for content": ({"parts": [{"text": "half"}]}, BROKEN),
+    "a text in an unknown field": ({"content": "half", "output_text": "lost"}, BROKEN),
     "a part that is a bare text": ({"content": [GOOD, "half"]}, BROKEN),
-    "a part without type and text": ({"content": [GOOD, {"content": "half"}]}, BROKEN),
     "a part with a null text": ({"content": [{"type": "text", "text": None}]}, BROKEN),
-    "a part with a null type": ({"content": [{"type": None, "text": "half"}]}, BROKEN),
     "a part without its text": ({"content": [{"type": "output_text"}]}, BROKEN),
-    "a part that is a list": ({"content": [[{"type": "text", "text": "half"}]]}, BROKEN),
+    "a part with two texts": ({"content": [GOOD | {"content": "lost"}]}, BROKEN),
     "a part that is null": ({"content": [GOOD, None]}, BROKEN),
-    "content that is an object": ({"content": {"type": "text", "text": "half"}}, BROKEN),
+    "content that is an object": ({"content": GOOD}, BROKEN),
     "the role of a user": ({"role": "user", "content": "half"}, BROKEN),
-    "the role of a tool": ({"role": "tool", "content": "half"}, BROKEN),
     "calls that are no list": ({"content": "half", "tool_calls": CALL}, TOOLS),
     "a call that is no object": ({"content": "half", "function_call": "look"}, BROKEN),
     "a call without a name": ({"content": "half", "tool_calls": [{"id": "1", "type": "function"}]}, BROKEN),
-    "a call of no tool that was offered": ({"content": "half", "tool_calls": [CALL]}, TOOLS),
-    "a refusal": ({"content": "half", "refusal": "I would rather not"}, REFUSED),
+    "a call of the legacy form": ({"function_call": {"name": "look", "arguments": "{}"}}, TOOLS),
     "a refusal that is no text": ({"content": "half", "refusal": {"text": "no"}}, REFUSED),
+    "a refusal among the parts": ({"content": [GOOD, {"type": "refusal", "refusal": "no"}]}, REFUSED),
     "an error in the message": ({"content": "half", "error": {"message": "sunk"}}, BROKEN),
     "an image beside the text": ({"content": "half", "images": [IMAGE]}, "partial"),
-    "sound beside the text": ({"content": "half", "audio": {"data": "AA=="}}, "partial"),
-    "an image among the parts": ({"content": [{"type": "text", "text": "half"}, IMAGE]}, "partial"),
+    "an image among the parts": ({"content": [{"type": "text", "text": "half"}, IMAGE]}, "partial")
 }  # fmt: skip
-"""A message, or the first piece of one, and the code of its problem."""
+"""A message, or the second piece of one, and the code of its problem."""
 CHOICES: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "text in the choice": ({"text": "half"}, BROKEN),
-    "content in the choice": ({"content": "half"}, BROKEN),
+    "text in an unknown field of the choice": ({"token": {"text": "half"}}, BROKEN),
     "an error in the choice": ({"error": {"message": "sunk"}}, BROKEN),
     "an overload in the choice": ({"error": {"code": 503, "message": "sunk"}}, FAULT),
-    "an error without a text": ({"error": True}, BROKEN),
     "a message that is a text": ({"delta": "half", "message": "half"}, BROKEN),
     "an index that is no number": ({"index": "0"}, BROKEN),
-    "a filter": ({"finish_reason": "content_filter"}, REFUSED),
+    "a filter's result beside a stop": ({"content_filter_results": FILTERED}, REFUSED),
     "calls that never came": ({"finish_reason": "tool_calls"}, REFUSED),
     "an unknown end": ({"finish_reason": "weird"}, BROKEN),
     "an end that is no text": ({"finish_reason": True}, BROKEN),
+    "no end": ({"finish_reason": None}, BROKEN),
     "the token limit": ({"finish_reason": "length"}, "cut"),
 }
 """Fields of the choice of a whole answer, or of a piece, and the code of the problem."""
+TOPS: Mapping[str, tuple[Mapping[str, Any], str]] = {
+    "text beside the choices": ({"text": "lost"}, BROKEN),
+    "Gemini's answer": ({"candidates": [{"content": {"parts": [{"text": "lost"}]}}]}, BROKEN),
+    "a piece of another API": ({"type": "content_block_delta", "delta": {"text": "lost"}}, BROKEN),
+    "errors": ({"errors": [{"message": "boom"}]}, BROKEN),
+    "an empty error": ({"error": {}}, BROKEN),
+    "a status of failure": ({"status": "failed"}, BROKEN),
+    "no success": ({"success": False}, BROKEN),
+}
 
 
 def _body(**choice: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "finish_reason": "stop", **choice}], "usage": dict(USAGE)}
 
 
-def _chat_reply(message: Mapping[str, Any], choice: Mapping[str, Any]) -> Callable[[Call], Reply]:
-    """Return an answer whose message and choice have these fields; a stream has a good piece before them."""
+def _chat_reply(
+    message: Mapping[str, Any], choice: Mapping[str, Any], top: Mapping[str, Any]
+) -> Callable[[Call], Reply]:
+    """Return an answer whose message, choice and body have these fields; a stream has a good piece before."""
 
     def reply(call: Call) -> Reply:
         if not call.body.get("stream"):
-            return whole(_body(**{"message": {"role": "assistant", **message}, **choice}))
+            return whole(_body(**{"message": {"role": "assistant", **message}, **choice}) | top)
         good, last = chunk({"role": "assistant", "content": "good "}), chunk({}, finish_reason="stop")
         if "finish_reason" in choice:
             last["choices"][0] |= choice
             return events(good, chunk(message), last)
-        odd = chunk(message)
+        odd = chunk(message) | top
         odd["choices"][0] |= choice
         return events(good, odd, last)
 
     return reply
 
 
-def _whole_chat(call: Call, body: Mapping[str, Any]) -> Reply:
-    return events(chunk({"content": "good "}), body) if call.body.get("stream") else whole(body)
-
-
+HALF = {"content": "half"}
 CHAT: dict[str, tuple[Callable[[Call], Reply], str]] = {
-    **{name: (_chat_reply(message, {}), code) for name, (message, code) in MESSAGES.items()},
+    **{name: (_chat_reply(message, {}, {}), code) for name, (message, code) in MESSAGES.items()},
     **{
-        name: (_chat_reply({"content": "half"} if "finish_reason" in choice else {}, choice), code)
+        name: (_chat_reply(HALF if "finish_reason" in choice else {}, choice, {}), code)
         for name, (choice, code) in CHOICES.items()
     },
-    "only reasoning": (
-        lambda c: events(chunk(HM), _body(delta={})) if c.body.get("stream") else whole(_body(message=HM)),
-        EMPTY,
-    ),
-    "two first choices": (lambda c: _whole_chat(c, {"choices": [_body()["choices"][0]] * 2}), BROKEN),
-    "no choices": (lambda c: _whole_chat(c, {"choices": [], "usage": dict(USAGE)}), BROKEN),
-    "only usage": (lambda c: _whole_chat(c, {"usage": dict(USAGE)}), BROKEN),
-    "a list of answers": (lambda c: whole(json.dumps([completion("a"), completion("b")])), BROKEN),
-    "an answer of the other API": (lambda c: _whole_chat(c, _response([GOOD])), BROKEN),
+    **{name: (_chat_reply(HALF, {}, top), code) for name, (top, code) in TOPS.items()},
 }
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n"
+PACKED = gzip.compress(json.dumps(completion("boo" * 10**6)).encode())
+WHOLE: Mapping[str, tuple[Reply, str]] = {
+    "nothing": (whole(""), BROKEN),
+    "half of json": (whole("{"), BROKEN),
+    "brackets": (whole("[" * 100_000), BROKEN),
+    "a list of answers": (whole(json.dumps([completion("a"), completion("b")])), BROKEN),
+    "null choices": (whole({"choices": None}), BROKEN),
+    "no choices": (whole({"choices": [], "usage": dict(USAGE)}), BROKEN),
+    "two first choices": (whole({"choices": [_body(message=HALF)["choices"][0]] * 2}), BROKEN),
+    "a text for a choice": (whole({"choices": ["hello"]}), BROKEN),
+    "null content": (whole(completion(None)), EMPTY),
+    "blank content": (whole(completion(" \n")), EMPTY),
+    "only reasoning": (whole(_body(message={"content": None, "reasoning_content": "hm"})), EMPTY),
+    "an image alone": (whole(completion([IMAGE])), "worker_failed"),
+    "a body that was cut": (Reply((HEAD, json.dumps(completion("x"))[:40].encode(), CUT)), BROKEN),
+    "a body that was reset": (Reply((HEAD, b'{"choices"', RESET)), BROKEN),
+    "not http": (Reply((b"SSH-2.0-OpenSSH_9.6\r\n\r\n", CUT)), BROKEN),
+    "too long": (whole(b"x" * (33 * 2**20)), BROKEN),
+    "compressed": (whole(PACKED, headers={"Content-Encoding": "gzip"}), BROKEN),
+}
+PIECE, END = chunk(HALF), chunk({}, finish_reason="stop")
+FOUR_PIECE = chunk({"content": "four"})
 STREAMS: Mapping[str, tuple[Reply, str]] = {
-    "the whole message at the end": (
-        events(chunk({"content": "four"}), _body(message={"role": "assistant", "content": "four"})),
-        "ok",
-    ),
-    "another message at the end": (
-        events(chunk({"content": "four"}), _body(message={"role": "assistant", "content": "five"})),
+    "done without an end": (events(PIECE), BROKEN),
+    "no end": (events(PIECE, done=False), BROKEN),
+    "a stream that was closed": (events(PIECE, CUT), BROKEN),
+    "a stream that was reset": (events(PIECE, RESET), BROKEN),
+    "a cut within a character": (events(PIECE, b'data: {"choices": "caf\xc3', done=False), BROKEN),
+    "an event that is not json": (events(PIECE, b"data: {half\n\n", END), BROKEN),
+    "an event that is not an object": (events(PIECE, b"data: 7\n\n", END), BROKEN),
+    "tool calls of another shape": (events(chunk({"tool_calls": [7]}), END), BROKEN),
+    "an end without a text": (events(END), EMPTY),
+    "an error after the end": (events(PIECE, END, {"error": {"message": "boom"}}), BROKEN),
+    "an error as detail": (events(PIECE, {"detail": "boom"}, END), BROKEN),
+    "text alone beside the choices": (events(PIECE, {"content": "lost"}, END), BROKEN),
+    "another message at the end": (events(FOUR_PIECE, _body(message={"content": "five"})), BROKEN),
+    "a piece without the name of its field": (
+        events(PIECE, json.dumps(chunk({"content": "a"})).encode() + b"\n\n", END),
         BROKEN,
     ),
+    "the whole message at the end": (events(FOUR_PIECE, _body(message={"content": "four"})), "ok"),
     "the text twice in a piece": (
         events({"choices": [{"index": 0, "delta": {"content": "four"}, "text": "four"}]}, _body()),
         "ok",
     ),
-    "a piece without the name of its field": (
-        events(chunk({"content": "good"}), json.dumps(chunk({"content": "a"})).encode() + b"\n\n", _body()),
-        BROKEN,
-    ),
     "a piece of a second answer": (
-        events(chunk({"content": "four"}), {"choices": [{"index": 1, "delta": {"content": "x"}}]}, _body()),
+        events(FOUR_PIECE, {"choices": [{"index": 1, "delta": {"content": "x"}}]}, _body()),
         "ok",
     ),
+    "no done": (events(FOUR_PIECE, END, done=False), "ok"),
+    "two ends": (events(FOUR_PIECE, END, END), "ok"),
+    "reset after the end": (events(FOUR_PIECE, END, RESET), "ok"),
+    "half a frame after the end": (events(FOUR_PIECE, END, b'data: {"choi', done=False), "ok"),
+    "bytes after the end": (events(FOUR_PIECE, END, b"data: \xe9\n\n"), "ok"),
+    "keep-alives": (events(b": wait\n\n", FOUR_PIECE, b": wait\n\ndata:\n\n", END), "ok"),
+    "byte by byte": (events(FOUR_PIECE, END, slice_size=1), "ok"),
+    "no last line end": (events(FOUR_PIECE, b"data: " + json.dumps(END).encode(), done=False), "ok"),
+    "a whole answer": (whole(completion("four")), "ok"),
 }
 
 
@@ -138,131 +187,152 @@ def _response(parts: object, **more: Any) -> dict[str, Any]:
     return {"object": "response", "status": "completed", "error": None, "output": [message], **more}
 
 
+def _incomplete(reason: str) -> dict[str, Any]:
+    return _response([FOUR], status="incomplete", incomplete_details={"reason": reason})
+
+
 FOUR = {"type": "output_text", "text": "four"}
+TOOL = {"type": "function_call", "name": "look", "arguments": "{}"}
+NO = {"type": "refusal", "refusal": "I would rather not"}
 RESPONSES: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "a part that is a bare text": (_response([FOUR, "half"]), BROKEN),
-    "a part without a type": (_response([FOUR, {"text": "half"}]), BROKEN),
-    "a part with a null text": (_response([{"type": "output_text", "text": None}]), BROKEN),
-    "a part without its text": (_response([FOUR, {"type": "output_text"}]), BROKEN),
+    "a part with a null text": (_response([FOUR | {"text": None}]), BROKEN),
     "content that is a text": (_response("half"), BROKEN),
-    "no content": (_response(None), BROKEN),
     "the role of a user": (
         _response([], output=[{"type": "message", "role": "user", "content": [FOUR]}]),
         BROKEN,
     ),
-    "an item that is no object": (_response([], output=["half"]), BROKEN),
     "items that are no list": (_response([], output={"text": "half"}), BROKEN),
-    "a refusal": (_response([FOUR, {"type": "refusal", "refusal": "I would rather not"}]), REFUSED),
-    "a filter": (
-        _response([FOUR], status="incomplete", incomplete_details={"reason": "content_filter"}),
-        REFUSED,
-    ),
+    "a refusal": (_response([FOUR, NO]), REFUSED),
+    "a filter": (_incomplete("content_filter"), REFUSED),
     "an error": (_response([FOUR], error={"message": "sunk"}), BROKEN),
     "a failure": (_response([FOUR], status="failed"), BROKEN),
     "no status": (_response([FOUR], status=None), BROKEN),
-    "the token limit": (
-        _response([FOUR], status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
-        "cut",
-    ),
-    "a message that was cut": (
-        _response(
-            [],
-            output=[{"type": "message", "role": "assistant", "status": "incomplete", "content": [FOUR]}],
-        ),
-        "cut",
-    ),
+    "the token limit": (_incomplete("max_output_tokens"), "cut"),
     "an image among the parts": (_response([FOUR, {"type": "output_image", "url": "data:,"}]), "partial"),
-    "a call of no tool that was offered": (
-        _response([FOUR], output=[{"type": "function_call", "name": "look", "arguments": "{}"}]),
-        TOOLS,
-    ),
+    "a call of no tool that was offered": (_response([], output=[TOOL]), TOOLS),
     "a call without a name": (_response([], output=[{"type": "function_call", "arguments": "{}"}]), BROKEN),
     "only reasoning": (_response([], output=[{"type": "reasoning", "summary": []}]), EMPTY),
-    "no output": (_response([], output=[]), EMPTY),
     "an answer of the other API": (completion("half"), BROKEN),
     "a whole answer": (_response([FOUR]), "ok"),
 }
 DELTA = {"type": "response.output_text.delta", "delta": "four"}
-END = {"type": "response.completed", "response": _response([FOUR])}
+COMPLETED = {"type": "response.completed", "response": _response([FOUR])}
 EMPTY_END = {"type": "response.completed", "response": _response([], output=[])}
 RESPONSE_EVENTS: Mapping[str, tuple[Reply, str]] = {
-    "a piece with a null text": (events(DELTA | {"delta": None}, DELTA, EMPTY_END), BROKEN),
     "a piece that is an object": (events(DELTA, DELTA | {"delta": {"text": "x"}}, EMPTY_END), BROKEN),
     "a refusal in pieces": (
         events(DELTA, {"type": "response.refusal.delta", "delta": "I would rather not"}, EMPTY_END),
         REFUSED,
     ),
-    "pieces that differ from the whole": (events(DELTA | {"delta": "five"}, END), BROKEN),
+    "pieces that differ from the whole": (events(DELTA | {"delta": "five"}, COMPLETED), BROKEN),
     "no end": (events(DELTA), BROKEN),
-    "pieces of the other API": (events(chunk({"content": "half"}), END), "ok"),
+    "pieces of the other API": (events(PIECE, COMPLETED), "ok"),
     "an end without the text": (events(DELTA, EMPTY_END), "ok"),
-    "an error in the end": (
-        events(DELTA, END | {"response": _response([FOUR], error={"message": "sunk"})}),
-        BROKEN,
-    ),
 }
 
 
-async def _ended(result: Result, code: str, calls: int) -> None:
+async def _check(reply: Callable[[Call], Reply], code: str, *, stream: bool, responses: bool = False) -> None:
+    """Check how a run ends whose worker's server answers with `reply`."""
+    options: dict[str, Any] = {"on_event": lambda event: None} if stream else {}
+    async with ChatServer(reply) as server:
+        worker = ChatWorker("m", endpoint=Endpoint(server.url), api="responses" if responses else "chat")
+        retry = Retry(attempts=1)
+        conductor = Conductor.of(worker, retry=retry) if responses else Conductor(PLAN, [worker], retry=retry)
+        result: Result = await conductor.run("What?", **options)
+        assert len(server.calls) == 1
     if code == "ok":
         assert (result.status, result.answer, result.problem) == ("ok", "four", None)
         return
     assert result.problem is not None
     assert result.problem.code == code, result.problem
     assert result.status != "ok"
-    assert calls == 1
     assert code in ("partial", "cut") or result.usage.total_tokens > 0
 
 
-async def _ask(reply: Callable[[Call], Reply], face: Face) -> tuple[Result, int]:
-    async with ChatServer(reply) as server:
-        endpoint = Endpoint(server.url)
-        options: dict[str, Any] = {} if face == "worker" else {"on_event": lambda event: None}
-        conductor = Conductor(PLAN, [ChatWorker("m", endpoint=endpoint)], retry=Retry(attempts=1))
-        return await conductor.run("What?", **options), len(server.calls)
-
-
-@pytest.mark.parametrize("face", ["worker", "streamed worker"])
 @pytest.mark.parametrize("case", CHAT)
-async def test_a_chat_completion_is_right_or_an_error(case: str, face: Face) -> None:
-    """No part of it is dropped without a word."""
+async def test_a_chat_completion_is_right_or_an_error(case: str) -> None:
+    """No part of it is dropped without a word, whole or streamed."""
     reply, code = CHAT[case]
-    await _ended(*_and(await _ask(reply, face), code))
+    for stream in (False, True):
+        await _check(reply, code, stream=stream)
+
+
+@pytest.mark.parametrize("case", WHOLE)
+async def test_a_whole_answer_must_be_one(case: str) -> None:
+    """What is none is perhaps paid."""
+    reply, code = WHOLE[case]
+    await _check(lambda _: reply, code, stream=False)
 
 
 @pytest.mark.parametrize("case", STREAMS)
-async def test_a_stream_of_chat_completions_is_right_or_an_error(case: str) -> None:
-    """No piece of it is dropped without a word, and none counts twice."""
+async def test_a_stream_must_reach_its_end(case: str) -> None:
+    """No piece is dropped without a word, none counts twice, and nothing after the end unmakes the answer."""
     reply, code = STREAMS[case]
-    await _ended(*_and(await _ask(lambda call: reply, "streamed worker"), code))
+    await _check(lambda _: reply, code, stream=True)
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("case", RESPONSES)
-async def test_a_response_is_right_or_an_error(case: str, *, stream: bool) -> None:
+async def test_a_response_is_right_or_an_error(case: str) -> None:
     """The same by the Responses API, whole or as the last event of a stream."""
     body, code = RESPONSES[case]
     kind = "response.incomplete" if body.get("status") == "incomplete" else "response.completed"
-    reply = events({"type": kind, "response": body}, done=False) if stream else whole(body)
-    await _ended(*_and(await _respond(reply, stream=stream), code))
+    await _check(lambda _: whole(body), code, stream=False, responses=True)
+    last = events({"type": kind, "response": body}, done=False)
+    await _check(lambda _: last, code, stream=True, responses=True)
 
 
 @pytest.mark.parametrize("case", RESPONSE_EVENTS)
 async def test_a_streamed_response_is_right_or_an_error(case: str) -> None:
     """Also if a piece of it is odd."""
     reply, code = RESPONSE_EVENTS[case]
-    await _ended(*_and(await _respond(reply, stream=True), code))
+    await _check(lambda _: reply, code, stream=True, responses=True)
 
 
-async def _respond(reply: Reply, *, stream: bool) -> tuple[Result, int]:
-    async with ChatServer(lambda call: reply) as server:
-        worker = ChatWorker("m", endpoint=Endpoint(server.url), api="responses")
-        conductor, options = Conductor.of(worker, retry=Retry(attempts=1)), {"on_event": lambda event: None}
-        return await conductor.run("What?", **(options if stream else {})), len(server.calls)
+def _worker(url: str) -> Worker:
+    return ChatWorker("m", endpoint=Endpoint(url))
 
 
-def _and(asked: tuple[Result, int], code: str) -> tuple[Result, str, int]:
-    return asked[0], code, asked[1]
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_answers_of_the_contract_have_their_codes(*, stream: bool) -> None:
+    """Refusals, filters, calls of tools, other encodings, and servers that know nothing of the API."""
+    for odd in ODD_ANSWERS:
+        await check(_worker, odd, stream=stream)
+    await check_wrong_url(_worker, stream=stream)
+
+
+async def test_a_planner_whose_url_leads_to_another_server_has_no_plan() -> None:
+    """The error says what to check."""
+    async with ChatServer(lambda _: OF_OTHER_SERVERS[0]) as server:
+        conductor = Conductor(ChatPlanner(_worker(server.url)), [ScriptedWorker("a", "A")])
+        with pytest.raises(PlannerError, match="does the base URL lead to an OpenAI-compatible server"):
+            await conductor.run("What?")
+
+
+async def test_usage_may_come_late_or_never() -> None:
+    """A last event without choices is read for it; without any it is estimated, and the answer stands."""
+    for stream in (False, True):
+        asked = await ask(lambda call: says(call, "x" * 40, usage=None), stream=stream)
+        assert asked.completion.usage == Usage(2, 10, estimated=True)
+    last = {"choices": [], "model": MODEL, "usage": dict(USAGE)}
+    assert (await ask(lambda _: events(PIECE, END, last), stream=True)).completion.usage == Usage(211, 7)
+
+
+async def test_length_without_text_says_what_to_do() -> None:
+    """A model that thought until its tokens ran out is told from one that says nothing."""
+    with pytest.raises(WorkerError, match="raise max_tokens"):
+        await ask(lambda _: whole(completion("", finish_reason="length")))
+
+
+@pytest.mark.parametrize("name", ["look", "jump"])
+async def test_tools_that_were_offered_may_be_called(name: str) -> None:
+    """The calls are the caller's to make, also one of another name."""
+    offered = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    call = CALL | {"function": {"name": name, "arguments": "{}"}}
+    async with ChatServer(lambda it: says(it, "", tool_calls=[call], finish_reason="tool_calls")) as server:
+        result = await Conductor(PLAN, [_worker(server.url)]).run("What?", tools=[offered])
+    assert result.status == "ok"
+    assert [each["function"]["name"] for each in result.tool_calls] == [name]
 
 
 class _Filtered(Worker):
@@ -291,9 +361,16 @@ async def test_a_completion_that_is_no_answer_is_a_refusal(kind: str, reason: An
     assert (await Conductor(PLAN, pool, retry=retry).run("What?")).answer == "four"
 
 
-@pytest.mark.parametrize("reason", ["content_filter", "tool_calls"])
-@pytest.mark.parametrize("kind", ["own", "model"])
-async def test_a_plan_that_ends_so_is_none(kind: str, reason: Any) -> None:
+@pytest.mark.parametrize(
+    ("kind", "reason", "code"),
+    [
+        ("own", "content_filter", REFUSED),
+        ("own", "tool_calls", REFUSED),
+        ("model", "content_filter", REFUSED),
+        ("model", "weird", BROKEN),
+    ],
+)
+async def test_a_plan_that_ends_so_is_none(kind: str, reason: Any, code: str) -> None:
     """A planner is a worker in this."""
     text = '{"worker": 0, "subtask": "Say it.", "access": []}'
 
@@ -305,7 +382,66 @@ async def test_a_plan_that_ends_so_is_none(kind: str, reason: Any) -> None:
 
     body = completion(text, finish_reason=reason)
     async with ChatServer(lambda call: whole(body)) as server:
-        planner = Own() if kind == "own" else ChatPlanner(ChatWorker("m", endpoint=Endpoint(server.url)))
+        planner = Own() if kind == "own" else ChatPlanner(_worker(server.url))
         with pytest.raises(PlannerError) as caught:
-            await Conductor(planner, [ScriptedWorker("a", "A")]).run("What?")
-    assert caught.value.calls[-1].problem.code == REFUSED
+            await Conductor(planner, [ScriptedWorker("a", "A")], retry=Retry(attempts=1)).run("What?")
+    assert caught.value.calls[-1].problem.code == code
+
+
+FILTERS = {
+    "hate": {"filtered": False, "severity": "safe"},
+    "jailbreak": {"filtered": False, "detected": False},
+}
+TOKEN = {"token": "half", "logprob": -0.1, "bytes": [104], "top_logprobs": []}
+KNOWN: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "vllm": (
+        {"prompt_logprobs": None, "prompt_token_ids": [1, 2], "kv_transfer_params": None},
+        {"stop_reason": 128009, "token_ids": [7], "logprobs": {"content": [TOKEN], "refusal": None}},
+        {"reasoning_content": "hm", "reasoning": "hm", "tool_calls": [], "refusal": None, "audio": None}
+    ),
+    "llama.cpp": ({"timings": {"prompt_n": 1}, "__verbose": {"content": "half", "index": 0}}, {}, {}),
+    "openrouter": (
+        {"provider": "Together", "citations": ["https://example.com"]},
+        {"native_finish_reason": "completed", "logprobs": None, "error": None},
+        {
+            "reasoning_details": [{"type": "reasoning.text", "text": "hm", "format": "unknown", "index": 0}],
+            "annotations": [{"type": "url_citation", "url_citation": {"content": "page", "title": "t"}}]
+        }
+    ),
+    "groq": (
+        {"x_groq": {"id": "r1"}, "service_tier": "on_demand", "usage_breakdown": None},
+        {},
+        {"executed_tools": [{"name": "search", "output": "found"}], "channel": "final"}
+    ),
+    "azure": (
+        {"prompt_filter_results": [{"prompt_index": 0, "content_filter_results": FILTERS}]},
+        {"content_filter_results": FILTERS, "content_filter_offsets": {"check_offset": 1}},
+        {"context": {"citations": [{"content": "a document"}], "intent": "[]"}, "annotations": []}
+    ),
+    "together": ({"prompt": [], "warnings": None}, {"text": "half", "seed": 7}, {"token_id": 7}),
+    "spark": ({"code": 0, "message": "Success", "sid": "s1"}, {}, {"plugins_content": None}),
+    "minimax": (
+        {"base_resp": {"status_code": 0, "status_msg": ""}, "output_sensitive": False},
+        {},
+        {"name": "MiniMax AI", "audio_content": ""}
+    ),
+    "gemini": ({"status": "completed"}, {}, {"extra_content": {"google": {"thought_signature": "c2ln"}}}),
+    "openai": ({"obfuscation": "xxxx", "service_tier": "default", "moderation": None}, {}, {"refusal": None}),
+    "perplexity": ({"search_results": [{"title": "t", "snippet": "s"}], "errors": []}, {}, {})
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("server", KNOWN)
+async def test_fields_of_known_servers_are_no_faults(server: str) -> None:
+    """What servers add to whole answers hides no text."""
+    top, beside, inside = KNOWN[server]
+    body, piece, end = completion("half"), chunk(HALF | inside), chunk({}, finish_reason="stop")
+    if server == "perplexity":  # the piece and the text so far; the text and an empty piece
+        body["choices"][0]["delta"] = {"role": "assistant", "content": ""}
+        piece["choices"][0]["message"] = end["choices"][0]["message"] = {"role": "assistant", **HALF}
+    body["choices"][0] |= beside
+    body["choices"][0]["message"] |= inside
+    piece["choices"][0] |= beside
+    for stream, reply in ((False, whole(body | top)), (True, events(piece | top, end | top))):
+        asked = await ask(lambda _, reply=reply: reply, stream=stream)
+        assert (asked.completion.text, asked.completion.missing) == ("half", None)
