@@ -50,28 +50,29 @@ def test_part_that_fails(podium: Podium, config: Path, server: ChatServer) -> No
     assert 'fallback = "rule"' in planner["error"]
 
 
-@pytest.mark.parametrize(
-    ("policy", "told"),
-    [
-        ("denied = ['Thinker']", "✗ policy: podium.toml:24: [policy] denied names 'Thinker'"),
-        ("denied = ['thinker']", ""),
-        (
-            "labels = ['secret']\nrules = [{label = 'secret', never = ['thinker']}]",
-            "! policy: it has rules on",
-        ),
-        ("unknown = ['x']\nlabels = ['x']\nrules = [{label = 'x', never = ['thinker']}]", ""),
-    ],
-)
-def test_a_policy_that_protects_nothing(podium: Podium, config: Path, policy: str, told: str) -> None:
+RULES = "labels = ['x']\nrules = [{label = 'x', never = ['thinker']}]"
+
+
+def test_a_policy_that_protects_nothing(podium: Podium, config: Path) -> None:
     """Its names are checked, and what its rules do not cover is told."""
-    config.write_text(f"{config.read_text()}[policy]\n{policy}\n")
-    checked = podium("check", env={"COLUMNS": "200"})
-    assert checked.exit_code == (1 if told.startswith("✗") else 0), checked.stdout
-    lines = [line for line in checked.stdout.splitlines() if line[2:].startswith("policy:")]
-    assert [told.partition(": ")[0]] * bool(told) == [line.partition(": ")[0] for line in lines]
-    assert told.rpartition(": ")[2] in "".join(lines)
-    if told.startswith("✗"):
-        assert "did you mean 'thinker'?" in lines[0]
+    plain = config.read_text()
+    for policy, code, start, told in (
+        (
+            "denied = ['Thinker']",
+            1,
+            "✗ policy: podium.toml:18: [policy] denied names",
+            "did you mean 'thinker'?",
+        ),
+        (RULES, 0, "! policy: it has rules on", ""),
+        (f"unknown = ['x']\n{RULES}", 0, "", ""),
+    ):
+        config.write_text(f"{plain}[policy]\n{policy}\n")
+        checked = podium("check", env={"COLUMNS": "200"})
+        assert checked.exit_code == code, checked.stdout
+        lines = [line for line in checked.stdout.splitlines() if line[2:].startswith("policy:")]
+        assert len(lines) == bool(start)
+        assert "".join(lines).startswith(start)
+        assert told in "".join(lines)
 
 
 def test_measured_rates_are_read(podium: Podium, config: Path, server: ChatServer) -> None:
@@ -82,17 +83,9 @@ def test_measured_rates_are_read(podium: Podium, config: Path, server: ChatServe
     assert "✗ measured rates measured.json: " in missing.stdout
     assert "does not exist: `podium evals tune` writes it" in missing.stdout
     identity = identity_of(load_config(config).worker("speaker"))
-    rate = {
-        "identity": identity,
-        "answers": 5,
-        "right": 4,
-        "prior": 0.5,
-        "rate": 0.7,
-        "low": 0.4,
-        "high": 0.9,
-    }
+    rate = {"identity": identity, "answers": 5, "right": 4, "prior": 0.5, "rate": 0.7, "cost": None}
     kind = {"measured_on": "2026-11-22", "fingerprint": "f", "questions": ["2 + 2?"]}
-    file = {"kinds": {"sums": kind | {"rates": {"speaker": rate | {"low": 0.4, "high": 0.9, "cost": None}}}}}
+    file = {"kinds": {"sums": kind | {"rates": {"speaker": rate | {"low": 0.4, "high": 0.9}}}}}
     (config.parent / "measured.json").write_text(json.dumps(file))
     good = podium("check", env={"COLUMNS": "200"})
     assert "measured.json has rates of speaker on sums; the latest on 2026-11-22" in good.stdout
@@ -134,21 +127,6 @@ def test_what_a_part_costs_and_who_says_so(podium: Podium, config: Path, server:
     assert "price per million tokens: unknown; context window unknown" in speaker_line
 
 
-def test_the_table_is_whole_at_80_columns(podium: Podium, config: Path) -> None:
-    """Neither names nor models are cut or broken up."""
-    name, model = "archivist-of-the-north", "claude-sonnet-4-5-20250929"
-    text = config.read_text().replace("thinker", name).replace('model = "small"', f'model = "{model}"')
-    config.write_text(text)
-    result = podium("check", env={"COLUMNS": "80"})
-    rows = [line.split() for line in result.stdout.splitlines() if line.startswith("✓")]
-    assert [row[1:4] for row in rows] == [
-        ["worker", name, model],
-        ["worker", "speaker", model],
-        ["planner", name, model],
-        ["journal", "journal", "-"],
-    ]
-
-
 def test_prices_that_were_looked_up_name_their_source() -> None:
     """With the version of the data, and the price of long prompts."""
     card = ChatWorker("claude-sonnet-4-5", endpoint=Endpoint("https://api.anthropic.com/v1")).card
@@ -183,11 +161,6 @@ def test_without_a_journal_none_is_checked(podium: Podium, config: Path) -> None
     folder = podium("check")
     assert folder.exit_code == 1
     assert "a journal in SQLite needs a file: give the path of a file" in folder.stdout
-    Path("runs").mkdir()
-    config.write_text(config.read_text().replace('path = "."', 'path = "runs"\npatience = 1'))
-    for told in (podium("check").stdout, podium("run", "What is it?").stderr):
-        assert "the journal in runs fails: Is a directory" in told
-        assert "`podium run --no-journal`" in told
 
 
 def test_hosted_conductor_is_called_once(podium: Podium, config: Path, server: ChatServer) -> None:

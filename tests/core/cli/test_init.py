@@ -39,16 +39,6 @@ def test_the_preset_of_a_trained_conductor(podium: Podium, tmp_path: Path) -> No
         load_config(path)
 
 
-def test_file_is_kept_without_force(podium: Podium, tmp_path: Path) -> None:
-    """What is there is written over only with `--force`."""
-    path = tmp_path / "podium.toml"
-    path.write_text("mine")
-    assert podium("init", str(path)).exit_code == 2
-    assert path.read_text() == "mine"
-    assert podium("init", "--offline", "--force", str(path)).exit_code == 0
-    assert "[planner]" in path.read_text()
-
-
 def test_unwritable_path_is_told(podium: Podium, tmp_path: Path) -> None:
     """A path that cannot be written is no traceback."""
     result = podium("init", "--offline", str(tmp_path / "missing" / "podium.toml"))

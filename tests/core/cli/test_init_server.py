@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers.chat_server import RESET, STALL, Call, ChatServer, Reply, says, whole
+from servers.chat_server import STALL, Call, ChatServer, Reply, says, whole
 from typer.testing import Result
 
 from podium.cli import init as server_models
@@ -89,65 +89,37 @@ def test_the_key_of_openai_is_sent_to_no_other_server(podium: Podium, server: Ch
     assert written()["endpoints"]["server"]["key_env"] == "MINE"
 
 
-@pytest.mark.parametrize(
-    ("reply", "told"),
-    [
-        (serves(), "lists no models: load a model there, or write the file with --offline"),
-        (
-            serves("nomic-embed-text"),
-            "lists no model for chat, only nomic-embed-text: load a chat model there",
-        ),
-        (lambda _: whole({"error": "no"}, status=401), "in --key-env SERVER_API_KEY"),
-        (lambda _: whole({"error": "no"}, status=404), "check the path of the URL, which often ends in /v1"),
-        (lambda _: whole("<html>"), "does not list its models: "),
-        (lambda _: whole({"data": "none"}), "lists no models: load a model there"),
-        (lambda _: Reply((RESET,)), "start the server, correct the URL, or write the file"),
-        (lambda _: Reply((STALL,)), "start the server, correct the URL, or write the file"),
-    ],
-    ids=["none", "no chat", "key", "path", "page", "no list", "reset", "stalled"],
-)
-def test_a_server_without_models_is_told(
-    podium: Podium,
-    server: ChatServer,
-    monkeypatch: pytest.MonkeyPatch,
-    reply: Callable[[Call], Reply],
-    told: str,
-) -> None:
-    """With what to do, and without a file."""
-    monkeypatch.setattr(server_models, "SECONDS", 3.0)
-    server.reply = reply
-    result = podium("init", "--preset", "server", "--base-url", server.url)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert told in result.stderr
-    assert "\n" not in result.stderr.strip()
-    assert not Path("podium.toml").exists()
+BAD_LISTS = [
+    (serves(), "lists no models: load a model there, or write the file with --offline"),
+    (serves("nomic-embed-text"), "lists no model for chat, only nomic-embed-text: load a chat model there"),
+    (lambda _: whole({"error": "no"}, status=401), "in --key-env SERVER_API_KEY"),
+    (lambda _: whole({"error": "no"}, status=404), "check the path of the URL, which often ends in /v1"),
+    (lambda _: whole("<html>"), "does not list its models: "),
+    (lambda _: Reply((STALL,)), "start the server, correct the URL, or write the file"),
+]
+WRONG_OPTIONS: list[tuple[tuple[str, ...], str]] = [
+    ((), "the preset 'server' needs the URL of the server: write it as in --base-url http"),
+    (("--base-url", "http://user:word@host/v1"), "--base-url is invalid: "),
+    (("--base-url", "http://127.0.0.1:9"), "(is the server up?): Connection refused; start the server"),
+    (("--base-url", "127.0.0.1:9/v1"), "no connection to http://127.0.0.1:9/v1/models"),
+    (("--base-url", "http://h/v1", "--key-env", "NOT_SET"), "variable NOT_SET is not set: set it to"),
+    (("--base-url", "http://h/v1", "--key-env", "sk-0123456789"), "never the key itself"),
+    (("--preset", "vllm", "--base-url", "http://h/v1"), "need --preset server: add this option, or leave"),
+]
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ((), "the preset 'server' needs the URL of the server: write it as in --base-url http"),
-        (("--base-url", ""), "needs the URL of the server"),
-        (("--base-url", "http://["), "--base-url is invalid: "),
-        (("--base-url", "http://user:word@host/v1"), "--base-url is invalid: "),
-        (("--base-url", "http://127.0.0.1:9"), "(is the server up?): Connection refused; start the server"),
-        (("--base-url", "127.0.0.1:9/v1"), "no connection to http://127.0.0.1:9/v1/models"),
-        (("--base-url", "http://h/v1", "--key-env", "NOT_SET"), "variable NOT_SET is not set: set it to"),
-        (("--base-url", "http://h/v1", "--key-env", "sk-0123456789"), "never the key itself"),
-        (
-            ("--preset", "vllm", "--base-url", "http://h/v1"),
-            "need --preset server: add this option, or leave",
-        ),
-    ],
-)
-def test_wrong_options_are_told(
-    podium: Podium, server: ChatServer, options: tuple[str, ...], told: str
-) -> None:
-    """Nothing is written, and no key is shown."""
-    result = podium("init", "--preset", "server", *options)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert told in result.stderr
-    assert "sk-0123456789" not in result.output
+def test_what_is_wrong_is_told(podium: Podium, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a server without models, and of options: with what to do; nothing is written, no key is shown."""
+    monkeypatch.setattr(server_models, "SECONDS", 0.5)
+    cases = [(reply, ("--base-url", server.url), told) for reply, told in BAD_LISTS]
+    cases += [(serves(*MODELS), options, told) for options, told in WRONG_OPTIONS]
+    for reply, options, told in cases:
+        server.reply = reply
+        result = podium("init", "--preset", "server", *options)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert told in result.stderr
+        assert "\n" not in result.stderr.strip()
+        assert "sk-0123456789" not in result.output
     assert not Path("podium.toml").exists()
 
 

@@ -22,7 +22,6 @@ from podium.types import (
     PlanReady,
     Problem,
     Result,
-    RunEnded,
     RunResumed,
     RunStarted,
     RunStopped,
@@ -168,22 +167,6 @@ def statuses(board: LiveState) -> list[str]:
     return [step.status for step in board.root.steps(board.root.state.rounds[1]).values()]
 
 
-def test_step_that_the_plan_left_out_may_still_write() -> None:
-    """What a superseded step and a run nested in it say after a shorter plan is shown is not shown."""
-    nested = RunStarted(run_id="n", at=0.0, workers=("toe",), parent=("r", 1, 1, 1))
-    board = board_of(started(0, "a"), started(1, "b"), planned(Step(0, "a")), wrote(1), nested)
-    board.take(ended(1, "cancelled"), 0.0)
-    assert statuses(board) == ["running"]
-
-
-def test_steps_after_one_that_differs_start_again() -> None:
-    """A step that stands in the plan as it was started waits all the same when one before it differs."""
-    replaced = (started(0, "a"), started(1, "b"), planned(Step(0, "c"), Step(0, "b", (0,))))
-    late = (wrote(0), ended(0, "cancelled"), ended(1, "cancelled"))
-    assert statuses(board_of(*replaced, *late)) == ["waiting", "waiting"]
-    assert statuses(board_of(*replaced, *late, started(0, "c", 2))) == ["running", "waiting"]
-
-
 def test_step_with_another_access_list_starts_again() -> None:
     """It waits once its first call is superseded, and what that does later is not shown."""
     replaced = (started(0, "a"), ended(0, "ok"), started(1, "b"), planned(Step(0, "a"), Step(0, "b", (0,))))
@@ -191,13 +174,6 @@ def test_step_with_another_access_list_starts_again() -> None:
     anew = (started(1, "b", 2), ended(1, "cancelled"))
     assert statuses(board_of(*replaced, *anew)) == ["ok", "running"]
     assert statuses(board_of(*replaced, *anew, ended(1, "ok", 2))) == ["ok", "ok"]
-
-
-def test_step_that_was_skipped_before_the_plan_was_whole_stays_so() -> None:
-    """A step that ended unstarted is known by its place, and gets its subtask from the plan."""
-    board = board_of(ended(0, "skipped", 0), planned(Step(0, "a")))
-    assert statuses(board) == ["skipped"]
-    assert re.search(r"- 0 hand +a +skipped\n", drawn(board))
 
 
 def failed(step: int, attempt: int, wait: float | None = None) -> AttemptFailed:
@@ -218,13 +194,6 @@ def test_call_that_is_made_again_is_told() -> None:
     board.take(ended(0, "ok", 2), 0.0)
     assert re.search(r"✓ 0 hand +a +ok", drawn(board))
     assert "call 1 of hand: it is down" in drawn(board)
-
-
-def test_worker_that_stands_in_is_named() -> None:
-    """After a failure elsewhere the row is the stand-in's."""
-    stand_in = StepStarted(run_id="r", at=0.0, round=1, step=0, attempt=2, worker="foot", subtask="a")
-    board = board_of(planned(Step(0, "a")), started(0, "a"), failed(0, 1), stand_in)
-    assert re.search(r" 0 foot +a +running", drawn(board))
 
 
 def test_reused_step_says_so() -> None:
@@ -262,12 +231,3 @@ def test_run_that_broke_off() -> None:
     board.take(started(1, "b", 3), 7.0)
     board.take(ended(1, "ok", 3), 8.0)
     assert statuses(board) == ["ok", "ok"]
-
-
-def test_run_that_is_only_told_to_have_ended() -> None:
-    """A run of an id that has ended before begins with its end."""
-    board = LiveState()
-    result = Result(run_id="r", answer="done", status="ok")
-    board.take(RunEnded(run_id="r", at=0.0, result=result), 0.0)
-    assert board.root is not None
-    assert board.root.result is result

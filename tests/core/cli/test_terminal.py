@@ -13,6 +13,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
+from core.cli.conftest import plans_then_says
 from rich.cells import cell_len
 from servers import mcp_server
 from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, says, whole
@@ -52,7 +53,8 @@ def read_terminal(fd: int) -> str:
 
 @pytest.mark.long
 def test_live_view(spawn: Spawn, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a terminal the plan, its steps with worker, tokens and time, the answer and the cost are shown."""
+    """Steps, answer and cost are shown; escape sequences that a worker wrote reach no terminal."""
+    server.reply = plans_then_says("forty-two\x1b]0;owned\x07")
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "120")
     leader, follower = pty.openpty()
@@ -65,23 +67,9 @@ def test_live_view(spawn: Spawn, config: Path, server: ChatServer, monkeypatch: 
     assert re.search(r"✓ 0 thinker +Think of a number\. +ok +218 +unknown +\d+\.\d s", plain)
     assert re.search(r"✓ 1 speaker +Say it aloud\. +0 +ok +218 +unknown", plain)
     assert plain.index("✓ 1 speaker") < plain.rindex("forty-two")
+    assert "\x1b]0;" not in said
     assert "podium: answered by speaker: 2 steps ok, planned by thinker, 654 tokens, cost unknown" in plain
     assert said.count("\x1b[?25l") == said.count("\x1b[?25h"), "the cursor is shown again"
-
-
-@pytest.mark.long
-def test_answer_cannot_steer_the_terminal(spawn: Spawn, config: Path, server: ChatServer) -> None:
-    """Escape sequences that a worker wrote reach no terminal and no pipe."""
-    attack = "before\x1b]0;owned\x07after"
-    server.reply = lambda call: says(call, PLAN if "structured_outputs" in call.body else attack)
-    leader, follower = pty.openpty()
-    process = spawn("run", "What is it?", terminal=follower)
-    os.close(follower)
-    assert "\x1b]0;" not in read_terminal(leader)
-    os.close(leader)
-    assert process.wait(30) == 0
-    piped, _ = spawn("run", "What is it?").communicate(timeout=30)
-    assert piped.decode() == "before�]0;owned�after\n"
 
 
 @pytest.mark.long
@@ -97,19 +85,6 @@ def test_error_in_the_live_view(spawn: Spawn, config: Path, server: ChatServer) 
     assert "its text has no plan" in said
     assert "begins: I would rather not." in said
     assert "Traceback" not in said
-
-
-@pytest.mark.long
-def test_interrupt_closes_the_sockets(spawn: Spawn, config: Path, server: ChatServer) -> None:
-    """Ctrl-C ends the request at the server, with exit code 130, and says how to go on."""
-    server.reply = stalls
-    process = spawn("run", "What is it?")
-    wait_for(lambda: len(server.calls) == 2)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    assert (process.returncode, out) == (130, b"")
-    assert re.fullmatch(rb"podium: interrupted\npodium: continue with `podium resume \w+`\n", err)
-    wait_for(server.calls[1].hung_up.is_set)
 
 
 @pytest.mark.long
@@ -179,13 +154,12 @@ def fourteen_steps(call: Call) -> Reply:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("columns", [80, 140])
 def test_long_plan_at_a_width(
-    spawn: Spawn, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch, columns: int
+    spawn: Spawn, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each step is one line with aligned columns; notes name the root cause, and no URL is broken."""
     monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("LINES", "40")
     server.reply = fourteen_steps
     leader, follower = pty.openpty()
@@ -198,7 +172,7 @@ def test_long_plan_at_a_width(
     lines = plain[plain.rindex("  step ") :].splitlines()
     steps = [line for line in lines if re.match(r"[✓✗-] \d+ +thinker ", line)]
     assert [int(line.split()[1]) for line in steps] == list(range(14))
-    assert all(cell_len(line) <= columns for line in steps)
+    assert all(cell_len(line) <= 80 for line in steps)
     parts = [re.split(r" (ok|failed|skipped)\b", line) for line in steps]  # before, state, after
     assert len({cell_len(before) for before, _, _ in parts}) == 1
     assert [state for _, state, _ in parts[:6]] == ["ok", "ok", "failed", "skipped", "skipped", "ok"]

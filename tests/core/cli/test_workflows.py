@@ -3,24 +3,20 @@
 import json
 import re
 from collections.abc import Callable
-from io import StringIO
 from pathlib import Path
 
 import anyio
 import pytest
-from rich.console import Console
 from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, says
 from typer.testing import Result as Ran
 
-from podium import Card, Conductor, FunctionWorker, Limits, Plan, Price, Result, Retry
-from podium.cli.drawing import RunTable
-from podium.cli.live import LiveState, follow
+from podium import Card, Conductor, FunctionWorker, Plan, Price, Result, Retry
 from podium.errors import WorkerTimeout
 from podium.journal import SqlJournal
 from podium.plan_text import Change, edit_plan
 from podium.planners import FixedPlanner
 from podium.policy import Policy
-from podium.types import Completion, Event, StepEnded
+from podium.types import Completion
 from podium.workers import FREE, ChatWorker, Endpoint, StepInput
 
 Podium = Callable[..., Ran]
@@ -129,43 +125,6 @@ def test_a_run_is_shown_with_counts(shown: Callable[..., str], journal: SqlJourn
     assert "has no outcome of step 1[30]" in shown("show", "flow", "--step", "1[30]", code=2)
 
 
-@pytest.mark.long
-def test_counts_after_a_resume(shown: Callable[..., str], journal: SqlJournal) -> None:
-    """Each item counts once, with its latest end; an item whose list came only later is not counted."""
-    fails = {"all"}
-
-    def answer(step: StepInput) -> str:
-        if "all" in fails or step.subtask in fails:
-            raise WorkerTimeout("nothing there")
-        return json.dumps({"parts": [1, 2]}) if step.subtask.startswith("Read") else "ok"
-
-    call = {"worker": 0, "access": []}
-    block = [{**call, "subtask": "Check {{part}}"}, {**call, "subtask": "Note {{part}}", "access": [0]}]
-    steps = [
-        {**call, "subtask": "Read {{item}}", "each": [0, 1, 2], "returns": {"parts": ["integer"]}},
-        {"access": [], "each": "{{0.parts}}", "as": "part", "steps": block},
-        {**call, "subtask": "Sum {{1}}", "access": [1]},
-    ]
-    plan = Plan.from_json({"schema": 1, "steps": steps})
-    policy = Policy(fan_out="fit")
-    worker = FunctionWorker(answer, card=Card(name="thinker", price=FREE))
-    run = Conductor(FixedPlanner(plan), [worker], journal=journal, policy=policy, retry=Retry(attempts=1))
-    assert ran(run).status == "failed"
-    assert "3 of 3 items, 3 failed: Read" in shown("show", "flow")
-    fails.clear()
-
-    def resumed(calls: int) -> str:
-        anyio.run(lambda: run.resume("flow", limits=Limits(calls=calls), refresh=True))
-        return shown("show", "flow")
-
-    told = resumed(9)
-    assert "3 of 3 items, 2 skipped: Read" in told
-    assert "2 of 2 items: 2 steps" in told
-    told = resumed(100)
-    assert "3 of 3 items: Read" in told
-    assert "6 of 6 items: 2 steps" in told
-
-
 @pytest.mark.parametrize(
     ("step", "told"),
     [
@@ -179,26 +138,6 @@ def test_a_preview(journal: SqlJournal, step: int, told: str) -> None:
     ran(run)
     plan = edit_plan(PLAN, Change(step=step, subtask="Otherwise."))
     assert str(anyio.run(run.preview, "flow", plan)).startswith(told)
-
-
-@pytest.mark.long
-def test_runs_are_compared_replayed_and_verified(
-    shown: Callable[..., str], podium: Podium, journal: SqlJournal, server: ChatServer
-) -> None:
-    """Sums have the items; a difference in the items is told with their number."""
-    ran(conductor(journal, 6))
-    ran(conductor(journal, 4), "other")
-    differences = shown("show", "flow", "other")
-    assert "step 1 executions 6 of 6 items, 1 failed 4 of 4 items, 1 failed" in differences
-    assert "step 2" not in differences
-    assert shown("audit", "verify").endswith("2 runs verified")
-    assert "2 runs" in shown("runs")
-    again = json.loads(podium("resume", "flow", "--replay", "--json").stdout)
-    differences = shown("show", "flow", again["run_id"])
-    assert "step 1 cost $0.0500 $0" in differences
-    assert "step 2 cost $0.0300 $0" in differences
-    assert "executions" not in differences
-    assert not server.calls
 
 
 def test_failed_items_of_a_map_with_enough_are_named() -> None:
@@ -267,31 +206,6 @@ def test_the_output_that_stands_for_another(shown: Callable[..., str], journal: 
     assert f"step 1: {told}" in whole
     assert "answered by thinker: " in whole
     assert shown("show", "flow", "--step", "1").startswith(f"--- step 1 (speaker): {told} ---")
-
-
-@pytest.mark.long
-def test_the_live_view_counts_items_and_turns(journal: SqlJournal) -> None:
-    """It says how many of the items have ended, and in which turn a loop is."""
-    board, seen = LiveState(), set[str]()
-
-    async def main() -> None:
-        def listen(event: Event) -> None:
-            if isinstance(event, StepEnded) and event.outcome.path in ("1[2]", "2(2).0"):
-                console = Console(width=140, file=StringIO())
-                with console.capture() as drawn:
-                    console.print(RunTable(str, 1.0, 140).draw_live(board))
-                seen.add(" ".join(drawn.get().split()))
-
-        def told(event: Event) -> None:
-            board.take(event, event.at)
-            listen(event)
-
-        await follow(lambda _: conductor(journal, 10).run("What?", on_event=told), LiveState())
-
-    anyio.run(main)
-    text = " ".join(seen)
-    assert "of 10 items: Find" in text or "of 10 items, 1 failed: Find" in text
-    assert "turn 2 of 5: " in text
 
 
 @pytest.mark.long
