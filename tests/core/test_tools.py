@@ -1,6 +1,5 @@
 """Tools of the run's caller: offered to steps, called there, answered in the next turn."""
 
-import json
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from podium.journal import MemoryJournal, export
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.run_state import unbilled
-from podium.types import Completion, Event, Problem, Sampling, Tools
+from podium.types import Event, Problem, Sampling, Tools
 
 pytestmark = pytest.mark.anyio
 
@@ -95,29 +94,11 @@ async def test_the_next_turn_pays_for_the_paused_step_only() -> None:
     assert [call.body["messages"][-2:] for call in made] == [TURNS[1:]]
 
 
-async def test_without_the_record_it_plans_anew() -> None:
-    """The planner and the steps before see the question; what tools returned is for the last step."""
-    async with ChatServer(model) as server:
-        result = await conductor(server).run(TURNS, tools=[WEATHER])
-        bodies = [call.body for call in server.calls]
-    assert result.answer == "Answer: 31 degrees"
-    assert "31 degrees" not in json.dumps(bodies[0])
-    assert bodies[1]["messages"][-1]["content"] == "31 degrees"
-
-
 async def test_who_takes_no_tools_is_offered_none() -> None:
     """A last step of plain code answers as ever."""
     worker = FunctionWorker(lambda step_input: "plain", card=Card(name="code"))
     result = await Conductor(FixedPlanner("x"), [worker]).run(Plan((Step(0, "do"),)), tools=[WEATHER])
     assert (result.answer, result.tool_calls) == ("plain", ())
-
-
-async def test_calls_nobody_offered_are_no_answer() -> None:
-    """A model that asks for tools of its own invention has not answered."""
-    worker = ScriptedWorker("a", lambda request: Completion("", "tool_calls", tool_calls=(ASKED,)))
-    result = await Conductor(FixedPlanner("x"), [worker]).run(Plan((Step(0, "do"),)))
-    assert result.status == "failed"
-    assert result.tool_calls == ()
 
 
 async def test_a_nested_conductor_takes_them() -> None:

@@ -5,7 +5,7 @@ from datetime import date
 
 import pytest
 
-from podium.planners import CachedPlanner, ChatPlanner, Planner, PlanRequest, PlanText, RulePlanner
+from podium.planners import ChatPlanner, Planner, PlanRequest, PlanText, RulePlanner
 from podium.planners.chat import MAX_KINDS
 from podium.types.messages import read_query
 from podium.usage import estimate_tokens
@@ -68,12 +68,6 @@ async def test_of_equal_rates_the_cheapest_worker_is_chosen() -> None:
     assert '"worker": 2' in (await _planned(RulePlanner(), "Solve the riddle: what has teeth?", pool)).text
 
 
-async def test_a_calculator_wins_over_a_card_that_names_arithmetic() -> None:
-    """Its result is exact."""
-    pool = (Card(name="chat", description="Good at arithmetic and prose."), Calculator().card)
-    assert '"worker": 1' in (await _planned(RulePlanner(), "What is 6 * 4?", pool)).text
-
-
 async def test_a_measured_rate_counts_more_than_a_description() -> None:
     """A card that praises itself loses; a calculator keeps its sums."""
     sums = Kind("sums", ("What is 3 + 4?", "What is 8 + 5?"))
@@ -126,22 +120,3 @@ def test_of_many_kinds_the_prompt_shows_the_most_similar() -> None:
     assert "kind 9 50% (5)" in told
     bare = tuple(replace(each, measured=()) for each in cards)
     assert estimate_tokens(told) <= estimate_tokens(_told(bare, "Topic7 asks for thing9.")) + 120
-
-
-async def test_plans_are_cached_apart_by_what_was_measured() -> None:
-    """Another rate is another request."""
-
-    class Counting(RulePlanner):
-        asked = 0
-
-        async def plan(self, request: PlanRequest) -> object:  # type: ignore[override]
-            self.asked += 1
-            async for piece in super().plan(request):
-                yield piece
-
-    inner = Counting()
-    cached = CachedPlanner(inner)
-    worse = (card("alpha", 0.2, 0.0), *POOL[1:])
-    for cards in (POOL, POOL, worse):
-        await _planned(cached, "Conjugate the verb sing.", cards)
-    assert inner.asked == 2

@@ -40,13 +40,6 @@ async def test_the_events_have_their_ids(caplog: pytest.LogCaptureFixture) -> No
     assert json.dumps(fields)
 
 
-async def test_a_run_is_told_in_two_lines(caplog: pytest.LogCaptureFixture) -> None:
-    """At `INFO` only that it began and how it ended."""
-    caplog.set_level(logging.INFO, logger="podium")
-    await Conductor(boss(rows((0, SUBTASK, ()))), [ScriptedWorker("a", OUTPUT)]).run(QUESTION)
-    assert [each["event"] for each in told(caplog)] == ["run_started", "run_ended"]
-
-
 async def test_retries_and_failures_are_warnings(caplog: pytest.LogCaptureFixture) -> None:
     """They are what someone may have to look after."""
     replies = [whole("busy", status=503)]
@@ -115,9 +108,7 @@ Conductor(RulePlanner(), [ScriptedWorker("a", WorkerUnavailable("down"))], limit
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("more", "lines"), [("", 0), ("logging.basicConfig()", 4), ("logging.basicConfig(level=logging.INFO)", 5)]
-)
+@pytest.mark.parametrize(("more", "lines"), [("", 0), ("logging.basicConfig(level=logging.INFO)", 5)])
 def test_is_silent_until_logging_is_configured(more: str, lines: int) -> None:
     """Not even warnings are printed to a program that has not asked for logs."""
     more += "\nfrom podium.execution.retry import Retry\n"
