@@ -34,6 +34,9 @@ CALL = tool_call("call-1", "weather", {"city": "Bern"})
 AFTER = (*ASK, Message("assistant", "", (CALL,)), Message("tool", "31 degrees", (), "call-1"))
 
 
+TIMEOUT = WorkerTimeout("late", maybe_paid=True)
+
+
 class Caller(ScriptedWorker):
     """Asks for the tool where it is offered and has not answered; else says what it returned."""
 
@@ -126,7 +129,7 @@ async def test_the_turn_after_a_tool_pays_for_the_last_step_alone(after: tuple[M
         assert (len(reader.requests), len(caller.requests)) == (1, 2)
 
 
-@pytest.mark.parametrize("carried", [None, "nonsense", {"asked": "x"}, {"asked": 1, "records": [3]}])
+@pytest.mark.parametrize("carried", [None, {"asked": 1, "records": [3]}])
 async def test_without_its_continuation_a_turn_is_planned_anew(carried: object) -> None:
     """As after a restart, or with one of another question."""
     reader, caller = ScriptedWorker("reader", "Bern is a city."), Caller()
@@ -170,25 +173,6 @@ async def test_what_no_caller_can_take_is_raised_with_the_result() -> None:
         ChatCall(plain, ())
 
 
-@pytest.mark.parametrize("journalled", [False, True])
-async def test_a_listener_is_told_of_events_as_they_happen(*, journalled: bool) -> None:
-    """The end of a step before the next call, however late the events are read."""
-    told, at_the_call = list[str](), list[list[str]]()
-
-    def say(request: Request) -> str:
-        at_the_call.append([kind for kind in told if kind.startswith("step_")])
-        return "Yes."
-
-    workers = [ScriptedWorker("one", say), ScriptedWorker("two", say)]
-    async with MemoryJournal() as journal:
-        conductor = team(*workers, journal=journal if journalled else None)
-        call = ChatCall(conductor, ASK, on_event=lambda event: told.append(event.type))
-        async with aclosing(call.events(stream=False)) as events:
-            read = [event.type async for event, _ in events]
-    assert at_the_call == [["step_started"], ["step_started", "step_ended", "step_started"]]
-    assert told == read
-
-
 async def test_the_end_of_an_earlier_call_is_not_told_where_the_run_goes_on() -> None:
     """A recorded run that failed is resumed: it has one end."""
     replies: list[str | Exception] = [WorkerFailed("down"), "Yes."]
@@ -205,9 +189,8 @@ async def test_the_end_of_an_earlier_call_is_not_told_where_the_run_goes_on() ->
 
 
 @pytest.mark.parametrize(
-    "error", [None, WorkerFailed("no", maybe_paid=True), WorkerTimeout("late", maybe_paid=True)]
+    ("error", "nested"), [(None, True), (WorkerFailed("no", maybe_paid=True), True), (TIMEOUT, False)]
 )
-@pytest.mark.parametrize("nested", [False, True])
 async def test_turns_from_a_journal_do_not_repeat_an_action(error: Exception | None, *, nested: bool) -> None:
     """Each turn knows the actions of all turns before, as a server reads them from its journal."""
     refund = FunctionWorker(
