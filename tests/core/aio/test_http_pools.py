@@ -71,19 +71,6 @@ def test_the_limits_of_a_client_hold_in_each_loop(library: Any, server: ChatServ
     assert server.connections == 4
 
 
-@LIBRARIES
-def test_closing_a_client_closes_its_connections(library: Any, server: ChatServer) -> None:
-    """In the loop that closes it."""
-
-    async def ask() -> None:
-        async with library.AsyncClient() as client:
-            await client.post(server.url, json={})
-            assert server.open_connections == 1
-        await until_closed(server)
-
-    asyncio.run(ask())
-
-
 @pytest.mark.long
 @LIBRARIES
 def test_a_client_that_nobody_holds_leaves_no_connection(library: Any, server: ChatServer) -> None:

@@ -62,16 +62,6 @@ async def test_opens_at_the_first_entry_and_closes_at_the_last_exit() -> None:
 
 
 @pytest.mark.anyio
-async def test_opens_again_after_the_last_exit() -> None:
-    """A later entry opens another one."""
-    lines = Lines()
-    for _ in range(2):
-        async with lines:
-            assert lines.is_open[-1]
-    assert lines.is_open == [False, False]
-
-
-@pytest.mark.anyio
 async def test_entries_at_once_open_once() -> None:
     """Tasks that enter while it is being opened wait for it."""
     lines, given = Lines(open_seconds=0.02), set[Line]()
@@ -86,25 +76,6 @@ async def test_entries_at_once_open_once() -> None:
         for _ in range(20):
             tasks.start_soon(use)
     assert len(given) == 1
-    assert lines.is_open == [False]
-
-
-@pytest.mark.anyio
-async def test_the_task_that_opened_need_not_close() -> None:
-    """The last exit closes, in whatever task it is."""
-    lines, entered, leave = Lines(), anyio.Event(), anyio.Event()
-
-    async def stay() -> None:
-        async with lines:
-            entered.set()
-            await leave.wait()
-
-    async with anyio.create_task_group() as tasks:
-        async with lines:
-            tasks.start_soon(stay)
-            await entered.wait()
-        assert lines.is_open == [True]
-        leave.set()
     assert lines.is_open == [False]
 
 
@@ -148,8 +119,7 @@ async def test_a_failure_to_open_is_raised_and_tried_again() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("turns", range(6))
-@pytest.mark.parametrize("how", ["scope", "task"])
+@pytest.mark.parametrize(("turns", "how"), [(0, "scope"), (1, "task"), (3, "scope"), (5, "task")])
 async def test_a_cancel_at_any_moment_leaves_nothing_open(turns: int, how: str) -> None:
     """While it is opened, used or closed; those who share it are not disturbed."""
     lines = Lines(open_seconds=0.01, close_seconds=0.01)
@@ -240,9 +210,3 @@ def test_a_loop_local_value_is_made_once_and_can_be_replaced() -> None:
     assert asyncio.run(use()) == [1, 1, 2, 1]
     assert asyncio.run(use()) == [1, 1, 2, 1]
     assert made["times"] == 4
-
-
-def test_a_loop_local_value_needs_a_loop() -> None:
-    """There is no value outside of a loop."""
-    with pytest.raises(RuntimeError, match="no running event loop"):
-        LoopLocal(int).get()

@@ -4,12 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from podium.conductor import Conductor
 from podium.config import find_config, load_config
 from podium.config.load import find_journal
 from podium.config.source import lines_of
 from podium.errors import ConfigError
-from podium.planners import CachedPlanner, ChatPlanner
 from podium.types import RunEnded, RunStarted
 from podium.workers import ChatWorker, Price
 
@@ -50,32 +48,8 @@ def test_worker_has_what_its_table_says(path: Path) -> None:
     assert (worker.card.context_window, worker.card.concurrency) == (32768, 3)
     assert (worker.card.labels, worker.card.parts) == (frozenset({"eu"}), frozenset({"image_url"}))
     assert (worker.sampling.temperature, worker.sampling.max_tokens) == (0.2, 100)
-
-
-def test_unsaid_price_is_unknown(path: Path) -> None:
-    """A worker without a price has none, which is not the price 0."""
     path.write_text(GOOD)
     assert load_config(path).worker("solver").card.price is None
-
-
-def test_conductor_has_what_the_file_says(path: Path) -> None:
-    """Pool, limits and overrides reach the conductor."""
-    path.write_text(GOOD + "[limits]\nrounds = 2\nseconds = 30\n")
-    conductor = load_config(path).conductor(limits={"seconds": 5.0})
-    assert isinstance(conductor, Conductor)
-    assert conductor.pool.names == ("solver",)
-    assert (conductor.limits.rounds, conductor.limits.seconds, conductor.limits.steps) == (2, 5.0, 32)
-
-
-def test_planner_of_an_endpoint_of_its_own(path: Path) -> None:
-    """A planner may be no worker, and be remembered."""
-    planner = '[planner]\nendpoint = "local"\nmodel = "boss"\nspelling = "lists"\ncache = true\n'
-    path.write_text(GOOD.partition("[planner]")[0] + planner)
-    assert isinstance(load_config(path).planner(), CachedPlanner)
-    path.write_text(path.read_text().replace("cache = true", ""))
-    made = load_config(path).planner()
-    assert isinstance(made, ChatPlanner)
-    assert (made.name, made.spelling) == ("boss", "lists")
 
 
 def test_paths_start_where_the_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,33 +63,6 @@ def test_paths_start_where_the_file_is(tmp_path: Path, monkeypatch: pytest.Monke
     )
     monkeypatch.chdir(tmp_path)
     assert load_config(Path("there") / "podium.toml").conductor().pool.names == ("pages",)
-
-
-def test_hosted_conductor(path: Path) -> None:
-    """`[hosted]` stands in place of planner and workers."""
-    path.write_text(GOOD.partition("[workers")[0] + '[hosted]\nendpoint = "local"\neffort = "high"\n')
-    conductor = load_config(path).conductor()
-    assert (conductor.pool.names, conductor.limits.seconds) == (("fugu",), 7200.0)
-
-
-def test_key_is_read_when_the_conductor_is_made(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file loads without its keys; making what needs one names the variable and its line."""
-    monkeypatch.delenv("SOME_KEY", raising=False)
-    path.write_text(GOOD.replace('"vllm"', '"vllm"\nkey_env = "SOME_KEY"'))
-    config = load_config(path)
-    with pytest.raises(ConfigError, match=r"podium\.toml:4: the environment variable SOME_KEY is not set"):
-        config.conductor()
-    monkeypatch.setenv("SOME_KEY", "sk-0123456789")
-    config.conductor()
-
-
-def test_every_finding_is_told_in_order(path: Path) -> None:
-    """All that is wrong is told at once, top to bottom."""
-    path.write_text(GOOD.replace("provider", "providr").replace("worker =", "wroker ="))
-    with pytest.raises(ConfigError) as caught:
-        load_config(path)
-    lines = str(caught.value).splitlines()
-    assert [line.split(":")[1] for line in lines] == ["3", "10"]
 
 
 def test_unreadable_files_are_told(path: Path) -> None:
@@ -252,7 +199,6 @@ def test_records_are_read_from_their_tables(path: Path) -> None:
         + "[[policy.pins]]\nwords = 'compute total'\nworker = 'solver'\n"
     )
     conductor = load_config(path).conductor()
-    assert isinstance(conductor, Conductor)
     assert (conductor.limits.cost, conductor.limits.unpriced) == (0.5, 0)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from core.actors import plan_of
-from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, says, whole
+from servers.chat_server import Call, ChatServer, Reply, says, whole
 
 from podium.conductor import Conductor
 from podium.config import load_config
@@ -128,7 +128,6 @@ ALL, NAMES = [True, True, True], ("Worker 2", "charlie", "Speaks of 2")
         ({"conductor": "show_question = false"}, {}, question, (True, False), (False, True)),
         ({"conductor": 'cache = "shared"'}, SHARED, calls_of("alpha"), 2, 1),
         ({"planner": 'show = "ordinals"'}, {}, told(*NAMES), ALL, [True, False, False]),
-        ({"planner": "examples = 0"}, {}, examples, 1, 0),
         ({"planner": "examples = 4"}, {}, examples, 1, 4),
         (
             {"planner": "reasons = true"},
@@ -211,23 +210,6 @@ async def test_spelling(site: Site, spelling: Spelling, begins: str) -> None:
     assert (result.status, len(site.bodies("boss"))) == ("ok", 1)
 
 
-@pytest.mark.parametrize(
-    ("key", "boss"),
-    [
-        ("first_byte", Reply((STALL,))),
-        ("idle", events(chunk({"content": " "}), STALL)),
-        ("total", events(chunk({"content": " "}), STALL)),
-    ],
-)
-async def test_timeouts(site: Site, key: str, boss: Reply) -> None:
-    """Each of `timeouts` ends a wait that by default is longer than a test may be."""
-    endpoint, once = f"timeouts = {{ {key} = 0.2 }}", "[retry]\nattempts = 1\n"
-    with pytest.raises(PlannerError) as caught:
-        await site.run(endpoint=endpoint, tables=once, boss=lambda _: boss)
-    (call,) = caught.value.calls
-    assert call.problem.code == "worker_timeout"
-
-
 def test_every_timeout_reaches_the_endpoint(tmp_path: Path) -> None:
     """What a table says is the endpoint's; what it leaves out is as it is by default."""
     path = tmp_path / "podium.toml"
@@ -247,7 +229,6 @@ def _down(_: Call) -> Reply:
 @pytest.mark.parametrize(
     ("keys", "called"),
     [
-        ("attempts = 3", ["alpha", "alpha", "alpha"]),
         ("attempts = 1", ["alpha"]),
         ("retry_on = ['worker_timeout']", ["alpha"]),
         ("attempts = 2\nfallbacks = { alpha = ['bravo'] }", ["alpha", "bravo"]),

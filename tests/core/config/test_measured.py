@@ -94,22 +94,20 @@ def test_a_worker_without_identity_keeps_its_rates() -> None:
     assert worker.card.measured[0].answers == 5
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (None, "does not exist: `podium evals tune` writes it"),
-        ("", "is not a file of measured rates: "),
-        ("[1]", "is not a file of measured rates: "),
-        ('{"version": 2}', "version"),
-        ('{"version": 1, "kinds": {"sums": {"rates": {}}}}', "kinds.sums.measured_on"),
-        (_measured("i").model_dump_json().replace("0.6875", "1.5"), "kinds.sums.rates.solver.rate"),
-    ],
+WRONG_FILES = (
+    (None, "does not exist: `podium evals tune` writes it"),
+    ("[1]", "is not a file of measured rates: "),
+    ('{"version": 1, "kinds": {"sums": {"rates": {}}}}', "kinds.sums.measured_on"),
+    (_measured("i").model_dump_json().replace("0.6875", "1.5"), "kinds.sums.rates.solver.rate"),
 )
-def test_a_wrong_file_is_told(path: Path, content: str | None, told: str) -> None:
+
+
+def test_a_wrong_file_is_told(path: Path) -> None:
     """With the line of the key."""
     file = path.parent / "measured.json"
-    file.unlink() if content is None else file.write_text(content)
-    with pytest.raises(ConfigError) as caught:
-        load_config(path).conductor()
-    assert str(caught.value).startswith(f"{path}:18: {file}")
-    assert told in str(caught.value)
+    for content, told in WRONG_FILES:
+        file.unlink() if content is None else file.write_text(content)
+        with pytest.raises(ConfigError) as caught:
+            load_config(path).conductor()
+        assert str(caught.value).startswith(f"{path}:18: {file}")
+        assert told in str(caught.value)

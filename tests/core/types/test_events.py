@@ -109,9 +109,3 @@ async def test_step_events_name_round_step_and_attempt() -> None:
     assert set(started) <= set(ended)
     assert len(ended) == len(set(ended))
     assert all(tuple(d[key] for key in ids) in started for d in data if d["type"] == "step_delta")
-
-
-def test_each_type_of_event_has_a_tag_of_its_own() -> None:
-    """The tag tells the types of the union apart."""
-    tags = [kind.type for kind in get_args(Event)]
-    assert len(tags) == len(set(tags))

@@ -9,16 +9,8 @@ from podium.usage import Usage
 
 
 def _outcome(step: int, worker: str = "w", **values: object) -> Outcome:
-    made = {
-        "round": 1,
-        "step": step,
-        "worker": worker,
-        "status": "ok",
-        "attempts": 1,
-        "started": 0.5,
-        "ended": 2.0,
-    }
-    return Outcome(**{**made, **values})  # type: ignore[arg-type]
+    made = {"round": 1, "step": step, "worker": worker, "status": "ok", "attempts": 1}
+    return Outcome(**{**made, "started": 0.5, "ended": 2.0, **values})  # type: ignore[arg-type]
 
 
 def _result(*outcomes: Outcome, proposals: tuple[Proposal, ...] = (), **values: object) -> Result:
