@@ -1,6 +1,5 @@
 """A conductor's face: what it takes, what it returns, and how its runs stay apart."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
@@ -163,33 +162,6 @@ async def test_an_image_that_no_worker_can_see_is_refused(at: str) -> None:
     assert not blind.requests
 
 
-async def test_a_conductor_that_is_a_worker_sees_what_its_workers_see() -> None:
-    """The image passes through it."""
-    seeing = ScriptedWorker(Card(name="seeing", parts=frozenset({"image_url"})), "a cat")
-    inner = Conductor(boss(rows((0, "look", ()))), [seeing])
-    await Conductor(boss(rows((0, "look", ()))), [inner]).run(ASKED)
-    content = seeing.requests[0].messages[-1].content
-    assert isinstance(content, tuple)
-    assert IMAGE in content
-
-
-async def test_history_reaches_workers_as_it_is() -> None:
-    """Earlier turns come before the subtask, with their roles, calls and parts."""
-    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    history = [
-        Message("system", "Answer in French."),
-        Message("user", ({"type": "text", "text": "Look"}, IMAGE)),
-        Message("assistant", "", tool_calls=(call,)),
-        Message("tool", "42", tool_call_id="c1"),
-        Message("assistant", "Ah."),
-    ]
-    seeing = ScriptedWorker(Card(name="seeing", parts=frozenset({"image_url"})), "bien")
-    await Conductor(boss(rows((0, "go", ()))), [seeing]).run([*history, Message("user", "And now?")])
-    messages = seeing.requests[0].messages
-    assert list(messages[:-1]) == history
-    assert "And now?" in messages[-1].text
-
-
 async def test_two_runs_at_once_do_not_mix() -> None:
     """Each answer is made of its own question, whatever runs beside it."""
     plan = rows((0, "repeat", ()), (0, "repeat again", (0,)))
@@ -207,15 +179,6 @@ async def test_two_runs_at_once_do_not_mix() -> None:
         number: f"question {number}" for number in range(20)
     }
     assert len({result.run_id for result in results.values()}) == 20
-
-
-async def test_run_sync_raises_what_the_run_raises() -> None:
-    """Errors come out as they are, with a loop or without."""
-    conductor = Conductor(boss(GOOD), _pool())
-    with pytest.raises(QueryError):
-        conductor.run_sync("")
-    with pytest.raises(QueryError):
-        await asyncio.to_thread(conductor.run_sync, "")
 
 
 def test_run_sync_from_several_threads_at_once() -> None:
@@ -290,16 +253,6 @@ async def test_costs_are_told_by_worker_and_in_total() -> None:
     assert result.cost == pytest.approx(expected + 0.5)
     assert result.usage.total_tokens == 2200
     assert not result.usage.estimated
-
-
-async def test_the_run_carries_its_deadline_to_workers() -> None:
-    """A worker is told when its answer must be whole, on the loop's clock."""
-    worker = ScriptedWorker("a", "A")
-    began = anyio.current_time()
-    await Conductor(boss(""), [worker], limits=Limits(step_seconds=50)).run(plan_of((0, "go", ())))
-    deadline = worker.requests[0].deadline
-    assert deadline is not None
-    assert began + 50 <= deadline <= anyio.current_time() + 50
 
 
 async def test_planning_alone_keeps_to_the_time_of_a_run() -> None:

@@ -135,31 +135,6 @@ async def test_tools_and_sampling_of_a_run_are_sent() -> None:
     assert (responses["temperature"], responses["max_output_tokens"]) == (0.5, 9)
 
 
-@pytest.mark.parametrize("api", ["chat", "responses"])
-async def test_calls_of_tools_come_back(api: str) -> None:
-    """They are the caller's to make."""
-    item = {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"}
-
-    def call_tool(call: Call) -> Reply:
-        if api == "chat":
-            return says(call, "", tool_calls=[CALL], finish_reason="tool_calls")
-        return reply(call, "", output=[item])
-
-    async with ChatServer(call_tool) as server:
-        result = await hosted(server, api).run("Is it raining?", tools=[WEATHER])
-    assert (result.tool_calls, result.status) == ((CALL,), "ok")
-
-
-async def test_what_responses_has_no_word_for_is_refused() -> None:
-    """Before anything is sent."""
-    async with ChatServer(reply) as server:
-        result = await hosted(server).run("Hi", sampling=Sampling(seed=1))
-        assert server.calls == []
-    assert result.problem is not None
-    assert (result.problem.code, result.usage.total_tokens) == ("worker_refused", 0)
-    assert "`responses` does not support seed" in result.problem.message
-
-
 FAILED = {"type": "response.failed", "response": {"error": {"message": f"worker fell over {KEY}"}}}
 CUT = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
 INNER = {"podium": {"status": "partial", "problem": {"code": "worker_failed", "message": "half of it"}}}

@@ -151,13 +151,3 @@ async def test_difference_of_two_runs() -> None:
     assert output in found
     assert {(d.round, d.step) for d in found} <= {(None, None), (1, 1), (1, 3)}
     assert diff(first, first) == ()
-
-
-async def test_difference_in_length() -> None:
-    """A step that only one of them has is told by its facts."""
-    stage = Stage()
-    short = await stage.conductor.run(plan_of((0, "find out", ())))
-    long = await stage.conductor.run(plan_of((0, "find out", ()), (1, "check it", (0,))))
-    worker = Difference(what="worker", before=None, after="bravo", round=1, step=1)
-    assert worker in diff(short, long)
-    assert Difference(what="worker", before="bravo", after=None, round=1, step=1) in diff(long, short)

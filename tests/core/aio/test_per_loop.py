@@ -51,17 +51,6 @@ class Lines(PerLoop[Line]):
 
 
 @pytest.mark.anyio
-async def test_opens_at_the_first_entry_and_closes_at_the_last_exit() -> None:
-    """Entries in between share what is open."""
-    lines = Lines()
-    async with lines, lines.opened() as one:
-        async with lines.opened() as other:
-            assert one is other
-        assert lines.is_open == [True]
-    assert lines.is_open == [False]
-
-
-@pytest.mark.anyio
 async def test_entries_at_once_open_once() -> None:
     """Tasks that enter while it is being opened wait for it."""
     lines, given = Lines(open_seconds=0.02), set[Line]()
@@ -147,17 +136,6 @@ async def test_a_cancel_at_any_moment_leaves_nothing_open(turns: int, how: str) 
     assert True not in lines.is_open
 
 
-@pytest.mark.anyio
-async def test_a_cancelled_close_is_finished() -> None:
-    """Who is cancelled while closing waits for it, and is cancelled then."""
-    lines = Lines(close_seconds=0.05)
-    with anyio.CancelScope() as scope:
-        async with lines:
-            scope.cancel()
-        pytest.fail("the cancel was lost")
-    assert lines.is_open == [False]
-
-
 def test_a_loop_that_died_without_closing_is_not_kept() -> None:
     """Neither the loop nor what was open in it outlives the next loop's entry."""
     lines = Lines()
@@ -188,25 +166,3 @@ def test_a_loop_that_is_collected_takes_its_value_along() -> None:
     value = asyncio.run(get())
     gc.collect()
     assert value() is None
-
-
-def test_a_loop_local_value_is_made_once_and_can_be_replaced() -> None:
-    """As a thread's local value: each loop sees its own."""
-    made: Counter[str] = Counter()
-
-    def make() -> int:
-        made["times"] += 1
-        return 1
-
-    local = LoopLocal(make)
-
-    async def use() -> list[int]:
-        first, again = local.get(), local.get()
-        local.set(2)
-        replaced = local.get()
-        local.drop()
-        return [first, again, replaced, local.get()]
-
-    assert asyncio.run(use()) == [1, 1, 2, 1]
-    assert asyncio.run(use()) == [1, 1, 2, 1]
-    assert made["times"] == 4

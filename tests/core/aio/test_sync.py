@@ -16,11 +16,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from podium import Conductor, Plan, Step
 from podium.aio import iterate, run_sync
-from podium.planners import FixedPlanner
-from podium.workers import Card, StepInput
-from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.timeout(60, method="thread")  # a main thread that waits takes no signal
 
@@ -61,25 +57,6 @@ def test_calls_of_all_threads_run_in_one_loop() -> None:
         assert len(loops) == 1
 
 
-def test_a_limit_on_calls_holds_across_threads() -> None:
-    """A worker that takes one call at a time takes one, however many threads run a conductor."""
-    running, most = 0, 0
-
-    async def work(_: StepInput) -> str:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await anyio.sleep(0.01)
-        running -= 1
-        return "done"
-
-    worker = FunctionWorker(work, card=Card(name="one", concurrency=1))
-    conductor = Conductor(FixedPlanner(Plan((Step(0, "Do it."),))), [worker])
-    with ThreadPoolExecutor(6) as threads:
-        answers = [result.answer for result in threads.map(conductor.run_sync, ["Why?"] * 6)]
-    assert (answers, most) == (["done"] * 6, 1)
-
-
 def test_the_function_has_the_callers_context() -> None:
     """Context variables go in, and what is set there stays there."""
     token = WHO.set("me")
@@ -110,15 +87,6 @@ def test_a_call_from_inside_the_shared_loop_does_not_wait_for_itself() -> None:
     loops = nested(3)
     assert len(set(loops)) == 4
     assert nested(3) == loops
-
-
-def test_iterating_inside_the_shared_loop() -> None:
-    """A generator, too, runs beneath the loop that reads it."""
-
-    async def read() -> list[int]:
-        return list(iterate(lambda: count(3)))
-
-    assert run_sync(read) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt(), asyncio.CancelledError()])
@@ -232,23 +200,6 @@ def test_the_interpreter_ends_while_calls_hang() -> None:
         "print('over')\n"
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "late\nover\n", "")
-
-
-def test_blocking_calls_share_threads_and_raise() -> None:
-    """As in any executor: results and exceptions reach the caller, and idle threads are used again."""
-
-    async def ask() -> set[str]:
-        loop, names = asyncio.get_running_loop(), set[str]()
-        for _ in range(20):
-            names.add(await loop.run_in_executor(None, lambda: threading.current_thread().name))
-        with pytest.raises(ZeroDivisionError):
-            await loop.run_in_executor(None, lambda: 1 // 0)
-        return names
-
-    before = threading.enumerate()  # other tests may leave some
-    assert run_sync(ask) == {"podium-sync"}
-    new = [each for each in threading.enumerate() if each not in before and each.name == "podium-sync"]
-    assert len(new) <= 3
 
 
 @POSIX

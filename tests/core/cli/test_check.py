@@ -10,9 +10,7 @@ import pytest
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from typer.testing import Result
 
-from podium.cli.check import price_told, window_told
 from podium.config import load_config
-from podium.workers import ChatWorker, Endpoint
 from podium.workers.rates import identity_of
 
 Podium = Callable[..., Result]
@@ -127,13 +125,6 @@ def test_what_a_part_costs_and_who_says_so(podium: Podium, config: Path, server:
     assert "price per million tokens: unknown; context window unknown" in speaker_line
 
 
-def test_prices_that_were_looked_up_name_their_source() -> None:
-    """With the version of the data, and the price of long prompts."""
-    card = ChatWorker("claude-sonnet-4-5", endpoint=Endpoint("https://api.anthropic.com/v1")).card
-    assert price_told(card).startswith("$3 in, 15 out; above 200,000 tokens $6 in, 22.5 out (genai-prices 0.")
-    assert window_told(card).startswith("200,000 (genai-prices 0.")
-
-
 def test_a_journal_of_another_version_blocks_neither_check_nor_no_journal(
     podium: Podium, config: Path, tmp_path: Path
 ) -> None:
@@ -161,14 +152,6 @@ def test_without_a_journal_none_is_checked(podium: Podium, config: Path) -> None
     folder = podium("check")
     assert folder.exit_code == 1
     assert "a journal in SQLite needs a file: give the path of a file" in folder.stdout
-
-
-def test_hosted_conductor_is_called_once(podium: Podium, config: Path, server: ChatServer) -> None:
-    """A hosted conductor is one part."""
-    head = config.read_text().partition("[workers.thinker]")[0]
-    config.write_text(head + '[hosted]\nendpoint = "loopback"\napi = "chat"\n')
-    said = json.loads(podium("check", "--json").stdout)
-    assert [(part["role"], part["ok"]) for part in said["parts"]] == [("conductor", True)]
 
 
 def test_what_acts_is_not_called_and_plans_are_checked(podium: Podium, config: Path) -> None:

@@ -12,15 +12,6 @@ from podium.errors import ConfigError
 Podium = Callable[..., Result]
 
 
-@pytest.mark.parametrize("preset", ["providers", "server", "vllm", "fugu", "offline"])
-def test_presets_load(podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str) -> None:
-    """Every preset is a config that loads as it is written."""
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:9/v1")
-    path = tmp_path / "podium.toml"
-    assert podium("init", "--offline", "--preset", preset, str(path)).exit_code == 0
-    assert load_config(path).is_hosted == (preset == "fugu")
-
-
 def test_presets_make_a_conductor(podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With their keys set, the presets make conductors."""
     for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "SAKANA_API_KEY"):

@@ -172,17 +172,6 @@ def _urls(text: str) -> list[str]:
     return re.findall(r'base_url = "(.*?)"', text)
 
 
-def test_the_hosted_preset_has_the_url_of_the_environment(
-    podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A URL without a path gets the preset's; other variables change nothing."""
-    monkeypatch.setenv("SAKANA_BASE_URL", "http://localhost:9/")
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:8/v1")
-    assert _urls(_init(podium, tmp_path, "--preset", "fugu")[0]) == ["http://localhost:9/v1"]
-    monkeypatch.setenv("_BASE_URL", "http://localhost:7/v1")
-    assert _urls(_init(podium, tmp_path, "--force", "--preset", "vllm")[0]) == ["http://localhost:8000/v1"]
-
-
 def test_a_wrong_url_in_the_environment_is_an_error(
     podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,6 @@ from servers.chat_server import STALL, Call, ChatServer, Reply, says, whole
 from typer.testing import Result
 
 from podium.cli import init as server_models
-from podium.config import load_config
 
 Podium = Callable[..., Result]
 PLAN = '{"worker": 0, "subtask": "Think.", "access": []}\n{"worker": 1, "subtask": "Speak.", "access": [0]}\n'
@@ -121,12 +120,3 @@ def test_what_is_wrong_is_told(podium: Podium, server: ChatServer, monkeypatch: 
         assert "\n" not in result.stderr.strip()
         assert "sk-0123456789" not in result.output
     assert not Path("podium.toml").exists()
-
-
-def test_offline_asks_no_server(podium: Podium, server: ChatServer) -> None:
-    """The file has the URL, and the place for the models."""
-    made = podium("init", "--preset", "server", "--base-url", "https://llm.example.com/v1", "--offline")
-    assert made.exit_code == 0
-    assert {worker["model"] for worker in written()["workers"].values()} == {"CHOOSE-A-MODEL"}
-    assert written()["endpoints"]["server"]["base_url"] == "https://llm.example.com/v1"
-    assert load_config("podium.toml").worker_names == ("solver", "checker")

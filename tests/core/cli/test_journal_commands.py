@@ -13,18 +13,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from core.cli.conftest import PLAN
-from core.journal.happenings import started
 from rich.cells import cell_len
 from servers.chat_server import Call, ChatServer, Reply, says
 from typer.testing import Result
 
 from podium import ChatPlanner, Conductor, ScriptedWorker
-from podium.budget import Spend
 from podium.journal import SqlJournal
-from podium.types import PlannerStarted, RoundStarted
 from podium.workers import Card
 
 Podium = Callable[..., Result]
@@ -364,25 +360,6 @@ def test_export_says_which(podium: Podium, config: Path) -> None:
     assert "there cannot be written: it already exists" in result.stderr
 
 
-def test_a_call_that_was_lost_in_a_crash_is_on_the_bill(podium: Podium, config: Path) -> None:
-    """The cost of the run has its reservation, and a line says so."""
-    config.write_text(config.read_text() + '[journal]\npath = "runs.db"\n')
-
-    async def record() -> None:
-        reserved = Spend(calls=1, input_tokens=900, output_tokens=100, cost=0.25)
-        async with SqlJournal(Path("runs.db")) as journal:
-            log = await journal.begin(started("lost"), minted=False)
-            log.append(RoundStarted(run_id="lost", at=0.1, round=1))
-            log.append(PlannerStarted(run_id="lost", at=0.1, round=1, planner="boss", reserved=reserved))
-            await log.aclose()
-
-    anyio.run(record)
-    shown = podium("show", "lost").stdout
-    assert "$0.2500" in shown
-    told = "part of the cost may not be billed: 1 call charged at the reservation: no usage reported"
-    assert told in shown
-
-
 def test_a_file_without_anchors_is_wrong_input(podium: Podium, config: Path) -> None:
     """As one that cannot be read."""
     for content in (b"", b"garbage\n", b'{"run_id": "r", "records": -1, "hash": "h"}\n', b"\xff"):
@@ -411,24 +388,6 @@ def test_list_and_difference_at_a_width(podium: Podium, config: Path, server: Ch
     assert all(cell_len(line) <= columns for line in differences.splitlines()[2:])
     for cost in re.findall(r"\$\S+", differences):
         assert re.fullmatch(r"\$\d\.\d{4},?", cost)
-
-
-def test_nested_steps_stay_in_the_columns(podium: Podium, config: Path) -> None:
-    """The steps of a nested run are indented, and their state and amounts stand below the others'."""
-    config.write_text("[journal]\npath = 'runs.db'\n")
-    row = '{{"worker": 0, "subtask": "{}", "access": []}}\n'
-    inside = ChatPlanner(ScriptedWorker("inner boss", row.format("価格表を調べて要約する：" * 9)))
-    outside = ChatPlanner(ScriptedWorker("boss", row.format("a long subtask " * 20)))
-    hand = ScriptedWorker("a hand with a name that has no room in its column", "done")
-    team = Conductor(inside, [hand], card=Card(name="team"))
-    result = Conductor(outside, [team], journal=SqlJournal(Path("runs.db"))).run_sync("Do it.")
-    shown = podium("show", result.run_id, env={"COLUMNS": "80"}).stdout
-    head, *steps = (line for line in shown.splitlines() if re.match("  step|✓|  ✓", line))
-    assert [line.index("✓") for line in steps] == [0, 2]
-    assert {cell_len(line) for line in (head, *steps)} == {80}
-    assert all("…" in line for line in steps)
-    starts = {cell_len(line[: line.index(" ok ") + 1]) for line in steps}
-    assert starts == {cell_len(head[: head.index("state")])}
 
 
 @pytest.mark.parametrize(

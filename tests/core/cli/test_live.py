@@ -196,13 +196,6 @@ def test_call_that_is_made_again_is_told() -> None:
     assert "call 1 of hand: it is down" in drawn(board)
 
 
-def test_reused_step_says_so() -> None:
-    """A step that was paid for before took no time."""
-    outcome = Outcome(round=1, step=0, worker="hand", status="ok", reused=True, attempts=1)
-    end = StepEnded(run_id="r", at=0.0, round=1, step=0, attempt=1, outcome=outcome)
-    assert re.search(r"✓ 0 hand +a +reused\n", drawn(board_of(planned(Step(0, "a")), end)))
-
-
 def test_plan_that_waits_for_approval() -> None:
     """The round says that it is waited for, and then who said what; a changed plan is drawn."""
     asked = ApprovalAsked(run_id="r", at=0.0, round=1, plan=Plan((Step(0, "a"),)))

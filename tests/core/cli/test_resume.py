@@ -6,10 +6,8 @@ import pty
 import re
 import shlex
 import signal
-import sqlite3
 import subprocess
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -178,27 +176,6 @@ def waiting(podium: Podium, config: Path, server: ChatServer) -> str:
     assert " approve`" in result.stderr
     assert asked(server) == ["plan"]
     return run_id(result)
-
-
-def test_the_time_of_a_run_does_not_count_how_long_it_waited(
-    podium: Podium, waiting: str, server: ChatServer, tmp_path: Path
-) -> None:
-    """`runs` shows for how long it was carried out, before and after the decision."""
-
-    def seconds() -> float:
-        (row,) = json.loads(podium("runs", "--json").stdout)
-        assert isinstance(row["seconds"], float)
-        return row["seconds"]
-
-    (journal,) = (tmp_path / "state").rglob("*.db")
-    with closing(sqlite3.connect(journal)) as database, database:
-        database.execute("UPDATE podium_runs SET began = began - 86400")
-    before = seconds()
-    assert 0 < before < 3600
-    assert podium("decide", waiting, "approve").exit_code == 0
-    assert seconds() == before
-    assert podium("resume", waiting).exit_code == 0
-    assert before < seconds() < 3600
 
 
 def test_approved_out_of_band(podium: Podium, waiting: str, server: ChatServer) -> None:
@@ -381,19 +358,6 @@ def test_approval_needs_a_terminal(podium: Podium, waiting: str, server: ChatSer
         assert result.exit_code == 2
         assert "terminal" in result.stderr
     assert not server.calls
-
-
-def test_labels_are_ruled_about(podium: Podium, config: Path, server: ChatServer) -> None:
-    """A question that no worker may be shown is shown to none."""
-    config.write_text(
-        config.read_text() + '[policy]\nlabels = ["confidential"]\n'
-        '[[policy.rules]]\nlabel = "confidential"\nnever = ["thinker", "speaker"]\n'
-    )
-    assert podium("run", "What is it?", "--labels", "confidential").exit_code in (1, 2)
-    assert not server.calls
-    assert podium("plan", "What is it?", "--labels", "confidential").exit_code == 1
-    assert not server.calls
-    assert podium("run", "What is it?").exit_code == 0
 
 
 def test_planner_that_may_not_be_asked_is_named(podium: Podium, config: Path, server: ChatServer) -> None:

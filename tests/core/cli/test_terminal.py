@@ -14,9 +14,8 @@ from time import monotonic, sleep
 
 import pytest
 from core.cli.conftest import plans_then_says
-from rich.cells import cell_len
 from servers import mcp_server
-from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, says, whole
+from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, says
 
 Spawn = Callable[..., subprocess.Popen[bytes]]
 PLAN = '{"worker": 0, "subtask": "Think.", "access": []}\n{"worker": 1, "subtask": "Speak.", "access": [0]}\n'
@@ -73,21 +72,6 @@ def test_live_view(spawn: Spawn, config: Path, server: ChatServer, monkeypatch: 
 
 
 @pytest.mark.long
-def test_error_in_the_live_view(spawn: Spawn, config: Path, server: ChatServer) -> None:
-    """What is raised while the view is drawn is told in one line, with its exit code."""
-    server.reply = lambda call: says(call, "I would rather not.")
-    leader, follower = pty.openpty()
-    process = spawn("run", "What is it?", terminal=follower)
-    os.close(follower)
-    said = read_terminal(leader)
-    os.close(leader)
-    assert process.wait(30) == 1
-    assert "its text has no plan" in said
-    assert "begins: I would rather not." in said
-    assert "Traceback" not in said
-
-
-@pytest.mark.long
 def test_interrupt_in_the_live_view(spawn: Spawn, config: Path, server: ChatServer) -> None:
     """Ctrl-C in a terminal leaves it tidy: cursor shown, one line, no traceback."""
     server.reply = stalls
@@ -133,58 +117,6 @@ def test_reader_that_leaves_is_no_traceback(spawn: Spawn, config: Path) -> None:
     assert process.stderr is not None
     assert process.stderr.read() == b""
     assert process.wait(30) == 0
-
-
-LINK = (
-    "https://status.example.com/incidents/2026/a-very-long-path-that-no-terminal-has-room-for/details?id=42"
-)
-TASKS = ["Find the prices", "価格表を調べて要約する：ボルトとナット", "Break", "Needs step 2", "Needs step 3"]
-SEES: list[list[int]] = [[], [], [], [2], [3], *([[0]] * 8), [1, 4, *range(5, 13)]]
-
-
-def fourteen_steps(call: Call) -> Reply:
-    """Plan fourteen steps, of which the third fails."""
-    if "structured_outputs" in call.body:
-        tasks = [*TASKS, *(f"Write part {number}" for number in range(5, 13)), "Join"]
-        rows = ({"worker": 0, "subtask": task, "access": SEES[step]} for step, task in enumerate(tasks))
-        return says(call, "".join(json.dumps(row) + "\n" for row in rows))
-    if "Your part:\nBreak" in call.body["messages"][-1]["content"]:
-        return whole({"error": {"message": f"see {LINK}"}}, status=400)
-    return says(call, "done")
-
-
-@pytest.mark.long
-def test_long_plan_at_a_width(
-    spawn: Spawn, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each step is one line with aligned columns; notes name the root cause, and no URL is broken."""
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("LINES", "40")
-    server.reply = fourteen_steps
-    leader, follower = pty.openpty()
-    process = spawn("run", "What is it?", terminal=follower)
-    os.close(follower)
-    said = read_terminal(leader)
-    os.close(leader)
-    assert process.wait(30) == 3
-    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said).replace("\r", "\n")
-    lines = plain[plain.rindex("  step ") :].splitlines()
-    steps = [line for line in lines if re.match(r"[✓✗-] \d+ +thinker ", line)]
-    assert [int(line.split()[1]) for line in steps] == list(range(14))
-    assert all(cell_len(line) <= 80 for line in steps)
-    parts = [re.split(r" (ok|failed|skipped)\b", line) for line in steps]  # before, state, after
-    assert len({cell_len(before) for before, _, _ in parts}) == 1
-    assert [state for _, state, _ in parts[:6]] == ["ok", "ok", "failed", "skipped", "skipped", "ok"]
-    assert parts[3][2].strip() == "", "a skipped step has no tokens and no time"
-    assert len({cell_len(line.rstrip()) for line in steps if " ok " in line}) == 1
-    told = [line for line in lines if line.startswith("step")]
-    assert told == ["steps 3, 4 skipped: step 2 failed"]
-    assert sum(LINK in line for line in lines) == 1
-    summary = next(line for line in lines if line.startswith("podium: "))
-    assert summary.startswith(
-        "podium: partial answer by thinker: 11 steps ok, 1 failed, 2 skipped, planned by"
-    )
 
 
 @pytest.mark.long

@@ -1,23 +1,20 @@
 """What the commands show of maps, branches and loops, and decisions on them."""
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 import anyio
 import pytest
-from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, says
 from typer.testing import Result as Ran
 
-from podium import Card, Conductor, FunctionWorker, Plan, Price, Result, Retry
+from podium import Card, Conductor, FunctionWorker, Plan, Result, Retry
 from podium.errors import WorkerTimeout
 from podium.journal import SqlJournal
-from podium.plan_text import Change, edit_plan
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.types import Completion
-from podium.workers import FREE, ChatWorker, Endpoint, StepInput
+from podium.workers import FREE, StepInput
 
 Podium = Callable[..., Ran]
 LIST = {"items": [{"id": "integer", "name": "string"}]}
@@ -123,58 +120,6 @@ def test_a_run_is_shown_with_counts(shown: Callable[..., str], journal: SqlJourn
     assert turn.startswith("--- step 2(2) --- execution worker status cost output 2(2).0 thinker ok $0.0100")
     assert "2(1).0" not in turn
     assert "has no outcome of step 1[30]" in shown("show", "flow", "--step", "1[30]", code=2)
-
-
-@pytest.mark.parametrize(
-    ("step", "told"),
-    [
-        (0, "at least 3 recorded results are kept (3 inside of maps and blocks, $0.0300); at least 4 calls"),
-        (4, "9 recorded results are kept (8 inside of maps and blocks, $0.0900); at least 2 calls"),
-    ],
-)
-def test_a_preview(journal: SqlJournal, step: int, told: str) -> None:
-    """What a changed plan keeps is known as far as its lists are."""
-    run = conductor(journal, 6)
-    ran(run)
-    plan = edit_plan(PLAN, Change(step=step, subtask="Otherwise."))
-    assert str(anyio.run(run.preview, "flow", plan)).startswith(told)
-
-
-def test_failed_items_of_a_map_with_enough_are_named() -> None:
-    """At most three are."""
-    step = {"worker": 0, "subtask": "{{item}}", "access": [], "each": list("abcdefg"), "enough": 1}
-
-    async def answer(given: StepInput) -> str:
-        if given.subtask != "g":
-            raise ValueError("no")
-        await anyio.sleep(0.05)
-        return "yes"
-
-    plan = Plan.from_json({"schema": 1, "steps": [step]})
-    worker = FunctionWorker(answer, card=Card(name="w", price=FREE))
-    explained = anyio.run(Conductor(FixedPlanner(plan), [worker]).run, "What?").explain()
-    assert "7 items: 6 failed, 1 ok (0[0], 0[1], 0[2] and 3 more)" in explained
-
-
-@pytest.mark.long
-def test_what_stopped_items_cost(shown: Callable[..., str], journal: SqlJournal, server: ChatServer) -> None:
-    """Their usage is unknown: the cost is told as the most that may be billed, also in sums."""
-    step = {"worker": 0, "subtask": "Ask {{item}}", "access": [], "each": list("abc"), "enough": 1}
-
-    def reply(call: Call) -> Reply:
-        waits = Pause(0.2) if b"Ask a" in call.raw else STALL
-        return Reply([waits, *says(call, "yes").parts])
-
-    server.reply = reply
-    card = Card(name="sceptic", price=Price(input=1.0, output=4.0))
-    plan = Plan.from_json({"schema": 1, "steps": [step]})
-    worker = ChatWorker("small", endpoint=Endpoint(server.url), card=card)
-    ran(Conductor(FixedPlanner(plan), [worker], journal=journal))
-    whole = shown("show", "flow")
-    assert re.search(r"3 of 3 items, 2 cancelled: .* ok ~[\d,]+ ≤\$0\.03", whole)
-    assert re.search(r"about [\d,]+ tokens, at most \$0\.03", whole)
-    assert "2 calls charged at the reservation: no usage reported, at most $0.03" in whole
-    assert "sceptic cancelled ≤$0.01" in shown("show", "flow", "--step", "0")
 
 
 def test_the_output_that_stands_for_another(shown: Callable[..., str], journal: SqlJournal) -> None:

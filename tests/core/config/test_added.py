@@ -104,13 +104,6 @@ def test_an_installed_package_is_handed_its_table(tmp_path: Path) -> None:
         config.table("toy", Other)
 
 
-def test_a_package_is_not_imported_for_a_file_without_it(tmp_path: Path) -> None:
-    """Whatever is installed."""
-    config = load_config(written(tmp_path, RULE))
-    assert config.table("toy", BaseModel) is None
-    assert not {"podium_toy", "podium_dice"} & sys.modules.keys()
-
-
 def test_a_planner_of_another_package_plans(tmp_path: Path) -> None:
     """It knows the folder and the workers of the file, and brings a worker of its own; `check` shows it."""
     path = dice(tmp_path, 'type = "dice"\nsides = 6')
@@ -182,10 +175,3 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
         assert "unknown table [limit]: did you mean 'limits'?" in third
         assert "podium.toml:5: the table [theatre] needs podium-theatre, which is not installed" in fourth
         assert "'podium-theatre'`" in fourth
-
-
-def test_a_planner_is_not_built_for_commands_that_read_the_journal(tmp_path: Path) -> None:
-    """Its table is checked."""
-    path = dice(tmp_path, 'type = "dice"\nsides = 1')
-    path.write_text(path.read_text().replace("off = true", 'path = "runs.db"'))
-    assert find_journal(path) is not None

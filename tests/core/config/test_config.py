@@ -179,14 +179,6 @@ def test_all_of_a_hosted_table_reaches_the_conductor(path: Path) -> None:
         load_config(path)
 
 
-def test_huge_plan_file_is_refused(path: Path) -> None:
-    """No more of a fixed plan is read than a plan can be long."""
-    path.write_text(GOOD.replace('worker = "solver"', 'type = "fixed"\nplan = "plan.txt"'))
-    (path.parent / "plan.txt").write_text(" " * (2**20 + 1))
-    with pytest.raises(ConfigError, match=r"podium\.toml:11: the plan .* is longer than 1,048,576 bytes"):
-        load_config(path).conductor()
-
-
 def test_records_are_read_from_their_tables(path: Path) -> None:
     """Retry, policy, limits and what becomes of failures reach the conductor."""
     path.write_text(

@@ -8,13 +8,11 @@ import pytest
 from podium.conductor import Conductor
 from podium.config import load_config
 from podium.errors import ConfigError
-from podium.workers import ScriptedWorker
 from podium.workers.rates import (
     KindEntry,
     MeasuredFile,
     RateEntry,
     identity_of,
-    put_on_cards,
     read_measured,
     write_measured,
 )
@@ -78,20 +76,6 @@ def test_a_file_that_is_written_is_read(tmp_path: Path) -> None:
         write_measured(_measured("i", worker), tmp_path / "m.json")
     assert read_measured(tmp_path / "m.json") == _measured("i", "b")
     assert [each.name for each in tmp_path.iterdir()] == ["m.json"]
-
-
-def test_rates_of_another_model_are_refused(path: Path) -> None:
-    """The name is the same, the model is not."""
-    path.write_text(CONFIG.replace('model = "small"', 'model = "newer"'))
-    with pytest.raises(ConfigError, match=r"podium\.toml:18: the worker 'solver' had another model.*'sums'"):
-        load_config(path).conductor()
-
-
-def test_a_worker_without_identity_keeps_its_rates() -> None:
-    """Code without a version does not tell what answers."""
-    worker = ScriptedWorker("solver", "4")
-    put_on_cards(_measured(identity_of(worker)), [worker])
-    assert worker.card.measured[0].answers == 5
 
 
 WRONG_FILES = (

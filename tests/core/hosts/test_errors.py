@@ -8,10 +8,7 @@ from contracts.provider_errors import PROVIDER_ERRORS
 from podium.errors import ConfigError, WorkerFailed, WorkerRefused, WorkerTimeout
 from podium.hosts import worker_errors
 from podium.hosts.errors import worker_error
-from podium.secrets import register
 from podium.usage import Usage
-
-SECRET = "loopback-secret-of-a-test-0123"  # noqa: S105 - of a test
 
 
 def test_a_provider_exception_is_told_in_one_way() -> None:
@@ -45,17 +42,6 @@ def test_what_was_spent_is_on_the_error() -> None:
     with pytest.raises(WorkerFailed) as raised, worker_errors("writer", usage=lambda: None):
         raise ValueError("late")
     assert raised.value.usage is None
-
-
-def test_a_secret_is_in_neither_the_error_nor_its_causes() -> None:
-    """A server that repeats a key does not get it into a traceback."""
-    register(SECRET)
-    with pytest.raises(WorkerFailed) as raised, worker_errors("writer"):
-        raise ValueError(f"bad key {SECRET}") from KeyError(SECRET)
-    error: BaseException | None = raised.value
-    while error is not None:
-        assert SECRET not in str(error)
-        error = error.__cause__ or error.__context__
 
 
 class HookAborted(Exception):

@@ -25,7 +25,7 @@ from podium.hosts import BASE_URL, ConductorTransport, HostCall, run_errors, too
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy
-from podium.types import Completion, Event, Message, StepDelta, StepEnded
+from podium.types import Completion, Message, StepEnded
 from podium.usage import Usage
 from podium.workers import FREE, Request
 
@@ -172,36 +172,6 @@ async def test_tool_calls_are_continued(ask: Ask, *, journalled: bool, parallel:
     assert (len(looks.requests), len(caller.requests)) == (1, 2)
 
 
-def with_policy(more: Any) -> Any:
-    """Return what a host adds, with a policy that lets plans wait."""
-    return {"options": {**more["options"], "policy": Policy(approve="later")}}
-
-
-@pytest.mark.parametrize("how", ["new", "recorded", "resumed"])
-async def test_a_host_can_carry_what_continues_tool_calls(ask: Ask, how: str) -> None:
-    """In its message, so that no process has to remember it; also that of a run from the journal."""
-    looks, caller = ScriptedWorker("looks", "facts"), Caller()
-    conductor = team(looks, caller, journal=None if how == "new" else MemoryJournal())
-    more: Any = {"options": {"run_id": "one"}} if how != "new" else {}
-    if how == "recorded":
-        with HostCall(**more).asked():
-            await ask(ConductorTransport(conductor, carries=True), tools=[WEATHER])
-    if how == "resumed":
-        with pytest.raises(RunWaiting), HostCall(**with_policy(more)).asked():
-            await ask(ConductorTransport(conductor, carries=True), tools=[WEATHER])
-        await conductor.decide("one", approved=True)
-        more = with_policy(more)
-    with HostCall(**more).asked():
-        first = await ask(ConductorTransport(conductor, carries=True), tools=[WEATHER])
-    calls = [call.model_dump() for call in first.choices[0].message.tool_calls]
-    results = [{"role": "tool", "tool_call_id": call["id"], "content": "31"} for call in calls]
-    host = HostCall(continuation=json.loads(json.dumps(first.podium["continuation"])))
-    with host.asked():
-        after = [*ASKED, {"role": "assistant", "content": None, "tool_calls": calls}, *results]
-        answer = await ask(ConductorTransport(conductor, carries=True), after, tools=[WEATHER])
-    assert (answer.choices[0].message.content, len(looks.requests)) == ("31 31", 1)
-
-
 async def test_an_answer_in_a_form(ask: Ask) -> None:
     """The schema is for the worker of the answer; an incomplete answer in a form is an error."""
     last = writer('{"a": 1}')
@@ -214,20 +184,6 @@ async def test_an_answer_in_a_form(ask: Ask) -> None:
     with pytest.raises(RunFailed, match="is partial") as raised, run_errors():
         await ask(team(cut), response_format=FORM)
     assert raised.value.result.status == "partial"
-
-
-async def test_an_incomplete_answer_says_so(ask: Ask) -> None:
-    """In its text, its finish reason and `podium`; or it is an error."""
-    plan = Plan((Step(0, "Find."), Step(1, "Find, too."), Step(2, "Write.", (0, 1))))
-    pool = [ScriptedWorker("a", "31"), ScriptedWorker("b", WorkerRefused("no")), writer()]
-    conductor = Conductor(FixedPlanner(plan), pool)
-    answer = await ask(conductor)
-    assert answer.choices[0].message.content.startswith("Yes, very.\n\n(Not complete: ")
-    assert (answer.choices[0].finish_reason, answer.podium["status"]) == ("length", "partial")
-    with pytest.raises(RunFailed, match="is partial"), run_errors():
-        await ask(ConductorTransport(conductor, partial="raise"))
-    with pytest.raises(RunFailed, match="is partial"), HostCall(partial="raise").asked():
-        await ask(conductor)
 
 
 @pytest.mark.parametrize(
@@ -362,21 +318,3 @@ async def test_leaving_closes_the_connection_of_the_worker(way: str) -> None:
                 group.cancel_scope.cancel()
         with anyio.fail_after(10):
             await server.calls[-1].hung_up.wait()
-
-
-async def test_what_a_host_shows_of_events_is_reasoning() -> None:
-    """Beside the answer."""
-    inner = team(writer("It is."), card=Card(name="inner"))
-    plan = Plan((Step(0, "find"), Step(1, "tell", (0,))))
-    outer = Conductor(FixedPlanner(plan), [inner, writer()])
-    client, _ = clients(ConductorTransport(outer))
-
-    def shown(event: Event) -> str:
-        return event.text if isinstance(event, StepDelta) else ""
-
-    for host, told in ((HostCall(), ""), (HostCall(shown=shown), "It is.It is.Yes, very.")):
-        with host.asked():
-            stream = await client.chat.completions.create(model="mine", messages=ASKED, stream=True)
-        deltas = [part.choices[0].delta async for part in stream if part.choices]
-        assert "".join(delta.content or "" for delta in deltas) == "Yes, very."
-        assert "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas) == told

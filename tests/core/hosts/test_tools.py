@@ -6,15 +6,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from podium.conductor import Conductor
 from podium.errors import ConfigError, WorkerFailed, WorkerRefused, WorkerTimeout
-from podium.execution import Retry
 from podium.hosts import ToolWorker, text_of, tool_call
 from podium.hosts.results import tool_arguments
-from podium.planners import FixedPlanner
-from podium.types import Completion, Message, Plan, Step
+from podium.types import Completion, Message
 from podium.usage import Usage
-from podium.workers import FREE, Card, Request, complete
+from podium.workers import Card, Request, complete
 
 pytestmark = pytest.mark.anyio
 TEXT = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -36,15 +33,6 @@ class Called:
 def ask(subtask: str, *, stream: bool = False) -> Request:
     """Return a request for a subtask."""
     return Request(messages=(Message("user", subtask),), stream=stream)
-
-
-async def test_a_tool_of_one_text_is_given_the_subtask() -> None:
-    """Its card asks for nothing else."""
-    tool = Called()
-    worker = ToolWorker(TEXT, tool, card=Card(name="weather", description="Knows the weather."))
-    assert worker.card.description == "Knows the weather."
-    await complete(worker, ask("Bern"))
-    assert tool.arguments == [{"city": "Bern"}]
 
 
 async def test_a_tool_of_several_arguments_is_given_json() -> None:
@@ -165,22 +153,3 @@ def test_calls_are_written_and_read() -> None:
     assert [tool_arguments(tool_call("c", "look", told)) for told in ("{nonsense", "[1]", "", None)] == [
         None, None, {}, {},
     ]  # fmt: skip
-
-
-async def test_a_tool_that_may_have_done_its_work_is_not_called_again() -> None:
-    """It may have sent a mail before it was cut off. One that says that a second call does no harm is."""
-    calls: list[dict[str, Any]] = []
-
-    async def send(arguments: dict[str, Any]) -> str:
-        calls.append(arguments)
-        raise TimeoutError("no answer")
-
-    worker = ToolWorker(TEXT, send, card=Card(name="mail", price=FREE))
-    for acts, expected in ((True, 1), (False, 3)):
-        worker.acts = acts
-        calls.clear()
-        conductor = Conductor(
-            FixedPlanner(Plan((Step(0, "Bern"),))), [worker], retry=Retry(attempts=3, first_wait=0.001)
-        )
-        assert (await conductor.run("?")).status == "failed"
-        assert len(calls) == expected

@@ -1,9 +1,7 @@
 """A conductor as an MCP server, called by the SDK's own client."""
 
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -237,20 +235,6 @@ async def test_the_user_of_the_client_answers_the_question_of_a_step(tmp_path: P
     assert asked[1].startswith("the answer to step 0 is 'perhaps': write one of 'yes', 'no'\nstep 0 asks")
 
 
-async def test_the_deadline_of_a_question(tmp_path: Path) -> None:
-    """The run continues without the answer of the user, who is too late."""
-    plan = FixedPlanner(plan_of((0, "May I?", ())))
-    ann = PersonWorker("ann", deadline=0.2, otherwise="no")
-
-    def user(_: str) -> dict[str, object]:
-        time.sleep(0.5)
-        return {"action": "accept", "content": {"answer": "yes"}}
-
-    with served(Conductor(plan, [ann], journal=SqlJournal(tmp_path / "runs.db"))) as url:
-        async with connect(http_of(url), user=user) as client:
-            assert (await client.call("ask", question="q"))["content"][0]["text"] == "no"
-
-
 async def test_items_of_a_map_are_counted_and_asked_for(tmp_path: Path) -> None:
     """The user is asked before they start; progress is told after each tenth of them, not for each."""
     plan = Plan((Step(0, "{{item}}", each=tuple(range(30))), Step(0, "all of them", access=(0,))))
@@ -297,16 +281,3 @@ def test_options_of_http_do_not_go_with_mcp() -> None:
     done = CliRunner().invoke(app, ["serve", "--mcp", "--port", "8400", "--check"])
     assert done.exit_code == 2
     assert "--mcp does not go with --port and --check" in done.stderr
-
-
-@pytest.mark.long
-def test_the_logging_of_the_application_stays() -> None:
-    """The SDK configures the root logger if nobody has; in a process of its own, pytest has not."""
-    code = (
-        "import logging\n"
-        "from podium import Conductor, RulePlanner, ScriptedWorker\n"
-        "from podium.mcp import make_server\n"
-        "make_server(Conductor(RulePlanner(), [ScriptedWorker('a', 'b')]))\n"
-        "assert (logging.root.handlers, logging.root.level) == ([], logging.WARNING), logging.root.handlers\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

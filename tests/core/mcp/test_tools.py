@@ -27,7 +27,7 @@ from podium.errors import (
 from podium.mcp import McpServer, Stdio, StreamableHttp
 from podium.planners import FixedPlanner
 from podium.types import Completion, Message, Plan, Step
-from podium.workers import FREE, Request, Worker, complete
+from podium.workers import Request, Worker, complete
 
 pytestmark = pytest.mark.anyio
 SCRIPT = mcp_server.__file__
@@ -192,15 +192,6 @@ async def test_resources_are_read(server: McpServer) -> None:
             await server.workers(resources=["poems"])
 
 
-async def test_offers_say_what_there_is(server: McpServer) -> None:
-    """Tools, resources and templates, with what their hints say."""
-    offers = {offer.name: offer for offer in await server.offers()}
-    assert (offers["echo"].kind, offers["echo"].acts) == ("tool", False)
-    assert (offers["send"].kind, offers["send"].acts) == ("tool", True)
-    assert (offers["today"].kind, offers["today"].uri) == ("resource", "notes://today")
-    assert (offers["notes"].kind, offers["notes"].uri) == ("template", "notes://{day}/{topic}")
-
-
 async def test_a_cancelled_call_is_cancelled_on_the_server(either: McpServer, log: Path) -> None:
     """And the session stays usable."""
     slow, echo = await either.workers(tools=["slow", "echo"])
@@ -343,16 +334,6 @@ async def test_a_server_that_cannot_be_reached(
         await McpServer("test", transport).workers()
     assert told in str(raised.value)
     assert not getattr(raised.value, "maybe_paid", True)
-
-
-@pytest.mark.long
-def test_workers_from_code_that_is_not_async(log: Path) -> None:
-    """The cards are read, and the conductor runs."""
-    server = McpServer("test", Stdio(sys.executable, [SCRIPT, str(log)]), labels=["eu"], price=FREE)
-    workers = server.workers_sync(tools=["echo"])
-    assert workers[0].card.labels == {"eu"}
-    result = Conductor(FixedPlanner(plan_of((0, "hi", ()))), workers).run_sync("q")
-    assert (result.answer, result.cost) == ("You said: hi", 0.0)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,7 @@
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from datetime import date
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -51,15 +50,6 @@ class Counting(Planner):
             raise text
         yield text.text
         yield text
-
-    async def __aenter__(self) -> Self:
-        self.entered += 1
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.entered -= 1
 
 
 async def plan(planner: Planner, request: PlanRequest = REQUEST) -> PlanText:
@@ -136,15 +126,6 @@ async def test_a_text_without_a_plan_is_not_remembered(bad: PlanText) -> None:
     assert (await plan(planner)).why == "second"
 
 
-async def test_keeping_is_remembered_where_it_has_a_place() -> None:
-    """A plan of no steps is one after a first round."""
-    behind = Counting(PlanText(text='{"steps": []}'))
-    planner = CachedPlanner(behind)
-    for _ in range(2):
-        await plan(planner, replace(REQUEST, may_keep=True))
-    assert behind.asked == 1
-
-
 async def test_a_failure_is_not_remembered() -> None:
     """The planner's error goes through, and the next request asks again."""
     planner = CachedPlanner(Counting(WorkerUnavailable("down"), PlanText(text=ROW)))
@@ -163,11 +144,3 @@ async def test_the_text_unused_for_longest_is_forgotten() -> None:
     assert behind.asked == 3
     await plan(planner, second)
     assert behind.asked == 4
-
-
-async def test_the_planner_behind_is_opened_and_closed() -> None:
-    """With the wrapper."""
-    behind = Counting()
-    async with CachedPlanner(behind):
-        assert behind.entered == 1
-    assert behind.entered == 0

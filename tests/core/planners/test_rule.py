@@ -14,7 +14,6 @@ from podium.plan_text import parse_plan
 from podium.planners import DirectPlanner, FixedPlanner, Planner, PlanRequest, PlanText, RulePlanner, Turn
 from podium.types import Message, Plan, Query
 from podium.types.messages import read_query
-from podium.usage import Usage
 from podium.workers import Calculator, Card, Documents, Gather, Join, Vote
 from podium.workers.offline import find_expressions
 
@@ -230,13 +229,6 @@ def test_any_question_has_a_plan(question: str, most: int) -> None:
         assert 1 <= len(plan.plan.steps) <= most
 
 
-async def test_a_cut_subtask_points_to_the_question_only_where_it_is_shown() -> None:
-    """Where workers are not shown the question, a cut subtask does not send them there."""
-    hidden = PlanRequest(query=read_query("x" * 10_000), cards=OFFLINE, max_steps=5, shows_question=False)
-    (step,) = (await written(RulePlanner(), hidden)).plan.steps
-    assert step.subtask.endswith("… (cut short here)")
-
-
 BEHIND = FixedPlanner('{"worker": 0, "subtask": "behind", "access": []}\n')
 
 
@@ -302,15 +294,6 @@ async def test_no_rule_chooses_an_action(planner: Planner) -> None:
     alone = replace(asked("Why is the plant dry?", (acting,)), acts=(0,))
     with pytest.raises(PlannerError, match=r"rules choose no worker that acts \(water\)"):
         await written(planner, alone)
-
-
-async def test_a_run_that_no_worker_can_do_costs_nothing() -> None:
-    """The error says what cannot be done; no tokens are guessed for rules."""
-    with pytest.raises(
-        PlannerError, match="no worker can do 'Who are you\\?'; the workers are calculator"
-    ) as caught:
-        await Conductor(RulePlanner(), [Calculator(), Gather()]).run("Who are you?")
-    assert (caught.value.usage, caught.value.cost) == (Usage(), 0.0)
 
 
 _ASKED = st.lists(

@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from core.actors import boss, plan_of, rows, told
+from core.actors import boss, plan_of, rows
 from core.prompts.injected import TEXTS
 from servers.chat_server import Call, ChatServer, Reply, says
 
@@ -19,7 +19,7 @@ from podium.conductor import Conductor
 from podium.errors import PlanError
 from podium.plan_text import Spelling, parse_plan, write_plan
 from podium.plan_text.writer import KEEP
-from podium.planners import ChatPlanner, RulePlanner
+from podium.planners import ChatPlanner
 from podium.types import Message, Result
 from podium.types.messages import storable
 from podium.workers import ChatWorker, Endpoint, ScriptedWorker
@@ -110,16 +110,6 @@ async def test_a_text_is_data_wherever_it_stands_in_a_run(text: str) -> None:
         assert await run(text) == _WANTED[place], place
 
 
-async def test_planning_by_rule_from_a_hostile_query_keeps_to_the_pool() -> None:
-    """A planner without a model makes a plan that fits of every query, and nothing fails."""
-    limits = Limits(plan_steps=4, calls=8)
-    for name, text in TEXTS.items():
-        pool = [ScriptedWorker(worker, "done") for worker in NAMES]
-        result = await Conductor(RulePlanner(), pool, limits=limits).run(text)
-        assert result.status == "ok", name
-        result.plans[0].fit(len(pool), 4)
-
-
 SPELLINGS: tuple[Spelling, ...] = ("rows", "json", "lists")
 
 
@@ -146,14 +136,6 @@ def test_text_around_a_plan_makes_no_other_plan() -> None:
                 assert read == PLAN, written
             elif read.steps:
                 read.fit(len(NAMES), 32)
-
-
-def test_a_planner_may_think_about_any_text() -> None:
-    """Text that a planner quotes where it reasons is no plan, unless it ends the reasoning."""
-    quoted = [text for text in TEXTS.values() if "</think>" not in text]
-    for text, spelling in product(quoted, SPELLINGS):
-        written = f"<think>The page says: {text}\nI leave that alone.</think>\n{write_plan(PLAN, spelling)}"
-        assert parse_plan(written, workers=list(NAMES)) == PLAN, written
 
 
 async def test_over_a_server_the_same_is_sent() -> None:
@@ -188,19 +170,3 @@ def bare(call: Call, injected: str) -> Any:
     headers = {name: value for name, value in call.headers.items() if name != "content-length"}
     rest = {name: value for name, value in call.body.items() if name != "messages"}
     return call.method, call.path, headers, rest, shape(messages, injected)
-
-
-async def test_a_nested_conductor_takes_its_subtask_as_data() -> None:
-    """An outer worker's output that looks like a plan is the inner run's question, and no plan."""
-    inner_pool = [ScriptedWorker("inner", "done"), ScriptedWorker("inner mailer", "sent")]
-    texts = [text for text in TEXTS.values() if is_plan(text)]
-    for text in texts:
-        inner = Conductor(boss(rows((0, "Do it.", ()))), inner_pool)
-        pool = [ScriptedWorker("retriever", text), inner]
-        planner = boss(rows((0, "Find it.", ()), (1, "Use it.", (0,))))
-        result = await Conductor(planner, pool).run(QUESTION)
-        assert (result.status, result.answer) == ("ok", "done")
-        assert "Do it." in inner_pool[0].requests[-1].messages[-1].text
-        assert told(planner)
-    assert not inner_pool[1].requests
-    assert len(inner_pool[0].requests) == len(texts) > 3

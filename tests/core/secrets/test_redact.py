@@ -60,14 +60,6 @@ def test_a_short_value_is_no_secret() -> None:
     assert scrub("none of them") == "none of them"
 
 
-def test_what_was_registered_longest_ago_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that makes endpoints all day does not fill its memory."""
-    monkeypatch.setattr(redact, "MOST", 3)
-    for number in range(4):
-        register(f"a-long-key-{number}")
-    assert scrub("a-long-key-0 a-long-key-3") == f"a-long-key-0 {MARK}"
-
-
 def test_no_rest_of_a_longer_secret_is_shown() -> None:
     """A registered value may be the beginning, the middle or the end of another secret."""
     register("sk-part0of1another")

@@ -185,15 +185,6 @@ async def test_an_error_that_leaves_podium(sinks: Callable[..., dict[str, str]])
     assert leaks(sinks([], "", caught.value)) == []
 
 
-async def test_a_hosted_conductor(sinks: Callable[..., dict[str, str]]) -> None:
-    """Its errors and its answer's events."""
-    for script in (ECHOES["error"], ECHOES["stream error"]):
-        async with ChatServer(script) as server:
-            hosted = Conductor.of(ChatWorker("fugu", endpoint=endpoint(server)))
-            seen = [event async for event in hosted.stream("Why?")]
-        assert leaks(sinks(seen)) == []
-
-
 def test_nothing_that_holds_a_key_shows_it() -> None:
     """Not in its repr, and not in an error about it."""
     server = Endpoint("http://host/v1", api_key=KEY, headers={"X-Own": HEADER})
@@ -201,15 +192,3 @@ def test_nothing_that_holds_a_key_shows_it() -> None:
     conductor = Conductor(ChatPlanner(worker), [worker])
     shown = f"{server!r} {server} {worker!r} {conductor!r}"
     assert leaks({"repr": shown}) == []
-
-
-async def test_the_request_itself_holds_the_key() -> None:
-    """It would be of no use otherwise; and what is public in headers is no secret."""
-    async with ChatServer(lambda call: says(call, "My Own Application answers")) as server:
-        worker = ChatWorker(
-            "m", endpoint=Endpoint(server.url, api_key=KEY, headers={"X-Title": "My Own Application"})
-        )
-        result = await Conductor(boss(rows((0, "x", ()))), [worker]).run("Why?")
-        assert server.calls[0].headers["authorization"] == f"Bearer {KEY}"
-    assert "My Own Application" in result.explain() + result.answer
-    assert "My Own Application" in json.dumps([outcome.text for outcome in result.outcomes])

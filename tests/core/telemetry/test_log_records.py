@@ -6,15 +6,13 @@ import subprocess
 import sys
 from typing import Any
 
-import anyio
 import pytest
-from core.actors import Actor, boss, never, plan_of, rows
+from core.actors import boss, plan_of, rows
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 
 from podium import ChatWorker, Conductor, Endpoint, ScriptedWorker
 from podium.errors import WorkerUnavailable
 from podium.execution import Retry
-from podium.workers import Card
 
 pytestmark = pytest.mark.anyio
 QUESTION, SUBTASK, OUTPUT = "What is a heron?", "Describe its beak.", "It is long and yellow."
@@ -64,25 +62,6 @@ async def test_retries_and_failures_are_warnings(caplog: pytest.LogCaptureFixtur
     ]
     assert warned[0]["worker"] == "m"
     assert warned[0]["wait"] >= 0
-
-
-async def test_a_run_that_was_stopped_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    """As a warning."""
-    with anyio.move_on_after(0.05):
-        await Conductor(boss(rows((0, "x", ()))), [Actor("slow", never)]).run(QUESTION)
-    assert ("run_stopped", "cancelled") in [
-        (e["event"], e.get("code")) for e in told(caplog, logging.WARNING)
-    ]
-
-
-async def test_a_nested_run_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Under its own id, with the attempt it answers for."""
-    caplog.set_level(logging.INFO, logger="podium")
-    inner = Conductor(boss(rows((0, "in", ()))), [ScriptedWorker("a", "done")], card=Card(name="inner"))
-    result = await Conductor(boss(rows((0, "x", ()))), [inner]).run(QUESTION)
-    began = [each for each in told(caplog) if each["event"] == "run_started"]
-    assert [each["parent"] for each in began] == [None, (result.run_id, 1, 0, 1)]
-    assert len(told(caplog)) == 4
 
 
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO])

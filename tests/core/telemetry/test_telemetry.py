@@ -31,14 +31,13 @@ from podium import (
     RulePlanner,
     ScriptedWorker,
 )
-from podium.errors import PodiumError, WorkerTimeout, WorkerUnavailable
+from podium.errors import PodiumError, WorkerTimeout
 from podium.execution import Retry
 from podium.types import Completion
 from podium.usage import Usage
 from podium.workers import FREE, Card, Price, StepInput
 
 pytestmark = pytest.mark.anyio
-ONCE = Retry(attempts=1)
 
 
 def function(name: str, does: Callable[[StepInput], str | Awaitable[str]]) -> FunctionWorker:
@@ -229,19 +228,6 @@ async def test_calls_that_failed_are_attempts_of_one_step(seen: Seen) -> None:
     assert sorted(map(str, errors)) == ["None", "worker_unavailable"]
 
 
-async def test_a_step_that_failed_and_one_that_never_ran(seen: Seen) -> None:
-    """Both are in the tree: what failed is an error, what was skipped is not."""
-    workers = [ScriptedWorker("a", WorkerUnavailable("down")), ScriptedWorker("b", "fine")]
-    plan = plan_of((0, "x", ()), (1, "y", (0,)))
-    await Conductor(boss(""), workers, retry=ONCE).run(plan)
-    failed, skipped = seen.named("step 0"), seen.named("step 1")
-    assert failed.status.status_code is StatusCode.ERROR
-    assert (failed.attributes or {})["error.type"] == "worker_unavailable"
-    assert skipped.status.status_code is not StatusCode.ERROR
-    assert (skipped.attributes or {})["podium.step.status"] == "skipped"
-    assert (seen.named("invoke_agent conductor").attributes or {})["error.type"] == "worker_unavailable"
-
-
 async def test_every_span_ends_at_a_cancel(seen: Seen) -> None:
     """Also those of a nested run, and the run says it was cancelled."""
     slow = Actor("slow", never)
@@ -282,20 +268,6 @@ async def test_every_span_ends_when_a_run_raises(seen: Seen) -> None:
         await Conductor(boss("no plan"), [ScriptedWorker("a", "x")]).run("Why?")
     assert ended_all(seen)
     assert (seen.named("invoke_agent conductor").attributes or {})["error.type"] == "planner_unusable"
-
-
-async def test_a_superseded_step_and_the_one_in_its_place(seen: Seen) -> None:
-    """Both end, and both are in the one tree."""
-    bad = rows((0, "old", ())) + '{"worker": 0, "subtask": "x", "access": [9]}\n'
-    planner = boss(bad, rows((1, "new", ())), latency=0.05)
-    old = Actor("old", never)
-    result = await Conductor(planner, [old, ScriptedWorker("b", "B", latency=0.1)]).run("What?")
-    assert result.status == "ok"
-    assert ended_all(seen)
-    ended = seen.named("invoke_agent old").attributes or {}
-    assert ended["podium.problem.code"] == "superseded"
-    assert (seen.named("invoke_agent b").attributes or {}).get("podium.problem.code") is None
-    assert len([span for span in seen.spans if span.name == "plan boss"]) == 2
 
 
 SAYING = "What is the colour of the heron?"

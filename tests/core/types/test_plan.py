@@ -10,13 +10,6 @@ DIAMOND = Plan(
 )
 
 
-@pytest.mark.parametrize("query", ["Why?", ["Why?"], [{"role": "user", "content": "Why?"}], 5])
-def test_a_plan_holds_messages_and_no_text(query: object) -> None:
-    """Else the run of the plan would fail, and its JSON."""
-    with pytest.raises(QueryError, match=r"\(Message\('user', 'What is it\?'\),\)"):
-        Plan(DIAMOND.steps, query)  # type: ignore[arg-type]  # as callers without types may write it
-
-
 def test_steps_and_plans_cannot_be_built_wrong() -> None:
     """Workers count from 0, subtasks say something, and a step sees earlier steps only."""
     for worker, subtask, code in ((-1, "a", "bad_worker"), (0, " \n", "empty_subtask")):
@@ -33,13 +26,6 @@ def test_shape_of_a_diamond() -> None:
     """Layers are what one draws by hand."""
     assert DIAMOND.layers == ((0,), (1, 2), (3,))
     assert DIAMOND.needed == {0, 1, 2, 3}
-
-
-def test_the_empty_plan_has_a_shape() -> None:
-    """A plan of no steps has nothing to draw, wait for or run."""
-    empty = Plan(())
-    assert (empty.layers, empty.needed) == ((), frozenset())
-    assert empty.to_mermaid() == "flowchart TD\n"
 
 
 def test_renumbered() -> None:

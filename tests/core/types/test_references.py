@@ -78,19 +78,6 @@ def test_references_name_ids_where_steps_have_them() -> None:
             parse_plan(text.replace("{{7}}", wrong), workers=1)
 
 
-def test_a_step_that_needs_only_some_inputs_refers_to_none() -> None:
-    """An output that need not be there cannot be filled in."""
-    with pytest.raises(PlanInvalid) as caught:
-        Step(0, "Use {{0}}", (0, 1), enough=1)
-    assert caught.value.code == "bad_enough"
-    row = '{"worker": 0, "subtask": "%s", "access": [%s]%s}\n'
-    text = row % ("a", "", "") + row % ("b", "", "") + row % ("Use {{0}}", "0, 1", ', "enough": 1')
-    with pytest.raises(PlanInvalid) as caught:
-        parse_plan(text, workers=1)
-    assert (caught.value.code, caught.value.step) == ("bad_enough", 2)
-    assert caught.value.position is not None
-
-
 def test_edits_follow_references() -> None:
     """Steps that move are followed; one that is referred to is not lost."""
     plan = Plan((Step(0, "a"), Step(0, "b"), Step(0, r"use {{0}}, {{1}} and \{{0}}", (0, 1))))

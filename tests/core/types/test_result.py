@@ -27,38 +27,12 @@ def test_costs_add_up_to_unknown_as_soon_as_one_is(costs: list[float | None], to
     assert total_cost(costs) == total
 
 
-def test_usage_counts_planner_and_steps() -> None:
-    """The total holds every text and every step; a worker's holds its steps."""
-    proposal = Proposal(planner="p", text="", usage=Usage(100, 10))
-    result = _result(
-        _outcome(0, usage=Usage(1, 2)), _outcome(1, "v", usage=Usage(3, 4)), proposals=(proposal,)
-    )
-    assert result.usage == Usage(104, 16)
-    assert result.usage_by_worker == {"w": Usage(1, 2), "v": Usage(3, 4)}
-
-
-def test_one_estimate_makes_the_total_an_estimate() -> None:
-    """Measured and estimated usage are told apart, and the account says so."""
-    result = _result(_outcome(0, usage=Usage(1, 2, estimated=True)), _outcome(1, "v", usage=Usage(3, 4)))
-    assert result.usage.estimated
-    assert not result.usage_by_worker["v"].estimated
-    assert result.explain().count("estimated)") == 2
-
-
 def test_an_unknown_cost_is_unknown_for_its_worker_and_in_total() -> None:
     """The others' costs are still told."""
     result = _result(_outcome(0, cost=None), _outcome(1, "v", cost=0.25))
     assert result.cost is None
     assert result.cost_by_worker == {"w": None, "v": 0.25}
     assert "cost unknown" in result.explain()
-
-
-def test_workers_that_were_never_called_have_no_share() -> None:
-    """A skipped step is nobody's expense."""
-    skipped = _outcome(0, status="skipped", attempts=0, started=None, ended=None)
-    result = _result(skipped, _outcome(1, "v"))
-    assert list(result.usage_by_worker) == ["v"]
-    assert skipped.seconds == 0.0
 
 
 def test_a_check_is_counted() -> None:
