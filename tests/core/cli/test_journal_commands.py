@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from core.cli.conftest import PLAN
-from rich.cells import cell_len
 from servers.chat_server import Call, ChatServer, Reply, says
 from typer.testing import Result
 
@@ -66,23 +65,19 @@ def test_runs_are_listed_newest_first(podium: Podium, config: Path) -> None:
     assert "unknown" in table
 
 
-@pytest.mark.long
 def test_runs_since_a_time_and_their_cost(podium: Podium, config: Path) -> None:
     """By a time span or a date; all of them, unless a limit is given; the last line adds up their costs."""
     prices = "price = {input = 1.0, output = 1.73}\n"
     plain = config.read_text()
     config.write_text(plain.replace('model = "small"\n', f'model = "small"\n{prices}'))
-    for number in range(21):
+    for number in range(3):
         podium("run", f"Question {number}?", "--plan", _plan())
-    assert len(rows(podium)) == 20
-    listed = podium("runs")
-    assert re.search(r"\n\n20 runs: \$0\.\d{4}\n$", listed.stdout)
+    listed = podium("runs", "--limit", "2")
+    assert re.search(r"\n\n2 runs: \$0\.\d{4}\n$", listed.stdout)
     assert "there are more runs: see --limit and --since" in listed.stderr
     since = datetime.now().astimezone() - timedelta(minutes=5)
     for told in ("1h", since.strftime("%Y-%m-%dT%H:%M"), since.isoformat(), "2026-01-01"):
-        assert len(rows(podium, "--since", told)) == 21
-    assert len(rows(podium, "--since", "1h", "--limit", "3")) == 3
-    assert podium("runs", "--since", "1h").stderr == ""
+        assert len(rows(podium, "--since", told)) == 3
     nothing = podium("runs", "--since", "2999-01-01")
     assert (nothing.stdout, nothing.stderr) == ("", "podium: the journal has no runs since then\n")
     wrong = podium("runs", "--since", "tomorrow")
@@ -160,16 +155,6 @@ def test_run_that_is_not_there(podium: Podium, config: Path) -> None:
         assert "run begins with" in result.stderr
 
 
-def test_same_id_is_the_same_run(podium: Podium, config: Path, server: ChatServer) -> None:
-    """The same id and question again cost nothing; another question is refused."""
-    for _ in range(2):
-        assert podium("run", "What is it?", "--run-id", "job").stdout == "forty-two\n"
-    assert len(server.calls) == 3
-    result = podium("run", "What else?", "--run-id", "job")
-    assert result.exit_code == 2
-    assert "with another query" in result.stderr
-
-
 def test_answer_that_cannot_be_recorded_is_shown(podium: Podium, config: Path, server: ChatServer) -> None:
     """What was paid for is shown all the same; the exit code tells that something went wrong."""
     config.write_text(config.read_text() + '[journal]\npath = "runs.db"\npatience = 0.1\n')
@@ -189,10 +174,14 @@ def test_answer_that_cannot_be_recorded_is_shown(podium: Podium, config: Path, s
 
 
 def test_runs_are_forgotten(podium: Podium, config: Path) -> None:
-    """By name, or all that ended long ago."""
+    """By name, or all that ended long ago; an age that can be misread, such as `1m`, deletes nothing."""
     ids = [run_id(podium("run", question)) for question in ("First?", "Second?")]
     assert podium("runs", "delete", ids[0][:8]).exit_code == 0
     assert [row["run_id"] for row in rows(podium)] == [ids[1]]
+    for wrong in ("30", "-1d", "0m"):
+        result = podium("runs", "prune", f"--older-than={wrong}")
+        assert result.exit_code == 2
+        assert "h (hours), d (days) or w (weeks)" in " ".join(result.stderr.split())
     assert "deleted 0 runs" in podium("runs", "prune", "--older-than", "1d").stderr
     assert podium("runs", "prune", "--older-than", "0h", "--dry-run").stderr == "podium: would delete 1 run\n"
     assert [row["run_id"] for row in rows(podium)] == [ids[1]]
@@ -200,33 +189,20 @@ def test_runs_are_forgotten(podium: Podium, config: Path) -> None:
     assert rows(podium) == []
 
 
-def test_an_age_that_can_be_misread_deletes_nothing(podium: Podium, config: Path) -> None:
-    """`1m` is a month to one reader and a minute to another; so only hours, days and weeks are read."""
-    run_id(podium("run", "What is it?"))
-    for wrong in ("30", "-1d", "0m"):
-        result = podium("runs", "prune", f"--older-than={wrong}")
-        assert (result.exit_code, "h (hours), d (days) or w (weeks)" in " ".join(result.stderr.split())) == (
-            2,
-            True,
-        )
-    assert len(rows(podium)) == 1
-
-
 @pytest.mark.long
-@pytest.mark.parametrize(("typed", "left"), [("n", 1), ("y", 0)])
 def test_a_person_is_asked_before_runs_are_deleted(
-    podium: Podium, spawn: Callable[..., subprocess.Popen[bytes]], config: Path, *, typed: str, left: int
+    podium: Podium, spawn: Callable[..., subprocess.Popen[bytes]], config: Path
 ) -> None:
-    """The question has the number of the runs; `--yes` leaves it out."""
+    """The question has the number of the runs."""
     run_id(podium("run", "What is it?"))
     leader, follower = pty.openpty()
     prune = spawn("runs", "prune", "--older-than", "0h", terminal=follower)
     os.close(follower)
-    os.write(leader, f"{typed}\n".encode())
-    assert prune.wait(30) == (1 if typed == "n" else 0)
+    os.write(leader, b"n\n")
+    assert prune.wait(30) == 1
     assert b"delete 1 run? [y/N]" in os.read(leader, 65536)
     os.close(leader)
-    assert len(rows(podium)) == left
+    assert len(rows(podium)) == 1
 
 
 def test_kept_answers_are_forgotten(podium: Podium, config: Path, server: ChatServer) -> None:
@@ -285,9 +261,7 @@ def test_audit_finds_what_was_changed(podium: Podium, config: Path, tmp_path: Pa
     """A record that was changed behind Podium's back is told with run and entry, in the journal or a copy."""
     config.write_text(config.read_text() + '[journal]\npath = "runs.db"\n')
     known = run_id(podium("run", "What is it?"))
-    checked = podium("audit", "verify")
-    assert checked.exit_code == 0, checked.output
-    assert podium("audit", "verify", known).exit_code == 0
+    assert podium("audit", "verify").exit_code == 0
     assert podium("audit", "export", "--all", "-o", "copy.jsonl").exit_code == 0
     assert podium("audit", "export", known).stdout == Path("copy.jsonl").read_text()
     assert stat.S_IMODE(Path("copy.jsonl").stat().st_mode) == 0o600
@@ -299,23 +273,14 @@ def test_audit_finds_what_was_changed(podium: Podium, config: Path, tmp_path: Pa
     assert cut.stdout.startswith(
         f"? run {known}: unfinished when it was exported, or its last records were removed; "
     )
-    assert json.loads(whole.splitlines()[-2])["hash"] in cut.stdout
-    Path("copy.jsonl").write_text("\n")
-    assert "has no runs" in podium("audit", "verify", "copy.jsonl").stderr
-    assert podium("audit", "verify", "copy.jsonl").exit_code == 1
-    assert (
-        json.loads(podium("show", known, "--json").stdout)["hash"]
-        == json.loads(whole.splitlines()[-1])["hash"]
-    )
+    shown = json.loads(podium("show", known, "--json").stdout)
+    assert shown["hash"] == json.loads(whole.splitlines()[-1])["hash"]
     Path("copy.jsonl").write_text(whole.replace("forty-two", "forty-six"))
     result = podium("audit", "verify", "copy.jsonl")
-    assert result.exit_code == 1
-    assert known in result.stdout
+    assert (result.exit_code, known in result.stdout) == (1, True)
     tamper(Path("runs.db"), "forty-two", "forty-six")
-    for command in (("audit", "verify"), ("audit", "verify", known)):
-        result = podium(*command)
-        assert result.exit_code == 1
-        assert known in result.stdout
+    result = podium("audit", "verify")
+    assert (result.exit_code, known in result.stdout) == (1, True)
 
 
 def test_audit_of_a_time_can_be_continued(
@@ -358,36 +323,8 @@ def test_export_says_which(podium: Podium, config: Path) -> None:
     result = podium("audit", "export", known, "-o", "there")
     assert result.exit_code == 2
     assert "there cannot be written: it already exists" in result.stderr
-
-
-def test_a_file_without_anchors_is_wrong_input(podium: Podium, config: Path) -> None:
-    """As one that cannot be read."""
-    for content in (b"", b"garbage\n", b'{"run_id": "r", "records": -1, "hash": "h"}\n', b"\xff"):
-        Path("anchors.jsonl").write_bytes(content)
-        result = podium("audit", "verify", "--anchor", "anchors.jsonl")
-        assert (result.exit_code, result.stdout) == (2, "")
-        assert result.stderr.startswith("podium: anchors.jsonl")
-
-
-def test_list_and_difference_at_a_width(podium: Podium, config: Path, server: ChatServer) -> None:
-    """The start of each question is visible in one line, and costs are rounded."""
-    prices = "price = {input = 1.0, output = 1.73}\n"
-    config.write_text(config.read_text().replace('model = "small"\n', f'model = "small"\n{prices}'))
-    questions = ["Which supplier raised prices?", "価格表を調べて要約してください。ボルトとナット。"]
-    ids = [run_id(podium("run", question)) for question in questions]
-    columns, width = 80, {"COLUMNS": "80"}
-    lines = podium("runs", env=width).stdout.splitlines()
-    assert lines[3:] == ["", "2 runs: $0.0013"]
-    assert all(cell_len(line) <= columns for line in lines)
-    assert "Which supplier raised" in lines[2]
-    assert "価格表を調べて" in lines[1]
-    assert re.search(r"\$0\.0007 +\d\.\d s$", lines[1])
-    server.reply = lambda call: says(call, PLAN if "structured_outputs" in call.body else "forty-three " * 30)
-    third = run_id(podium("run", questions[0]))
-    differences = podium("show", ids[0], third, env=width).stdout
-    assert all(cell_len(line) <= columns for line in differences.splitlines()[2:])
-    for cost in re.findall(r"\$\S+", differences):
-        assert re.fullmatch(r"\$\d\.\d{4},?", cost)
+    result = podium("audit", "verify", "--anchor", "there")
+    assert (result.exit_code, result.stdout, result.stderr[:13]) == (2, "", "podium: there")
 
 
 @pytest.mark.parametrize(

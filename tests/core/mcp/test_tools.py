@@ -290,7 +290,6 @@ async def test_a_tool_that_was_not_reached_is_called_again(served: Served, log: 
     [
         (401, WorkerRefused, "answered 401 (the key was refused"),
         (404, WorkerRefused, "answered 404: check its URL"),
-        (500, WorkerUnavailable, "answered 500"),
         (503, WorkerUnavailable, "answered 503"),
     ],
 )
