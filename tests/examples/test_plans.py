@@ -135,7 +135,6 @@ REVIEW: Script = {
             "step 1[0.0].0[0]",
             id="a sceptic that fails has no vote",
         ),
-        pytest.param({"one angle only": faults()}, "ok", 3 + 1, [], "", id="no fault"),
     ],
 )
 async def test_review(
@@ -150,29 +149,21 @@ async def test_review(
     assert [each for each in known if each in desk.prompts[-1]] == shown
 
 
-@pytest.mark.parametrize(
-    ("texts", "status", "calls", "log"),
-    [
-        (["x = 1)", "x = 1"], "ok", 5, "compiles"),
-        (["x = 1)", "x = 2)", "x = 3)"], "partial", 6, "unmatched ')'"),
-    ],
-    ids=["the second try", "no try"],
-)
-async def test_migration(desk: Desk, texts: list[str], status: str, calls: int, log: str) -> None:
+async def test_migration(desk: Desk) -> None:
     """Each file is changed until its check is green, at most three times."""
+    texts = ["x = 1)", "x = 2)", "x = 3)"]
     for name in "abc":
         (desk.folder / f"{name}.py").write_text(f"{name} = 0\n")
-    last = texts[-1]
     script = {
         "Change the file b.py": [{"text": text} for text in texts],
         "Change the file": {"text": "y = 1"},
         "Report on a migration": "The report.",
     }
     result = await desk.run("migrate_files", script, pattern="[abc].py", change="0 becomes 1")
-    check(result, desk, status, "The report.", calls)
-    assert [(desk.folder / f"{name}.py").read_text() for name in "abc"] == ["y = 1", last, "y = 1"]
-    assert log in desk.prompts[-1]
-    assert ("1[1]" in told(result)) is (status == "partial")
+    check(result, desk, "partial", "The report.", 6)
+    assert [(desk.folder / f"{name}.py").read_text() for name in "abc"] == ["y = 1", "x = 3)", "y = 1"]
+    assert "unmatched ')'" in desk.prompts[-1]
+    assert "1[1]" in told(result)
     assert any("what the report names: b.py:1: unmatched ')'" in prompt for prompt in desk.prompts)
 
 
@@ -200,7 +191,6 @@ price = { input = 0, output = 0 }
 @pytest.mark.parametrize(
     ("fails", "status", "standing"),
     [
-        pytest.param([], "ok", [0, 2], id="all vote"),
         pytest.param(["evidence against"], "ok", [0, 2], id="one abstains"),
         pytest.param(["evidence against", "newer figures"], "partial", [0], id="too few votes"),
     ],
@@ -255,15 +245,6 @@ async def test_a_refund_waits_and_is_done_once(desk: Desk) -> None:
     result = await desk.decided(approved=True, action=4)
     check(result, desk, "ok", "You have it.", 2)
     assert (desk.folder / "refunds.txt").read_text() == "4711 12.50\n"
-
-
-async def test_a_refused_refund_is_not_done(desk: Desk) -> None:
-    """The run ends with the reason, and tells the customer nothing."""
-    await desk.run("support_triage", message("refund"), message="12.50 of order 4711, please.")
-    result = await desk.decided(approved=False, why="The order is too old.", action=4)
-    assert (result.status, len(desk.prompts)) == ("failed", 1)
-    assert "The order is too old." in told(result)
-    assert not (desk.folder / "refunds.txt").exists()
 
 
 def figures(name: str, *arithmetic: str) -> Mapping[str, Any]:

@@ -10,9 +10,6 @@ import pytest
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from typer.testing import Result
 
-from podium.config import load_config
-from podium.workers.rates import identity_of
-
 Podium = Callable[..., Result]
 
 
@@ -71,26 +68,6 @@ def test_a_policy_that_protects_nothing(podium: Podium, config: Path) -> None:
         assert len(lines) == bool(start)
         assert "".join(lines).startswith(start)
         assert told in "".join(lines)
-
-
-def test_measured_rates_are_read(podium: Podium, config: Path, server: ChatServer) -> None:
-    """The file and what it has are shown; a file that is missing or of another model is an error."""
-    config.write_text(config.read_text() + '\n[pool]\nmeasured = "measured.json"\n')
-    missing = podium("check")
-    assert missing.exit_code == 1
-    assert "✗ measured rates measured.json: " in missing.stdout
-    assert "does not exist: `podium evals tune` writes it" in missing.stdout
-    identity = identity_of(load_config(config).worker("speaker"))
-    rate = {"identity": identity, "answers": 5, "right": 4, "prior": 0.5, "rate": 0.7, "cost": None}
-    kind = {"measured_on": "2026-11-22", "fingerprint": "f", "questions": ["2 + 2?"]}
-    file = {"kinds": {"sums": kind | {"rates": {"speaker": rate | {"low": 0.4, "high": 0.9}}}}}
-    (config.parent / "measured.json").write_text(json.dumps(file))
-    good = podium("check", env={"COLUMNS": "200"})
-    assert "measured.json has rates of speaker on sums; the latest on 2026-11-22" in good.stdout
-    config.write_text(config.read_text().replace('model = "small"', 'model = "other"'))
-    stale = podium("check")
-    assert stale.exit_code == 1
-    assert "'speaker' had another model, server or sampling when it was measured on 'sums'" in stale.stdout
 
 
 def test_table_names_the_trouble(podium: Podium, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

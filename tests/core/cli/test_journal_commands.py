@@ -353,23 +353,6 @@ def test_a_journal_that_can_never_work_is_told_before_the_run(
 
 
 @pytest.mark.long
-def test_a_journal_that_is_locked_is_waited_for(
-    spawn: Callable[..., subprocess.Popen[bytes]], podium: Podium, config: Path
-) -> None:
-    """The command says so on stderr, and continues."""
-    config.write_text(config.read_text() + "[journal]\npath = 'runs.db'\n")
-    podium("run", "What?")
-    with closing(sqlite3.connect("runs.db", isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        waiting = spawn("run", "What?")
-        assert waiting.stderr is not None
-        assert "waiting for the journal" in waiting.stderr.readline().decode()
-        other.execute("COMMIT")
-        answer, _ = waiting.communicate(timeout=60)
-    assert answer.decode() == "forty-two\n"
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("change", ["UPDATE podium_runs SET cost = 1e999", "DELETE FROM podium_events"])
 def test_a_damaged_run_is_listed_as_damaged(podium: Podium, config: Path, change: str) -> None:
     """The other runs are listed as they are."""

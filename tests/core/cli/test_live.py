@@ -10,7 +10,6 @@ from podium import ChatPlanner, Conductor, RulePlanner, ScriptedWorker
 from podium.cli.drawing import RunTable
 from podium.cli.live import LiveState, follow, run_notes
 from podium.execution.graph import SUPERSEDED
-from podium.planners import FixedPlanner
 from podium.types import (
     ApprovalAsked,
     ApprovalGiven,
@@ -22,9 +21,7 @@ from podium.types import (
     PlanReady,
     Problem,
     Result,
-    RunResumed,
     RunStarted,
-    RunStopped,
     Step,
     StepDelta,
     StepEnded,
@@ -61,21 +58,6 @@ def drawn(board: LiveState, now: float | None = 0.0) -> str:
     return "".join(f"{line.rstrip()}\n" for line in console.file.getvalue().splitlines())
 
 
-async def test_steps_end_with_worker_and_time() -> None:
-    """Each step of a run that went well is ticked off."""
-    board = LiveState()
-    planner = ChatPlanner(ScriptedWorker("boss", rows("first", "second")))
-    result = await followed(Conductor(planner, [ScriptedWorker("hand", "done")]), board)
-    assert board.root is not None
-    assert board.root.result is result
-    steps = board.root.steps(board.root.state.rounds[1])
-    assert [(step.status, step.subtask, step.sees) for step in steps.values()] == [
-        ("ok", "first", ()),
-        ("ok", "second", (0,)),
-    ]
-    assert re.search(r"✓ 1 hand +second +0 +ok", drawn(board))
-
-
 async def test_nested_run_hangs_under_its_step() -> None:
     """The steps of a conductor that is a worker are drawn below the step it worked on."""
     inner = Conductor(
@@ -90,20 +72,6 @@ async def test_nested_run_hangs_under_its_step() -> None:
     assert inside.index("✓ 0 hand") > outside.index("✓")
 
 
-async def test_nested_runs_of_items_are_counted() -> None:
-    """A map has one row, with the number of the runs inside of its items."""
-    inner = Conductor(
-        ChatPlanner(ScriptedWorker("small boss", rows("inside"))),
-        [ScriptedWorker("hand", "done")],
-        card=Card(name="team"),
-    )
-    board = LiveState()
-    outer = Conductor(FixedPlanner(Plan((Step(0, "outside {{item}}", each=(1, 2, 3)),))), [inner])
-    await followed(outer, board)
-    assert "3 of 3 items, 3 nested runs" in drawn(board)
-    assert "inside" not in drawn(board)
-
-
 async def test_plan_that_was_not_used_is_told() -> None:
     """A bad plan is drawn with its reason, and what came of its steps gives way to the plan that was run."""
     board = LiveState()
@@ -116,17 +84,6 @@ async def test_plan_that_was_not_used_is_told() -> None:
     assert "planner boss: step 1 names worker 7" in picture
     assert "plan by rule, the fallback" in picture
     assert "first" not in picture
-
-
-async def test_failed_step_says_why() -> None:
-    """A step that failed is crossed out; the problem of the run, which is told below, has the reason once."""
-    board = LiveState()
-    planner = ChatPlanner(ScriptedWorker("boss", rows("first")))
-    await followed(Conductor(planner, [ScriptedWorker("hand", RuntimeError("boom " * 40))]), board)
-    assert re.search(r"✗ 0 hand +first +failed", drawn(board))
-    assert "boom" not in drawn(board, None)
-    assert board.root is not None
-    assert board.root.told.count("boom") == 40
 
 
 def board_of(*events: Event) -> LiveState:
@@ -167,15 +124,6 @@ def statuses(board: LiveState) -> list[str]:
     return [step.status for step in board.root.steps(board.root.state.rounds[1]).values()]
 
 
-def test_step_with_another_access_list_starts_again() -> None:
-    """It waits once its first call is superseded, and what that does later is not shown."""
-    replaced = (started(0, "a"), ended(0, "ok"), started(1, "b"), planned(Step(0, "a"), Step(0, "b", (0,))))
-    assert statuses(board_of(*replaced, ended(1, "cancelled"))) == ["ok", "waiting"]
-    anew = (started(1, "b", 2), ended(1, "cancelled"))
-    assert statuses(board_of(*replaced, *anew)) == ["ok", "running"]
-    assert statuses(board_of(*replaced, *anew, ended(1, "ok", 2))) == ["ok", "ok"]
-
-
 def failed(step: int, attempt: int, wait: float | None = None) -> AttemptFailed:
     """Return the event that a call came to nothing, and how long the next one is waited for."""
     call = Call(attempt=attempt, worker="hand", problem=Problem("worker_unavailable", "it is down"))
@@ -207,20 +155,3 @@ def test_plan_that_waits_for_approval() -> None:
     assert re.search(r"0 foot +b +waiting", drawn(board))
     board.take(ApprovalGiven(run_id="r", at=0.0, round=1, approved=False, why="too dear"), 0.0)
     assert "refused: too dear" in drawn(board)
-
-
-def test_run_that_broke_off() -> None:
-    """Nothing of it seems to go on; once it is resumed, what had not ended waits to be called again."""
-    stopped = RunStopped(run_id="r", at=1.0, problem=Problem("cancelled", "the run was stopped"))
-    broken = (planned(Step(0, "a"), Step(0, "b")), started(0, "a"), ended(0, "ok"), started(1, "b"), stopped)
-    board = board_of(*broken)
-    picture = drawn(board, None)
-    assert "stopped: the run was stopped" in picture
-    assert re.search(r"· 1 hand +b +not ended", picture)
-    board.take(RunResumed(run_id="r", at=1.0, workers=("hand", "foot"), recovery=0), 5.0)
-    assert statuses(board) == ["ok", "waiting"]
-    board.take(started(1, "b", 2), 6.0)
-    board.take(failed(1, 2, wait=1.0), 6.0)
-    board.take(started(1, "b", 3), 7.0)
-    board.take(ended(1, "ok", 3), 8.0)
-    assert statuses(board) == ["ok", "ok"]

@@ -30,19 +30,6 @@ def test_plan_is_shown_and_not_run(podium: Podium, config: Path, server: ChatSer
     assert said["query"][0]["content"] == "What is it?"
 
 
-def test_a_plan_of_the_fallback_is_told_of(podium: Podium, config: Path, server: ChatServer) -> None:
-    """Who planned is said on stderr, so that a plan nobody meant does not pass for the planner's."""
-    server.reply = lambda call: says(call, "I would just ask around.")
-    alone = podium("plan", "What is it?", "--json")
-    assert (alone.exit_code, alone.stdout) == (1, "")
-    assert "there is no plan" in alone.stderr
-    config.write_text(config.read_text().replace("[planner]\n", '[planner]\nfallback = "rule"\n'))
-    result = podium("plan", "What is it?", "--json")
-    assert json.loads(result.stdout)["steps"]
-    assert "thinker wrote no usable plan (no_plan" in result.stderr
-    assert "Planner rule wrote the plan as the fallback" in result.stderr
-
-
 def test_a_saved_plan_is_run_as_it_says(podium: Podium, config: Path, server: ChatServer) -> None:
     """`--out` writes the plan beside the table; the last line is the command that runs it."""
     saved = podium("plan", "What is it?", "--out", "my plan.json")

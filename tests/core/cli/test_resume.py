@@ -111,18 +111,6 @@ def test_a_resumed_run_is_refreshed(podium: Podium, config: Path, server: ChatSe
         assert ("with `podium resume job --refresh`" in resumed.stderr) == (code == 3)
 
 
-def test_resuming_a_finished_run_changes_nothing(podium: Podium, config: Path, server: ChatServer) -> None:
-    """The answer is shown again; `show` has the same time and forecast as before."""
-    podium("run", "What is it?", "--run-id", "job")
-    shown, written = podium("show", "job"), podium("show", "job", "--events").stdout
-    assert "Expected: " in shown.stdout
-    server.calls.clear()
-    resumed = podium("resume", "job")
-    assert (resumed.exit_code, resumed.stdout, server.calls) == (0, "forty-two\n", [])
-    assert podium("show", "job").stdout == shown.stdout
-    assert podium("show", "job", "--events").stdout == written
-
-
 def test_resumed_run_keeps_its_limits(podium: Podium, config: Path, server: ChatServer) -> None:
     """A limit of the command line holds when the run is resumed, until an option of `resume` raises it."""
     first = podium("run", "What is it?", "--steps", "1", "--run-id", "job")
@@ -153,18 +141,6 @@ def test_interrupted_run_is_resumed(podium: Podium, spawn: Spawn, config: Path, 
     server.reply = lambda call: says(call, "forty-two")
     assert podium("resume", known[1]).stdout == "forty-two\n"
     assert "plan" not in asked(server)
-
-
-def test_resumed_with_a_changed_step(podium: Podium, config: Path, server: ChatServer) -> None:
-    """A step that failed may be given to another worker."""
-    server.reply = last_step_down
-    known = run_id(podium("run", "What is it?"))
-    server.reply = lambda call: says(call, "forty-two")
-    server.calls.clear()
-    assert podium("resume", known, "--step", "1", "--worker", "thinker").stdout == "forty-two\n"
-    assert asked(server) == ["1"]
-    said = json.loads(podium("show", known, "--json").stdout)
-    assert [outcome["worker"] for outcome in said["outcomes"]] == ["thinker", "thinker"]
 
 
 @pytest.fixture
@@ -298,17 +274,6 @@ def editor(path: Path, old: str, new: str) -> str:
         f"import sys\np = sys.argv[1]\nt = open(p).read().replace({old!r}, {new!r})\nopen(p, 'w').write(t)"
     )
     return f"python3 {path}"
-
-
-def test_plan_is_changed_in_an_editor(
-    podium: Podium, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The editor is given the plan with its workers' names."""
-    known = run_id(podium("run", "What is it?"))
-    monkeypatch.setenv("VISUAL", editor(Path("edit.py"), '"speaker"', '"thinker"'))
-    server.calls.clear()
-    assert podium("resume", known, "--replay", "--edit").exit_code == 0
-    assert len(server.calls) == 1
 
 
 @pytest.mark.long

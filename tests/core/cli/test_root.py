@@ -125,23 +125,6 @@ def test_an_installed_package_adds_a_command(podium: Podium, install: Install, m
     assert "Exit codes: 0 success" in podium(*words, "--help").stdout
 
 
-def test_an_entry_point_that_is_no_app_is_told(podium: Podium, install: Install) -> None:
-    """By name."""
-    install("podium-toy", "[podium.commands]\ntoy = podium_toy:app\n", "app = 3\n")
-    result = podium("toy")
-    assert result.exit_code == 2
-    assert "the entry point of `podium toy` gives neither a typer.Typer nor a function" in result.stderr
-
-
-def test_two_packages_cannot_announce_one_command(podium: Podium, install: Install) -> None:
-    """Neither is chosen silently."""
-    for name in ("podium-toy", "podium-other"):
-        install(name, f"[podium.commands]\ntoy = {name.replace('-', '_')}:app\n", "")
-    result = podium("toy")
-    assert result.exit_code == 2
-    assert "both have the entry point 'toy' in podium.commands" in result.stderr
-
-
 WRONG_PAIRS = [
     ("show a b --events", "another run does not go with --events"),
     ("show a --open --json", "--open does not go with --json"),

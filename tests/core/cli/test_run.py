@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from typer.testing import Result
 
@@ -117,24 +116,6 @@ def _fails(subtask: str) -> Callable[[Call], Reply]:
         return whole({"error": {"message": "down"}}, status=400) if is_asked else says(call, "half")
 
     return reply
-
-
-@pytest.mark.parametrize(
-    ("options", "table", "told"),
-    [
-        (("--no-journal",), "", "leave out --no-journal, or --run-id"),
-        ((), "[journal]\noff = true\n", "remove `off` in [journal] of "),
-    ],
-)
-def test_a_run_id_needs_a_record(
-    podium: Podium, config: Path, server: ChatServer, options: tuple[str, ...], table: str, told: str
-) -> None:
-    """The message names the option to leave out, and no class of Python."""
-    config.write_text(config.read_text() + table)
-    result = podium("run", "--run-id", "job", *options, "What is it?")
-    assert (result.exit_code, result.stdout, server.calls) == (2, "", [])
-    assert told in result.stderr
-    assert "Conductor" not in result.stderr
 
 
 BAD_INPUT: list[tuple[tuple[str, ...], str]] = [

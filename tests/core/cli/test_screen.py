@@ -54,21 +54,6 @@ def test_control_characters_reach_no_pipe(podium: Podium, config: Path, server: 
     assert podium("audit", "verify", "copy.jsonl").exit_code == 0
 
 
-def test_control_characters_in_an_error_are_not_shown(podium: Podium, config: Path) -> None:
-    """An error quotes a file, a name or an id without them."""
-    Path("plan.txt").write_text("no plan \x1b[31m\x9b1m")
-    assert podium("plan", "--parse", "plan.txt", "--workers", "\x1b[31ma,\x9bb").exit_code == 2
-    for args in (
-        ["plan", "--parse", "plan.txt", "--workers", "a"],
-        ["show", "\x9b1m"],
-        ["run", "--plan", "\x9bplan"],
-    ):
-        result = podium(*args)
-        assert result.exit_code == 2
-        assert "\x1b" not in result.output
-        assert "\x9b" not in result.output
-
-
 def test_version(podium: Podium) -> None:
     """`--version` says which one."""
     assert podium("--version").output.startswith("podium ")

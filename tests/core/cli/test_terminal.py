@@ -117,28 +117,3 @@ def test_reader_that_leaves_is_no_traceback(spawn: Spawn, config: Path) -> None:
     assert process.stderr is not None
     assert process.stderr.read() == b""
     assert process.wait(30) == 0
-
-
-@pytest.mark.long
-def test_plan_is_drawn_while_it_is_written(spawn: Spawn, config: Path, server: ChatServer) -> None:
-    """Steps that cannot start yet are shown as waiting before the plan is whole, in their place."""
-    head, rest = PLAN.splitlines(keepends=True)
-    third = '{"worker": 1, "subtask": "Sing.", "access": [0, 1]}\n'
-
-    def reply(call: Call) -> Reply:
-        if "structured_outputs" in call.body:
-            return events(*(chunk({"content": text}) for text in (head, rest, third)), STALL)
-        return events(chunk({"content": "so far"}), STALL)
-
-    server.reply = reply
-    leader, follower = pty.openpty()
-    process = spawn("run", "What is it?", terminal=follower)
-    os.close(follower)
-    wait_for(lambda: len(server.calls) == 2)
-    sleep(0.5)
-    process.send_signal(signal.SIGINT)
-    said = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", read_terminal(leader))
-    os.close(leader)
-    assert process.wait(30) == 130
-    waiting = r"0 thinker +Think\. +running.*?· 1 … +Speak\. +waiting.*?· 2 … +Sing\. +waiting"
-    assert re.search(waiting, said, re.DOTALL)

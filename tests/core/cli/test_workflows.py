@@ -122,37 +122,6 @@ def test_a_run_is_shown_with_counts(shown: Callable[..., str], journal: SqlJourn
     assert "has no outcome of step 1[30]" in shown("show", "flow", "--step", "1[30]", code=2)
 
 
-def test_the_output_that_stands_for_another(shown: Callable[..., str], journal: SqlJournal) -> None:
-    """It is told at the step whose condition did not hold, and its worker has answered."""
-    given = {"worker": 0, "access": []}
-    plan = Plan.from_json(
-        {
-            "schema": 1,
-            "steps": [
-                {**given, "subtask": "List.", "returns": {"n": "integer"}},
-                {
-                    **given,
-                    "worker": 1,
-                    "subtask": "Check.",
-                    "when": {"ref": "{{0.n}}", "is": 2},
-                    "else": 0,
-                },
-            ],
-        }
-    )
-    workers = [
-        FunctionWorker(lambda step: '{"n": 1}', card=Card(name=name, price=FREE))
-        for name in ("thinker", "speaker")
-    ]
-    explained = ran(Conductor(FixedPlanner(plan), workers, journal=journal)).explain()
-    told = "ok, with the output of step 0, because its condition does not hold"
-    assert f"Step 1, speaker, seeing no step: {told}" in explained
-    whole = shown("show", "flow")
-    assert f"step 1: {told}" in whole
-    assert "answered by thinker: " in whole
-    assert shown("show", "flow", "--step", "1").startswith(f"--- step 1 (speaker): {told} ---")
-
-
 @pytest.mark.long
 def test_items_that_wait_for_approval(shown: Callable[..., str], journal: SqlJournal) -> None:
     """What waits and its price are shown; decisions count for the items and the turn."""
@@ -171,22 +140,6 @@ def test_items_that_wait_for_approval(shown: Callable[..., str], journal: SqlJou
     assert result.outcomes[2].status == "ok"
     assert result.outcomes[1].problem is not None
     assert "the fan-out of step 1 was refused" in result.outcomes[1].problem.message
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("journal")
-def test_a_threshold_without_an_approver(shown: Callable[..., str], config: Path) -> None:
-    """The run ends with the command that continues it."""
-    step = {"worker": 0, "subtask": "Look at {{item}}.", "access": [], "each": [1, 2, 3]}
-    plan = config.with_name("plan.json")
-    plan.write_text(json.dumps({"schema": 1, "steps": [step]}))
-    given = config.read_text()
-    config.write_text(f"{given}[policy]\nask_above = {{ calls = 2 }}\n")
-    ended = shown("run", "What?", "--plan", str(plan), "--run-id", "flow", code=1)
-    assert "ask_above is calls 2: resume the run with a higher threshold, or with an approver" in ended
-    assert "with `podium resume flow --approve`, or raise `ask_above` in [policy] and run `podium" in ended
-    config.write_text(f"{given}[policy]\nask_above = {{ calls = 3 }}\n")
-    assert '["forty-two","forty-two","forty-two"]' in shown("resume", "flow")
 
 
 def test_actions_inside_of_a_map(shown: Callable[..., str], journal: SqlJournal) -> None:

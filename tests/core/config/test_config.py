@@ -194,22 +194,6 @@ def test_records_are_read_from_their_tables(path: Path) -> None:
     assert (conductor.limits.cost, conductor.limits.unpriced) == (0.5, 0)
 
 
-def test_every_worker_and_the_planner_carry_labels(path: Path) -> None:
-    """What rules refer to can be said of each kind of worker, and of a planner of its own."""
-    workers = ('type = "documents"\nfolder = "."', 'type = "calculator"', 'type = "join"', 'type = "vote"')
-    more = "".join(
-        f'[workers.{name}]\n{table}\nlabels = ["{name}-label"]\n'
-        for name, table in zip("abcd", workers, strict=True)
-    )
-    own = 'endpoint = "local"\nmodel = "big"\nlabels = ["eu"]\n'
-    path.write_text(GOOD.replace('worker = "solver"', own) + more)
-    config = load_config(path)
-    assert [config.worker(name).card.labels for name in "abcd"] == [{f"{name}-label"} for name in "abcd"]
-    planner = config.planner()
-    assert planner.card is not None
-    assert planner.card.labels == {"eu"}
-
-
 def test_where_runs_are_recorded(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By default in the user's state folder; elsewhere or nowhere if the file says so."""
     path.write_text(GOOD)
@@ -230,39 +214,6 @@ def test_where_runs_are_recorded(path: Path, tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
     assert find_journal() is not None
-
-
-def test_all_that_is_wrong_with_the_surroundings_is_told_at_once(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Keys, folders and plans that are missing, each with the line of its key, each once."""
-    monkeypatch.delenv("NO_KEY", raising=False)
-    path.write_text(
-        """[endpoints.e]
-base_url = "https://example.com/v1"
-key_env = "NO_KEY"
-
-[workers.a]
-endpoint = "e"
-model = "m"
-
-[workers.b]
-endpoint = "e"
-model = "m"
-
-[workers.shelf]
-type = "documents"
-folder = "nowhere"
-
-[planner]
-type = "fixed"
-plan = "no-plan.txt"
-"""
-    )
-    with pytest.raises(ConfigError) as caught:
-        load_config(path).conductor()
-    lines = [line.removeprefix(f"{path}:").split(":")[0] for line in str(caught.value).splitlines()]
-    assert lines == ["3", "15", "19"]
 
 
 TEAM = """\

@@ -258,14 +258,3 @@ async def test_on_failure(site: Site, line: str, ran: int) -> None:
         conductor=line, tables="[retry]\nattempts = 1\n", boss=lambda c: says(c, text), alpha=_down
     )
     assert len(site.bodies("bravo")) == 1 + ran
-
-
-async def test_journal(site: Site, tmp_path: Path) -> None:
-    """`[journal]` says where runs are recorded, beside the file."""
-    result = await site.run(tables="[journal]\npath = 'runs.db'\n")
-    assert (tmp_path / "runs.db").exists()
-    config = load_config(site.path)
-    journal = config.journal()
-    assert journal is not None
-    assert config.journal() is journal, "the parts of a server would commit in turn"
-    assert [row.run_id for row in await journal.runs()] == [result.run_id]

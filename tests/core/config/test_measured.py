@@ -13,7 +13,6 @@ from podium.workers.rates import (
     MeasuredFile,
     RateEntry,
     identity_of,
-    read_measured,
     write_measured,
 )
 
@@ -68,14 +67,6 @@ def test_cards_carry_what_was_measured(path: Path) -> None:
     assert (rate.kind.name, rate.kind.questions, rate.rate) == ("sums", ("2 + 2?",), 0.6875)
     assert (rate.answers, rate.right, rate.measured_on) == (5, 4.0, date(2026, 11, 22))
     assert other.measured == ()
-
-
-def test_a_file_that_is_written_is_read(tmp_path: Path) -> None:
-    """The same values; an old file is replaced, and nothing else is left in the folder."""
-    for worker in ("a", "b"):
-        write_measured(_measured("i", worker), tmp_path / "m.json")
-    assert read_measured(tmp_path / "m.json") == _measured("i", "b")
-    assert [each.name for each in tmp_path.iterdir()] == ["m.json"]
 
 
 WRONG_FILES = (

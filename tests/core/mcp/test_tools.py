@@ -21,7 +21,6 @@ from podium.errors import (
     WorkerError,
     WorkerFailed,
     WorkerRefused,
-    WorkerTimeout,
     WorkerUnavailable,
 )
 from podium.mcp import McpServer, Stdio, StreamableHttp
@@ -205,38 +204,18 @@ async def test_a_cancelled_call_is_cancelled_on_the_server(either: McpServer, lo
 
 
 @pytest.mark.long
-async def test_a_late_call_is_cancelled_on_the_server(log: Path) -> None:
-    """The answer has a time limit."""
-    server = stdio(log, seconds=1.0)
-    with pytest.raises(WorkerTimeout, match="did not answer within 1 s") as raised:
-        await ask(server, "slow", "a")
-    assert raised.value.maybe_paid
-    assert "cancelled" in lines(log)
-
-
-@pytest.mark.long
-async def test_calls_share_one_session(log: Path) -> None:
-    """A conductor keeps the server's process from run to run, and ends it."""
+async def test_calls_share_one_process(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From run to run; it has only the variables it is given, and these are shown nowhere."""
+    monkeypatch.setenv("SOME_API_KEY", "sk-of-this-process")
     server = stdio(log)
+    assert "a-cat-of-mine" not in repr(server)
     workers = await server.workers(tools=["environment"])
     conductor = Conductor(FixedPlanner(plan_of((0, "look", ()), (0, "look again", (0,)))), workers)
     async with conductor:
         first, second = await conductor.run("q"), await conductor.run("q")
-    outcomes = [outcome for result in (first, second) for outcome in result.outcomes]
-    assert len({json.loads(outcome.text)["PID"] for outcome in outcomes}) == 1
-
-
-@pytest.mark.long
-async def test_the_process_has_only_the_variables_it_is_given(
-    log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Keys of this process do not reach it, and what it was given is shown nowhere."""
-    monkeypatch.setenv("SOME_API_KEY", "sk-of-this-process")
-    server = stdio(log)
-    seen = json.loads((await ask(server, "environment")).text)
-    assert "SOME_API_KEY" not in seen
-    assert seen["PET"] == "a-cat-of-mine"
-    assert "a-cat-of-mine" not in repr(server)
+    seen = [json.loads(outcome.text) for result in (first, second) for outcome in result.outcomes]
+    assert len({each["PID"] for each in seen}) == 1
+    assert (seen[0]["PET"], "SOME_API_KEY" in seen[0]) == ("a-cat-of-mine", False)
 
 
 @pytest.mark.long

@@ -6,16 +6,15 @@ from importlib.resources import files
 from typing import Literal
 
 import pytest
-from core.actors import boss, told
 
 from podium.budget import Remaining
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.plan_text import Spelling, parse_plan, write_plan
+from podium.plan_text import Spelling, parse_plan
 from podium.planners import ChatPlanner, PlanRequest
 from podium.planners.chat import MAX_EXAMPLES, Show
 from podium.prompts.prompt import worker_messages
-from podium.types import Message, Plan, Step
+from podium.types import Message
 from podium.usage import estimate_tokens
 from podium.workers import Card, Price, ScriptedWorker, StepInput, VisibleStep
 
@@ -114,18 +113,6 @@ def test_prompts_for_any_question_and_pool_begin_alike(spelling: Spelling, examp
         assert shared_beginning(first, prompt("And the sea?", size)).endswith(
             ("w2. Does it.\n", "w4. Does it.\n")
         )
-
-
-@pytest.mark.parametrize(("spelling", "shown"), [("lists", 4), ("json", 1), ("rows", 1)])
-async def test_how_many_examples_depends_on_the_spelling_unless_it_is_said(
-    spelling: Spelling, shown: int
-) -> None:
-    """Conductors that write lists are shown as many as in the paper; a prompted chat model, two."""
-    plan = write_plan(Plan((Step(0, "go"),)), spelling)
-    for options, count in (({}, shown), ({"examples": 0}, 0), ({"examples": 3}, 3)):
-        planner = boss(plan, spelling=spelling, **options)
-        await Conductor(planner, [ScriptedWorker("a", "A")]).run("Why?")
-        assert told(planner).count("Question: ") == count
 
 
 def test_what_is_not_possible_is_refused() -> None:

@@ -1,14 +1,12 @@
 """References in subtasks: what is one, what is literal, and what becomes of each."""
 
-import json
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, strategies as st
 
 from podium.errors import PlanInvalid
-from podium.plan_text import Change, Move, PlanReader, Remove, Spelling, edit_plan, parse_plan, write_plan
-from podium.plan_text.edits import Insert
+from podium.plan_text import PlanReader, Spelling, parse_plan, write_plan
 from podium.types import Plan, Step
 from podium.types.references import literal
 
@@ -56,39 +54,6 @@ def test_a_parser_says_where_and_why(spelling: Spelling) -> None:
         assert told in str(caught.value)
         assert caught.value.position is not None
         assert text[caught.value.position :].startswith('"look up')
-
-
-def test_references_name_ids_where_steps_have_them() -> None:
-    """The numbers are those of access lists; a plan holds positions."""
-    rows = [
-        {"id": 7, "worker": 0, "subtask": "find", "access": []},
-        {"id": 3, "worker": 0, "subtask": "look up {{7}}", "access": [7]},
-        {"id": 0, "worker": 0, "subtask": "join {{3}} with {{ 7 }}", "access": ["3", 7]},
-    ]
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    plan = parse_plan(text, workers=1)
-    assert [step.subtask for step in plan.steps] == ["find", "look up {{0}}", "join {{1}} with {{0}}"]
-    reader, early = PlanReader(workers=1), list[Step]()
-    for character in text:
-        early += reader.feed(character)
-    assert reader.close() == plan
-    assert plan.steps == tuple(early)
-    for wrong in ("{{0}}", "{{9}}"):  # a position, and nothing
-        with pytest.raises(PlanInvalid, match="not on its access list"):
-            parse_plan(text.replace("{{7}}", wrong), workers=1)
-
-
-def test_edits_follow_references() -> None:
-    """Steps that move are followed; one that is referred to is not lost."""
-    plan = Plan((Step(0, "a"), Step(0, "b"), Step(0, r"use {{0}}, {{1}} and \{{0}}", (0, 1))))
-    moved = edit_plan(plan, Move(step=0, to=1))
-    assert moved.steps[2].subtask == r"use {{1}}, {{0}} and \{{0}}"
-    inserted = edit_plan(plan, Insert(at=1, step=Step(0, "see {{0}}", (0,))))
-    assert inserted.steps[1].subtask == "see {{0}}"
-    assert inserted.steps[3].subtask == r"use {{0}}, {{2}} and \{{0}}"
-    assert edit_plan(inserted, Remove(step=1)) == plan
-    with pytest.raises(PlanInvalid, match="access list"):
-        edit_plan(plan, Change(step=2, access=(0,)))
 
 
 @given(TEXTS, st.sampled_from(["rows", "json", "lists"]), st.lists(st.integers(0, 200), max_size=6))
