@@ -111,19 +111,6 @@ def test_a_resumed_run_is_refreshed(podium: Podium, config: Path, server: ChatSe
         assert ("with `podium resume job --refresh`" in resumed.stderr) == (code == 3)
 
 
-def test_resumed_run_keeps_its_limits(podium: Podium, config: Path, server: ChatServer) -> None:
-    """A limit of the command line holds when the run is resumed, until an option of `resume` raises it."""
-    first = podium("run", "What is it?", "--steps", "1", "--run-id", "job")
-    assert first.exit_code != 0
-    calls = len(server.calls)
-    kept = podium("resume", "job")
-    assert (kept.exit_code, len(server.calls)) == (first.exit_code, calls)
-    assert "podium: the run keeps its original limits: steps 1" in kept.stderr
-    raised = podium("resume", "job", "--steps", "2")
-    assert (raised.exit_code, raised.stdout, len(server.calls)) == (0, "forty-two\n", calls + 2)
-    assert "keeps its original limits" not in raised.stderr
-
-
 @pytest.mark.long
 def test_interrupted_run_is_resumed(podium: Podium, spawn: Spawn, config: Path, server: ChatServer) -> None:
     """Ctrl-C closes the sockets and tells how to continue, which calls what had not ended."""
@@ -155,28 +142,19 @@ def waiting(podium: Podium, config: Path, server: ChatServer) -> str:
 
 
 def test_approved_out_of_band(podium: Podium, waiting: str, server: ChatServer) -> None:
-    """A plan that waits is shown, approved in another command, and then carried out."""
+    """A plan that waits is shown, approved with a change in another command, and then carried out."""
     shown = podium("show", waiting).stdout
     assert "waits for approval" in shown
     assert "Expected: " in shown
     assert "Actual: " not in shown
     assert "cancelled" not in shown
     assert podium("resume", waiting).exit_code == 4
-    approved = podium("decide", waiting, "approve", "--by", "Ann")
-    assert approved.exit_code == 0
+    change = ("--step", "0", "--subtask", "Think of a prime.")
+    assert podium("decide", waiting, "approve", "--by", "Ann", *change).exit_code == 0
     assert asked(server) == ["plan"]
     assert podium("resume", waiting).stdout == "forty-two\n"
     assert asked(server) == ["0", "1", "plan"]
-    assert "approved by Ann" in podium("show", waiting).stdout
-
-
-def test_approved_with_a_change(podium: Podium, waiting: str, server: ChatServer) -> None:
-    """What was approved is what is carried out."""
-    assert (
-        podium("decide", waiting, "approve", "--step", "0", "--subtask", "Think of a prime.").exit_code == 0
-    )
-    assert podium("resume", waiting).stdout == "forty-two\n"
-    assert any("Think of a prime." in str(call.body) for call in server.calls)
+    assert "approved with changes by Ann" in podium("show", waiting).stdout
     assert not any("Think of a number." in str(call.body["messages"][-1]) for call in server.calls[1:])
 
 
@@ -342,6 +320,9 @@ def test_the_hints_fit_the_run(podium: Podium, config: Path, server: ChatServer)
     limited = podium("run", "What is it?", "--run-id", "orders of Monday 2", "--steps", "1")
     assert "`podium resume 'orders of Monday 2' --steps N`" in limited.stderr
     assert "(a changed podium.toml is for new runs only)" in limited.stderr
+    kept = podium("resume", "orders of Monday 2")
+    assert kept.exit_code == limited.exit_code == 1
+    assert "podium: the run keeps its original limits: steps 1" in kept.stderr
     found = re.search(r"`podium (resume [^`]*)`", limited.stderr)
     assert found is not None
     assert podium(*shlex.split(found[1].replace(" N", " 2"))).stdout == "forty-two\n"
