@@ -13,7 +13,7 @@ from podium.conductor import Conductor
 from podium.errors import ConfigError, PlanInvalid, PlannerError, QueryError
 from podium.planners import ChatPlanner, PlanRequest, PlanText
 from podium.policy import Policy
-from podium.types import Completion, Message, Plan, Result, Step
+from podium.types import Completion, Message, Plan, Step
 from podium.usage import Usage
 from podium.workers import Card, Price, Request, ScriptedWorker, Worker, step_input_of
 
@@ -37,15 +37,6 @@ async def test_a_question_becomes_an_answer() -> None:
     result = await Conductor(boss(GOOD), _pool()).run("What?")
     assert (result.answer, result.status, result.problem) == ("B", "ok", None)
     assert result.workers == ("a", "b")
-
-
-async def test_limits_of_another_type() -> None:
-    """They are an error that says what to write, before anything is called."""
-    given: Any = {"calls": 3}
-    with pytest.raises(ConfigError, match=r"limits is \{'calls': 3\}: write Limits"):
-        Conductor(boss(GOOD), _pool(), limits=given)
-    with pytest.raises(ConfigError, match="write Limits"):
-        await Conductor(boss(GOOD), _pool()).run("What?", limits=given)
 
 
 async def test_a_plan_is_run_as_it_is() -> None:
@@ -160,25 +151,6 @@ async def test_an_image_that_no_worker_can_see_is_refused(at: str) -> None:
         await conductor.run(asked)
     assert not model.requests
     assert not blind.requests
-
-
-async def test_two_runs_at_once_do_not_mix() -> None:
-    """Each answer is made of its own question, whatever runs beside it."""
-    plan = rows((0, "repeat", ()), (0, "repeat again", (0,)))
-    pool = [ScriptedWorker("a", _question, latency=0.001)]
-    conductor = Conductor(boss(plan), pool)
-    results: dict[int, Result] = {}
-
-    async def run(number: int) -> None:
-        results[number] = await conductor.run(f"question {number}")
-
-    async with anyio.create_task_group() as runs:
-        for number in range(20):
-            runs.start_soon(run, number)
-    assert {number: result.answer for number, result in results.items()} == {
-        number: f"question {number}" for number in range(20)
-    }
-    assert len({result.run_id for result in results.values()}) == 20
 
 
 def test_run_sync_from_several_threads_at_once() -> None:

@@ -3,14 +3,13 @@
 import asyncio
 import gc
 import threading
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from weakref import ref
 
 import anyio
 import pytest
 
-from podium.aio.loops import LoopLocal, PerLoop
+from podium.aio.loops import PerLoop
 
 
 class Line:
@@ -87,27 +86,6 @@ def test_each_loop_has_its_own() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_failure_to_open_is_raised_and_tried_again() -> None:
-    """Whoever opened is told; the next in line opens, and no entry is left behind."""
-    lines = Lines(open_seconds=0.01)
-    lines.failures = [OSError("down")]
-    ended: Counter[str] = Counter()
-
-    async def use() -> None:
-        try:
-            async with lines:
-                ended["used"] += 1
-        except OSError:
-            ended["failed"] += 1
-
-    async with anyio.create_task_group() as tasks:
-        for _ in range(5):
-            tasks.start_soon(use)
-    assert ended == {"failed": 1, "used": 4}
-    assert True not in lines.is_open
-
-
-@pytest.mark.anyio
 @pytest.mark.parametrize(("turns", "how"), [(0, "scope"), (1, "task"), (3, "scope"), (5, "task")])
 async def test_a_cancel_at_any_moment_leaves_nothing_open(turns: int, how: str) -> None:
     """While it is opened, used or closed; those who share it are not disturbed."""
@@ -154,15 +132,3 @@ def test_a_loop_that_died_without_closing_is_not_kept() -> None:
     asyncio.run(use())
     gc.collect()
     assert (loop(), opened()) == (None, None)
-
-
-def test_a_loop_that_is_collected_takes_its_value_along() -> None:
-    """A value that does not refer to its loop needs no other loop to come."""
-    local: LoopLocal[set[int]] = LoopLocal(set)
-
-    async def get() -> "ref[set[int]]":
-        return ref(local.get())
-
-    value = asyncio.run(get())
-    gc.collect()
-    assert value() is None

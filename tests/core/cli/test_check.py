@@ -52,12 +52,7 @@ def test_a_policy_that_protects_nothing(podium: Podium, config: Path) -> None:
     """Its names are checked, and what its rules do not cover is told."""
     plain = config.read_text()
     for policy, code, start, told in (
-        (
-            "denied = ['Thinker']",
-            1,
-            "✗ policy: podium.toml:18: [policy] denied names",
-            "did you mean 'thinker'?",
-        ),
+        ("denied = ['Thinker']", 1, "✗ policy: podium.toml:18: [policy]", "did you mean 'thinker'?"),
         (RULES, 0, "! policy: it has rules on", ""),
         (f"unknown = ['x']\n{RULES}", 0, "", ""),
     ):

@@ -50,31 +50,19 @@ def tamper(path: Path, old: str, new: str) -> None:
                 database.execute(update, (old, new))
 
 
-def test_runs_are_listed_newest_first(podium: Podium, config: Path) -> None:
-    """Each run is there with its question, how it ended, and what it took."""
-    ids = [run_id(podium("run", question)) for question in ("First?", "Second?")]
-    listed = rows(podium)
-    assert [(row["run_id"], row["question"], row["state"]) for row in listed] == [
-        (ids[1], "Second?", "ok"),
-        (ids[0], "First?", "ok"),
-    ]
-    assert listed[0]["seconds"] > 0
-    assert [row["question"] for row in rows(podium, "--limit", "1")] == ["Second?"]
-    table = podium("runs").stdout
-    assert "Second?" in table
-    assert "unknown" in table
-
-
 def test_runs_since_a_time_and_their_cost(podium: Podium, config: Path) -> None:
-    """By a time span or a date; all of them, unless a limit is given; the last line adds up their costs."""
+    """Newest first; by a time span or a date; all, unless a limit is given; with the sum of the costs."""
     prices = "price = {input = 1.0, output = 1.73}\n"
     plain = config.read_text()
     config.write_text(plain.replace('model = "small"\n', f'model = "small"\n{prices}'))
     for number in range(3):
         podium("run", f"Question {number}?", "--plan", _plan())
-    listed = podium("runs", "--limit", "2")
-    assert re.search(r"\n\n2 runs: \$0\.\d{4}\n$", listed.stdout)
-    assert "there are more runs: see --limit and --since" in listed.stderr
+    listed = [(row["question"], row["state"], row["seconds"] > 0) for row in rows(podium, "--limit", "2")]
+    assert listed == [("Question 2?", "ok", True), ("Question 1?", "ok", True)]
+    table = podium("runs", "--limit", "2")
+    assert "Question 2?" in table.stdout
+    assert re.search(r"\n\n2 runs: \$0\.\d{4}\n$", table.stdout)
+    assert "there are more runs: see --limit and --since" in table.stderr
     since = datetime.now().astimezone() - timedelta(minutes=5)
     for told in ("1h", since.strftime("%Y-%m-%dT%H:%M"), since.isoformat(), "2026-01-01"):
         assert len(rows(podium, "--since", told)) == 3

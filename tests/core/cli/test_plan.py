@@ -85,22 +85,6 @@ def test_a_plan_is_saved_with_a_name_and_run_with_arguments(
     assert "plans/review.toml already exists" in again.stderr
 
 
-def test_a_run_is_resumed_with_a_changed_saved_plan(podium: Podium, config: Path, server: ChatServer) -> None:
-    """It has the arguments of the run, and says what is kept."""
-    steps = '[[steps]]\nworker = "thinker"\nsubtask = "See {{repo}}."\naccess = []\n'
-    last = '[[steps]]\nworker = "speaker"\nsubtask = "Say it."\naccess = [0]\n'
-    file = config.parent / "review.toml"
-    file.write_text(f'name = "review"\n[parameters.repo]\n{steps}{last}', encoding="utf-8")
-    config.write_text(config.read_text() + '[plans]\nreview = "review.toml"\n')
-    assert podium("run", "--plan", "review", "--arg", "repo=src", "--run-id", "r").exit_code == 0
-    file.write_text(file.read_text("utf-8").replace("Say it.", "Say it twice."), encoding="utf-8")
-    server.calls.clear()
-    resumed = podium("resume", "r", "--plan", "review")
-    assert resumed.stdout == "forty-two\n"
-    assert "1 recorded result is kept" in resumed.stderr
-    assert len(server.calls) == 1
-
-
 SEEING = """name = "review"
 
 [parameters.files]

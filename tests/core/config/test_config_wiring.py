@@ -175,19 +175,6 @@ async def test_limits_on_calls(site: Site) -> None:
     assert not site.calls
 
 
-async def test_fallback(site: Site) -> None:
-    """`fallback` names who plans when the planner gave no plan; otherwise the run has none."""
-
-    def boss(call: Call) -> Reply:
-        return says(call, "I would rather not.")
-
-    result = await site.run(planner='fallback = "rule"', boss=boss)
-    assert (result.status, result.problem and result.problem.code) == ("partial", "planner_fallback")
-    assert len(site.bodies("boss")) == 2
-    with pytest.raises(PlannerError, match="has no plan"):
-        await site.run(boss=boss)
-
-
 async def test_sampling(site: Site) -> None:
     """`sampling` is the planner's alone."""
     await site.run(planner='sampling = { temperature = 0.25, max_tokens = 77, seed = 5, effort = "low" }')

@@ -11,14 +11,13 @@ import pytest
 from servers.capable import capable
 from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events
 
-from podium import Card, ChatWorker, Conductor, Endpoint, FunctionWorker, Plan, ScriptedWorker, Step
+from podium import Card, ChatWorker, Conductor, Endpoint, Plan, ScriptedWorker, Step
 from podium.errors import (
     ConfigError,
     LimitExceeded,
     PodiumError,
     QueryError,
     RunFailed,
-    RunWaiting,
     WorkerRefused,
 )
 from podium.hosts import BASE_URL, ConductorTransport, HostCall, run_errors, tool_call
@@ -243,34 +242,6 @@ def stalls(call: Call) -> Reply:
         return capable(call)
     begun = [chunk({"role": "assistant", "content": ""}), chunk({"content": "Yes"})]
     return events(*begun, STALL) if call.body.get("stream") else Reply((STALL,))
-
-
-async def test_a_host_asks_a_person_by_tool_calls(ask: Ask) -> None:
-    """In place of an error; each call counts its own tokens."""
-    first = ScriptedWorker("first", Completion("Half.", usage=Usage(20, 5)))
-    refund = FunctionWorker(lambda step: "refunded", card=Card(name="refund"), acts=True)
-    async with MemoryJournal() as journal:
-        policy = Policy(approve="later", ask="actions")
-        plan = Plan((Step(0, "Look."), Step(1, "Refund.", (0,)), Step(2, "Tell.", (1,))))
-        conductor = Conductor(FixedPlanner(plan), [first, refund, writer()], policy=policy, journal=journal)
-        asked = list[str]()
-
-        async def asks(run_id: str) -> Sequence[Any]:
-            asked.append(run_id)
-            return CALLS[:1]
-
-        with HostCall(options={"run_id": "one"}, asks=asks).asked():
-            waiting = await ask(conductor)
-        assert asked == ["one"]
-        assert waiting.choices[0].finish_reason == "tool_calls"
-        assert [call.id for call in waiting.choices[0].message.tool_calls] == ["call-Bern"]
-        assert (waiting.podium["status"], waiting.usage.total_tokens) == ("waiting", 25)
-        with pytest.raises(RunWaiting), HostCall(options={"run_id": "one"}).asked():
-            await ask(conductor)
-        await conductor.decide("one", approved=True)
-        with HostCall(options={"run_id": "one"}, asks=asks).asked():
-            answer = await ask(conductor)
-        assert (answer.choices[0].message.content, answer.usage.total_tokens) == ("Yes, very.", 37)
 
 
 @pytest.mark.parametrize("way", ["cancel", "leave stream", "leave sync stream"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 from core.actors import plan_of
-from servers.mcp_client import User, approves, connect, declines, dismisses, http_of, stdio_of
+from servers.mcp_client import User, approves, connect, declines, http_of, stdio_of
 from servers.mcp_server import serving_http
 from typer.testing import CliRunner
 
@@ -20,7 +20,6 @@ from podium.journal import SqlJournal
 from podium.mcp import McpServer, StreamableHttp, make_server
 from podium.planners import FixedPlanner
 from podium.policy import Policy
-from podium.types import Plan, Step
 from podium.workers import FREE, PersonWorker, StepInput
 
 pytestmark = pytest.mark.anyio
@@ -70,24 +69,24 @@ async def test_podium_mcp_on_stdio(tmp_path: Path) -> None:
         assert "10" in (await client.call("run_plan", plan=plan))["content"][0]["text"]
 
 
-async def test_unknown_arguments_are_refused() -> None:
-    """A wrong name of `labels` does not switch the policy's rules off."""
+async def test_arguments() -> None:
+    """A wrong name of `labels` does not switch the policy's rules off; the model is the conductor."""
     with served(team()) as url:
         async with connect(http_of(url)) as client:
             for tool in (await client.session.list_tools()).tools:
                 schema = tool.model_dump(by_alias=True, mode="json")["inputSchema"]
                 assert schema["additionalProperties"] is False
-            for name in ("ask", "plan"):
-                refused = await client.call(name, question="Who?", label=["eu"])
-                assert refused["isError"]
-                assert refused["content"][0]["text"] == (
-                    f"query: wrong arguments of {name}: 'label' is unknown; "
-                    "its arguments are question, labels, model"
-                )
-            wrong = await client.call("ask", labels=[1])
-            told = "'question' is missing; 'labels.0' is 1: it must be a valid string"
-            assert told in wrong["content"][0]["text"]
-            assert not (await client.call("ask", question="Who?", labels=["eu"])).get("isError")
+            (model,) = (await client.call("list_models"))["structuredContent"]["models"]
+            for arguments, told in (
+                ({"question": "Who?", "label": ["eu"]}, "'label' is unknown; its arguments are question"),
+                ({"labels": [1]}, "'question' is missing; 'labels.0' is 1: it must be a valid string"),
+                ({"question": "Who?", "model": "other"}, "config: there is no model 'other': the model is"),
+            ):
+                wrong = await client.call("ask", **arguments)
+                assert (wrong["isError"], told in wrong["content"][0]["text"]) == (True, True), wrong
+            asked = await client.call("ask", question="Who?", labels=["eu"], model=model["name"])
+            assert not asked.get("isError")
+            assert (await client.session.initialize()).serverInfo.version == __version__
 
 
 @pytest.mark.long
@@ -114,19 +113,6 @@ anyio.run(serve_stdio, Conductor(RulePlanner(), [FunctionWorker(loud)]))
     async with connect(stdio_of(sys.executable, str(script))) as client:
         for _ in range(2):
             assert (await client.call("ask", question="hi"))["content"] == [{"type": "text", "text": "done"}]
-
-
-async def test_the_model_is_the_conductor() -> None:
-    """The server has one model, and the version of Podium."""
-    with served(team()) as url:
-        async with connect(http_of(url)) as client:
-            (model,) = (await client.call("list_models"))["structuredContent"]["models"]
-            assert not (await client.call("ask", question="Who?", model=model["name"])).get("isError")
-            other = await client.call("ask", question="Who?", model="other")
-            assert (
-                other["content"][0]["text"] == "config: there is no model 'other': the model is 'conductor'"
-            )
-            assert (await client.session.initialize()).serverInfo.version == __version__
 
 
 async def test_errors_have_codes() -> None:
@@ -164,7 +150,6 @@ async def test_errors_have_codes() -> None:
     [
         (approves, None, "Hello, Bob and Hello, Ada"),
         (declines, "refused", "too dear"),
-        (dismisses, "waiting", "nobody decided"),
         (None, "waiting", "it has no elicitation"),
     ],
 )
@@ -233,24 +218,6 @@ async def test_the_user_of_the_client_answers_the_question_of_a_step(tmp_path: P
             assert (await client.call("ask", question="q"))["content"][0]["text"] == "yes"
     assert asked[0] == "step 0 asks: May I?\nthe answer is one of: yes, no"
     assert asked[1].startswith("the answer to step 0 is 'perhaps': write one of 'yes', 'no'\nstep 0 asks")
-
-
-async def test_items_of_a_map_are_counted_and_asked_for(tmp_path: Path) -> None:
-    """The user is asked before they start; progress is told after each tenth of them, not for each."""
-    plan = Plan((Step(0, "{{item}}", each=tuple(range(30))), Step(0, "all of them", access=(0,))))
-    policy = Policy(approve="later", ask="fan-outs", ask_above={"calls": 25})
-    journal, asked = SqlJournal(tmp_path / "runs.db"), list[str]()
-    workers = [FunctionWorker(greet, price=FREE)]
-    with served(Conductor(FixedPlanner(plan), workers, policy=policy, journal=journal)) as url:
-        async with connect(http_of(url), user=noted(approves, asked)) as client:
-            answer = await client.call("ask", question="q")
-            told = [note for *_, note in client.notes]
-    assert answer["content"][0]["text"] == "Hello, all of them"
-    assert asked[0].startswith("May these items be started?\n0. greet: 30 items of step 0: 30 calls, ")
-    assert [note for note in told if " of 30 items" in note] == [
-        f"step 0: {at} of 30 items" for at in range(0, 31, 3)
-    ]
-    assert client.notes[-1][0] == client.notes[-1][1]  # items are not counted as steps
 
 
 async def test_a_cancelled_call_cancels_the_run() -> None:

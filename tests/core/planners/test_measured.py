@@ -50,13 +50,6 @@ async def test_parts_go_to_the_worker_with_the_best_rate_on_their_kind() -> None
     assert '"worker": 0' in (await _planned(RulePlanner(), "Conjugate the verb sing.")).text
 
 
-async def test_a_question_of_no_measured_kind_is_planned_by_the_cards() -> None:
-    """As if nothing had been measured."""
-    asked = "Which river flows through Basel?"
-    bare = tuple(replace(each, measured=()) for each in POOL)
-    assert await _planned(RulePlanner(), asked) == await _planned(RulePlanner(), asked, bare)
-
-
 async def test_of_equal_rates_the_cheapest_worker_is_chosen() -> None:
     """A worker of unknown price is the last."""
     cards = [card(name, 0.5, None) for name in ("unknown", "dear", "cheap")]

@@ -31,7 +31,7 @@ from podium import (
     RulePlanner,
     ScriptedWorker,
 )
-from podium.errors import PodiumError, WorkerTimeout
+from podium.errors import WorkerTimeout
 from podium.execution import Retry
 from podium.types import Completion
 from podium.usage import Usage
@@ -126,14 +126,11 @@ async def test_a_run_is_a_tree(seen: Seen) -> None:
     ]
     assert ended_all(seen)
     run, attempt = seen.named("invoke_agent conductor"), seen.named("execute_tool f")
-    assert run.attributes is not None
-    assert run.attributes["podium.run.id"] == result.run_id
-    assert run.attributes["podium.run.status"] == "ok"
-    assert attempt.attributes is not None
-    ids = {name: attempt.attributes[f"podium.{name}"] for name in ("run.id", "round", "step", "attempt")}
-    assert ids == {"run.id": result.run_id, "round": 1, "step": 1, "attempt": 1}
-    assert attempt.attributes["gen_ai.operation.name"] == "execute_tool"
-    assert attempt.attributes["gen_ai.tool.name"] == "f"
+    wanted = {"podium.run.id": result.run_id, "podium.run.status": "ok"}
+    assert wanted.items() <= dict(run.attributes or {}).items()
+    wanted = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "f"}
+    ids = {"podium.run.id": result.run_id, "podium.round": 1, "podium.step": 1, "podium.attempt": 1}
+    assert (wanted | ids).items() <= dict(attempt.attributes or {}).items()
     assert not any(span.status.status_code is StatusCode.ERROR for span in seen.spans)
 
 
@@ -147,10 +144,9 @@ async def test_a_chat_model_over_http(seen: Seen) -> None:
     span = seen.named("chat tiny")
     assert span.kind is SpanKind.CLIENT
     said = dict(span.attributes or {})
-    assert said["gen_ai.provider.name"] == "gcp.gemini"
-    assert said["gen_ai.request.model"] == "tiny"
-    assert said["server.address"] == "127.0.0.1"
-    assert said["gen_ai.response.finish_reasons"] == ("stop",)
+    wanted = {"gen_ai.provider.name": "gcp.gemini", "gen_ai.request.model": "tiny"}
+    wanted |= {"server.address": "127.0.0.1", "gen_ai.response.finish_reasons": ("stop",)}
+    assert wanted.items() <= said.items()
     read, written = said["gen_ai.usage.input_tokens"], said["gen_ai.usage.output_tokens"]
     tokens = {
         point["gen_ai.token.type"]: value
@@ -158,10 +154,8 @@ async def test_a_chat_model_over_http(seen: Seen) -> None:
         if point.get("gen_ai.request.model") == "tiny"
     }
     assert tokens == {"input": read, "output": written}
-    durations = [
-        point["gen_ai.operation.name"] for point, _ in seen.points("gen_ai.client.operation.duration")
-    ]
-    assert sorted(str(name) for name in durations) == ["chat", "plan"]
+    durations = [point for point, _ in seen.points("gen_ai.client.operation.duration")]
+    assert sorted(str(point["gen_ai.operation.name"]) for point in durations) == ["chat", "plan"]
     assert [value for _, value in seen.points("podium.cost")] == [pytest.approx(said["podium.cost"])]
 
 
@@ -262,14 +256,6 @@ async def test_a_round_names_its_planner(seen: Seen) -> None:
     ] * 2
     said = seen.named("round 1").attributes or {}
     assert (said["podium.planner"], said["podium.planner.fallback"]) == ("rule", True)
-
-
-async def test_every_span_ends_when_a_run_raises(seen: Seen) -> None:
-    """A run without a plan raises; its trace says so."""
-    with pytest.raises(PodiumError):
-        await Conductor(boss("no plan"), [ScriptedWorker("a", "x")]).run("Why?")
-    assert ended_all(seen)
-    assert (seen.named("invoke_agent conductor").attributes or {})["error.type"] == "planner_unusable"
 
 
 SAYING = "What is the colour of the heron?"
