@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from servers.chat_server import Call, ChatServer, Reply, events, says, whole
 
-from podium import ChatWorker, Conductor, Endpoint, FunctionWorker, Limits, ScriptedWorker
+from podium import ChatWorker, Conductor, Endpoint, FunctionWorker, Limits
 from podium.errors import LimitExceeded, PlannerError, QueryError
 from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.policy import Policy, Rule
-from podium.types import AnswerDelta, Constraint, Message, Plan, Sampling, Step, Tools
+from podium.types import AnswerDelta, Message, Plan, Sampling, Step
 from podium.workers import FREE, Card, Price
 
 pytestmark = pytest.mark.anyio
@@ -119,22 +119,6 @@ async def test_a_conversation_reaches_the_model_unchanged() -> None:
     ]
 
 
-async def test_tools_and_sampling_of_a_run_are_sent() -> None:
-    """In the words of each API; the call of a tool that is named has no text for a schema."""
-    sampling = Sampling(temperature=0.5, max_tokens=9, constraint=Constraint("json", {"type": "object"}))
-    async with ChatServer(reply) as server:
-        for api in ("chat", "responses"):
-            await hosted(server, api).run("Hi", tools=Tools((WEATHER,), NAMED), sampling=sampling)
-            await hosted(server, api).run("Hi", tools=Tools((WEATHER,)), sampling=sampling)
-        chat, formed, responses, formed_responses = (call.body for call in server.calls)
-    assert (chat["tools"], chat["tool_choice"], chat["temperature"]) == ([WEATHER], NAMED, 0.5)
-    assert "response_format" not in chat
-    assert formed["response_format"] == formed_responses["text"]["format"] == {"type": "json_object"}
-    assert responses["tools"] == [{"type": "function", "name": "weather", "parameters": {"type": "object"}}]
-    assert responses["tool_choice"] == {"type": "function", "name": "weather"}
-    assert (responses["temperature"], responses["max_output_tokens"]) == (0.5, 9)
-
-
 FAILED = {"type": "response.failed", "response": {"error": {"message": f"worker fell over {KEY}"}}}
 CUT = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
 INNER = {"podium": {"status": "partial", "problem": {"code": "worker_failed", "message": "half of it"}}}
@@ -182,9 +166,3 @@ async def test_its_runs_are_recorded_and_limited() -> None:
             await conductor.run([Message("user", " ")])
         with pytest.raises(PlannerError, match="allows no worker"):
             await hosted(server, policy=rules).run("hello", labels=["secret"])
-
-
-async def test_any_worker_may_be_the_one() -> None:
-    """Its answer is the run's, and it is named as the conductor."""
-    conductor = Conductor.of(ScriptedWorker("a", lambda request: request.messages[-1].text))
-    assert ((await conductor.run("Why?")).answer, conductor.card.name) == ("Why?", "a")

@@ -10,9 +10,8 @@ from podium.errors import ConfigError, PlanInvalid
 from podium.journal import MemoryCache, MemoryJournal
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner
-from podium.replay import Difference, diff, replay
+from podium.replay import diff, replay
 from podium.types import Event, Plan, Result, Step, StepEnded, StepStarted
-from podium.workers import Card
 
 pytestmark = pytest.mark.anyio
 
@@ -138,16 +137,3 @@ async def test_what_cannot_be_replayed() -> None:
         await replay(stage.conductor, events, plan=plan_of((7, "find out", ())))
     with pytest.raises(PlanInvalid, match="no plan"):
         await replay(stage.conductor, events[:1], plan=PLAN)
-
-
-async def test_difference_of_two_runs() -> None:
-    """Each fact that differs is told with its place, and no other."""
-    stage = Stage()
-    first = await stage.conductor.run("What is it?")
-    carl = ScriptedWorker(Card(name="bravo"), "it is not")
-    second = await stage.with_pool(stage.alpha, carl).run("What is it?")
-    found = diff(first, second)
-    output = Difference(what="output", before="it is so", after="it is not", round=1, step=1)
-    assert output in found
-    assert {(d.round, d.step) for d in found} <= {(None, None), (1, 1), (1, 3)}
-    assert diff(first, first) == ()

@@ -118,6 +118,8 @@ def tools(site: Site) -> object:
 SHORT = {"question": "Which one speaks of 3, delta?"}
 SHARED = {"runs": 2, "tables": "[journal]\npath = 'runs.db'\n"}
 PIN = "[[policy.pins]]\nwords = 'find'\nworker = 'bravo'\n"
+PLAIN: dict[str, Site] = {}
+"""Runs without any key, by their options."""
 ALL, NAMES = [True, True, True], ("Worker 2", "charlie", "Speaks of 2")
 
 
@@ -149,8 +151,10 @@ async def test_a_key_changes_what_is_sent(
     site: Site, keys: dict[str, Any], options: dict[str, Any], seen: Seen, without: object, expected: object
 ) -> None:
     """Each key of the file has its effect."""
-    await site.run(**options)
-    assert seen(site) == without
+    if str(options) not in PLAIN:
+        PLAIN[str(options)] = Site(site.path.parent)
+        await PLAIN[str(options)].run(**options)
+    assert seen(PLAIN[str(options)]) == without
     await site.run(**keys, **options)
     assert seen(site) == expected
 

@@ -110,11 +110,7 @@ async def test_the_answer_and_what_is_told_of_the_run(ask: Ask) -> None:
     last = writer()
     answer = await ask(team(looks, last), temperature=0.5, max_tokens=9, stop="END")
     assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("Yes, very.", "stop")
-    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens, answer.usage.total_tokens) == (
-        50,
-        12,
-        62,
-    )
+    assert (answer.usage.prompt_tokens, answer.usage.total_tokens) == (50, 62)
     assert (answer.usage.prompt_tokens_details.cached_tokens, answer.usage.estimated) == (4, False)
     assert (answer.podium["status"], len(answer.podium["steps"])) == ("ok", 2)
     assert (answer.id, answer.model) == (f"chatcmpl-{answer.podium['run_id']}", "mine")
@@ -209,8 +205,8 @@ async def test_the_error_of_a_run_is_raised(ask: Ask, more: Any, kind: Any, told
 async def test_the_timeout_is_of_the_whole_call(ask: Ask) -> None:
     """The run is cancelled, and the error is its own."""
     slow = ScriptedWorker("slow", "late", latency=30)
-    with pytest.raises(LimitExceeded, match=r"0\.05 s"), run_errors():
-        await ask(team(slow, writer()), timeout=0.05)
+    with pytest.raises(LimitExceeded, match=r"0\.3 s"), run_errors():
+        await ask(team(slow, writer()), timeout=0.3)
     assert len(slow.requests) == 1
 
 

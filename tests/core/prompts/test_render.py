@@ -8,7 +8,6 @@ from typing import Literal
 import pytest
 
 from podium.budget import Remaining
-from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.plan_text import Spelling, parse_plan
 from podium.planners import ChatPlanner, PlanRequest
@@ -149,21 +148,6 @@ class _Constrained(ScriptedWorker):
     @property
     def constraint_kinds(self) -> frozenset[Literal["json", "grammar"]]:
         return frozenset({"grammar"})
-
-
-async def test_a_planner_that_reasons_is_not_constrained() -> None:
-    """Grammars of plans have no reasons; the plan is read from between them."""
-    rows = [
-        '{"worker": 0, "subtask": "Guess.", "access": []}\n',
-        'Step 1 needs a check: worker 0.\n{"worker": 0, "subtask": "Check.", "access": [0]}\n',
-    ]
-    model = _Constrained("boss", "Step 0 needs a guess: worker 0.\n" + "".join(rows))
-    result = await Conductor(ChatPlanner(model, reasons=True), [ScriptedWorker("a", "A")]).run("Why?")
-    assert [step.subtask for step in result.rounds[0].plan.steps] == ["Guess.", "Check."]  # type: ignore[union-attr]
-    assert model.requests[0].sampling.constraint is None
-    plain = _Constrained("boss", "".join(rows))
-    await Conductor(ChatPlanner(plain), [ScriptedWorker("a", "A")]).run("Why?")
-    assert plain.requests[0].sampling.constraint is not None
 
 
 @pytest.mark.parametrize("spelling", ["json", "rows"])
