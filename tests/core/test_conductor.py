@@ -196,21 +196,6 @@ async def test_workers_are_open_while_they_are_needed() -> None:
     assert worker.open == 0
 
 
-async def test_what_was_opened_is_closed_when_opening_the_next_fails() -> None:
-    """A start that fails half-way leaves nothing open."""
-
-    class Broken(_Opened):
-        async def __aenter__(self) -> Self:
-            raise OSError("no")
-
-    first, second = _Opened(), Broken()
-    second.card = Card(name="broken")
-    with pytest.raises(OSError, match="no"):
-        async with Conductor(boss(""), [first, second]):
-            pass
-    assert first.open == 0
-
-
 async def test_costs_are_told_by_worker_and_in_total() -> None:
     """A card's price makes the cost of a call; a worker that knows it states it."""
     priced = Card(name="priced", price=Price(input=10.0, output=30.0, cached_input=1.0))

@@ -28,7 +28,6 @@ USAGE = {
     "output_tokens_details": {"orchestration_output_tokens": 6},
 }
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
-NAMED = {"type": "function", "function": {"name": "weather"}}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
 CONVERSATION = [

@@ -3,7 +3,6 @@
 import json
 import re
 from importlib.resources import files
-from typing import Literal
 
 import pytest
 
@@ -142,12 +141,6 @@ def test_reasons_are_lines_beside_an_unchanged_plan(spelling: Spelling) -> None:
         assert parse_plan(reasoned, workers=3) == plan
         lines = re.findall(r"^Step (\d) needs .+: worker (\d)\.$", reasoned, re.MULTILINE)
         assert lines == [(str(index), str(step.worker)) for index, step in enumerate(plan.steps)]
-
-
-class _Constrained(ScriptedWorker):
-    @property
-    def constraint_kinds(self) -> frozenset[Literal["json", "grammar"]]:
-        return frozenset({"grammar"})
 
 
 @pytest.mark.parametrize("spelling", ["json", "rows"])
