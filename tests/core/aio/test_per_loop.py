@@ -49,24 +49,6 @@ class Lines(PerLoop[Line]):
         return [line.is_open for line in self.lines]
 
 
-@pytest.mark.anyio
-async def test_entries_at_once_open_once() -> None:
-    """Tasks that enter while it is being opened wait for it."""
-    lines, given = Lines(open_seconds=0.02), set[Line]()
-
-    async def use() -> None:
-        async with lines.opened() as line:
-            given.add(line)
-            assert line.is_open
-            await anyio.sleep(0.01)
-
-    async with anyio.create_task_group() as tasks:
-        for _ in range(20):
-            tasks.start_soon(use)
-    assert len(given) == 1
-    assert lines.is_open == [False]
-
-
 def test_each_loop_has_its_own() -> None:
     """Threads with loops of their own share nothing, and close their own."""
     lines, together = Lines(), threading.Barrier(6)

@@ -112,19 +112,6 @@ def test_what_a_call_raises_is_its_callers_alone(error: BaseException) -> None:
     assert run_sync(who) == "nobody"
 
 
-def test_items_come_before_the_exception() -> None:
-    """What was yielded is read, then the exception is raised."""
-
-    async def fail() -> AsyncGenerator[int, None]:
-        yield 1
-        raise ValueError("no")
-
-    items = iterate(fail)
-    assert next(items) == 1
-    with pytest.raises(ValueError, match="no"):
-        next(items)
-
-
 def test_leaving_an_iteration_cancels_it_and_waits() -> None:
     """When `close` returns, the generator has ended."""
     ended: list[str] = []

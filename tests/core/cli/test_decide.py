@@ -54,26 +54,6 @@ def ran(conductor: Conductor, *, resumed: bool = False) -> Result:
     return anyio.run(main)
 
 
-@pytest.mark.parametrize("verdict", ["done", "not-done"])
-def test_the_end_of_an_action(podium: Podium, journal: SqlJournal, verdict: str) -> None:
-    """It is shown as unknown, decided by number, and counted."""
-    refunds = list[str]()
-    conductor = shop(journal, refunds)
-    assert ran(conductor).status == "partial"
-    shown = podium("show", "refunds").stdout
-    assert "step 0 is an action (!): not known whether it is done" in shown
-    assert "step 1 is an action (!): done" in shown
-    actions = json.loads(podium("show", "refunds", "--json").stdout)["actions"]
-    assert [(each["asked"], each["end"]) for each in actions] == [
-        ("Refund 1017.", "unknown"),
-        ("Refund 1018.", "done"),
-    ]
-    assert podium("decide", "refunds", verdict, "--action", "0").exit_code == 0
-    assert ran(conductor, resumed=True).status == "ok"
-    assert refunds.count("Refund 1017.") == (1 if verdict == "done" else 2)
-    assert podium("decide", "refunds", verdict, "--action", "0").exit_code == 2
-
-
 def test_an_approval_of_one_action(podium: Podium, journal: SqlJournal) -> None:
     """With changed arguments; the other is refused."""
     refunds = list[str]()
@@ -132,6 +112,10 @@ def test_a_run_of_a_program_needs_no_config(podium: Podium, program: Path) -> No
     assert "in the program that made the run with the same call" in decided.stderr
     result = ran(conductor)
     assert (result.status, sorted(refunds)) == ("partial", ["Refund 1017.", "Refund 1018."])
+    assert "step 0 is an action (!): not known whether it is done" in podium("show", "refunds", *place).stdout
+    actions = json.loads(podium("show", "refunds", "--json", *place).stdout)["actions"]
+    ends = [(each["asked"], each["end"]) for each in actions]
+    assert ends == [("Refund 1017.", "unknown"), ("Refund 1018.", "done")]
     assert podium("decide", "refunds", "done", "--action", "0", *place).exit_code == 0
     assert ran(conductor, resumed=True).status == "ok"
     assert len(refunds) == 2

@@ -13,7 +13,6 @@ from typer.testing import CliRunner, Result
 
 from podium.cli.root import COMMANDS, STORY, app
 from podium.config import add_ons
-from podium.errors import install_hint
 
 Podium = Callable[..., Result]
 
@@ -52,16 +51,6 @@ def test_the_help_fits_one_screen(monkeypatch: pytest.MonkeyPatch) -> None:
         listed = [found[1] for line in lines if (found := re.match(r"  [ a-z]{7}  (\w+) +[A-Z]", line))]
         assert sorted(listed) == sorted(EVERY.split())
         assert ("(not installed)" in "".join(lines)) is not is_installed
-
-
-@pytest.mark.parametrize("has_pip", [True, False])
-def test_a_package_is_installed_beside_what_is_there(
-    monkeypatch: pytest.MonkeyPatch, *, has_pip: bool
-) -> None:
-    """Into this environment, with its pip; uv makes environments that have none."""
-    monkeypatch.setattr("podium.errors.find_spec", lambda _: has_pip or None)
-    command = f"{sys.executable} -m pip install" if has_pip else f"uv pip install --python {sys.executable}"
-    assert install_hint("podium-conductor[mcp]") == f"run `{command} 'podium-conductor[mcp]'`"
 
 
 @pytest.mark.usefixtures("known")

@@ -86,18 +86,6 @@ def test_result_that_cannot_be_written(config: Path, args: tuple[str, ...]) -> N
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.long
-def test_closed_stdout_is_told(config: Path) -> None:
-    """A result that a parent leaves no place for is told in a line, with exit code 1."""
-    command = [sys.executable, "-m", "podium", "run", "Why?"]
-    done = subprocess.run(
-        ["/bin/sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert "podium: the result cannot be written: stdout is closed\n" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_interrupt_before_the_command_begins(tmp_path: Path) -> None:
     """Ctrl-C while modules are imported ends the process without a traceback."""
     (tmp_path / "typer.py").write_text(

@@ -12,10 +12,10 @@ from podium import Conductor, Message, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, RunFailed, RunWaiting, WorkerBroken, WorkerFailed, WorkerRefused
 from podium.execution import Retry
 from podium.hosts import read_completion, read_sampling, read_tools, result_metadata, sampling_arguments
-from podium.hosts.results import answer_sources, answered, plan_lines
+from podium.hosts.results import answered, plan_lines
 from podium.planners import FixedPlanner
 from podium.secrets import register
-from podium.types import Completion, Constraint, Outcome, Problem, Result, Sampling, steps_behind
+from podium.types import Completion, Constraint, Problem, Result, Sampling
 from podium.usage import Usage
 
 pytestmark = pytest.mark.anyio
@@ -50,18 +50,6 @@ async def test_metadata_is_plain_json_without_secrets() -> None:
         "is_fallback": False,
     }
     assert plan_lines(PLAN, ended.workers)[1:] == ["1. b: guess", "2. c: write (shown step 0)"]
-
-
-async def test_the_sources_of_an_answer_are_the_steps_that_reached_it() -> None:
-    """A step that a worker was not shown after all is none."""
-    ended = await result("red", "blue", "It is red.")
-    assert [outcome.step for outcome in answer_sources(ended)] == [0, 2]
-    outcomes = {one.step: one for one in ended.outcomes if one.status == "ok"}
-    assert steps_behind(PLAN, outcomes, 2) == [0, 2]
-    unseen: dict[int, Outcome] = outcomes | {2: replace(outcomes[2], shown=())}
-    assert steps_behind(PLAN, unseen, 2) == [2]
-    failed = await result(WorkerFailed("no"), WorkerFailed("no"), WorkerFailed("no"))
-    assert answer_sources(failed) == ()
 
 
 async def test_an_answer_that_lacks_something_is_returned_or_raised() -> None:

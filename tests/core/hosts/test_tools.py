@@ -7,8 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from podium.errors import ConfigError, WorkerFailed, WorkerRefused, WorkerTimeout
-from podium.hosts import ToolWorker, text_of, tool_call
-from podium.hosts.results import tool_arguments
+from podium.hosts import ToolWorker, text_of
 from podium.types import Completion, Message
 from podium.usage import Usage
 from podium.workers import Card, Request, complete
@@ -82,29 +81,6 @@ async def test_a_json_object_is_the_arguments() -> None:
     assert tool.arguments == [{"city": text} for text in texts]
 
 
-async def test_arguments_are_checked_against_the_whole_schema() -> None:
-    """Types, what they are made of, and names; unless the schema takes any name."""
-    tool = Called()
-    schema = {
-        "properties": {"a": {"type": "integer"}, "who": {"$ref": "#/$defs/Person"}},
-        "required": ["a"],
-        "$defs": {"Person": {"type": "object", "properties": {"age": {"type": "integer"}}}},
-    }
-    worker = ToolWorker(schema, tool, card=Card(name="add"))
-    for wrong, named in (
-        ('{"a": 2.5}', "'a'"),
-        ('{"who": {}}', "'a' is a required"),
-        ('{"a": 1, "who": {"age": "old"}}', "'who.age'"),
-        ('{"a": 1, "b": 2}', "'b' was unexpected"),
-    ):
-        with pytest.raises(WorkerRefused, match=named):
-            await complete(worker, ask(wrong))
-    assert not tool.arguments
-    open_worker = ToolWorker(schema | {"additionalProperties": True}, tool, card=Card(name="add"))
-    await complete(open_worker, ask('{"a": 1, "b": 2, "who": {"age": 3}}'))
-    assert tool.arguments == [{"a": 1, "b": 2, "who": {"age": 3}}]
-
-
 async def test_a_broken_schema_is_told() -> None:
     """One that is none when the worker is made; one that refers to what is not in it when it is called."""
     with pytest.raises(ConfigError, match="'add' is invalid"):
@@ -142,14 +118,3 @@ def test_values_become_text() -> None:
     for value in (object(), b"x", float("nan"), {"at": print}):
         with pytest.raises(WorkerFailed, match="the worker returned a value of type"):
             text_of(value)
-
-
-def test_calls_are_written_and_read() -> None:
-    """Broken arguments stay the text a model wrote."""
-    assert tool_arguments(tool_call("c", "look", {"é": 1})) == {"é": 1}
-    assert tool_call("c", "look", {"é": 1})["function"]["arguments"] == '{"é": 1}'
-    broken = tool_call(None, "look", "{nonsense")
-    assert (broken["id"], broken["function"]["arguments"]) == ("", "{nonsense")
-    assert [tool_arguments(tool_call("c", "look", told)) for told in ("{nonsense", "[1]", "", None)] == [
-        None, None, {}, {},
-    ]  # fmt: skip

@@ -95,19 +95,6 @@ async def test_another_request_is_planned_anew() -> None:
     assert behind.asked == 1 + len(changes)
 
 
-async def test_what_does_not_bear_on_a_plan_is_no_part_of_the_key() -> None:
-    """A deadline does not change a plan, the order of labels neither, nor who reads along."""
-    behind = Counting()
-    planner = CachedPlanner(behind)
-    await plan(planner, replace(REQUEST, deadline=1.0))
-    await plan(planner, replace(REQUEST, deadline=2.0))
-    assert (await plan(planner, replace(REQUEST, stream=False))).text == ROW
-    assert (
-        await plan(planner, replace(REQUEST, middleware=lambda worker, request: worker.call(request)))
-    ).text
-    assert behind.asked == 1
-
-
 @pytest.mark.parametrize(
     "bad",
     [

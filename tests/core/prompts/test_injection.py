@@ -12,17 +12,15 @@ from typing import Any
 import pytest
 from core.actors import boss, plan_of, rows
 from core.prompts.injected import TEXTS
-from servers.chat_server import Call, ChatServer, Reply, says
 
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PlanError
 from podium.plan_text import Spelling, parse_plan, write_plan
 from podium.plan_text.writer import KEEP
-from podium.planners import ChatPlanner
 from podium.types import Message, Result
 from podium.types.messages import storable
-from podium.workers import ChatWorker, Endpoint, ScriptedWorker
+from podium.workers import ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -136,37 +134,3 @@ def test_text_around_a_plan_makes_no_other_plan() -> None:
                 assert read == PLAN, written
             elif read.steps:
                 read.fit(len(NAMES), 32)
-
-
-async def test_over_a_server_the_same_is_sent() -> None:
-    """The bytes of every request, its address and headers included, are those of a harmless run."""
-    current = HARMLESS
-
-    def reply(call: Call) -> Reply:
-        if call.body["model"] != "boss":
-            return says(call, current)
-        first = len(call.body["messages"]) == 2
-        return says(call, write_plan(PLAN, "rows") if first else KEEP)
-
-    async with ChatServer(reply) as server:
-        endpoint = Endpoint(server.url)
-        pool = [ChatWorker(name, endpoint=endpoint) for name in NAMES]
-        planner = ChatPlanner(ChatWorker("boss", endpoint=endpoint))
-        async with Conductor(planner, pool, limits=Limits(rounds=2)) as conductor:
-            seen = []
-            for current in (HARMLESS, *list(TEXTS.values())[::4]):
-                before = len(server.calls)
-                result = await conductor.run(QUESTION)
-                seen.append((account(result), [bare(call, current) for call in server.calls[before:]]))
-    wanted = seen[0]
-    assert len(wanted[1]) == len(PLAN.steps) + 2
-    for had in seen[1:]:
-        assert had == wanted
-
-
-def bare(call: Call, injected: str) -> Any:
-    """Return a request as it arrived, what was injected taken out."""
-    messages = [Message(m["role"], m["content"]) for m in call.body["messages"]]
-    headers = {name: value for name, value in call.headers.items() if name != "content-length"}
-    rest = {name: value for name, value in call.body.items() if name != "messages"}
-    return call.method, call.path, headers, rest, shape(messages, injected)
