@@ -338,3 +338,15 @@ def test_a_journal_that_can_never_work_is_told_before_the_run(
         assert "in [journal] of podium.toml" in done.stderr
         assert "wrong" not in done.stderr
     assert not server.calls
+
+
+@pytest.mark.parametrize("change", ["UPDATE podium_runs SET cost = 1e999", "DELETE FROM podium_events"])
+def test_a_damaged_run_is_listed_as_damaged(podium: Podium, config: Path, change: str) -> None:
+    """The other runs are listed as they are."""
+    config.write_text(config.read_text() + "[journal]\npath = 'runs.db'\n")
+    for name in "ab":
+        podium("run", "What?", "--run-id", name)
+    with closing(sqlite3.connect("runs.db")) as database, database:
+        database.execute(f"{change} WHERE run_id = 'b'")
+    assert {row["run_id"]: row["state"] for row in rows(podium)} == {"a": "ok", "b": "damaged"}
+    assert "damaged" in podium("runs").stdout
