@@ -104,13 +104,16 @@ class TestContract(WorkerContract):
         """Echo."""
         return (await either.workers(tools=["echo"]))[0]
 
-    @pytest.fixture
-    async def slow_worker(self, either: McpServer) -> AsyncIterator[Worker]:
-        """Wait for longer than a test."""
-        (worker,) = await either.workers(tools=["slow"])
-        async with worker:  # starting a process takes longer than the test waits
-            await either.request(lambda client: client.listed("tools"))
-            yield worker
+    @pytest.fixture(params=[pytest.param("stdio", marks=pytest.mark.long), "http"])
+    async def slow_worker(self, request: pytest.FixtureRequest, log: Path) -> AsyncIterator[Worker]:
+        """Wait for longer than a test, on a server without other calls."""
+        with serving(log) as served:
+            at = StreamableHttp(served.url)
+            server = stdio(log) if request.param == "stdio" else McpServer("test", at)
+            (worker,) = await server.workers(tools=["slow"])
+            async with worker:  # starting a process takes longer than the test waits
+                await server.request(lambda client: client.listed("tools"))
+                yield worker
 
 
 async def test_cards_tell_names_descriptions_and_arguments(server: McpServer, served: Served) -> None:
