@@ -57,6 +57,7 @@ class ReturningPlanner(Planner):
         (lambda: Conductor(NoName(), [ONLY]), r"NoName has no name: set `name = "),
         (lambda: Conductor(ONLY, [ONLY]), r"is not a planner: wrap it in a ChatPlanner"),
         (lambda: Conductor(RulePlanner(), [print]), r"is not a worker: wrap it in a FunctionWorker"),
+        (lambda: Conductor(RulePlanner(), [ONLY], limits={"calls": 3}), r"limits is .*: write Limits"),
         (lambda: ChatWorker("m", endpoint="http://127.0.0.1:1/v1"), r"write endpoint=Endpoint\("),
     ],
 )

@@ -189,6 +189,23 @@ def test_the_interpreter_ends_while_calls_hang() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "late\nover\n", "")
 
 
+def test_blocking_calls_share_threads_and_raise() -> None:
+    """As in any executor: results and exceptions reach the caller, and idle threads are used again."""
+
+    async def ask() -> set[str]:
+        loop, names = asyncio.get_running_loop(), set[str]()
+        for _ in range(20):
+            names.add(await loop.run_in_executor(None, lambda: threading.current_thread().name))
+        with pytest.raises(ZeroDivisionError):
+            await loop.run_in_executor(None, lambda: 1 // 0)
+        return names
+
+    before = threading.enumerate()  # other tests may leave some
+    assert run_sync(ask) == {"podium-sync"}
+    new = [each for each in threading.enumerate() if each not in before and each.name == "podium-sync"]
+    assert len(new) <= 3
+
+
 @POSIX
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_a_forked_process_has_a_loop_of_its_own() -> None:

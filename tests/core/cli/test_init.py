@@ -103,6 +103,8 @@ def test_presets_make_a_conductor(podium: Podium, monkeypatch: pytest.MonkeyPatc
     for preset in ("providers", "vllm", "fugu", "offline"):
         assert podium("init", "--offline", "--force", "--preset", preset).exit_code == 0
         assert load_config("podium.toml").conductor().pool
+    podium("init", "--offline", "--force", "--preset", "fugu", env={"SAKANA_BASE_URL": "http://localhost:9/"})
+    assert urls() == ["http://localhost:9/v1"]
     assert podium("init", "--force", "--preset", "conductor").exit_code == 0
     with pytest.raises(ConfigError, match=r"'conductor' needs podium-train, which is not installed: .*train"):
         load_config("podium.toml")

@@ -92,7 +92,7 @@ def test_runs_that_are_not_recorded(podium: Podium, config: Path, args: tuple[st
     assert (result.stdout, result.stderr) == ("forty-two\n", "")
     assert not Path("state").exists()
     if not args:
-        for command in (("runs",), ("show", "x"), ("resume", "x")):
+        for command in (("runs",), ("show", "x"), ("resume", "x"), ("run", "--run-id", "job", "What?")):
             refused = podium(*command)
             assert refused.exit_code == 2
             assert "[journal]" in refused.stderr

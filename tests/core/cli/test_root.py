@@ -114,6 +114,18 @@ def test_an_installed_package_adds_a_command(podium: Podium, install: Install, m
     assert "Exit codes: 0 success" in podium(*words, "--help").stdout
 
 
+def test_wrong_entry_points_are_told(podium: Podium, install: Install) -> None:
+    """One that is no app, and two for one command, of which neither is chosen silently."""
+    install("podium-toy", "[podium.commands]\ntoy = podium_toy:app\n", "app = 3\n")
+    result = podium("toy")
+    assert result.exit_code == 2
+    assert "the entry point of `podium toy` gives neither a typer.Typer nor a function" in result.stderr
+    install("podium-other", "[podium.commands]\ntoy = podium_other:app\n", "")
+    result = podium("toy")
+    assert result.exit_code == 2
+    assert "both have the entry point 'toy' in podium.commands" in result.stderr
+
+
 WRONG_PAIRS = [
     ("show a b --events", "another run does not go with --events"),
     ("show a --open --json", "--open does not go with --json"),
@@ -121,6 +133,7 @@ WRONG_PAIRS = [
     ("resume a --replay --approve --force", "--replay does not go with --approve and --force"),
     ("plan --parse p.txt --workers 1 --labels eu -o x", "--parse does not go with --labels and --out"),
     ("plan --parse p.txt", "--parse needs --workers"),
+    ("plan Why? --workers 3", "--workers needs --parse"),
     ("serve --mcp --openapi", "--mcp does not go with --openapi"),
 ]
 

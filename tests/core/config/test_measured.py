@@ -4,7 +4,9 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from podium.cli.root import app
 from podium.conductor import Conductor
 from podium.config import load_config
 from podium.errors import ConfigError
@@ -67,6 +69,15 @@ def test_cards_carry_what_was_measured(path: Path) -> None:
     assert (rate.kind.name, rate.kind.questions, rate.rate) == ("sums", ("2 + 2?",), 0.6875)
     assert (rate.answers, rate.right, rate.measured_on) == (5, 4.0, date(2026, 11, 22))
     assert other.measured == ()
+
+
+def test_rates_of_another_model_are_refused(path: Path) -> None:
+    """The name is the same, the model is not."""
+    path.write_text(CONFIG.replace('model = "small"', 'model = "newer"'))
+    with pytest.raises(ConfigError, match=r"podium\.toml:18: the worker 'solver' had another model.*'sums'"):
+        load_config(path).conductor()
+    checked = CliRunner().invoke(app, ["check", "--config", str(path)], env={"COLUMNS": "200"})
+    assert "measured.json has rates of solver on sums; the latest on 2026-11-22" in checked.stdout
 
 
 WRONG_FILES = (

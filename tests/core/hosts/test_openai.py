@@ -202,6 +202,17 @@ async def test_the_error_of_a_run_is_raised(ask: Ask, more: Any, kind: Any, told
         await ask(conductor, **more)
 
 
+async def test_other_requests_are_refused() -> None:
+    """They would be sent to nobody."""
+    client, sync = clients(ConductorTransport(team(writer())))
+    with pytest.raises(ConfigError, match="not GET /v1/models: use the client for chat"), run_errors():
+        await client.models.list()
+    with pytest.raises(ValueError, match="ordinary"), run_errors():
+        raise ValueError("an ordinary error")
+    with pytest.raises(ConfigError, match="not POST /v1/responses"), run_errors():
+        sync.responses.create(model="mine", input="Why?")
+
+
 async def test_the_timeout_is_of_the_whole_call(ask: Ask) -> None:
     """The run is cancelled, and the error is its own."""
     slow = ScriptedWorker("slow", "late", latency=30)

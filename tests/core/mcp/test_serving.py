@@ -20,6 +20,7 @@ from podium.journal import SqlJournal
 from podium.mcp import McpServer, StreamableHttp, make_server
 from podium.planners import FixedPlanner
 from podium.policy import Policy
+from podium.types import Plan, Step
 from podium.workers import FREE, PersonWorker, StepInput
 
 pytestmark = pytest.mark.anyio
@@ -218,6 +219,24 @@ async def test_the_user_of_the_client_answers_the_question_of_a_step(tmp_path: P
             assert (await client.call("ask", question="q"))["content"][0]["text"] == "yes"
     assert asked[0] == "step 0 asks: May I?\nthe answer is one of: yes, no"
     assert asked[1].startswith("the answer to step 0 is 'perhaps': write one of 'yes', 'no'\nstep 0 asks")
+
+
+async def test_items_of_a_map_are_counted_and_asked_for(tmp_path: Path) -> None:
+    """The user is asked before they start; progress is told after each tenth of them, not for each."""
+    plan = Plan((Step(0, "{{item}}", each=tuple(range(30))), Step(0, "all of them", access=(0,))))
+    policy = Policy(approve="later", ask="fan-outs", ask_above={"calls": 25})
+    journal, asked = SqlJournal(tmp_path / "runs.db"), list[str]()
+    workers = [FunctionWorker(greet, price=FREE)]
+    with served(Conductor(FixedPlanner(plan), workers, policy=policy, journal=journal)) as url:
+        async with connect(http_of(url), user=noted(approves, asked)) as client:
+            answer = await client.call("ask", question="q")
+            told = [note for *_, note in client.notes]
+    assert answer["content"][0]["text"] == "Hello, all of them"
+    assert asked[0].startswith("May these items be started?\n0. greet: 30 items of step 0: 30 calls, ")
+    assert [note for note in told if " of 30 items" in note] == [
+        f"step 0: {at} of 30 items" for at in range(0, 31, 3)
+    ]
+    assert client.notes[-1][0] == client.notes[-1][1]  # items are not counted as steps
 
 
 async def test_a_cancelled_call_cancels_the_run() -> None:
