@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from servers import mcp_server
-from servers.mcp_server import serving
+from servers.web_thread import serving_mcp
 from typer.testing import CliRunner
 
 from podium.cli.root import app
@@ -54,7 +54,7 @@ def test_tools_and_resources_are_workers(tmp_path: Path, monkeypatch: pytest.Mon
 def test_headers_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key is named, and sent."""
     monkeypatch.setenv("NOTES_TOKEN", "Bearer mno-pqr-stu")
-    with serving(tmp_path / "log.txt") as served:
+    with serving_mcp(mcp_server.make_server(tmp_path / "log.txt")) as served:
         table = f'url = "{served.url}"\nheaders_env = {{ Authorization = "NOTES_TOKEN" }}'
         names = [worker.card.name for worker in load_config(write(tmp_path, table)).workers("test")]
     assert "test.echo" in names

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from core.actors import plan_of
 from servers.mcp_client import User, approves, connect, declines, http_of, stdio_of
-from servers.mcp_server import serving_http
+from servers.web_thread import serving_mcp
 from typer.testing import CliRunner
 
 from podium import Card, Conductor, FunctionWorker, __version__
@@ -30,7 +30,7 @@ CONFIG = '[workers.calculator]\ntype = "calculator"\n[planner]\ntype = "rule"\n[
 @contextmanager
 def served(conductor: Conductor) -> Iterator[str]:
     """Serve a conductor over HTTP, from a thread; yield its URL."""
-    with serving_http(make_server(conductor)) as serving:
+    with serving_mcp(make_server(conductor)) as serving:
         yield serving.url
 
 

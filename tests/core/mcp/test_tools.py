@@ -11,7 +11,8 @@ import pytest
 from contracts.worker_contract import WorkerContract
 from core.actors import plan_of
 from servers import mcp_server
-from servers.mcp_server import Served, serving
+from servers.mcp_server import make_server
+from servers.web_thread import Served, serving_mcp
 
 from podium import Conductor, Retry
 from podium.errors import (
@@ -43,7 +44,7 @@ def stdio(log: Path, **options: float) -> McpServer:
 def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Path]]:
     """Serve HTTP; yield the server and the file of what happened."""
     path = tmp_path_factory.mktemp("mcp") / "log.txt"
-    with serving(path) as found:
+    with serving_mcp(make_server(path)) as found:
         yield found, path
 
 
@@ -107,7 +108,7 @@ class TestContract(WorkerContract):
     @pytest.fixture(params=[pytest.param("stdio", marks=pytest.mark.long), "http"])
     async def slow_worker(self, request: pytest.FixtureRequest, log: Path) -> AsyncIterator[Worker]:
         """Wait for longer than a test, on a server without other calls."""
-        with serving(log) as served:
+        with serving_mcp(make_server(log)) as served:
             at = StreamableHttp(served.url)
             server = stdio(log) if request.param == "stdio" else McpServer("test", at)
             (worker,) = await server.workers(tools=["slow"])
