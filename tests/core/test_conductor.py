@@ -197,7 +197,7 @@ async def test_workers_are_open_while_they_are_needed() -> None:
 
 
 async def test_costs_are_told_by_worker_and_in_total() -> None:
-    """A card's price makes the cost of a call; a worker that knows it states it."""
+    """A card's price makes the cost of a call; a worker may state it; an unknown cost is never 0."""
     priced = Card(name="priced", price=Price(input=10.0, output=30.0, cached_input=1.0))
     usage = Usage(input_tokens=1000, output_tokens=100, cached_tokens=400)
     pool = [
@@ -210,6 +210,10 @@ async def test_costs_are_told_by_worker_and_in_total() -> None:
     assert result.cost == pytest.approx(expected + 0.5)
     assert result.usage.total_tokens == 2200
     assert not result.usage.estimated
+    pool.append(ScriptedWorker(Card(name="unknown"), "C"))
+    result = await Conductor(boss(""), pool).run(plan_of((0, "x", ()), (2, "y", (0,))))
+    assert (result.cost, result.cost_by_worker["unknown"]) == (None, None)
+    assert "cost unknown" in result.explain()
 
 
 async def test_planning_alone_keeps_to_the_time_of_a_run() -> None:

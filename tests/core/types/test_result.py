@@ -1,10 +1,7 @@
 """Results add up, and say in words what was decided."""
 
-import pytest
-
 from podium.errors import WorkerTimeout
 from podium.types import Outcome, Plan, Problem, Proposal, Result, Round, Step
-from podium.types.outcome import total_cost
 from podium.usage import Usage
 
 
@@ -17,22 +14,6 @@ def _result(*outcomes: Outcome, proposals: tuple[Proposal, ...] = (), **values: 
     plan = Plan(tuple(Step(0, f"do {i}", tuple(range(i))) for i in range(len(outcomes))))
     rounds = (Round(number=1, plan=plan, outcomes=outcomes, proposals=proposals),)
     return Result(**{"run_id": "r", "answer": "a", "status": "ok", "rounds": rounds, **values})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("costs", "total"), [([], 0.0), ([1.0, 2.0], 3.0), ([1.0, None], None), ([None], None)]
-)
-def test_costs_add_up_to_unknown_as_soon_as_one_is(costs: list[float | None], total: float | None) -> None:
-    """Unknown is never taken for nothing."""
-    assert total_cost(costs) == total
-
-
-def test_an_unknown_cost_is_unknown_for_its_worker_and_in_total() -> None:
-    """The others' costs are still told."""
-    result = _result(_outcome(0, cost=None), _outcome(1, "v", cost=0.25))
-    assert result.cost is None
-    assert result.cost_by_worker == {"w": None, "v": 0.25}
-    assert "cost unknown" in result.explain()
 
 
 def test_a_check_is_counted() -> None:
