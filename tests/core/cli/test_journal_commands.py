@@ -98,15 +98,6 @@ def test_runs_that_are_not_recorded(podium: Podium, config: Path, args: tuple[st
             assert "[journal]" in refused.stderr
 
 
-def test_show_draws_the_plan_and_what_it_took(podium: Podium, config: Path) -> None:
-    """The table of a recorded run is that of the live view, with question, answer and bill."""
-    shown = podium("show", run_id(podium("run", "What is it?"))[:8]).stdout
-    for told in ("What is it?", "plan by thinker", "Think of a number.", "forty-two"):
-        assert told in shown
-    assert re.search(r"✓ 0 thinker +Think of a number\. +ok +218 +unknown +\d\.\d s", shown)
-    assert "answered by speaker: 2 steps ok, planned by thinker, 654 tokens, cost unknown" in shown
-
-
 def test_show_for_programs(podium: Podium, config: Path) -> None:
     """JSON holds the result and where it came from; events are one per line, numbered."""
     known = run_id(podium("run", "What is it?", "--labels", "eu,secret"))

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from podium.errors import WorkerUnavailable
 from podium.planners import CachedPlanner, Planner, PlanRequest, PlanText, Turn
 from podium.types import Message
 from podium.types.messages import read_query
@@ -111,14 +110,6 @@ async def test_a_text_without_a_plan_is_not_remembered(bad: PlanText) -> None:
     planner = CachedPlanner(Counting(bad, PlanText(text=ROW, why="second")))
     assert await plan(planner) == bad
     assert (await plan(planner)).why == "second"
-
-
-async def test_a_failure_is_not_remembered() -> None:
-    """The planner's error goes through, and the next request asks again."""
-    planner = CachedPlanner(Counting(WorkerUnavailable("down"), PlanText(text=ROW)))
-    with pytest.raises(WorkerUnavailable):
-        await plan(planner)
-    assert (await plan(planner)).text == ROW
 
 
 async def test_the_text_unused_for_longest_is_forgotten() -> None:

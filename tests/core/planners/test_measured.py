@@ -9,7 +9,7 @@ from podium.planners import ChatPlanner, Planner, PlanRequest, PlanText, RulePla
 from podium.planners.chat import MAX_KINDS
 from podium.types.messages import read_query
 from podium.usage import estimate_tokens
-from podium.workers import Calculator, Card, Kind, MeasuredRate, Price, ScriptedWorker
+from podium.workers import Card, Kind, MeasuredRate, Price, ScriptedWorker
 from podium.workers.rates import kind_of
 
 pytestmark = pytest.mark.anyio
@@ -59,16 +59,6 @@ async def test_of_equal_rates_the_cheapest_worker_is_chosen() -> None:
         replace(cards[2], price=Price(input=1, output=2)),
     )
     assert '"worker": 2' in (await _planned(RulePlanner(), "Solve the riddle: what has teeth?", pool)).text
-
-
-async def test_a_measured_rate_counts_more_than_a_description() -> None:
-    """A card that praises itself loses; a calculator keeps its sums."""
-    sums = Kind("sums", ("What is 3 + 4?", "What is 8 + 5?"))
-    proud = Card(name="proud", description="Good at arithmetic.", measured=(measured(sums, 0.3),))
-    modest = Card(name="modest", measured=(measured(sums, 0.8),))
-    assert '"worker": 1' in (await _planned(RulePlanner(), "What is 6 + 4?", (proud, modest))).text
-    pool = (modest, Calculator().card)
-    assert '"worker": 1' in (await _planned(RulePlanner(), "What is 6 + 4?", pool)).text
 
 
 def test_the_kind_of_a_question() -> None:

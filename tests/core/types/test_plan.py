@@ -3,7 +3,7 @@
 import pytest
 
 from podium.errors import PlanInvalid, QueryError
-from podium.types import Message, Plan, Step
+from podium.types import Plan, Step
 
 DIAMOND = Plan(
     (Step(0, "Start.", ()), Step(1, "Left.", (0,)), Step(2, "Right.", (0,)), Step(0, "Join.", (2, 1, 1)))
@@ -20,26 +20,6 @@ def test_steps_and_plans_cannot_be_built_wrong() -> None:
         with pytest.raises(PlanInvalid) as caught:
             Plan((Step(0, "a"), Step(0, "b", (seen,))))
         assert (caught.value.code, caught.value.step) == ("forward_access", 1)
-
-
-def test_shape_of_a_diamond() -> None:
-    """Layers are what one draws by hand."""
-    assert DIAMOND.layers == ((0,), (1, 2), (3,))
-    assert DIAMOND.needed == {0, 1, 2, 3}
-
-
-def test_renumbered() -> None:
-    """Workers are replaced, the rest stays."""
-    assert [step.worker for step in DIAMOND.renumbered([5, 6, 7]).steps] == [5, 6, 7, 5]
-    assert [step.access for step in DIAMOND.renumbered([5, 6, 7]).steps] == [(), (0,), (0,), (1, 2)]
-
-
-def test_json_goes_round() -> None:
-    """A plan written as JSON is the same plan again, with the conversation it was made for."""
-    plan = Plan(DIAMOND.steps, (Message("user", "Why?"),))
-    back = Plan.from_json(plan.to_json())
-    assert back == plan
-    assert back.query == plan.query
 
 
 FOREIGN: tuple[tuple[dict[str, object], str], ...] = (
