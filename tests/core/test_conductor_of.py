@@ -3,15 +3,14 @@
 from typing import Any
 
 import pytest
-from servers.chat_server import STALL, Call, ChatServer, Reply, events, says, whole
+from servers.chat_server import Call, ChatServer, Reply, events, says, whole
 
-from podium import ChatWorker, Conductor, Endpoint, FunctionWorker, Limits, ScriptedWorker
+from podium import ChatWorker, Conductor, Endpoint, FunctionWorker, Limits
 from podium.errors import LimitExceeded, PlannerError, QueryError
 from podium.execution import Retry
 from podium.journal import MemoryJournal
-from podium.planners import FixedPlanner
 from podium.policy import Policy, Rule
-from podium.types import AnswerDelta, Constraint, Message, Plan, Sampling, Step, Tools
+from podium.types import AnswerDelta, Message, Plan, Sampling, Step
 from podium.workers import FREE, Card, Price
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +28,6 @@ USAGE = {
     "output_tokens_details": {"orchestration_output_tokens": 6},
 }
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
-NAMED = {"type": "function", "function": {"name": "weather"}}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
 CONVERSATION = [
@@ -120,50 +118,6 @@ async def test_a_conversation_reaches_the_model_unchanged() -> None:
     ]
 
 
-async def test_tools_and_sampling_of_a_run_are_sent() -> None:
-    """In the words of each API; the call of a tool that is named has no text for a schema."""
-    sampling = Sampling(temperature=0.5, max_tokens=9, constraint=Constraint("json", {"type": "object"}))
-    async with ChatServer(reply) as server:
-        for api in ("chat", "responses"):
-            await hosted(server, api).run("Hi", tools=Tools((WEATHER,), NAMED), sampling=sampling)
-            await hosted(server, api).run("Hi", tools=Tools((WEATHER,)), sampling=sampling)
-        chat, formed, responses, formed_responses = (call.body for call in server.calls)
-    assert (chat["tools"], chat["tool_choice"], chat["temperature"]) == ([WEATHER], NAMED, 0.5)
-    assert "response_format" not in chat
-    assert formed["response_format"] == formed_responses["text"]["format"] == {"type": "json_object"}
-    assert responses["tools"] == [{"type": "function", "name": "weather", "parameters": {"type": "object"}}]
-    assert responses["tool_choice"] == {"type": "function", "name": "weather"}
-    assert (responses["temperature"], responses["max_output_tokens"]) == (0.5, 9)
-
-
-@pytest.mark.parametrize("api", ["chat", "responses"])
-async def test_calls_of_tools_come_back(api: str) -> None:
-    """They are the caller's to make."""
-    item = {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"}
-
-    def call_tool(call: Call) -> Reply:
-        if api == "chat":
-            return says(call, "", tool_calls=[CALL], finish_reason="tool_calls")
-        return reply(call, "", output=[item])
-
-    async with ChatServer(call_tool) as server:
-        result = await hosted(server, api).run("Is it raining?", tools=[WEATHER])
-    assert (result.tool_calls, result.status) == ((CALL,), "ok")
-
-
-@pytest.mark.parametrize(
-    ("sampling", "told"), [(Sampling(stop=("END",)), "stop"), (Sampling(seed=1), "seed")]
-)
-async def test_what_responses_has_no_word_for_is_refused(sampling: Sampling, told: str) -> None:
-    """Before anything is sent."""
-    async with ChatServer(reply) as server:
-        result = await hosted(server).run("Hi", sampling=sampling)
-        assert server.calls == []
-    assert result.problem is not None
-    assert (result.problem.code, result.usage.total_tokens) == ("worker_refused", 0)
-    assert f"`responses` does not support {told}" in result.problem.message
-
-
 FAILED = {"type": "response.failed", "response": {"error": {"message": f"worker fell over {KEY}"}}}
 CUT = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
 INNER = {"podium": {"status": "partial", "problem": {"code": "worker_failed", "message": "half of it"}}}
@@ -177,10 +131,7 @@ INNER = {"podium": {"status": "partial", "problem": {"code": "worker_failed", "m
             "failed",
             "worker_refused",
         ),
-        (lambda call: whole({"error": {"message": "down"}}, status=503), "failed", "worker_unavailable"),
         (lambda call: events(FAILED, done=False), "failed", "worker_broken"),
-        (lambda call: events({"type": "response.completed", "response": 5}), "failed", "worker_broken"),
-        (lambda call: events({"type": "response.failed", "response": "boom"}), "failed", "worker_broken"),
         (lambda call: reply(call, "for", **CUT), "partial", "cut"),
         (lambda call: reply(call, "for", **INNER), "partial", "partial"),
     ],
@@ -193,18 +144,6 @@ async def test_an_answer_that_is_none_or_a_part_is_told(answer: Any, status: str
     assert result.problem is not None
     assert (result.status, result.problem.code) == (status, code)
     assert KEY not in result.explain()
-
-
-async def test_leaving_the_stream_closes_the_connection() -> None:
-    """A caller who stops reading stops the server's work too."""
-    delta = {"type": "response.output_text.delta", "delta": "forty"}
-    async with ChatServer(lambda _: events(delta, STALL, done=False)) as server:
-        stream = hosted(server).stream("hello")
-        async for event in stream:
-            if isinstance(event, AnswerDelta):
-                break
-        await stream.aclose()
-        await server.calls[0].hung_up.wait()
 
 
 async def test_its_runs_are_recorded_and_limited() -> None:
@@ -226,23 +165,3 @@ async def test_its_runs_are_recorded_and_limited() -> None:
             await conductor.run([Message("user", " ")])
         with pytest.raises(PlannerError, match="allows no worker"):
             await hosted(server, policy=rules).run("hello", labels=["secret"])
-
-
-async def test_it_is_a_worker_of_another_conductor() -> None:
-    """The nested run sends the prompt of its step."""
-    async with ChatServer(reply) as server:
-        outer = Conductor(FixedPlanner(Plan((Step(0, "Say it."),))), [hosted(server)])
-        result = await outer.run("Why?")
-        assert "Say it." in server.calls[0].body["input"][-1]["content"]
-    assert (result.answer, result.status, result.usage.total_tokens) == ("forty-two", "ok", 63)
-
-
-async def test_any_worker_may_be_the_one() -> None:
-    """Its answer is the run's, and it is named as the conductor."""
-    conductor = Conductor.of(ScriptedWorker("a", lambda request: request.messages[-1].text))
-    assert ((await conductor.run("Why?")).answer, conductor.card.name) == ("Why?", "a")
-
-
-async def test_fugu_waits_for_hours_by_itself() -> None:
-    """The provider's row knows that an answer may take an hour; nobody has to say so."""
-    assert Endpoint("https://example.org/v1", provider="fugu").timeouts.first_byte == 3600

@@ -57,6 +57,7 @@ class ReturningPlanner(Planner):
         (lambda: Conductor(NoName(), [ONLY]), r"NoName has no name: set `name = "),
         (lambda: Conductor(ONLY, [ONLY]), r"is not a planner: wrap it in a ChatPlanner"),
         (lambda: Conductor(RulePlanner(), [print]), r"is not a worker: wrap it in a FunctionWorker"),
+        (lambda: Conductor(RulePlanner(), [ONLY], limits={"calls": 3}), r"limits is .*: write Limits"),
         (lambda: ChatWorker("m", endpoint="http://127.0.0.1:1/v1"), r"write endpoint=Endpoint\("),
     ],
 )
@@ -66,18 +67,17 @@ def test_an_object_of_the_wrong_kind_is_refused_at_once(make: Callable[[], objec
         make()
 
 
-def test_a_worker_without_yield_is_told_so() -> None:
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (lambda: Conductor(STEP, [Returning()]), "call returned a coroutine: make it an async generator"),
+        (lambda: Conductor(ReturningPlanner(), [ONLY]), "plan returned a coroutine: make it an async"),
+    ],
+)
+def test_a_call_without_yield_is_told_so(made: Callable[[], Conductor], told: str) -> None:
     """The commonest mistake names its remedy, and leaves no coroutine that nobody awaited."""
-    told = "call returned a coroutine: make it an async generator, with `yield`"
     with pytest.raises(TypeError, match=told):
-        Conductor(STEP, [Returning()]).run_sync("Why?")
-
-
-def test_a_planner_without_yield_is_told_so() -> None:
-    """As a worker is."""
-    told = "plan returned a coroutine: make it an async generator, with `yield`"
-    with pytest.raises(TypeError, match=told):
-        Conductor(ReturningPlanner(), [ONLY]).run_sync("Why?")
+        made().run_sync("Why?")
 
 
 def test_an_unknown_option_is_refused() -> None:

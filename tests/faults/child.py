@@ -7,7 +7,6 @@ of its own, in lines of JSON, that it is ready, of each run that ends, and that 
 
 import json
 import os
-import resource
 import signal
 import socket
 import sqlite3
@@ -54,9 +53,6 @@ class Task:
     crash: Literal["before", "after"] = "before"
     """On which side of that commit's acknowledgement."""
     lease: float = 30.0
-    patience: float = 30.0
-    file_bytes: int = 0
-    """How far into a file it may write until its journal has room again; 0 sets no limit."""
     pages: int = 0
     """Most pages of an SQLite file until then, or what it has already; 0 sets no limit."""
     room_after: float = 0.0
@@ -77,7 +73,7 @@ class CrashingJournal(SqlJournal):
     """A journal whose process dies at a commit."""
 
     def __init__(self, task: Task) -> None:
-        super().__init__(task.place, lease=task.lease, patience=task.patience, max_recoveries=1000)
+        super().__init__(task.place, lease=task.lease, max_recoveries=1000)
         self._task = task
         self._commits = 0
 
@@ -124,7 +120,6 @@ async def carry_out(task: Task, say: Callable[[dict[str, Any]], None]) -> None:
             await anyio.sleep(task.room_after)
             say({"room": True, "ended": ended})
             room.set()
-            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
 def _starve(task: Task) -> anyio.Event:
@@ -139,9 +134,6 @@ def _starve(task: Task) -> anyio.Event:
             return connection
 
         sqlite3.connect = limited
-
-    if task.file_bytes:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (task.file_bytes, resource.RLIM_INFINITY))
     return room
 
 

@@ -58,6 +58,7 @@ def test_every_table_and_key_has_a_meaning() -> None:
     assert "| `attempts` | whole number | `3` | Maximum calls of one step" in configuration_page()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", public_names())
 def test_a_page_has_what_the_module_exports(module: str) -> None:
     """As the module itself says at run time."""

@@ -7,6 +7,7 @@ import pytest
 from scripts import run_picture
 
 
+@pytest.mark.long
 def test_picture_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The script draws the steps of a run, those of a nested run, and the summary."""
     target = tmp_path / "images" / "run.svg"

@@ -5,15 +5,11 @@ with serving() as served:
 """
 
 import asyncio
-import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
-import uvicorn
 from a2a.helpers import new_task_from_user_message
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
@@ -22,20 +18,15 @@ from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import AgentCard, Part, TaskState
 from google.protobuf.json_format import ParseDict
+from servers import web_thread
+from servers.web_thread import answering, listen
 from starlette.applications import Starlette
 
 
 @dataclass
-class Served:
+class Served(web_thread.Served):
     """A running agent server."""
 
-    url: str
-    status: int | None = None
-    """The HTTP status of all answers; `None` for normal answers."""
-    body: str = "no"
-    """The body of answers with this status."""
-    authorization: str = ""
-    """The header `Authorization` of the latest request."""
     asked: list[str] = field(default_factory=list)
     """The texts that the agent received."""
     began: threading.Event = field(default_factory=threading.Event)
@@ -142,31 +133,10 @@ def serving(*, streaming: bool = True, called_at: Callable[[str], str] = str) ->
         streaming: whether it streams.
         called_at: returns the URL on its card, from its real URL.
     """
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    served = Served(f"http://127.0.0.1:{listening.getsockname()[1]}")
-    card = card_of(called_at(f"{served.url}/rpc"), streaming=streaming)
+    listening, url = listen()
+    served = Served(url)
+    card = card_of(called_at(f"{url}/rpc"), streaming=streaming)
     handler = DefaultRequestHandler(Agent(served), InMemoryTaskStore(), card)
     app = Starlette(routes=[*create_agent_card_routes(card), *create_jsonrpc_routes(handler, "/rpc")])
-
-    async def guarded(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http":
-            served.authorization = dict(scope["headers"]).get(b"authorization", b"").decode()
-            if served.status is not None:
-                await send({"type": "http.response.start", "status": served.status, "headers": []})
-                await send({"type": "http.response.body", "body": served.body.encode()})
-                return
-        await app(scope, receive, send)
-
-    config = uvicorn.Config(guarded, log_level="critical", timeout_graceful_shutdown=1, ws="none")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, args=([listening],))
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    try:
+    with answering(app, served, listening):
         yield served
-    finally:
-        server.should_exit = True
-        thread.join(10)
-        listening.close()

@@ -56,11 +56,6 @@ def declines(message: str) -> dict[str, Any]:
     return {"action": "accept", "content": {"approve": False, "why": "too dear"}}
 
 
-def dismisses(message: str) -> dict[str, Any]:
-    """Dismiss the question."""
-    return {"action": "cancel"}
-
-
 def stdio_of(command: str, *args: str, env: dict[str, str] | None = None) -> Any:
     """Return the transport to a process."""
     return stdio_client(StdioServerParameters(command=command, args=list(args), env=env))

@@ -1,25 +1,19 @@
 """An MCP server made with the high-level class of the SDK.
 
 `python tests/servers/mcp_server.py LOG` serves on stdio, and appends its calls to the file LOG.
-`with serving(LOG) as served` serves streamable HTTP at `served.url`, in a thread; with `served.status` it
-answers all requests with that status.
+`with serving_mcp(make_server(LOG)) as served` of `web_thread` serves streamable HTTP at `served.url`.
 """
 
 import base64
 import json
 import os
-import socket
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anyio
-import uvicorn
 from mcp.server.fastmcp import FastMCP
 from mcp.types import CallToolResult, ToolAnnotations
 from pydantic import BaseModel
@@ -152,53 +146,6 @@ def _add_resources(server: FastMCP) -> None:
     @server.resource("notes://seal", name="seal", mime_type="image/png")
     def seal() -> bytes:
         return b"no real picture"
-
-
-@dataclass
-class Served:
-    """A running HTTP server."""
-
-    url: str
-    status: int | None = None
-    """The HTTP status of all answers; `None` for normal answers."""
-    authorization: str = ""
-    """The header `Authorization` of the latest request."""
-
-
-def serving(log: Path) -> AbstractContextManager[Served]:
-    """Serve the server of the log over HTTP, as `serving_http` does."""
-    return serving_http(make_server(log))
-
-
-@contextmanager
-def serving_http(made: Any) -> Iterator[Served]:
-    """Serve a server of the SDK over streamable HTTP on loopback, in a thread, until the block ends."""
-    app = made.streamable_http_app()
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    served = Served(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp")
-
-    async def guarded(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http":
-            served.authorization = dict(scope["headers"]).get(b"authorization", b"").decode()
-            if served.status is not None:
-                await send({"type": "http.response.start", "status": served.status, "headers": []})
-                await send({"type": "http.response.body", "body": b"no"})
-                return
-        await app(scope, receive, send)
-
-    config = uvicorn.Config(guarded, log_level="critical", timeout_graceful_shutdown=1, ws="none")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, args=([listening],))
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    try:
-        yield served
-    finally:
-        server.should_exit = True
-        thread.join(10)
-        listening.close()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Literal
 
 import anyio
 from mcp.server.fastmcp import FastMCP
-from servers.mcp_server import serving_http
+from servers.web_thread import serving_mcp
 
 End = Literal["done", "failed", "late"]
 
@@ -53,6 +53,6 @@ def shop() -> Iterator[Shop]:
             raise ValueError("the order is closed")
         return f"refunded {order}"
 
-    with serving_http(server) as served:
+    with serving_mcp(server) as served:
         orders.url = served.url
         yield orders

@@ -1,9 +1,7 @@
 """Connections of foreign HTTP clients in several event loops, over a loopback server."""
 
 import asyncio
-import gc
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anyio
@@ -42,22 +40,6 @@ def test_one_client_asks_in_a_new_loop_each_time(library: Any, server: ChatServe
 
 
 @LIBRARIES
-def test_one_client_asks_in_two_loops_at_once(library: Any, server: ChatServer) -> None:
-    """Neither loop waits for the other's connections."""
-    client = library.AsyncClient()
-
-    answered = list[int]()
-
-    async def one() -> None:
-        answered.append((await client.post(server.url, json={})).status_code)
-
-    with ThreadPoolExecutor(2) as threads:
-        list(threads.map(lambda _: asyncio.run(at_once(one, 20)), range(2)))
-    assert answered == [200] * 40
-    wait_for_close(server)
-
-
-@LIBRARIES
 def test_the_limits_of_a_client_hold_in_each_loop(library: Any, server: ChatServer) -> None:
     """They are those it was made with."""
     client = library.AsyncClient(limits=library.Limits(max_connections=2), http1=True)
@@ -69,34 +51,6 @@ def test_the_limits_of_a_client_hold_in_each_loop(library: Any, server: ChatServ
     assert server.connections == 2
     run_sync(lambda: at_once(one, 6))
     assert server.connections == 4
-
-
-@LIBRARIES
-def test_closing_a_client_closes_its_connections(library: Any, server: ChatServer) -> None:
-    """In the loop that closes it."""
-
-    async def ask() -> None:
-        async with library.AsyncClient() as client:
-            await client.post(server.url, json={})
-            assert server.open_connections == 1
-        await until_closed(server)
-
-    asyncio.run(ask())
-
-
-@pytest.mark.long
-@LIBRARIES
-def test_a_client_that_nobody_holds_leaves_no_connection(library: Any, server: ChatServer) -> None:
-    """It is closed when it is collected."""
-
-    async def ask() -> None:
-        client = library.AsyncClient()
-        await client.post(server.url, json={})
-        del client
-        gc.collect()
-        await until_closed(server)
-
-    asyncio.run(ask())
 
 
 @LIBRARIES

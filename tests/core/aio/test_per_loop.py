@@ -3,14 +3,13 @@
 import asyncio
 import gc
 import threading
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from weakref import ref
 
 import anyio
 import pytest
 
-from podium.aio.loops import LoopLocal, PerLoop
+from podium.aio.loops import PerLoop
 
 
 class Line:
@@ -50,64 +49,6 @@ class Lines(PerLoop[Line]):
         return [line.is_open for line in self.lines]
 
 
-@pytest.mark.anyio
-async def test_opens_at_the_first_entry_and_closes_at_the_last_exit() -> None:
-    """Entries in between share what is open."""
-    lines = Lines()
-    async with lines, lines.opened() as one:
-        async with lines.opened() as other:
-            assert one is other
-        assert lines.is_open == [True]
-    assert lines.is_open == [False]
-
-
-@pytest.mark.anyio
-async def test_opens_again_after_the_last_exit() -> None:
-    """A later entry opens another one."""
-    lines = Lines()
-    for _ in range(2):
-        async with lines:
-            assert lines.is_open[-1]
-    assert lines.is_open == [False, False]
-
-
-@pytest.mark.anyio
-async def test_entries_at_once_open_once() -> None:
-    """Tasks that enter while it is being opened wait for it."""
-    lines, given = Lines(open_seconds=0.02), set[Line]()
-
-    async def use() -> None:
-        async with lines.opened() as line:
-            given.add(line)
-            assert line.is_open
-            await anyio.sleep(0.01)
-
-    async with anyio.create_task_group() as tasks:
-        for _ in range(20):
-            tasks.start_soon(use)
-    assert len(given) == 1
-    assert lines.is_open == [False]
-
-
-@pytest.mark.anyio
-async def test_the_task_that_opened_need_not_close() -> None:
-    """The last exit closes, in whatever task it is."""
-    lines, entered, leave = Lines(), anyio.Event(), anyio.Event()
-
-    async def stay() -> None:
-        async with lines:
-            entered.set()
-            await leave.wait()
-
-    async with anyio.create_task_group() as tasks:
-        async with lines:
-            tasks.start_soon(stay)
-            await entered.wait()
-        assert lines.is_open == [True]
-        leave.set()
-    assert lines.is_open == [False]
-
-
 def test_each_loop_has_its_own() -> None:
     """Threads with loops of their own share nothing, and close their own."""
     lines, together = Lines(), threading.Barrier(6)
@@ -127,29 +68,7 @@ def test_each_loop_has_its_own() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_failure_to_open_is_raised_and_tried_again() -> None:
-    """Whoever opened is told; the next in line opens, and no entry is left behind."""
-    lines = Lines(open_seconds=0.01)
-    lines.failures = [OSError("down")]
-    ended: Counter[str] = Counter()
-
-    async def use() -> None:
-        try:
-            async with lines:
-                ended["used"] += 1
-        except OSError:
-            ended["failed"] += 1
-
-    async with anyio.create_task_group() as tasks:
-        for _ in range(5):
-            tasks.start_soon(use)
-    assert ended == {"failed": 1, "used": 4}
-    assert True not in lines.is_open
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("turns", range(6))
-@pytest.mark.parametrize("how", ["scope", "task"])
+@pytest.mark.parametrize(("turns", "how"), [(0, "scope"), (1, "task"), (3, "scope"), (5, "task")])
 async def test_a_cancel_at_any_moment_leaves_nothing_open(turns: int, how: str) -> None:
     """While it is opened, used or closed; those who share it are not disturbed."""
     lines = Lines(open_seconds=0.01, close_seconds=0.01)
@@ -177,17 +96,6 @@ async def test_a_cancel_at_any_moment_leaves_nothing_open(turns: int, how: str) 
     assert True not in lines.is_open
 
 
-@pytest.mark.anyio
-async def test_a_cancelled_close_is_finished() -> None:
-    """Who is cancelled while closing waits for it, and is cancelled then."""
-    lines = Lines(close_seconds=0.05)
-    with anyio.CancelScope() as scope:
-        async with lines:
-            scope.cancel()
-        pytest.fail("the cancel was lost")
-    assert lines.is_open == [False]
-
-
 def test_a_loop_that_died_without_closing_is_not_kept() -> None:
     """Neither the loop nor what was open in it outlives the next loop's entry."""
     lines = Lines()
@@ -206,43 +114,3 @@ def test_a_loop_that_died_without_closing_is_not_kept() -> None:
     asyncio.run(use())
     gc.collect()
     assert (loop(), opened()) == (None, None)
-
-
-def test_a_loop_that_is_collected_takes_its_value_along() -> None:
-    """A value that does not refer to its loop needs no other loop to come."""
-    local: LoopLocal[set[int]] = LoopLocal(set)
-
-    async def get() -> "ref[set[int]]":
-        return ref(local.get())
-
-    value = asyncio.run(get())
-    gc.collect()
-    assert value() is None
-
-
-def test_a_loop_local_value_is_made_once_and_can_be_replaced() -> None:
-    """As a thread's local value: each loop sees its own."""
-    made: Counter[str] = Counter()
-
-    def make() -> int:
-        made["times"] += 1
-        return 1
-
-    local = LoopLocal(make)
-
-    async def use() -> list[int]:
-        first, again = local.get(), local.get()
-        local.set(2)
-        replaced = local.get()
-        local.drop()
-        return [first, again, replaced, local.get()]
-
-    assert asyncio.run(use()) == [1, 1, 2, 1]
-    assert asyncio.run(use()) == [1, 1, 2, 1]
-    assert made["times"] == 4
-
-
-def test_a_loop_local_value_needs_a_loop() -> None:
-    """There is no value outside of a loop."""
-    with pytest.raises(RuntimeError, match="no running event loop"):
-        LoopLocal(int).get()

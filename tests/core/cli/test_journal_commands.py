@@ -7,34 +7,22 @@ import re
 import sqlite3
 import stat
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-import anyio
 import pytest
 from core.cli.conftest import PLAN
-from core.journal.happenings import course, started, stopped
-from rich.cells import cell_len
-from servers.chat_server import Call, ChatServer, Reply, says, whole
-from servers.postgres import postgres_server, postgres_url
+from servers.chat_server import Call, ChatServer, Reply, says
 from typer.testing import Result
 
 from podium import ChatPlanner, Conductor, ScriptedWorker
-from podium.budget import Spend
-from podium.cli.screen import money
 from podium.journal import SqlJournal
-from podium.types import PlannerStarted, RoundStarted
 from podium.workers import Card
 
-__all__ = ["postgres_server", "postgres_url"]
-
 Podium = Callable[..., Result]
-KEY = "sk-loopback-0123456789"
 
 
 def run_id(result: Result) -> str:
@@ -62,38 +50,22 @@ def tamper(path: Path, old: str, new: str) -> None:
                 database.execute(update, (old, new))
 
 
-def test_runs_are_listed_newest_first(podium: Podium, config: Path) -> None:
-    """Each run is there with its question, how it ended, and what it took."""
-    ids = [run_id(podium("run", question)) for question in ("First?", "Second?")]
-    listed = rows(podium)
-    assert [(row["run_id"], row["question"], row["state"]) for row in listed] == [
-        (ids[1], "Second?", "ok"),
-        (ids[0], "First?", "ok"),
-    ]
-    assert listed[0]["seconds"] > 0
-    assert [row["question"] for row in rows(podium, "--limit", "1")] == ["Second?"]
-    table = podium("runs").stdout
-    assert "Second?" in table
-    assert "unknown" in table
-
-
-@pytest.mark.long
 def test_runs_since_a_time_and_their_cost(podium: Podium, config: Path) -> None:
-    """By a time span or a date; all of them, unless a limit is given; the last line adds up their costs."""
+    """Newest first; by a time span or a date; all, unless a limit is given; with the sum of the costs."""
     prices = "price = {input = 1.0, output = 1.73}\n"
     plain = config.read_text()
     config.write_text(plain.replace('model = "small"\n', f'model = "small"\n{prices}'))
-    for number in range(22):
+    for number in range(3):
         podium("run", f"Question {number}?", "--plan", _plan())
-    assert len(rows(podium)) == 20
-    listed = podium("runs")
-    assert re.search(r"\n\n20 runs: \$0\.\d{4}\n$", listed.stdout)
-    assert "there are more runs: see --limit and --since" in listed.stderr
+    listed = [(row["question"], row["state"], row["seconds"] > 0) for row in rows(podium, "--limit", "2")]
+    assert listed == [("Question 2?", "ok", True), ("Question 1?", "ok", True)]
+    table = podium("runs", "--limit", "2")
+    assert "Question 2?" in table.stdout
+    assert re.search(r"\n\n2 runs: \$0\.\d{4}\n$", table.stdout)
+    assert "there are more runs: see --limit and --since" in table.stderr
     since = datetime.now().astimezone() - timedelta(minutes=5)
     for told in ("1h", since.strftime("%Y-%m-%dT%H:%M"), since.isoformat(), "2026-01-01"):
-        assert len(rows(podium, "--since", told)) == 22
-    assert len(rows(podium, "--since", "1h", "--limit", "3")) == 3
-    assert podium("runs", "--since", "1h").stderr == ""
+        assert len(rows(podium, "--since", told)) == 3
     nothing = podium("runs", "--since", "2999-01-01")
     assert (nothing.stdout, nothing.stderr) == ("", "podium: the journal has no runs since then\n")
     wrong = podium("runs", "--since", "tomorrow")
@@ -111,13 +83,6 @@ def _plan() -> str:
     return "one.txt"
 
 
-def test_nothing_is_recorded_yet(podium: Podium, config: Path) -> None:
-    """An empty journal is no error."""
-    result = podium("runs")
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert "the journal has no runs" in result.stderr
-
-
 @pytest.mark.parametrize("args", [("--no-journal",), ()])
 def test_runs_that_are_not_recorded(podium: Podium, config: Path, args: tuple[str, ...]) -> None:
     """By an option, or by the config, nothing is written, and no id is told."""
@@ -127,51 +92,10 @@ def test_runs_that_are_not_recorded(podium: Podium, config: Path, args: tuple[st
     assert (result.stdout, result.stderr) == ("forty-two\n", "")
     assert not Path("state").exists()
     if not args:
-        for command in (("runs",), ("show", "x"), ("resume", "x")):
+        for command in (("runs",), ("show", "x"), ("resume", "x"), ("run", "--run-id", "job", "What?")):
             refused = podium(*command)
             assert refused.exit_code == 2
             assert "[journal]" in refused.stderr
-
-
-def test_show_draws_the_plan_and_what_it_took(podium: Podium, config: Path) -> None:
-    """The table of a recorded run is that of the live view, with question, answer and bill."""
-    shown = podium("show", run_id(podium("run", "What is it?"))[:8]).stdout
-    for told in ("What is it?", "plan by thinker", "Think of a number.", "forty-two"):
-        assert told in shown
-    assert re.search(r"✓ 0 thinker +Think of a number\. +ok +218 +unknown +\d\.\d s", shown)
-    assert "answered by speaker: 2 steps ok, planned by thinker, 654 tokens, cost unknown" in shown
-
-
-KILLED = """
-import os
-from podium import Conductor, ScriptedWorker
-from podium.journal import SqlJournal
-from podium.types import PlannerStarted, RoundStarted
-from podium.planners import FixedPlanner
-from podium.workers import Card, Price
-
-card = Card(name="writer", price=Price(input=0.0, output=1000.0))
-writer = ScriptedWorker(card, lambda request: os._exit(9) if "last" in request.messages[-1].text else "done")
-inner = FixedPlanner(
-    '{"worker": 0, "subtask": "first", "access": []}\\n{"worker": 0, "subtask": "last", "access": [0]}'
-)
-outer = FixedPlanner('{"worker": 0, "subtask": "do it", "access": []}')
-pool = [Conductor(inner, [writer], show_question=False)]
-Conductor(outer, pool, journal=SqlJournal(), show_question=False).run_sync("What is it?", run_id="job")
-"""
-
-
-@pytest.mark.long
-def test_the_cost_of_a_killed_run_has_that_of_its_nested_runs(podium: Podium, config: Path) -> None:
-    """The nested run that was under way tells what its calls cost, or may have cost."""
-    killed = subprocess.run([sys.executable, "-c", KILLED], check=False, timeout=60)
-    assert killed.returncode == 9
-    said = json.loads(podium("show", "job", "--json").stdout)
-    assert (said["status"], said["problem"]["code"]) == ("failed", "unfinished")
-    assert said["cost"] > 0
-    shown = podium("show", "job").stdout
-    assert money(said["cost"]) in shown
-    assert "cost unknown" not in shown + podium("show", "job", "job").stdout
 
 
 def test_show_for_programs(podium: Podium, config: Path) -> None:
@@ -187,71 +111,27 @@ def test_show_for_programs(podium: Podium, config: Path) -> None:
     assert (events[0]["type"], events[-1]["type"]) == ("run_started", "run_ended")
 
 
-def test_failed_calls_are_shown(podium: Podium, config: Path, server: ChatServer) -> None:
-    """A call that failed and was made again is told with its reason."""
-    config.write_text(config.read_text() + "[retry]\nfirst_wait = 0.01\n")
-    answered: list[Call] = []
-
-    def fails_once(call: Call) -> Reply:
-        if "structured_outputs" in call.body:
-            plan = '{"worker": 0, "subtask": "Think.", "access": []}\n'
-            return says(call, plan)
-        answered.append(call)
-        return whole({"error": {"message": "busy"}}, status=503) if len(answered) == 1 else says(call, "done")
-
-    server.reply = fails_once
-    result = podium("run", "What is it?")
-    assert result.stdout == "done\n"
-    shown = podium("show", run_id(result)).stdout
-    assert re.search(r"call 1 of thinker: .*busy", shown)
-
-
 def test_reading_needs_no_workers_and_no_keys(
     podium: Podium, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was recorded can be read when the pool has changed, or there is no config any more."""
     ids = [run_id(podium("run", "What is it?")) for _ in range(2)]
     monkeypatch.delenv("LOOPBACK_KEY")
-    reading = (("runs",), ("show", ids[0]), ("show", *ids), ("audit", "verify"))
-    for text in ("", "[workers.other]\ntype = 'gather'\n", None):
-        if text is None:
-            config.unlink()
-        else:
-            config.write_text(text)
-        for command in reading:
+    for command in (("runs",), ("show", ids[0]), ("show", *ids), ("audit", "verify")):
+        for text in ("[workers.other]\ntype = 'gather'\n", None):
+            config.unlink(missing_ok=True) if text is None else config.write_text(text)
             assert podium(*command).exit_code == 0, command
 
 
-@pytest.mark.parametrize("typed", ["", "nobody", "%", "_"])
-def test_run_that_is_not_there(podium: Podium, config: Path, typed: str) -> None:
-    """What names no run, or more than one, is told in one line."""
-    for _ in range(2):
-        podium("run", "What is it?")
-    for command in ("show", "resume"):
-        result = podium(command, typed)
-        assert result.exit_code == 2
-        assert "run begins with" in result.stderr
-        assert result.stderr.count("\n") == 1
-
-
-def test_exact_id_wins(podium: Podium, config: Path) -> None:
-    """An id that is the beginning of another names its own run."""
+def test_run_that_is_not_there(podium: Podium, config: Path) -> None:
+    """What names no run, or more than one, is told; an id that is the beginning of another names its own."""
     for known in ("job", "job-2"):
         assert podium("run", "What is it?", "--run-id", known).exit_code == 0
     assert json.loads(podium("show", "job", "--json").stdout)["run_id"] == "job"
-    result = podium("show", "jo")
-    assert result.exit_code == 2
-    assert "more than one run begins with 'jo' (job-2, job" in result.stderr
-
-
-def test_same_id_is_the_same_run(podium: Podium, config: Path, server: ChatServer) -> None:
-    """The same id and question again cost nothing; another question is refused."""
-    for _ in range(2):
-        assert podium("run", "What is it?", "--run-id", "job").stdout == "forty-two\n"
-    assert len(server.calls) == 3
-    result = podium("run", "What else?", "--run-id", "job")
-    assert result.exit_code == 2
-    assert "with another query" in result.stderr
+    for command, typed in (("show", "jo"), ("show", "nobody"), ("resume", "%")):
+        result = podium(command, typed)
+        assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+        assert "run begins with" in result.stderr
 
 
 def test_answer_that_cannot_be_recorded_is_shown(podium: Podium, config: Path, server: ChatServer) -> None:
@@ -273,10 +153,14 @@ def test_answer_that_cannot_be_recorded_is_shown(podium: Podium, config: Path, s
 
 
 def test_runs_are_forgotten(podium: Podium, config: Path) -> None:
-    """By name, or all that ended long ago."""
+    """By name, or all that ended long ago; an age that can be misread, such as `1m`, deletes nothing."""
     ids = [run_id(podium("run", question)) for question in ("First?", "Second?")]
     assert podium("runs", "delete", ids[0][:8]).exit_code == 0
     assert [row["run_id"] for row in rows(podium)] == [ids[1]]
+    for wrong in ("30", "-1d", "0m"):
+        result = podium("runs", "prune", f"--older-than={wrong}")
+        assert result.exit_code == 2
+        assert "h (hours), d (days) or w (weeks)" in " ".join(result.stderr.split())
     assert "deleted 0 runs" in podium("runs", "prune", "--older-than", "1d").stderr
     assert podium("runs", "prune", "--older-than", "0h", "--dry-run").stderr == "podium: would delete 1 run\n"
     assert [row["run_id"] for row in rows(podium)] == [ids[1]]
@@ -284,33 +168,20 @@ def test_runs_are_forgotten(podium: Podium, config: Path) -> None:
     assert rows(podium) == []
 
 
-def test_an_age_that_can_be_misread_deletes_nothing(podium: Podium, config: Path) -> None:
-    """`1m` is a month to one reader and a minute to another; so only hours, days and weeks are read."""
-    run_id(podium("run", "What is it?"))
-    for wrong in ("30", "d", "1y", "-1d", "0m", "0s"):
-        result = podium("runs", "prune", f"--older-than={wrong}")
-        assert (result.exit_code, "h (hours), d (days) or w (weeks)" in " ".join(result.stderr.split())) == (
-            2,
-            True,
-        )
-    assert len(rows(podium)) == 1
-
-
 @pytest.mark.long
-@pytest.mark.parametrize(("typed", "left"), [("n", 1), ("y", 0)])
 def test_a_person_is_asked_before_runs_are_deleted(
-    podium: Podium, spawn: Callable[..., subprocess.Popen[bytes]], config: Path, *, typed: str, left: int
+    podium: Podium, spawn: Callable[..., subprocess.Popen[bytes]], config: Path
 ) -> None:
-    """The question has the number of the runs; `--yes` leaves it out."""
+    """The question has the number of the runs."""
     run_id(podium("run", "What is it?"))
     leader, follower = pty.openpty()
     prune = spawn("runs", "prune", "--older-than", "0h", terminal=follower)
     os.close(follower)
-    os.write(leader, f"{typed}\n".encode())
-    assert prune.wait(30) == (1 if typed == "n" else 0)
+    os.write(leader, b"n\n")
+    assert prune.wait(30) == 1
     assert b"delete 1 run? [y/N]" in os.read(leader, 65536)
     os.close(leader)
-    assert len(rows(podium)) == left
+    assert len(rows(podium)) == 1
 
 
 def test_kept_answers_are_forgotten(podium: Podium, config: Path, server: ChatServer) -> None:
@@ -324,14 +195,9 @@ def test_kept_answers_are_forgotten(podium: Podium, config: Path, server: ChatSe
         return len(server.calls)
 
     assert (calls(), calls()) == (3, 1)  # a planner's text is not kept
-    assert "deleted 0 runs\n" in podium("runs", "prune", "--older-than", "1d").stderr
-    assert calls() == 1
     dry = podium("runs", "prune", "--older-than", "0h", "--dry-run")
-    assert "would delete 3 runs and 2 cached answers" in dry.stderr
-    assert "deleted 3 runs and 2 cached answers" in podium("runs", "prune", "--older-than", "0h").stderr
-    assert calls() == 3
-    assert "deleted 2 cached answers" in podium("runs", "cache", "--clear").stderr
-    assert len(rows(podium)) == 1
+    assert "would delete 2 runs and 2 cached answers" in dry.stderr
+    assert "deleted 2 runs and 2 cached answers" in podium("runs", "prune", "--older-than", "0h").stderr
     assert calls() == 3
     config.write_text(config.read_text() + "off = true\n")
     assert "deleted 2 cached answers" in podium("runs", "cache", "--clear").stderr
@@ -374,9 +240,7 @@ def test_audit_finds_what_was_changed(podium: Podium, config: Path, tmp_path: Pa
     """A record that was changed behind Podium's back is told with run and entry, in the journal or a copy."""
     config.write_text(config.read_text() + '[journal]\npath = "runs.db"\n')
     known = run_id(podium("run", "What is it?"))
-    checked = podium("audit", "verify")
-    assert checked.exit_code == 0, checked.output
-    assert podium("audit", "verify", known).exit_code == 0
+    assert podium("audit", "verify").exit_code == 0
     assert podium("audit", "export", "--all", "-o", "copy.jsonl").exit_code == 0
     assert podium("audit", "export", known).stdout == Path("copy.jsonl").read_text()
     assert stat.S_IMODE(Path("copy.jsonl").stat().st_mode) == 0o600
@@ -388,23 +252,14 @@ def test_audit_finds_what_was_changed(podium: Podium, config: Path, tmp_path: Pa
     assert cut.stdout.startswith(
         f"? run {known}: unfinished when it was exported, or its last records were removed; "
     )
-    assert json.loads(whole.splitlines()[-2])["hash"] in cut.stdout
-    Path("copy.jsonl").write_text("\n")
-    assert "has no runs" in podium("audit", "verify", "copy.jsonl").stderr
-    assert podium("audit", "verify", "copy.jsonl").exit_code == 1
-    assert (
-        json.loads(podium("show", known, "--json").stdout)["hash"]
-        == json.loads(whole.splitlines()[-1])["hash"]
-    )
+    shown = json.loads(podium("show", known, "--json").stdout)
+    assert shown["hash"] == json.loads(whole.splitlines()[-1])["hash"]
     Path("copy.jsonl").write_text(whole.replace("forty-two", "forty-six"))
     result = podium("audit", "verify", "copy.jsonl")
-    assert result.exit_code == 1
-    assert known in result.stdout
+    assert (result.exit_code, known in result.stdout) == (1, True)
     tamper(Path("runs.db"), "forty-two", "forty-six")
-    for command in (("audit", "verify"), ("audit", "verify", known)):
-        result = podium(*command)
-        assert result.exit_code == 1
-        assert known in result.stdout
+    result = podium("audit", "verify")
+    assert (result.exit_code, known in result.stdout) == (1, True)
 
 
 def test_audit_of_a_time_can_be_continued(
@@ -447,201 +302,42 @@ def test_export_says_which(podium: Podium, config: Path) -> None:
     result = podium("audit", "export", known, "-o", "there")
     assert result.exit_code == 2
     assert "there cannot be written: it already exists" in result.stderr
+    result = podium("audit", "verify", "--anchor", "there")
+    assert (result.exit_code, result.stdout, result.stderr[:13]) == (2, "", "podium: there")
 
 
-def test_no_secret_is_shown(podium: Podium, config: Path, server: ChatServer) -> None:
-    """A key that a server echoed is in no record and in none that is shown."""
-    server.reply = lambda call: whole({"error": {"message": f"bad key {KEY}"}}, status=401)
-    known = run_id(podium("run", "What is it?"))
-    commands = ("show K", "show K --json", "show K --events", "audit export K", "runs --json", "show K K")
-    for command in commands:
-        assert KEY not in podium(*command.replace("K", known).split()).output
-    assert all(KEY.encode() not in path.read_bytes() for path in Path("state").rglob("*") if path.is_file())
-
-
-def test_runs_and_show_tell_the_same_cost_of_a_run_that_has_not_ended(podium: Podium, config: Path) -> None:
-    """What a stopped run has spent, and one whose process ended without a word, is known from its records."""
-    config.write_text(config.read_text() + '[journal]\npath = "runs.db"\n')
-
-    async def record() -> None:
-        async with SqlJournal(Path("runs.db")) as journal:
-            for run_id in ("stopped", "open"):
-                log = await journal.begin(started(run_id), minted=False)
-                for event in [*list(course(run_id))[:4], *([stopped(run_id)] if run_id == "stopped" else [])]:
-                    log.append(event)
-                await log.aclose()
-
-    anyio.run(record)
-    assert {row["run_id"]: row["cost"] for row in rows(podium)} == {"stopped": 0.5, "open": 0.5}
-    for run_id in ("stopped", "open"):
-        assert json.loads(podium("show", run_id, "--json").stdout)["cost"] == 0.5
-    assert podium("runs").stdout.count("$0.5000") == 2
-
-
-def test_a_call_that_was_lost_in_a_crash_is_on_the_bill(podium: Podium, config: Path) -> None:
-    """The cost of the run has its reservation, and a line says so."""
-    config.write_text(config.read_text() + '[journal]\npath = "runs.db"\n')
-
-    async def record() -> None:
-        reserved = Spend(calls=1, input_tokens=900, output_tokens=100, cost=0.25)
-        async with SqlJournal(Path("runs.db")) as journal:
-            log = await journal.begin(started("lost"), minted=False)
-            log.append(RoundStarted(run_id="lost", at=0.1, round=1))
-            log.append(PlannerStarted(run_id="lost", at=0.1, round=1, planner="boss", reserved=reserved))
-            await log.aclose()
-
-    anyio.run(record)
-    shown = podium("show", "lost").stdout
-    assert "$0.2500" in shown
-    told = "part of the cost may not be billed: 1 call charged at the reservation: no usage reported"
-    assert told in shown
-
-
-@pytest.mark.parametrize("text", ["", "garbage\n", '{"run_id": "r", "records": -1, "hash": "h"}\n'])
-def test_a_file_without_anchors_is_wrong_input(podium: Podium, config: Path, text: str) -> None:
-    """As one that cannot be read."""
-    for content in (text.encode(), b"\xff"):
-        Path("anchors.jsonl").write_bytes(content)
-        result = podium("audit", "verify", "--anchor", "anchors.jsonl")
-        assert (result.exit_code, result.stdout) == (2, "")
-        assert result.stderr.startswith("podium: anchors.jsonl")
-
-
-@pytest.mark.parametrize("columns", [80, 140])
-def test_list_and_difference_at_a_width(
-    podium: Podium, config: Path, server: ChatServer, columns: int
-) -> None:
-    """The start of each question is visible in one line, and costs are rounded."""
-    prices = "price = {input = 1.0, output = 1.73}\n"
-    config.write_text(config.read_text().replace('model = "small"\n', f'model = "small"\n{prices}'))
-    questions = ["Which supplier raised prices?", "価格表を調べて要約してください。ボルトとナット。"]
-    ids = [run_id(podium("run", question)) for question in questions]
-    width = {"COLUMNS": str(columns)}
-    lines = podium("runs", env=width).stdout.splitlines()
-    assert lines[3:] == ["", "2 runs: $0.0013"]
-    assert all(cell_len(line) <= columns for line in lines)
-    assert "Which supplier raised" in lines[2]
-    assert "価格表を調べて" in lines[1]
-    assert re.search(r"\$0\.0007 +\d\.\d s$", lines[1])
-    server.reply = lambda call: says(call, PLAN if "structured_outputs" in call.body else "forty-three " * 30)
-    third = run_id(podium("run", questions[0]))
-    differences = podium("show", ids[0], third, env=width).stdout
-    assert all(cell_len(line) <= columns for line in differences.splitlines()[2:])
-    for cost in re.findall(r"\$\S+", differences):
-        assert re.fullmatch(r"\$\d\.\d{4},?", cost)
-
-
-@pytest.mark.parametrize("columns", [80, 140])
-def test_nested_steps_stay_in_the_columns(podium: Podium, config: Path, columns: int) -> None:
-    """The steps of a nested run are indented, and their state and amounts stand below the others'."""
-    config.write_text("[journal]\npath = 'runs.db'\n")
-    row = '{{"worker": 0, "subtask": "{}", "access": []}}\n'
-    inside = ChatPlanner(ScriptedWorker("inner boss", row.format("価格表を調べて要約する：" * 9)))
-    outside = ChatPlanner(ScriptedWorker("boss", row.format("a long subtask " * 20)))
-    hand = ScriptedWorker("a hand with a name that has no room in its column", "done")
-    team = Conductor(inside, [hand], card=Card(name="team"))
-    result = Conductor(outside, [team], journal=SqlJournal(Path("runs.db"))).run_sync("Do it.")
-    shown = podium("show", result.run_id, env={"COLUMNS": str(columns)}).stdout
-    head, *steps = (line for line in shown.splitlines() if re.match("  step|✓|  ✓", line))
-    assert [line.index("✓") for line in steps] == [0, 2]
-    assert {cell_len(line) for line in (head, *steps)} == {columns}
-    assert all("…" in line for line in steps)
-    starts = {cell_len(line[: line.index(" ok ") + 1]) for line in steps}
-    assert starts == {cell_len(head[: head.index("state")])}
-
-
-def _write(path: Path, form: str) -> str:
-    """Make a journal that can never work; return the text of its config."""
-    match form:
-        case "folder":
-            path.mkdir()
-        case "below a file":
-            path.write_text("x")
-            path = path / "runs.db"
-        case "no database":
-            path.write_bytes(b"not a database " * 100)
-        case "other tables":
-            with closing(sqlite3.connect(path)) as database:
-                database.execute("CREATE TABLE podium_runs (a INTEGER)")
-    return f"[journal]\npath = {str(path)!r}\n"
-
-
-@pytest.mark.long
 @pytest.mark.parametrize(
-    "form", ["folder", "below a file", "no database", "other tables", "no host", "no port", "no user"]
+    ("place", "commands"),
+    [
+        ('path = "bad.db"', ("run What?", "resume a", "decide a approve")),
+        pytest.param('url_env = "JOURNAL"', ("run What?",), marks=pytest.mark.long),
+    ],
+    ids=["no database", "no host"],
 )
 def test_a_journal_that_can_never_work_is_told_before_the_run(
-    podium: Podium, config: Path, server: ChatServer, request: pytest.FixtureRequest, form: str
+    podium: Podium, config: Path, server: ChatServer, place: str, commands: tuple[str, ...]
 ) -> None:
-    """Nothing waits for it, nothing is called, and the message has the place and what to change."""
-    if form == "no user":
-        found = urlsplit(request.getfixturevalue("postgres_url"))
-        url = found._replace(netloc=f"nobody:wrong@{found.netloc.rpartition('@')[2]}").geturl()
-    else:
-        at = {"no host": "no-such-host.invalid", "no port": "127.0.0.1:1"}.get(form)
-        url = f"postgresql://nobody:wrong@{at}/db"
-    kind = 'url_env = "JOURNAL"' if form.startswith("no ") and form != "no database" else None
-    table = f"[journal]\n{kind}\n" if kind else _write(config.parent / "bad.db", form)
-    config.write_text(config.read_text() + table)
-    done = podium("run", "What?", env={"JOURNAL": url})
-    assert done.exit_code == 1
-    assert "the journal in" in done.stderr
-    assert "record of run" not in done.stderr  # the run was not begun
-    assert "in [journal] of podium.toml" in done.stderr
-    assert "wrong" not in done.stderr
+    """Nothing waits for it, no MCP server is started, and the message has the place and what to change."""
+    Path("bad.db").write_bytes(b"not a database " * 100)
+    tool = '[workers.test]\ntype = "mcp"\ncommand = "no-such-command"\n'
+    config.write_text(f"{config.read_text()}[journal]\n{place}\n{tool}")
+    url = "postgresql://nobody:wrong@no-such-host.invalid/db"
+    for command in commands:
+        done = podium(*command.split(), env={"JOURNAL": url})
+        assert done.exit_code == 1
+        assert "the journal in" in done.stderr
+        assert "in [journal] of podium.toml" in done.stderr
+        assert "wrong" not in done.stderr
     assert not server.calls
 
 
-@pytest.mark.parametrize("command", ["run What?", "resume a", "decide a approve", "resume a --replay"])
-def test_a_journal_that_can_never_work_is_told_before_tools_start(
-    podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    """No command starts the MCP servers of a config first, which may take long, or fail."""
-    monkeypatch.chdir(tmp_path)
-    server = '[workers.test]\ntype = "mcp"\ncommand = "no-such-command"\n[planner]\ntype = "rule"\n'
-    (tmp_path / "podium.toml").write_text(server + _write(tmp_path / "bad.db", "folder"))
-    done = podium(*command.split())
-    assert (done.exit_code, "the journal in" in done.stderr) == (1, True)
-
-
-@pytest.mark.long
-def test_a_journal_that_is_locked_is_waited_for(
-    spawn: Callable[..., subprocess.Popen[bytes]], podium: Podium, config: Path
-) -> None:
-    """The command says so on stderr, and continues."""
-    config.write_text(config.read_text() + "[journal]\npath = 'runs.db'\n")
-    podium("run", "What?")
-    with closing(sqlite3.connect("runs.db", isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        waiting = spawn("run", "What?")
-        assert waiting.stderr is not None
-        assert "waiting for the journal" in waiting.stderr.readline().decode()
-        other.execute("COMMIT")
-        answer, _ = waiting.communicate(timeout=60)
-    assert answer.decode() == "forty-two\n"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE podium_runs SET began = 'x'",
-        "UPDATE podium_runs SET cost = 'x'",
-        "UPDATE podium_runs SET cost = 1e999",
-        "UPDATE podium_runs SET state = 'odd'",
-        "UPDATE podium_runs SET question = x'ff'",
-        "UPDATE podium_events SET text = '{'",
-        "UPDATE podium_events SET text = x'ff'",
-        "DELETE FROM podium_events",
-    ],
-)
+@pytest.mark.parametrize("change", ["UPDATE podium_runs SET cost = 1e999", "DELETE FROM podium_events"])
 def test_a_damaged_run_is_listed_as_damaged(podium: Podium, config: Path, change: str) -> None:
     """The other runs are listed as they are."""
     config.write_text(config.read_text() + "[journal]\npath = 'runs.db'\n")
-    for name in "abc":
+    for name in "ab":
         podium("run", "What?", "--run-id", name)
     with closing(sqlite3.connect("runs.db")) as database, database:
         database.execute(f"{change} WHERE run_id = 'b'")
-    assert {row["run_id"]: row["state"] for row in rows(podium)} == {"a": "ok", "b": "damaged", "c": "ok"}
-    listed = podium("runs").stdout
-    assert [word for word in listed.split() if word in ("ok", "damaged")].count("damaged") == 1
+    assert {row["run_id"]: row["state"] for row in rows(podium)} == {"a": "ok", "b": "damaged"}
+    assert "damaged" in podium("runs").stdout

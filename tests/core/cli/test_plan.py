@@ -20,34 +20,14 @@ def test_plan_is_shown_and_not_run(podium: Podium, config: Path, server: ChatSer
     assert "Say it aloud." in result.stdout
     assert "flowchart TD" in result.stdout
     assert len(server.calls) == 1
-
-
-def test_json_is_the_plan(podium: Podium, config: Path) -> None:
-    """With `--json` stdout is the plan as it is saved, with its question."""
-    said = json.loads(podium("plan", "What is it?", "--json").stdout)
-    assert [step["worker"] for step in said["steps"]] == ["thinker", "speaker"]
-    assert said["query"][0]["content"] == "What is it?"
-
-
-def test_a_plan_of_the_fallback_is_told_of(podium: Podium, config: Path, server: ChatServer) -> None:
-    """Who planned is said on stderr, so that a plan nobody meant does not pass for the planner's."""
-    server.reply = lambda call: says(call, "I would just ask around.")
-    alone = podium("plan", "What is it?", "--json")
-    assert (alone.exit_code, alone.stdout) == (1, "")
-    assert "there is no plan" in alone.stderr
-    config.write_text(config.read_text().replace("[planner]\n", '[planner]\nfallback = "rule"\n'))
-    result = podium("plan", "What is it?", "--json")
-    assert json.loads(result.stdout)["steps"]
-    assert "thinker wrote no usable plan (no_plan" in result.stderr
-    assert "Planner rule wrote the plan as the fallback" in result.stderr
-
-
-def test_the_forecast_says_what_it_guesses(podium: Podium, config: Path) -> None:
-    """It stands on stderr, after the planner's own call."""
-    told = podium("plan", "What is it?").stderr.splitlines()
+    told = result.stderr.splitlines()
     assert told[0].startswith("Planner thinker wrote the plan; ")
     assert told[1].startswith("Expected: 2 to 3 call(s) (likely 2), ")
     assert told[1].endswith("(based on assumptions for thinker, speaker, with few recorded calls).")
+    assert "save the plan with `-o plan.json`, then run it with `podium run --plan plan.json`" in told[2]
+    said = json.loads(podium("plan", "What is it?", "--json").stdout)
+    assert [step["worker"] for step in said["steps"]] == ["thinker", "speaker"]
+    assert said["query"][0]["content"] == "What is it?"
 
 
 def test_a_saved_plan_is_run_as_it_says(podium: Podium, config: Path, server: ChatServer) -> None:
@@ -65,12 +45,6 @@ def test_a_saved_plan_is_run_as_it_says(podium: Podium, config: Path, server: Ch
     nowhere = podium("plan", "What is it?", "-o", "none/plan.json")
     assert nowhere.exit_code == 2
     assert "none/plan.json cannot be written: its folder does not exist" in nowhere.stderr
-
-
-def test_a_plan_that_is_not_saved_says_how(podium: Podium, config: Path) -> None:
-    """Under the table, the option and the command."""
-    told = podium("plan", "What is it?").stderr
-    assert "save the plan with `-o plan.json`, then run it with `podium run --plan plan.json`" in told
 
 
 NAMED = '{"worker": 0, "subtask": "See {{repo}} {{n}} times.", "access": []}\n'
@@ -111,22 +85,6 @@ def test_a_plan_is_saved_with_a_name_and_run_with_arguments(
     assert "plans/review.toml already exists" in again.stderr
 
 
-def test_a_run_is_resumed_with_a_changed_saved_plan(podium: Podium, config: Path, server: ChatServer) -> None:
-    """It has the arguments of the run, and says what is kept."""
-    steps = '[[steps]]\nworker = "thinker"\nsubtask = "See {{repo}}."\naccess = []\n'
-    last = '[[steps]]\nworker = "speaker"\nsubtask = "Say it."\naccess = [0]\n'
-    file = config.parent / "review.toml"
-    file.write_text(f'name = "review"\n[parameters.repo]\n{steps}{last}', encoding="utf-8")
-    config.write_text(config.read_text() + '[plans]\nreview = "review.toml"\n')
-    assert podium("run", "--plan", "review", "--arg", "repo=src", "--run-id", "r").exit_code == 0
-    file.write_text(file.read_text("utf-8").replace("Say it.", "Say it twice."), encoding="utf-8")
-    server.calls.clear()
-    resumed = podium("resume", "r", "--plan", "review")
-    assert resumed.stdout == "forty-two\n"
-    assert "1 recorded result is kept" in resumed.stderr
-    assert len(server.calls) == 1
-
-
 SEEING = """name = "review"
 
 [parameters.files]
@@ -164,27 +122,21 @@ def review(config: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize(
-    ("args", "told", "calls"),
-    [
-        (('files=["a", "b"]',), 'review(files=["a", "b"], mode="fast")', "3 call(s), "),
+def test_a_saved_plan_is_shown_as_it_will_run(podium: Podium, review: Path, server: ChatServer) -> None:
+    """With its arguments and their forecast; nothing is called."""
+    for args, told, calls in (
         (('files=["a", "b", "c"]', "mode=deep"), 'review(files=["a", "b", "c"], mode="deep")', "5 call(s), "),
         (("files=[]",), 'review(files=[], mode="fast")', "1 call(s), "),
-    ],
-)
-def test_a_saved_plan_is_shown_as_it_will_run(
-    podium: Podium, review: Path, server: ChatServer, args: tuple[str, ...], told: str, calls: str
-) -> None:
-    """With its arguments and their forecast; nothing is called."""
-    options = [option for each in args for option in ("--arg", each)]
-    shown = podium("plan", "--plan", "review", *options)
-    assert shown.exit_code == 0, shown.stderr
-    assert "See {{item}}." in shown.stdout
-    lines = shown.stderr.splitlines()
-    assert lines[0] == told
-    assert lines[1].startswith(f"Expected: {calls}")
-    run = shlex.join(["podium", "run", "--plan", "review", *options])
-    assert lines[-1] == f"podium: run it with `{run}`"
+    ):
+        options = [option for each in args for option in ("--arg", each)]
+        shown = podium("plan", "--plan", "review", *options)
+        assert shown.exit_code == 0, shown.stderr
+        assert "See {{item}}." in shown.stdout
+        lines = shown.stderr.splitlines()
+        assert lines[0] == told
+        assert lines[1].startswith(f"Expected: {calls}")
+        run = shlex.join(["podium", "run", "--plan", "review", *options])
+        assert lines[-1] == f"podium: run it with `{run}`"
     assert server.calls == []
     wrong = podium("plan", "--plan", "review", "--arg", "files=a")
     assert (wrong.exit_code, server.calls) == (2, [])

@@ -17,17 +17,13 @@ Podium = Callable[..., Result]
 KEY = "sk-loopback-0123456789"
 
 
-def test_key_in_an_error_is_hidden(podium: Podium, config: Path, server: ChatServer) -> None:
-    """A server that quotes the key in its refusal does not bring it to the screen."""
+def test_a_key_is_hidden(podium: Podium, config: Path, server: ChatServer) -> None:
+    """A server quotes it in its refusal, or a model writes it: it is not on the screen."""
     server.reply = lambda call: whole({"error": {"message": f"bad key {KEY}"}}, status=401)
-    for args in ("run Why?", "run Why? --json", "check --json"):
+    for args in ("run Why?", "check --json"):
         result = podium(*args.split())
         assert result.exit_code == 1
         assert KEY not in result.output
-
-
-def test_key_in_an_answer_is_hidden(podium: Podium, config: Path, server: ChatServer) -> None:
-    """A model that writes the key does not bring it to the screen."""
     plan = '{"worker": 0, "subtask": "go", "access": []}'
     said = f"Your key is {KEY}"
     server.reply = lambda call: says(call, plan if "structured_outputs" in call.body else said)
@@ -44,17 +40,9 @@ def test_control_characters_reach_no_pipe(podium: Podium, config: Path, server: 
     shown = podium("run", "What is it?")
     assert shown.stdout == "a�]0;owned��31m��b\nc\td\n"
     run_id = shown.stderr.split("run ")[1].split()[0]
-    asked = [
-        "run What?",
-        "run What? --json",
-        "plan What?",
-        "plan What? --json",
-        "runs",
-    ]
-    asked += [f"show {run_id}{form}" for form in ("", " --json", " --events")]
-    asked += [f"audit export {run_id}", f"show {run_id} {run_id}", f"resume {run_id} --replay"]
-    asked += ["runs", "runs --json"]
-    asked += [f"plan --parse plan.txt --workers thinker{form}" for form in ("", " --json")]
+    asked = ["run What? --json", "plan What?", "plan What? --json", "runs", "runs --json"]
+    asked += [f"show {run_id}{form}" for form in ("", " --json", " --events", f" {run_id}")]
+    asked += [f"audit export {run_id}", "plan --parse plan.txt --workers thinker"]
     Path("plan.txt").write_text(plan)
     for args in asked:
         result = podium(*args.split())
@@ -64,37 +52,6 @@ def test_control_characters_reach_no_pipe(podium: Podium, config: Path, server: 
     assert podium("audit", "export", run_id, "-o", "copy.jsonl").exit_code == 0
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", Path("copy.jsonl").read_bytes().decode())
     assert podium("audit", "verify", "copy.jsonl").exit_code == 0
-
-
-def test_control_characters_in_an_error_are_not_shown(podium: Podium, config: Path) -> None:
-    """An error quotes a file, a name or an id without them."""
-    Path("plan.txt").write_text("no plan \x1b[31m\x9b1m")
-    assert podium("plan", "--parse", "plan.txt", "--workers", "\x1b[31ma,\x9bb").exit_code == 2
-    for args in (
-        ["plan", "--parse", "plan.txt", "--workers", "a"],
-        ["show", "\x9b1m"],
-        ["run", "--plan", "\x9bplan"],
-    ):
-        result = podium(*args)
-        assert result.exit_code == 2
-        assert "\x1b" not in result.output
-        assert "\x9b" not in result.output
-
-
-def test_help_states_the_exit_codes(podium: Podium) -> None:
-    """`--help` of every command says what the exit codes mean."""
-    for command in (
-        "run",
-        "runs",
-        "runs delete",
-        "audit",
-        "audit verify",
-        "evals",
-        "evals record ask",
-        "keys",
-    ):
-        said = " ".join(podium(*command.split(), "--help").output.split())
-        assert "3 partial answer; 4 a plan waits for approval; 130 interrupted" in said
 
 
 def test_version(podium: Podium) -> None:
@@ -127,19 +84,6 @@ def test_result_that_cannot_be_written(config: Path, args: tuple[str, ...]) -> N
     assert done.returncode == 1
     assert done.stderr.startswith("podium: the result cannot be written to stdout: ")
     assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("args", COMMANDS)
-def test_closed_stdout_is_told(config: Path, args: tuple[str, ...]) -> None:
-    """A result that a parent leaves no place for is told in a line, with exit code 1."""
-    command = [sys.executable, "-m", "podium", *args]
-    done = subprocess.run(
-        ["/bin/sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert "podium: the result cannot be written: stdout is closed\n" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_interrupt_before_the_command_begins(tmp_path: Path) -> None:

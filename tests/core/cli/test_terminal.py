@@ -13,9 +13,9 @@ from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
-from rich.cells import cell_len
+from core.cli.conftest import plans_then_says
 from servers import mcp_server
-from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, says, whole
+from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, says
 
 Spawn = Callable[..., subprocess.Popen[bytes]]
 PLAN = '{"worker": 0, "subtask": "Think.", "access": []}\n{"worker": 1, "subtask": "Speak.", "access": [0]}\n'
@@ -52,7 +52,8 @@ def read_terminal(fd: int) -> str:
 
 @pytest.mark.long
 def test_live_view(spawn: Spawn, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a terminal the plan, its steps with worker, tokens and time, the answer and the cost are shown."""
+    """Steps, answer and cost are shown; escape sequences that a worker wrote reach no terminal."""
+    server.reply = plans_then_says("forty-two\x1b]0;owned\x07")
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "120")
     leader, follower = pty.openpty()
@@ -65,51 +66,9 @@ def test_live_view(spawn: Spawn, config: Path, server: ChatServer, monkeypatch: 
     assert re.search(r"✓ 0 thinker +Think of a number\. +ok +218 +unknown +\d+\.\d s", plain)
     assert re.search(r"✓ 1 speaker +Say it aloud\. +0 +ok +218 +unknown", plain)
     assert plain.index("✓ 1 speaker") < plain.rindex("forty-two")
+    assert "\x1b]0;" not in said
     assert "podium: answered by speaker: 2 steps ok, planned by thinker, 654 tokens, cost unknown" in plain
     assert said.count("\x1b[?25l") == said.count("\x1b[?25h"), "the cursor is shown again"
-
-
-@pytest.mark.long
-def test_answer_cannot_steer_the_terminal(spawn: Spawn, config: Path, server: ChatServer) -> None:
-    """Escape sequences that a worker wrote reach no terminal and no pipe."""
-    attack = "before\x1b]0;owned\x07after"
-    server.reply = lambda call: says(call, PLAN if "structured_outputs" in call.body else attack)
-    leader, follower = pty.openpty()
-    process = spawn("run", "What is it?", terminal=follower)
-    os.close(follower)
-    assert "\x1b]0;" not in read_terminal(leader)
-    os.close(leader)
-    assert process.wait(30) == 0
-    piped, _ = spawn("run", "What is it?").communicate(timeout=30)
-    assert piped.decode() == "before�]0;owned�after\n"
-
-
-@pytest.mark.long
-def test_error_in_the_live_view(spawn: Spawn, config: Path, server: ChatServer) -> None:
-    """What is raised while the view is drawn is told in one line, with its exit code."""
-    server.reply = lambda call: says(call, "I would rather not.")
-    leader, follower = pty.openpty()
-    process = spawn("run", "What is it?", terminal=follower)
-    os.close(follower)
-    said = read_terminal(leader)
-    os.close(leader)
-    assert process.wait(30) == 1
-    assert "its text has no plan" in said
-    assert "begins: I would rather not." in said
-    assert "Traceback" not in said
-
-
-@pytest.mark.long
-def test_interrupt_closes_the_sockets(spawn: Spawn, config: Path, server: ChatServer) -> None:
-    """Ctrl-C ends the request at the server, with exit code 130, and says how to go on."""
-    server.reply = stalls
-    process = spawn("run", "What is it?")
-    wait_for(lambda: len(server.calls) == 2)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    assert (process.returncode, out) == (130, b"")
-    assert re.fullmatch(rb"podium: interrupted\npodium: continue with `podium resume \w+`\n", err)
-    wait_for(server.calls[1].hung_up.is_set)
 
 
 @pytest.mark.long
@@ -158,81 +117,3 @@ def test_reader_that_leaves_is_no_traceback(spawn: Spawn, config: Path) -> None:
     assert process.stderr is not None
     assert process.stderr.read() == b""
     assert process.wait(30) == 0
-
-
-LINK = (
-    "https://status.example.com/incidents/2026/a-very-long-path-that-no-terminal-has-room-for/details?id=42"
-)
-TASKS = ["Find the prices", "価格表を調べて要約する：ボルトとナット", "Break", "Needs step 2", "Needs step 3"]
-SEES: list[list[int]] = [[], [], [], [2], [3], *([[0]] * 8), [1, 4, *range(5, 13)]]
-
-
-def fourteen_steps(call: Call) -> Reply:
-    """Plan fourteen steps, of which the third fails."""
-    if "structured_outputs" in call.body:
-        tasks = [*TASKS, *(f"Write part {number}" for number in range(5, 13)), "Join"]
-        rows = ({"worker": 0, "subtask": task, "access": SEES[step]} for step, task in enumerate(tasks))
-        return says(call, "".join(json.dumps(row) + "\n" for row in rows))
-    if "Your part:\nBreak" in call.body["messages"][-1]["content"]:
-        return whole({"error": {"message": f"see {LINK}"}}, status=400)
-    return says(call, "done")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("columns", [80, 140])
-def test_long_plan_at_a_width(
-    spawn: Spawn, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch, columns: int
-) -> None:
-    """Each step is one line with aligned columns; notes name the root cause, and no URL is broken."""
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setenv("LINES", "40")
-    server.reply = fourteen_steps
-    leader, follower = pty.openpty()
-    process = spawn("run", "What is it?", terminal=follower)
-    os.close(follower)
-    said = read_terminal(leader)
-    os.close(leader)
-    assert process.wait(30) == 3
-    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said).replace("\r", "\n")
-    lines = plain[plain.rindex("  step ") :].splitlines()
-    steps = [line for line in lines if re.match(r"[✓✗-] \d+ +thinker ", line)]
-    assert [int(line.split()[1]) for line in steps] == list(range(14))
-    assert all(cell_len(line) <= columns for line in steps)
-    parts = [re.split(r" (ok|failed|skipped)\b", line) for line in steps]  # before, state, after
-    assert len({cell_len(before) for before, _, _ in parts}) == 1
-    assert [state for _, state, _ in parts[:6]] == ["ok", "ok", "failed", "skipped", "skipped", "ok"]
-    assert parts[3][2].strip() == "", "a skipped step has no tokens and no time"
-    assert len({cell_len(line.rstrip()) for line in steps if " ok " in line}) == 1
-    told = [line for line in lines if line.startswith("step")]
-    assert told == ["steps 3, 4 skipped: step 2 failed"]
-    assert sum(LINK in line for line in lines) == 1
-    summary = next(line for line in lines if line.startswith("podium: "))
-    assert summary.startswith(
-        "podium: partial answer by thinker: 11 steps ok, 1 failed, 2 skipped, planned by"
-    )
-
-
-@pytest.mark.long
-def test_plan_is_drawn_while_it_is_written(spawn: Spawn, config: Path, server: ChatServer) -> None:
-    """Steps that cannot start yet are shown as waiting before the plan is whole, in their place."""
-    head, rest = PLAN.splitlines(keepends=True)
-    third = '{"worker": 1, "subtask": "Sing.", "access": [0, 1]}\n'
-
-    def reply(call: Call) -> Reply:
-        if "structured_outputs" in call.body:
-            return events(*(chunk({"content": text}) for text in (head, rest, third)), STALL)
-        return events(chunk({"content": "so far"}), STALL)
-
-    server.reply = reply
-    leader, follower = pty.openpty()
-    process = spawn("run", "What is it?", terminal=follower)
-    os.close(follower)
-    wait_for(lambda: len(server.calls) == 2)
-    sleep(0.5)
-    process.send_signal(signal.SIGINT)
-    said = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", read_terminal(leader))
-    os.close(leader)
-    assert process.wait(30) == 130
-    waiting = r"0 thinker +Think\. +running.*?· 1 … +Speak\. +waiting.*?· 2 … +Sing\. +waiting"
-    assert re.search(waiting, said, re.DOTALL)

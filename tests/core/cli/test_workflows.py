@@ -1,27 +1,20 @@
 """What the commands show of maps, branches and loops, and decisions on them."""
 
 import json
-import re
 from collections.abc import Callable
-from io import StringIO
 from pathlib import Path
 
 import anyio
 import pytest
-from rich.console import Console
-from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, says
 from typer.testing import Result as Ran
 
-from podium import Card, Conductor, FunctionWorker, Limits, Plan, Price, Result, Retry
-from podium.cli.drawing import RunTable
-from podium.cli.live import LiveState, follow
+from podium import Card, Conductor, FunctionWorker, Plan, Result, Retry
 from podium.errors import WorkerTimeout
 from podium.journal import SqlJournal
-from podium.plan_text import Change, edit_plan
 from podium.planners import FixedPlanner
 from podium.policy import Policy
-from podium.types import Completion, Event, StepEnded
-from podium.workers import FREE, ChatWorker, Endpoint, StepInput
+from podium.types import Completion
+from podium.workers import FREE, StepInput
 
 Podium = Callable[..., Ran]
 LIST = {"items": [{"id": "integer", "name": "string"}]}
@@ -130,171 +123,6 @@ def test_a_run_is_shown_with_counts(shown: Callable[..., str], journal: SqlJourn
 
 
 @pytest.mark.long
-def test_counts_after_a_resume(shown: Callable[..., str], journal: SqlJournal) -> None:
-    """Each item counts once, with its latest end; an item whose list came only later is not counted."""
-    fails = {"all"}
-
-    def answer(step: StepInput) -> str:
-        if "all" in fails or step.subtask in fails:
-            raise WorkerTimeout("nothing there")
-        return json.dumps({"parts": [1, 2]}) if step.subtask.startswith("Read") else "ok"
-
-    call = {"worker": 0, "access": []}
-    block = [{**call, "subtask": "Check {{part}}"}, {**call, "subtask": "Note {{part}}", "access": [0]}]
-    steps = [
-        {**call, "subtask": "Read {{item}}", "each": [0, 1, 2], "returns": {"parts": ["integer"]}},
-        {"access": [], "each": "{{0.parts}}", "as": "part", "steps": block},
-        {**call, "subtask": "Sum {{1}}", "access": [1]},
-    ]
-    plan = Plan.from_json({"schema": 1, "steps": steps})
-    policy = Policy(fan_out="fit")
-    worker = FunctionWorker(answer, card=Card(name="thinker", price=FREE))
-    run = Conductor(FixedPlanner(plan), [worker], journal=journal, policy=policy, retry=Retry(attempts=1))
-    assert ran(run).status == "failed"
-    assert "3 of 3 items, 3 failed: Read" in shown("show", "flow")
-    fails.clear()
-
-    def resumed(calls: int) -> str:
-        anyio.run(lambda: run.resume("flow", limits=Limits(calls=calls), refresh=True))
-        return shown("show", "flow")
-
-    told = resumed(9)
-    assert "3 of 3 items, 2 skipped: Read" in told
-    assert "2 of 2 items: 2 steps" in told
-    told = resumed(100)
-    assert "3 of 3 items: Read" in told
-    assert "6 of 6 items: 2 steps" in told
-
-
-@pytest.mark.parametrize(
-    ("step", "told"),
-    [
-        (0, "at least 3 recorded results are kept (3 inside of maps and blocks, $0.0300); at least 4 calls"),
-        (4, "9 recorded results are kept (8 inside of maps and blocks, $0.0900); at least 2 calls"),
-    ],
-)
-def test_a_preview(journal: SqlJournal, step: int, told: str) -> None:
-    """What a changed plan keeps is known as far as its lists are."""
-    run = conductor(journal, 6)
-    ran(run)
-    plan = edit_plan(PLAN, Change(step=step, subtask="Otherwise."))
-    assert str(anyio.run(run.preview, "flow", plan)).startswith(told)
-
-
-@pytest.mark.long
-def test_runs_are_compared_replayed_and_verified(
-    shown: Callable[..., str], podium: Podium, journal: SqlJournal, server: ChatServer
-) -> None:
-    """Sums have the items; a difference in the items is told with their number."""
-    ran(conductor(journal, 6))
-    ran(conductor(journal, 4), "other")
-    differences = shown("show", "flow", "other")
-    assert "step 1 executions 6 of 6 items, 1 failed 4 of 4 items, 1 failed" in differences
-    assert "step 2" not in differences
-    assert shown("audit", "verify").endswith("2 runs verified")
-    assert "2 runs" in shown("runs")
-    again = json.loads(podium("resume", "flow", "--replay", "--json").stdout)
-    differences = shown("show", "flow", again["run_id"])
-    assert "step 1 cost $0.0500 $0" in differences
-    assert "step 2 cost $0.0300 $0" in differences
-    assert "executions" not in differences
-    assert not server.calls
-
-
-def test_failed_items_of_a_map_with_enough_are_named() -> None:
-    """At most three are."""
-    step = {"worker": 0, "subtask": "{{item}}", "access": [], "each": list("abcdefg"), "enough": 1}
-
-    async def answer(given: StepInput) -> str:
-        if given.subtask != "g":
-            raise ValueError("no")
-        await anyio.sleep(0.05)
-        return "yes"
-
-    plan = Plan.from_json({"schema": 1, "steps": [step]})
-    worker = FunctionWorker(answer, card=Card(name="w", price=FREE))
-    explained = anyio.run(Conductor(FixedPlanner(plan), [worker]).run, "What?").explain()
-    assert "7 items: 6 failed, 1 ok (0[0], 0[1], 0[2] and 3 more)" in explained
-
-
-@pytest.mark.long
-def test_what_stopped_items_cost(shown: Callable[..., str], journal: SqlJournal, server: ChatServer) -> None:
-    """Their usage is unknown: the cost is told as the most that may be billed, also in sums."""
-    step = {"worker": 0, "subtask": "Ask {{item}}", "access": [], "each": list("abc"), "enough": 1}
-
-    def reply(call: Call) -> Reply:
-        waits = Pause(0.2) if b"Ask a" in call.raw else STALL
-        return Reply([waits, *says(call, "yes").parts])
-
-    server.reply = reply
-    card = Card(name="sceptic", price=Price(input=1.0, output=4.0))
-    plan = Plan.from_json({"schema": 1, "steps": [step]})
-    worker = ChatWorker("small", endpoint=Endpoint(server.url), card=card)
-    ran(Conductor(FixedPlanner(plan), [worker], journal=journal))
-    whole = shown("show", "flow")
-    assert re.search(r"3 of 3 items, 2 cancelled: .* ok ~[\d,]+ ≤\$0\.03", whole)
-    assert re.search(r"about [\d,]+ tokens, at most \$0\.03", whole)
-    assert "2 calls charged at the reservation: no usage reported, at most $0.03" in whole
-    assert "sceptic cancelled ≤$0.01" in shown("show", "flow", "--step", "0")
-
-
-def test_the_output_that_stands_for_another(shown: Callable[..., str], journal: SqlJournal) -> None:
-    """It is told at the step whose condition did not hold, and its worker has answered."""
-    given = {"worker": 0, "access": []}
-    plan = Plan.from_json(
-        {
-            "schema": 1,
-            "steps": [
-                {**given, "subtask": "List.", "returns": {"n": "integer"}},
-                {
-                    **given,
-                    "worker": 1,
-                    "subtask": "Check.",
-                    "when": {"ref": "{{0.n}}", "is": 2},
-                    "else": 0,
-                },
-            ],
-        }
-    )
-    workers = [
-        FunctionWorker(lambda step: '{"n": 1}', card=Card(name=name, price=FREE))
-        for name in ("thinker", "speaker")
-    ]
-    explained = ran(Conductor(FixedPlanner(plan), workers, journal=journal)).explain()
-    told = "ok, with the output of step 0, because its condition does not hold"
-    assert f"Step 1, speaker, seeing no step: {told}" in explained
-    whole = shown("show", "flow")
-    assert f"step 1: {told}" in whole
-    assert "answered by thinker: " in whole
-    assert shown("show", "flow", "--step", "1").startswith(f"--- step 1 (speaker): {told} ---")
-
-
-@pytest.mark.long
-def test_the_live_view_counts_items_and_turns(journal: SqlJournal) -> None:
-    """It says how many of the items have ended, and in which turn a loop is."""
-    board, seen = LiveState(), set[str]()
-
-    async def main() -> None:
-        def listen(event: Event) -> None:
-            if isinstance(event, StepEnded) and event.outcome.path in ("1[2]", "2(2).0"):
-                console = Console(width=140, file=StringIO())
-                with console.capture() as drawn:
-                    console.print(RunTable(str, 1.0, 140).draw_live(board))
-                seen.add(" ".join(drawn.get().split()))
-
-        def told(event: Event) -> None:
-            board.take(event, event.at)
-            listen(event)
-
-        await follow(lambda _: conductor(journal, 10).run("What?", on_event=told), LiveState())
-
-    anyio.run(main)
-    text = " ".join(seen)
-    assert "of 10 items: Find" in text or "of 10 items, 1 failed: Find" in text
-    assert "turn 2 of 5: " in text
-
-
-@pytest.mark.long
 def test_items_that_wait_for_approval(shown: Callable[..., str], journal: SqlJournal) -> None:
     """What waits and its price are shown; decisions count for the items and the turn."""
     policy = Policy(approve="later", ask="fan-outs", ask_above={"calls": 5})
@@ -312,22 +140,6 @@ def test_items_that_wait_for_approval(shown: Callable[..., str], journal: SqlJou
     assert result.outcomes[2].status == "ok"
     assert result.outcomes[1].problem is not None
     assert "the fan-out of step 1 was refused" in result.outcomes[1].problem.message
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("journal")
-def test_a_threshold_without_an_approver(shown: Callable[..., str], config: Path) -> None:
-    """The run ends with the command that continues it."""
-    step = {"worker": 0, "subtask": "Look at {{item}}.", "access": [], "each": [1, 2, 3]}
-    plan = config.with_name("plan.json")
-    plan.write_text(json.dumps({"schema": 1, "steps": [step]}))
-    given = config.read_text()
-    config.write_text(f"{given}[policy]\nask_above = {{ calls = 2 }}\n")
-    ended = shown("run", "What?", "--plan", str(plan), "--run-id", "flow", code=1)
-    assert "ask_above is calls 2: resume the run with a higher threshold, or with an approver" in ended
-    assert "with `podium resume flow --approve`, or raise `ask_above` in [policy] and run `podium" in ended
-    config.write_text(f"{given}[policy]\nask_above = {{ calls = 3 }}\n")
-    assert '["forty-two","forty-two","forty-two"]' in shown("resume", "flow")
 
 
 def test_actions_inside_of_a_map(shown: Callable[..., str], journal: SqlJournal) -> None:

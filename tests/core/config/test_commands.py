@@ -33,15 +33,12 @@ def test_a_program_is_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert conductor.run_sync("Go.").answer == "work test 20"
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
+def test_what_is_wrong_is_told(tmp_path: Path) -> None:
+    """With its line."""
+    for line, told in (
         ('env = { API_KEY = "sk-1" }', "a key must not be in this file"),
         ('preset = "cursor"', "write one of 'claude', 'codex', 'gemini' or 'acp'"),
         ('folder = "none"', r"podium\.toml:1: worker 'sh': the folder .*none does not exist"),
-    ],
-)
-def test_what_is_wrong_is_told(line: str, told: str, tmp_path: Path) -> None:
-    """With its line."""
-    with pytest.raises(ConfigError, match=told):
-        load_config(write(tmp_path, 'command = ["true"]', line)).conductor()
+    ):
+        with pytest.raises(ConfigError, match=told):
+            load_config(write(tmp_path, 'command = ["true"]', line)).conductor()

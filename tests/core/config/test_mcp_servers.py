@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 from servers import mcp_server
-from servers.chat_server import ChatServer, says
-from servers.mcp_server import serving
+from servers.web_thread import serving_mcp
 from typer.testing import CliRunner
 
 from podium.cli.root import app
 from podium.config import load_config
 from podium.errors import ConfigError
-from podium.plan_text import write_plan
 from podium.types import Plan, Step
 
 PLANNER = '[planner]\ntype = "rule"\n'
@@ -56,7 +54,7 @@ def test_tools_and_resources_are_workers(tmp_path: Path, monkeypatch: pytest.Mon
 def test_headers_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key is named, and sent."""
     monkeypatch.setenv("NOTES_TOKEN", "Bearer mno-pqr-stu")
-    with serving(tmp_path / "log.txt") as served:
+    with serving_mcp(mcp_server.make_server(tmp_path / "log.txt")) as served:
         table = f'url = "{served.url}"\nheaders_env = {{ Authorization = "NOTES_TOKEN" }}'
         names = [worker.card.name for worker in load_config(write(tmp_path, table)).workers("test")]
     assert "test.echo" in names
@@ -103,18 +101,3 @@ def test_check_tells_of_a_server_that_does_not_start(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["check", "--config", str(write(tmp_path, 'command = "no-such-program"'))])
     assert done.exit_code == 1
     assert "✗ mcp server test: worker_refused: MCP server 'test' cannot be started" in done.stdout
-
-
-@pytest.mark.long
-def test_a_plan_marks_the_steps_that_act(tmp_path: Path) -> None:
-    """The table, the flowchart and the forecast."""
-    plan = write_plan(Plan((Step(1, "Send a message."),)), "json")
-    with ChatServer(lambda call: says(call, plan)).in_thread() as server:
-        planner = f'[endpoints.local]\nbase_url = "{server.url}"\nprovider = "vllm"\n'
-        planner += '[planner]\nendpoint = "local"\nmodel = "small"\n'
-        path = write(tmp_path, started(tmp_path, 'tools = ["echo", "send"]'), planner)
-        done = CliRunner().invoke(app, ["plan", "Send a message.", "--config", str(path)])
-    assert done.exit_code == 0, done.output
-    assert "test.send (acts)" in done.stdout
-    assert "test.send (action)" in done.stdout
-    assert "Expected: 1 action, " in done.stderr

@@ -4,18 +4,17 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from podium.cli.root import app
 from podium.conductor import Conductor
 from podium.config import load_config
 from podium.errors import ConfigError
-from podium.workers import ScriptedWorker
 from podium.workers.rates import (
     KindEntry,
     MeasuredFile,
     RateEntry,
     identity_of,
-    put_on_cards,
-    read_measured,
     write_measured,
 )
 
@@ -72,44 +71,29 @@ def test_cards_carry_what_was_measured(path: Path) -> None:
     assert other.measured == ()
 
 
-def test_a_file_that_is_written_is_read(tmp_path: Path) -> None:
-    """The same values; an old file is replaced, and nothing else is left in the folder."""
-    for worker in ("a", "b"):
-        write_measured(_measured("i", worker), tmp_path / "m.json")
-    assert read_measured(tmp_path / "m.json") == _measured("i", "b")
-    assert [each.name for each in tmp_path.iterdir()] == ["m.json"]
-
-
 def test_rates_of_another_model_are_refused(path: Path) -> None:
     """The name is the same, the model is not."""
     path.write_text(CONFIG.replace('model = "small"', 'model = "newer"'))
     with pytest.raises(ConfigError, match=r"podium\.toml:18: the worker 'solver' had another model.*'sums'"):
         load_config(path).conductor()
+    checked = CliRunner().invoke(app, ["check", "--config", str(path)], env={"COLUMNS": "200"})
+    assert "measured.json has rates of solver on sums; the latest on 2026-11-22" in checked.stdout
 
 
-def test_a_worker_without_identity_keeps_its_rates() -> None:
-    """Code without a version does not tell what answers."""
-    worker = ScriptedWorker("solver", "4")
-    put_on_cards(_measured(identity_of(worker)), [worker])
-    assert worker.card.measured[0].answers == 5
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (None, "does not exist: `podium evals tune` writes it"),
-        ("", "is not a file of measured rates: "),
-        ("[1]", "is not a file of measured rates: "),
-        ('{"version": 2}', "version"),
-        ('{"version": 1, "kinds": {"sums": {"rates": {}}}}', "kinds.sums.measured_on"),
-        (_measured("i").model_dump_json().replace("0.6875", "1.5"), "kinds.sums.rates.solver.rate"),
-    ],
+WRONG_FILES = (
+    (None, "does not exist: `podium evals tune` writes it"),
+    ("[1]", "is not a file of measured rates: "),
+    ('{"version": 1, "kinds": {"sums": {"rates": {}}}}', "kinds.sums.measured_on"),
+    (_measured("i").model_dump_json().replace("0.6875", "1.5"), "kinds.sums.rates.solver.rate"),
 )
-def test_a_wrong_file_is_told(path: Path, content: str | None, told: str) -> None:
+
+
+def test_a_wrong_file_is_told(path: Path) -> None:
     """With the line of the key."""
     file = path.parent / "measured.json"
-    file.unlink() if content is None else file.write_text(content)
-    with pytest.raises(ConfigError) as caught:
-        load_config(path).conductor()
-    assert str(caught.value).startswith(f"{path}:18: {file}")
-    assert told in str(caught.value)
+    for content, told in WRONG_FILES:
+        file.unlink() if content is None else file.write_text(content)
+        with pytest.raises(ConfigError) as caught:
+            load_config(path).conductor()
+        assert str(caught.value).startswith(f"{path}:18: {file}")
+        assert told in str(caught.value)

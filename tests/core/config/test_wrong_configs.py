@@ -28,14 +28,14 @@ def _lines(case: str, mark: str) -> str:
     return "".join(line[1:] + "\n" for line in case.split("\n") if line[0] == mark)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_error_of_a_wrong_config(case: str, tmp_path: Path) -> None:
+def test_the_errors_of_wrong_configs(tmp_path: Path) -> None:
     """Word for word, when the file is read or when its parts are made."""
     path = tmp_path / "podium.toml"
-    old, new = _lines(case, "-"), _lines(case, "+")
-    assert old in GOOD
-    path.write_text(GOOD.replace(old, new, 1) if old else GOOD.replace("[planner]", f"{new}[planner]"))
-    with pytest.raises(ConfigError) as caught:
-        load_config(path).conductor()
-    told = str(caught.value).replace(f"{path}:", "").replace(str(tmp_path), "FOLDER")
-    assert f"{told}\n" == _lines(case, ">")
+    for case in CASES:
+        old, new = _lines(case, "-"), _lines(case, "+")
+        assert old in GOOD
+        path.write_text(GOOD.replace(old, new, 1) if old else GOOD.replace("[planner]", f"{new}[planner]"))
+        with pytest.raises(ConfigError) as caught:
+            load_config(path).conductor()
+        told = str(caught.value).replace(f"{path}:", "").replace(str(tmp_path), "FOLDER")
+        assert f"{told}\n" == _lines(case, ">")

@@ -1,30 +1,26 @@
 """A call of a host's chat model as a run: answers, pieces, tools, and the turn after these."""
 
-import json
 from contextlib import aclosing
-from itertools import chain
 from typing import Any
 
 import pytest
 
 from podium import (
-    Card,
     Conductor,
-    FunctionWorker,
     Plan,
     Sampling,
     ScriptedWorker,
     Step,
 )
-from podium.errors import QueryError, RunFailed, WorkerFailed, WorkerTimeout
+from podium.errors import QueryError, RunFailed, WorkerFailed
 from podium.execution import Retry
 from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, tool_call
-from podium.hosts.continuation import continuation_names, write_continuation
+from podium.hosts.continuation import continuation_names
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.run import RunOptions
 from podium.types import Completion, Message, RunEnded, StepStarted, Tools
-from podium.workers import FREE, Request
+from podium.workers import Request
 
 pytestmark = pytest.mark.anyio
 
@@ -32,21 +28,6 @@ ASK = (Message("user", "Is it warm in Bern?"),)
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 CALL = tool_call("call-1", "weather", {"city": "Bern"})
 AFTER = (*ASK, Message("assistant", "", (CALL,)), Message("tool", "31 degrees", (), "call-1"))
-
-
-class Caller(ScriptedWorker):
-    """Asks for the tool where it is offered and has not answered; else says what it returned."""
-
-    takes_tools = True
-
-    def __init__(self) -> None:
-        def reply(request: Request) -> Completion:
-            for message in reversed((*request.messages, *request.tool_messages)):
-                if message.role == "tool":
-                    return Completion(f"It is {message.text}.")
-            return Completion("", "tool_calls", tool_calls=(CALL,))
-
-        super().__init__(Card(name="caller", price=FREE), reply)
 
 
 def team(*workers: ScriptedWorker, **options: Any) -> Conductor:
@@ -106,35 +87,6 @@ async def test_a_step_that_is_tried_again_is_streamed_on_if_it_writes_the_same()
     assert (await ChatCall(conductor("Yes, but", "No."), ASK).run()).text == "No."
 
 
-@pytest.mark.parametrize(
-    "after",
-    [AFTER, (Message("system", "It is 10:00."), *AFTER), (*AFTER, Message("user", "Thank you."))],
-    ids=["same", "another system message", "a message after the results"],
-)
-async def test_the_turn_after_a_tool_pays_for_the_last_step_alone(after: tuple[Message, ...]) -> None:
-    """Whether the message carries the continuation, as JSON, or a store keeps it."""
-    store = ContinuationStore()
-    for kept in (None, store):
-        reader, caller = ScriptedWorker("reader", "Bern is a city."), Caller()
-        conductor = team(reader, caller)
-        first = await ChatCall(conductor, ASK, tools=Tools((WEATHER,)), store=kept).run()
-        assert (first.finish_reason, first.tool_calls) == ("tool_calls", (CALL,))
-        assert (first.continuation is None) == (kept is store)
-        carried = json.loads(json.dumps(first.continuation))
-        call = ChatCall(conductor, after, tools=Tools((WEATHER,)), continuation=carried, store=kept)
-        assert (await call.run()).text == "It is 31 degrees."
-        assert (len(reader.requests), len(caller.requests)) == (1, 2)
-
-
-@pytest.mark.parametrize("carried", [None, "nonsense", {"asked": "x"}, {"asked": 1, "records": [3]}])
-async def test_without_its_continuation_a_turn_is_planned_anew(carried: object) -> None:
-    """As after a restart, or with one of another question."""
-    reader, caller = ScriptedWorker("reader", "Bern is a city."), Caller()
-    call = ChatCall(team(reader, caller), AFTER, tools=Tools((WEATHER,)), continuation=carried)
-    assert (await call.run()).text == "It is 31 degrees."
-    assert len(reader.requests) == 1
-
-
 def test_a_store_keeps_the_latest() -> None:
     """By the ids of the calls and the question, or, if several have these, by the whole conversation."""
     store, clock = ContinuationStore(most=4), Message("system", "It is 10:00.")
@@ -170,25 +122,6 @@ async def test_what_no_caller_can_take_is_raised_with_the_result() -> None:
         ChatCall(plain, ())
 
 
-@pytest.mark.parametrize("journalled", [False, True])
-async def test_a_listener_is_told_of_events_as_they_happen(*, journalled: bool) -> None:
-    """The end of a step before the next call, however late the events are read."""
-    told, at_the_call = list[str](), list[list[str]]()
-
-    def say(request: Request) -> str:
-        at_the_call.append([kind for kind in told if kind.startswith("step_")])
-        return "Yes."
-
-    workers = [ScriptedWorker("one", say), ScriptedWorker("two", say)]
-    async with MemoryJournal() as journal:
-        conductor = team(*workers, journal=journal if journalled else None)
-        call = ChatCall(conductor, ASK, on_event=lambda event: told.append(event.type))
-        async with aclosing(call.events(stream=False)) as events:
-            read = [event.type async for event, _ in events]
-    assert at_the_call == [["step_started"], ["step_started", "step_ended", "step_started"]]
-    assert told == read
-
-
 async def test_the_end_of_an_earlier_call_is_not_told_where_the_run_goes_on() -> None:
     """A recorded run that failed is resumed: it has one end."""
     replies: list[str | Exception] = [WorkerFailed("down"), "Yes."]
@@ -202,54 +135,3 @@ async def test_the_end_of_an_earlier_call_is_not_told_where_the_run_goes_on() ->
         answer = await ChatCall(conductor, ASK, options=options, on_event=told.append).run()
     assert answer.text == "Yes."
     assert [event.result.status for event in told if isinstance(event, RunEnded)] == ["ok"]
-
-
-@pytest.mark.parametrize(
-    "error", [None, WorkerFailed("no", maybe_paid=True), WorkerTimeout("late", maybe_paid=True)]
-)
-@pytest.mark.parametrize("nested", [False, True])
-async def test_turns_from_a_journal_do_not_repeat_an_action(error: Exception | None, *, nested: bool) -> None:
-    """Each turn knows the actions of all turns before, as a server reads them from its journal."""
-    refund = FunctionWorker(
-        lambda step: _raised(error, calls), card=Card(name="refund", price=FREE), acts=True
-    )
-    calls, journal = list[int](), MemoryJournal()
-    inner = Conductor(FixedPlanner(Plan((Step(0, "Refund."),))), [refund], card=Card(name="team"))
-
-    def reply(request: Request) -> Completion:
-        if len(request.tool_messages) == 4:
-            return Completion("done")
-        return Completion("", "tool_calls", tool_calls=(CALL,))
-
-    caller = ScriptedWorker(Card(name="caller", price=FREE), reply)
-    caller.takes_tools = True
-    conductor = Conductor(
-        FixedPlanner(Plan((Step(0, "Refund."), Step(1, "Look.")))),
-        [inner if nested else refund, caller],
-        journal=journal,
-        retry=Retry(attempts=1),
-    )
-    messages, continuation = list[Message](ASK), dict[str, Any]()
-    async with journal:
-        for turn in range(3):
-            options = RunOptions(run_id=f"turn-{turn}")
-            call = ChatCall(
-                conductor, messages, tools=Tools((WEATHER,)), continuation=continuation, options=options
-            )
-            answer = await call.run()
-            ids = [call["id"] for call in answer.tool_calls]
-            messages += [
-                Message("assistant", "", answer.tool_calls),
-                *(Message("tool", "31", (), i) for i in ids),
-            ]
-            own = [entry.event for entry in await journal.read(f"turn-{turn}")]
-            continuation = write_continuation(chain(own, *await journal.nested(f"turn-{turn}")), ASK)
-    assert (answer.result.answer, len(calls)) == ("done", 1)
-    assert answer.result.status == ("ok" if error is None else "partial")
-
-
-def _raised(error: Exception | None, calls: list[int]) -> str:
-    calls.append(1)
-    if error is not None:
-        raise error
-    return "refunded"

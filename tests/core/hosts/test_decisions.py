@@ -60,7 +60,6 @@ async def test_what_waits_is_told(step: Step, policy: dict[str, Any], told: list
         (Step(0, "Write."), "Yes, please", "", "ok"),
         (Step(0, "Write."), "no: too dear", "", "failed"),
         (Step(0, "Write."), "perhaps", "'perhaps' is neither yes nor no", "waiting"),
-        (Step(3, "Which?"), "blue", "", "ok"),
         (Step(3, "Which?"), "green", "green", "waiting"),
     ],
 )

@@ -12,10 +12,10 @@ from podium import Conductor, Message, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, RunFailed, RunWaiting, WorkerBroken, WorkerFailed, WorkerRefused
 from podium.execution import Retry
 from podium.hosts import read_completion, read_sampling, read_tools, result_metadata, sampling_arguments
-from podium.hosts.results import answer_sources, answered, plan_lines
+from podium.hosts.results import answered, plan_lines
 from podium.planners import FixedPlanner
 from podium.secrets import register
-from podium.types import Completion, Constraint, Outcome, Problem, Result, Sampling, steps_behind
+from podium.types import Completion, Constraint, Problem, Result, Sampling
 from podium.usage import Usage
 
 pytestmark = pytest.mark.anyio
@@ -50,18 +50,6 @@ async def test_metadata_is_plain_json_without_secrets() -> None:
         "is_fallback": False,
     }
     assert plan_lines(PLAN, ended.workers)[1:] == ["1. b: guess", "2. c: write (shown step 0)"]
-
-
-async def test_the_sources_of_an_answer_are_the_steps_that_reached_it() -> None:
-    """A step that a worker was not shown after all is none."""
-    ended = await result("red", "blue", "It is red.")
-    assert [outcome.step for outcome in answer_sources(ended)] == [0, 2]
-    outcomes = {one.step: one for one in ended.outcomes if one.status == "ok"}
-    assert steps_behind(PLAN, outcomes, 2) == [0, 2]
-    unseen: dict[int, Outcome] = outcomes | {2: replace(outcomes[2], shown=())}
-    assert steps_behind(PLAN, unseen, 2) == [2]
-    failed = await result(WorkerFailed("no"), WorkerFailed("no"), WorkerFailed("no"))
-    assert answer_sources(failed) == ()
 
 
 async def test_an_answer_that_lacks_something_is_returned_or_raised() -> None:
@@ -103,24 +91,20 @@ def test_sampling_is_read_and_written() -> None:
             read_sampling({"response_format": wrong}, of="Model")
 
 
-@pytest.mark.parametrize(
-    ("choice", "read"),
-    [
-        (None, None), (False, None), (True, "required"), ("any", "required"), ("required", "required"),
-        ("auto", "auto"), ("none", "none"),
-        ("weather", CHOSEN), (CHOSEN, CHOSEN),
-    ],
-)  # fmt: skip
-def test_a_choice_of_tools_is_read(choice: object, read: object) -> None:
-    """However a host spells it."""
-    assert read_tools([WEATHER], choice).choice == read
-
-
-@pytest.mark.parametrize("choice", ["time", {"function": {"name": "time"}}, {"function": "weather"}, {}])
-def test_a_choice_of_a_tool_that_is_not_offered_is_refused(choice: object) -> None:
-    """It could only fail later."""
-    with pytest.raises(ConfigError, match="not an offered tool: the tools are weather"):
-        read_tools([WEATHER], choice)
+def test_a_choice_of_tools_is_read() -> None:
+    """However a host spells it; one of a tool that is not offered could only fail later."""
+    for choice, read in (
+        (None, None),
+        (True, "required"),
+        ("any", "required"),
+        ("none", "none"),
+        ("weather", CHOSEN),
+        (CHOSEN, CHOSEN),
+    ):
+        assert read_tools([WEATHER], choice).choice == read
+    for wrong in ("time", {"function": {"name": "time"}}, {}):
+        with pytest.raises(ConfigError, match="not an offered tool: the tools are weather"):
+            read_tools([WEATHER], wrong)
 
 
 def test_an_answer_is_one_whose_end_was_seen_and_that_says_something() -> None:

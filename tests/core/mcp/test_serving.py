@@ -1,9 +1,7 @@
 """A conductor as an MCP server, called by the SDK's own client."""
 
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -12,8 +10,8 @@ from pathlib import Path
 import anyio
 import pytest
 from core.actors import plan_of
-from servers.mcp_client import User, approves, connect, declines, dismisses, http_of, stdio_of
-from servers.mcp_server import serving_http
+from servers.mcp_client import User, approves, connect, declines, http_of, stdio_of
+from servers.web_thread import serving_mcp
 from typer.testing import CliRunner
 
 from podium import Card, Conductor, FunctionWorker, __version__
@@ -32,7 +30,7 @@ CONFIG = '[workers.calculator]\ntype = "calculator"\n[planner]\ntype = "rule"\n[
 @contextmanager
 def served(conductor: Conductor) -> Iterator[str]:
     """Serve a conductor over HTTP, from a thread; yield its URL."""
-    with serving_http(make_server(conductor)) as serving:
+    with serving_mcp(make_server(conductor)) as serving:
         yield serving.url
 
 
@@ -72,24 +70,24 @@ async def test_podium_mcp_on_stdio(tmp_path: Path) -> None:
         assert "10" in (await client.call("run_plan", plan=plan))["content"][0]["text"]
 
 
-async def test_unknown_arguments_are_refused() -> None:
-    """A wrong name of `labels` does not switch the policy's rules off."""
+async def test_arguments() -> None:
+    """A wrong name of `labels` does not switch the policy's rules off; the model is the conductor."""
     with served(team()) as url:
         async with connect(http_of(url)) as client:
             for tool in (await client.session.list_tools()).tools:
                 schema = tool.model_dump(by_alias=True, mode="json")["inputSchema"]
                 assert schema["additionalProperties"] is False
-            for name in ("ask", "plan"):
-                refused = await client.call(name, question="Who?", label=["eu"])
-                assert refused["isError"]
-                assert refused["content"][0]["text"] == (
-                    f"query: wrong arguments of {name}: 'label' is unknown; "
-                    "its arguments are question, labels, model"
-                )
-            wrong = await client.call("ask", labels=[1])
-            told = "'question' is missing; 'labels.0' is 1: it must be a valid string"
-            assert told in wrong["content"][0]["text"]
-            assert not (await client.call("ask", question="Who?", labels=["eu"])).get("isError")
+            (model,) = (await client.call("list_models"))["structuredContent"]["models"]
+            for arguments, told in (
+                ({"question": "Who?", "label": ["eu"]}, "'label' is unknown; its arguments are question"),
+                ({"labels": [1]}, "'question' is missing; 'labels.0' is 1: it must be a valid string"),
+                ({"question": "Who?", "model": "other"}, "config: there is no model 'other': the model is"),
+            ):
+                wrong = await client.call("ask", **arguments)
+                assert (wrong["isError"], told in wrong["content"][0]["text"]) == (True, True), wrong
+            asked = await client.call("ask", question="Who?", labels=["eu"], model=model["name"])
+            assert not asked.get("isError")
+            assert (await client.session.initialize()).serverInfo.version == __version__
 
 
 @pytest.mark.long
@@ -116,19 +114,6 @@ anyio.run(serve_stdio, Conductor(RulePlanner(), [FunctionWorker(loud)]))
     async with connect(stdio_of(sys.executable, str(script))) as client:
         for _ in range(2):
             assert (await client.call("ask", question="hi"))["content"] == [{"type": "text", "text": "done"}]
-
-
-async def test_the_model_is_the_conductor() -> None:
-    """The server has one model, and the version of Podium."""
-    with served(team()) as url:
-        async with connect(http_of(url)) as client:
-            (model,) = (await client.call("list_models"))["structuredContent"]["models"]
-            assert not (await client.call("ask", question="Who?", model=model["name"])).get("isError")
-            other = await client.call("ask", question="Who?", model="other")
-            assert (
-                other["content"][0]["text"] == "config: there is no model 'other': the model is 'conductor'"
-            )
-            assert (await client.session.initialize()).serverInfo.version == __version__
 
 
 async def test_errors_have_codes() -> None:
@@ -166,7 +151,6 @@ async def test_errors_have_codes() -> None:
     [
         (approves, None, "Hello, Bob and Hello, Ada"),
         (declines, "refused", "too dear"),
-        (dismisses, "waiting", "nobody decided"),
         (None, "waiting", "it has no elicitation"),
     ],
 )
@@ -237,20 +221,6 @@ async def test_the_user_of_the_client_answers_the_question_of_a_step(tmp_path: P
     assert asked[1].startswith("the answer to step 0 is 'perhaps': write one of 'yes', 'no'\nstep 0 asks")
 
 
-async def test_the_deadline_of_a_question(tmp_path: Path) -> None:
-    """The run continues without the answer of the user, who is too late."""
-    plan = FixedPlanner(plan_of((0, "May I?", ())))
-    ann = PersonWorker("ann", deadline=0.2, otherwise="no")
-
-    def user(_: str) -> dict[str, object]:
-        time.sleep(0.5)
-        return {"action": "accept", "content": {"answer": "yes"}}
-
-    with served(Conductor(plan, [ann], journal=SqlJournal(tmp_path / "runs.db"))) as url:
-        async with connect(http_of(url), user=user) as client:
-            assert (await client.call("ask", question="q"))["content"][0]["text"] == "no"
-
-
 async def test_items_of_a_map_are_counted_and_asked_for(tmp_path: Path) -> None:
     """The user is asked before they start; progress is told after each tenth of them, not for each."""
     plan = Plan((Step(0, "{{item}}", each=tuple(range(30))), Step(0, "all of them", access=(0,))))
@@ -297,16 +267,3 @@ def test_options_of_http_do_not_go_with_mcp() -> None:
     done = CliRunner().invoke(app, ["serve", "--mcp", "--port", "8400", "--check"])
     assert done.exit_code == 2
     assert "--mcp does not go with --port and --check" in done.stderr
-
-
-@pytest.mark.long
-def test_the_logging_of_the_application_stays() -> None:
-    """The SDK configures the root logger if nobody has; in a process of its own, pytest has not."""
-    code = (
-        "import logging\n"
-        "from podium import Conductor, RulePlanner, ScriptedWorker\n"
-        "from podium.mcp import make_server\n"
-        "make_server(Conductor(RulePlanner(), [ScriptedWorker('a', 'b')]))\n"
-        "assert (logging.root.handlers, logging.root.level) == ([], logging.WARNING), logging.root.handlers\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

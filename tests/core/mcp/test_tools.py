@@ -11,7 +11,8 @@ import pytest
 from contracts.worker_contract import WorkerContract
 from core.actors import plan_of
 from servers import mcp_server
-from servers.mcp_server import Served, serving
+from servers.mcp_server import make_server
+from servers.web_thread import Served, serving_mcp
 
 from podium import Conductor, Retry
 from podium.errors import (
@@ -21,13 +22,12 @@ from podium.errors import (
     WorkerError,
     WorkerFailed,
     WorkerRefused,
-    WorkerTimeout,
     WorkerUnavailable,
 )
 from podium.mcp import McpServer, Stdio, StreamableHttp
 from podium.planners import FixedPlanner
 from podium.types import Completion, Message, Plan, Step
-from podium.workers import FREE, Request, Worker, complete
+from podium.workers import Request, Worker, complete
 
 pytestmark = pytest.mark.anyio
 SCRIPT = mcp_server.__file__
@@ -40,19 +40,26 @@ def stdio(log: Path, **options: float) -> McpServer:
     )
 
 
+@pytest.fixture(scope="module")
+def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Path]]:
+    """Serve HTTP; yield the server and the file of what happened."""
+    path = tmp_path_factory.mktemp("mcp") / "log.txt"
+    with serving_mcp(make_server(path)) as found:
+        yield found, path
+
+
 @pytest.fixture
-def log(tmp_path: Path) -> Path:
+def log(http: tuple[Served, Path]) -> Path:
     """Where the server writes what happened."""
-    path = tmp_path / "log.txt"
-    path.touch()
-    return path
+    http[1].write_text("")
+    return http[1]
 
 
 @pytest.fixture
-def served(log: Path) -> Iterator[Served]:
-    """Serve HTTP."""
-    with serving(log) as found:
-        yield found
+def served(http: tuple[Served, Path], log: Path) -> Served:
+    """Return the server over HTTP."""
+    http[0].status = None
+    return http[0]
 
 
 @pytest.fixture
@@ -98,18 +105,23 @@ class TestContract(WorkerContract):
         """Echo."""
         return (await either.workers(tools=["echo"]))[0]
 
-    @pytest.fixture
-    async def slow_worker(self, either: McpServer) -> AsyncIterator[Worker]:
-        """Wait for longer than a test."""
-        (worker,) = await either.workers(tools=["slow"])
-        async with worker:  # starting a process takes longer than the test waits
-            await either.request(lambda client: client.listed("tools"))
-            yield worker
+    @pytest.fixture(params=[pytest.param("stdio", marks=pytest.mark.long), "http"])
+    async def slow_worker(self, request: pytest.FixtureRequest, log: Path) -> AsyncIterator[Worker]:
+        """Wait for longer than a test, on a server without other calls."""
+        with serving_mcp(make_server(log)) as served:
+            at = StreamableHttp(served.url)
+            server = stdio(log) if request.param == "stdio" else McpServer("test", at)
+            (worker,) = await server.workers(tools=["slow"])
+            async with worker:  # starting a process takes longer than the test waits
+                await server.request(lambda client: client.listed("tools"))
+                yield worker
 
 
-async def test_cards_tell_names_descriptions_and_arguments(server: McpServer) -> None:
-    """Each tool is a worker; hints say which may be called again."""
+async def test_cards_tell_names_descriptions_and_arguments(server: McpServer, served: Served) -> None:
+    """Each tool is a worker; hints say which may be called again; headers are sent, and shown nowhere."""
     workers = {worker.card.name: worker for worker in await server.workers()}
+    assert served.authorization == "Bearer quartz-lantern-7"
+    assert "quartz-lantern-7" not in repr(server)
     assert {"test.echo", "test.add", "test.send"} <= workers.keys()
     assert workers["test.echo"].card.description == "Say what it is told."
     assert '"a" (integer), "b" (integer)' in workers["test.add"].card.description
@@ -183,15 +195,6 @@ async def test_resources_are_read(server: McpServer) -> None:
             await server.workers(resources=["poems"])
 
 
-async def test_offers_say_what_there_is(server: McpServer) -> None:
-    """Tools, resources and templates, with what their hints say."""
-    offers = {offer.name: offer for offer in await server.offers()}
-    assert (offers["echo"].kind, offers["echo"].acts) == ("tool", False)
-    assert (offers["send"].kind, offers["send"].acts) == ("tool", True)
-    assert (offers["today"].kind, offers["today"].uri) == ("resource", "notes://today")
-    assert (offers["notes"].kind, offers["notes"].uri) == ("template", "notes://{day}/{topic}")
-
-
 async def test_a_cancelled_call_is_cancelled_on_the_server(either: McpServer, log: Path) -> None:
     """And the session stays usable."""
     slow, echo = await either.workers(tools=["slow", "echo"])
@@ -205,38 +208,18 @@ async def test_a_cancelled_call_is_cancelled_on_the_server(either: McpServer, lo
 
 
 @pytest.mark.long
-async def test_a_late_call_is_cancelled_on_the_server(log: Path) -> None:
-    """The answer has a time limit."""
-    server = stdio(log, seconds=1.0)
-    with pytest.raises(WorkerTimeout, match="did not answer within 1 s") as raised:
-        await ask(server, "slow", "a")
-    assert raised.value.maybe_paid
-    assert "cancelled" in lines(log)
-
-
-@pytest.mark.long
-async def test_calls_share_one_session(log: Path) -> None:
-    """A conductor keeps the server's process from run to run, and ends it."""
+async def test_calls_share_one_process(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From run to run; it has only the variables it is given, and these are shown nowhere."""
+    monkeypatch.setenv("SOME_API_KEY", "sk-of-this-process")
     server = stdio(log)
+    assert "a-cat-of-mine" not in repr(server)
     workers = await server.workers(tools=["environment"])
     conductor = Conductor(FixedPlanner(plan_of((0, "look", ()), (0, "look again", (0,)))), workers)
     async with conductor:
         first, second = await conductor.run("q"), await conductor.run("q")
-    outcomes = [outcome for result in (first, second) for outcome in result.outcomes]
-    assert len({json.loads(outcome.text)["PID"] for outcome in outcomes}) == 1
-
-
-@pytest.mark.long
-async def test_the_process_has_only_the_variables_it_is_given(
-    log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Keys of this process do not reach it, and what it was given is shown nowhere."""
-    monkeypatch.setenv("SOME_API_KEY", "sk-of-this-process")
-    server = stdio(log)
-    seen = json.loads((await ask(server, "environment")).text)
-    assert "SOME_API_KEY" not in seen
-    assert seen["PET"] == "a-cat-of-mine"
-    assert "a-cat-of-mine" not in repr(server)
+    seen = [json.loads(outcome.text) for result in (first, second) for outcome in result.outcomes]
+    assert len({each["PID"] for each in seen}) == 1
+    assert (seen[0]["PET"], "SOME_API_KEY" in seen[0]) == ("a-cat-of-mine", False)
 
 
 @pytest.mark.long
@@ -271,11 +254,11 @@ async def test_a_tool_that_was_not_reached_is_called_again(served: Served, log: 
     """Safe or not: a call that was refused has done nothing."""
     server = McpServer("test", StreamableHttp(served.url))
     workers = await server.workers(tools=["data"])
-    conductor = Conductor(FixedPlanner(plan_of((0, "get it", ()))), workers, retry=Retry(first_wait=0.5))
+    conductor = Conductor(FixedPlanner(plan_of((0, "get it", ()))), workers, retry=Retry(first_wait=0.3))
     served.status = 503
 
     async def recover() -> None:
-        await anyio.sleep(0.2)
+        await anyio.sleep(0.1)
         served.status = None
 
     async with anyio.create_task_group() as tasks:
@@ -290,7 +273,6 @@ async def test_a_tool_that_was_not_reached_is_called_again(served: Served, log: 
     [
         (401, WorkerRefused, "answered 401 (the key was refused"),
         (404, WorkerRefused, "answered 404: check its URL"),
-        (500, WorkerUnavailable, "answered 500"),
         (503, WorkerUnavailable, "answered 503"),
     ],
 )
@@ -318,49 +300,23 @@ async def test_http_statuses_keep_their_meaning(
         assert (await complete(echo, request("c"))).text == "You said: c"
 
 
-async def test_headers_are_sent_and_shown_nowhere(served: Served) -> None:
-    """They may hold keys."""
-    server = McpServer("test", StreamableHttp(served.url, {"Authorization": "Bearer quartz-lantern-7"}))
-    await server.workers(tools=["echo"])
-    assert served.authorization == "Bearer quartz-lantern-7"
-    assert "quartz-lantern-7" not in repr(server)
-
-
-@pytest.mark.parametrize(
-    ("transport", "kind", "told"),
-    [
+async def test_a_server_that_cannot_be_reached() -> None:
+    """The error says what is wrong, and that nothing was called."""
+    for transport, kind, told in (
         (Stdio("no-such-program"), WorkerRefused, "cannot be started"),
         (Stdio(sys.executable, ["-c", "1/0"]), WorkerUnavailable, "ZeroDivisionError"),
         (StreamableHttp("http://127.0.0.1:1/mcp"), WorkerUnavailable, "cannot be reached"),
-    ],
-)
-async def test_a_server_that_cannot_be_reached(
-    transport: Stdio | StreamableHttp, kind: type[Exception], told: str
-) -> None:
-    """The error says what is wrong, and that nothing was called."""
-    with pytest.raises(kind) as raised:
-        await McpServer("test", transport).workers()
-    assert told in str(raised.value)
-    assert not getattr(raised.value, "maybe_paid", True)
-
-
-@pytest.mark.long
-def test_workers_from_code_that_is_not_async(log: Path) -> None:
-    """The cards are read, and the conductor runs."""
-    server = McpServer("test", Stdio(sys.executable, [SCRIPT, str(log)]), labels=["eu"], price=FREE)
-    workers = server.workers_sync(tools=["echo"])
-    assert workers[0].card.labels == {"eu"}
-    result = Conductor(FixedPlanner(plan_of((0, "hi", ()))), workers).run_sync("q")
-    assert (result.answer, result.cost) == ("You said: hi", 0.0)
+    ):
+        with pytest.raises(kind, match=told) as raised:
+            await McpServer("test", transport).workers()
+        assert not raised.value.maybe_paid
 
 
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        *(
-            (partial(StreamableHttp, url), "the URL of an MCP server")
-            for url in ("ftp://x", "http://", "http://[bad")
-        ),
+        (partial(StreamableHttp, "ftp://x"), "the URL of an MCP server"),
+        (partial(StreamableHttp, "http://[bad"), "the URL of an MCP server"),
         (partial(StreamableHttp, "http://user:secret@host/mcp"), "user name or password"),
         (partial(Stdio, " "), "command"),
         (partial(McpServer, "test", Stdio("x"), seconds=0), "above 0"),

@@ -6,13 +6,14 @@ import pytest
 from contracts.planner_contract import PlannerContract
 from core.actors import plan_of
 
-from podium.plan_text import write_plan
+from podium.plan_text import Spelling, parse_plan, write_plan
 from podium.planners import (
     CachedPlanner,
     ChatPlanner,
     DirectPlanner,
     FixedPlanner,
     Planner,
+    PlanText,
     RulePlanner,
     TurnPlanner,
 )
@@ -96,10 +97,12 @@ class TestDirectPlanner(PlannerContract):
         return DirectPlanner(FixedPlanner("not asked"))
 
 
-class TestDirectPlannerThatHandsOn(PlannerContract):
-    """Questions that more than one card fits, which the planner behind plans."""
-
-    @pytest.fixture
-    def planner(self) -> Planner:
-        """Hand on to a model."""
-        return DirectPlanner(_chat())
+@pytest.mark.anyio
+@pytest.mark.parametrize("spelling", ["lists", "json", "rows"])
+async def test_a_fixed_plan_is_written_in_the_spelling_asked_for(spelling: Spelling) -> None:
+    """The text holds the plan."""
+    plan = plan_of((0, "find", ()), (1, "tell", (0,)))
+    planner = FixedPlanner(plan, spelling=spelling)
+    *_, whole = [piece async for piece in planner.plan(PlannerContract().asking("x"))]
+    assert isinstance(whole, PlanText)
+    assert (parse_plan(whole.text, workers=2), whole.why) == (plan, "the plan is fixed")

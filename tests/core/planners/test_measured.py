@@ -5,11 +5,11 @@ from datetime import date
 
 import pytest
 
-from podium.planners import CachedPlanner, ChatPlanner, Planner, PlanRequest, PlanText, RulePlanner
+from podium.planners import ChatPlanner, Planner, PlanRequest, PlanText, RulePlanner
 from podium.planners.chat import MAX_KINDS
 from podium.types.messages import read_query
 from podium.usage import estimate_tokens
-from podium.workers import Calculator, Card, Kind, MeasuredRate, Price, ScriptedWorker
+from podium.workers import Card, Kind, MeasuredRate, Price, ScriptedWorker
 from podium.workers.rates import kind_of
 
 pytestmark = pytest.mark.anyio
@@ -50,13 +50,6 @@ async def test_parts_go_to_the_worker_with_the_best_rate_on_their_kind() -> None
     assert '"worker": 0' in (await _planned(RulePlanner(), "Conjugate the verb sing.")).text
 
 
-async def test_a_question_of_no_measured_kind_is_planned_by_the_cards() -> None:
-    """As if nothing had been measured."""
-    asked = "Which river flows through Basel?"
-    bare = tuple(replace(each, measured=()) for each in POOL)
-    assert await _planned(RulePlanner(), asked) == await _planned(RulePlanner(), asked, bare)
-
-
 async def test_of_equal_rates_the_cheapest_worker_is_chosen() -> None:
     """A worker of unknown price is the last."""
     cards = [card(name, 0.5, None) for name in ("unknown", "dear", "cheap")]
@@ -66,22 +59,6 @@ async def test_of_equal_rates_the_cheapest_worker_is_chosen() -> None:
         replace(cards[2], price=Price(input=1, output=2)),
     )
     assert '"worker": 2' in (await _planned(RulePlanner(), "Solve the riddle: what has teeth?", pool)).text
-
-
-async def test_a_calculator_wins_over_a_card_that_names_arithmetic() -> None:
-    """Its result is exact."""
-    pool = (Card(name="chat", description="Good at arithmetic and prose."), Calculator().card)
-    assert '"worker": 1' in (await _planned(RulePlanner(), "What is 6 * 4?", pool)).text
-
-
-async def test_a_measured_rate_counts_more_than_a_description() -> None:
-    """A card that praises itself loses; a calculator keeps its sums."""
-    sums = Kind("sums", ("What is 3 + 4?", "What is 8 + 5?"))
-    proud = Card(name="proud", description="Good at arithmetic.", measured=(measured(sums, 0.3),))
-    modest = Card(name="modest", measured=(measured(sums, 0.8),))
-    assert '"worker": 1' in (await _planned(RulePlanner(), "What is 6 + 4?", (proud, modest))).text
-    pool = (modest, Calculator().card)
-    assert '"worker": 1' in (await _planned(RulePlanner(), "What is 6 + 4?", pool)).text
 
 
 def test_the_kind_of_a_question() -> None:
@@ -126,22 +103,3 @@ def test_of_many_kinds_the_prompt_shows_the_most_similar() -> None:
     assert "kind 9 50% (5)" in told
     bare = tuple(replace(each, measured=()) for each in cards)
     assert estimate_tokens(told) <= estimate_tokens(_told(bare, "Topic7 asks for thing9.")) + 120
-
-
-async def test_plans_are_cached_apart_by_what_was_measured() -> None:
-    """Another rate is another request."""
-
-    class Counting(RulePlanner):
-        asked = 0
-
-        async def plan(self, request: PlanRequest) -> object:  # type: ignore[override]
-            self.asked += 1
-            async for piece in super().plan(request):
-                yield piece
-
-    inner = Counting()
-    cached = CachedPlanner(inner)
-    worse = (card("alpha", 0.2, 0.0), *POOL[1:])
-    for cards in (POOL, POOL, worse):
-        await _planned(cached, "Conjugate the verb sing.", cards)
-    assert inner.asked == 2

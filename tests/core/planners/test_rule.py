@@ -10,11 +10,10 @@ from hypothesis import given, strategies as st
 
 from podium.conductor import Conductor
 from podium.errors import PlannerError
-from podium.plan_text import PlanReader, parse_plan
+from podium.plan_text import parse_plan
 from podium.planners import DirectPlanner, FixedPlanner, Planner, PlanRequest, PlanText, RulePlanner, Turn
 from podium.types import Message, Plan, Query
 from podium.types.messages import read_query
-from podium.usage import Usage
 from podium.workers import Calculator, Card, Documents, Gather, Join, Vote
 from podium.workers.offline import find_expressions
 
@@ -22,21 +21,7 @@ pytestmark = pytest.mark.anyio
 
 OFFLINE = (Calculator().card, Documents(Path(__file__).parent).card, Gather().card)
 _PIECES = (
-    *(
-        "what is ",
-        "who wrote ",
-        "3 + 4",
-        "17% of 80",
-        " and ",
-        ", ",
-        "then ",
-        "it ",
-        "? ",
-        ". ",
-        "; ",
-        "\n",
-        "- ",
-    ),
+    *("what is ", "who wrote ", "3 + 4", "17% of 80", " and ", ", ", "then ", "it ", "? ", ". ", "\n", "- "),
     *("1) ", "2. ", '"', "`", "(", ")", "“", "calculate ", "list ", "the docs ", "when ", "？", "\ud800"),
 )
 CHAT = (
@@ -45,6 +30,8 @@ CHAT = (
     Card(name="scribe", description="Writes, summarises and edits texts."),
     Card(name="finder", description="Retrieves passages from the legal corpus."),
 )
+
+GENERAL = Card(name="chat", description="A general assistant.")
 
 
 @dataclass(frozen=True)
@@ -103,38 +90,31 @@ async def test_a_compound_question() -> None:
     assert plan.whole.cost == 0.0
 
 
-@pytest.mark.parametrize(
-    ("question", "worker"),
-    [
-        ("What is bread and butter pudding?", "documents"),
-        ("How do I install and configure Podium?", "documents"),
-        ("Explain how a step that fails is retried and what it costs.", "documents"),
-        ("Explain how to read and write files.", "documents"),
-        ("When a step fails, what happens and who pays?", "documents"),
-        ('What is "access and calculate 3 + 4" and why is it useful?', "calculator"),
-        ("Find and fix the bug.", "documents"),
-        ("What is the sum of 3, 4 and 5?", "documents"),
-        ("Who was Dr. A. Smith vs. Mr. Jones, e.g. in the U.S. Army?", "documents"),
-        ("What is new in version 3.11. of it", "documents"),
-        ("Tell me about the difference (and is it large?) of limits", "documents"),
-        ("Compare the rule planner and the chat planner", "documents"),
-        ("I like trains. They are fast.", "documents"),
-        ("trains", "documents"),
-        ("什么是预算和限制？", "documents"),
-    ],
-)
-async def test_one_thing_is_one_step(question: str, worker: str) -> None:
-    """What only looks compound is a single step with the question as it was asked."""
-    assert await parts_of(question) == [(worker, question)]
+ONE_PART = {
+    "What is bread and butter pudding?": "documents",
+    "Explain how a step that fails is retried and what it costs.": "documents",
+    "When a step fails, what happens and who pays?": "documents",
+    'What is "access and calculate 3 + 4" and why is it useful?': "calculator",
+    "What is the sum of 3, 4 and 5?": "documents",
+    "Who was Dr. A. Smith vs. Mr. Jones, e.g. in the U.S. Army?": "documents",
+    "Tell me about the difference (and is it large?) of limits": "documents",
+    "I like trains. They are fast.": "documents",
+    "什么是预算和限制？": "documents",
+    "Combine the results into one answer": "documents",
+    "Buy 3-4 bolts": "documents",
+    "What is 31 - 15?": "calculator",
+}
+
+
+async def test_one_thing_is_one_step() -> None:
+    """What only looks compound, or like arithmetic, is a single step with the question as it was asked."""
+    for question, worker in ONE_PART.items():
+        assert await parts_of(question) == [(worker, question)]
 
 
 @pytest.mark.parametrize(
     ("question", "parts"),
     [
-        (
-            "What does the README say about limits and compute 15% of 80?",
-            [("documents", "What does the README say about limits"), ("calculator", "Compute 15% of 80?")],
-        ),
         (
             "What is 17 * 23 and who wrote Hamlet, and what does the handbook say about refunds?",
             [
@@ -144,10 +124,6 @@ async def test_one_thing_is_one_step(question: str, worker: str) -> None:
             ],
         ),
         (
-            "Please calculate 2^10; also tell me what recursion means.",
-            [("calculator", "Calculate 2^10"), ("documents", "Tell me what recursion means.")],
-        ),
-        (
             "1. What is a ledger?\n2) What is 3 + 4?\n(3) How does a step get cancelled\n   when it runs?",
             [
                 ("documents", "What is a ledger?"),
@@ -155,34 +131,7 @@ async def test_one_thing_is_one_step(question: str, worker: str) -> None:
                 ("documents", "How does a step get cancelled\n   when it runs?"),
             ],
         ),
-        (
-            "According to the handbook:\n- How many days are free?\n- What is 28 / 12?\n\nWho knows?",
-            [
-                ("documents", "According to the handbook: How many days are free?"),
-                ("calculator", "What is 28 / 12?"),
-                ("documents", "Who knows?"),
-            ],
-        ),
-        (
-            "Our plan costs $49. What is 49 * 12 - 20%? And what is the refund policy? Thanks a lot.",
-            [
-                ("calculator", "Our plan costs $49. What is 49 * 12 - 20%?"),
-                ("documents", "What is the refund policy? Thanks a lot."),
-            ],
-        ),
-        (
-            "What is 3 + 4 and multiply that by 5 and 6 * 7, and list the planners.",
-            [
-                ("calculator", "What is 3 + 4"),
-                ("calculator", "Multiply that by 5"),
-                ("calculator", "6 * 7"),
-                ("documents", "List the planners."),
-            ],
-        ),
-        (
-            "什么是预算？17 * 3 是多少？",
-            [("documents", "什么是预算？"), ("calculator", "17 * 3 是多少？")],
-        ),
+        ("什么是预算？17 * 3 是多少？", [("documents", "什么是预算？"), ("calculator", "17 * 3 是多少？")]),
     ],
 )
 async def test_where_questions_split(question: str, parts: list[tuple[str, str]]) -> None:
@@ -196,70 +145,43 @@ async def test_a_part_that_goes_on_from_the_one_before_sees_it() -> None:
     assert [step.access for step in plan.plan.steps] == [(), (0,), (), (0, 1, 2)]
 
 
-@pytest.mark.parametrize(
-    ("question", "worker"),
-    [
-        ("What is 3 * 4?", "math"),
-        ("Which passages of the legal corpus speak of theft?", "finder"),
-        ("Why is the sky blue?", "finder"),
-        ("Edit my text", "scribe"),
-        ("Good morning", "chatty"),
-    ],
-)
-async def test_workers_are_matched_by_their_cards(question: str, worker: str) -> None:
-    """Arithmetic, looking up, and words on the card decide; else the most general worker does it."""
-    plan = await written(RulePlanner(), asked(question, CHAT))
-    assert [name for name, _, _ in plan.steps(CHAT)] == [worker]
+async def test_workers_are_matched_by_their_cards() -> None:
+    """Arithmetic, looking up, words on the card; then the most general worker, then the first."""
+    for question, cards, workers in (
+        ("What is 3 * 4?", CHAT, ["math"]),
+        ("Which passages of the legal corpus speak of theft?", CHAT, ["finder"]),
+        ("Why is the sky blue?", CHAT, ["finder"]),
+        ("Edit my text", CHAT, ["scribe"]),
+        ("Good morning", CHAT, ["chatty"]),
+        ("What is theft? What is 3+4?", CHAT, ["finder", "math", "scribe"]),
+        ("What is x? What is 3+4?", (Card(name="a"), Card(name="b")), ["a", "a", "a"]),
+        ("What is 2026-03-31 minus 2026-01-15?", (*OFFLINE, GENERAL), ["chat"]),
+    ):
+        plan = await written(RulePlanner(), asked(question, cards))
+        assert [name for name, *_ in plan.steps(cards)] == workers
 
 
-async def test_of_equals_the_earlier_worker_is_chosen() -> None:
-    """Cards that say the same, or nothing, leave the work to the first."""
-    cards = (Card(name="a"), Card(name="b"))
-    plan = await written(RulePlanner(), asked("What is x? What is 3+4?", cards))
-    assert [name for name, _, _ in plan.steps(cards)] == ["a", "a", "a"]
-    assert "no description mentions gathering" in plan.whole.why
-
-
-async def test_a_writer_gathers_where_nobody_says_gather() -> None:
-    """Writing and summarising is the next best to gathering."""
-    plan = await written(RulePlanner(), asked("What is theft? What is 3+4?", CHAT))
-    assert [name for name, _, _ in plan.steps(CHAT)] == ["finder", "math", "scribe"]
-
-
-@pytest.mark.parametrize("max_steps", [1, 2, 3, 4, 5])
-async def test_parts_beyond_the_limit_are_merged(max_steps: int) -> None:
+async def test_parts_beyond_the_limit_are_merged() -> None:
     """However many parts there are, the plan keeps to its limit and loses none of them."""
     question = "What is a? What is b? What is c? What is 3+4? What is d?"
-    plan = await written(RulePlanner(), asked(question, max_steps=max_steps))
-    assert len(plan.plan.steps) == (1 if max_steps < 3 else max_steps)
-    told = " ".join(step.subtask for step in plan.plan.steps)
-    assert all(wanted in told for wanted in ("is a?", "is b?", "is c?", "3+4", "is d?"))
-
-
-async def test_the_last_message_is_the_question() -> None:
-    """History is not split; an attachment without words is still a question."""
-    history = [Message("user", "What is 1+1? Who?"), Message("assistant", "2"), Message("user", "And why?")]
-    assert [s.subtask for s in (await written(RulePlanner(), asked(history))).plan.steps] == ["And why?"]
-    image = Message("user", ({"type": "image_url", "image_url": {"url": "data:,"}},))
-    assert len((await written(RulePlanner(), asked([image]))).plan.steps) == 1
+    for max_steps, steps in ((1, 1), (2, 1), (3, 3), (5, 5)):
+        plan = await written(RulePlanner(), asked(question, max_steps=max_steps))
+        assert len(plan.plan.steps) == steps
+        told = " ".join(step.subtask for step in plan.plan.steps)
+        assert all(wanted in told for wanted in ("is a?", "is b?", "is c?", "3+4", "is d?"))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
     "question",
     [
-        "what is x and " * 80_000,
         "and 3+4 " * 140_000,
-        "? ! . ; " * 140_000,
         "- what is it\n" * 80_000,
         "\"'(`“" * 200_000,
-        "(" * 2**20,
         "1) a 2) b " * 100_000,
         "😀什么？\ud800\0" * 100_000,
-        "e.g. Mr. " * 110_000,
-        "x" * 2**20,
     ],
-    ids=range(10),
+    ids=range(5),
 )
 async def test_a_huge_question_is_planned_at_once(question: str) -> None:
     """A question of a megabyte gives a plan whose subtasks are short, and say that they were cut."""
@@ -279,102 +201,40 @@ def test_any_question_has_a_plan(question: str, most: int) -> None:
     The pool has a worker for all that others cannot do, such as "3 + 4 V".
     """
     if question.replace("\0", "?").strip():
-        general = Card(name="chat", description="A general assistant.")
-        request = asked(question, (*OFFLINE, general), max_steps=most)
+        request = asked(question, (*OFFLINE, GENERAL), max_steps=most)
         plan = anyio.run(written, RulePlanner(), request)
         assert 1 <= len(plan.plan.steps) <= most
-
-
-async def test_a_cut_subtask_points_to_the_question_only_where_it_is_shown() -> None:
-    """Where workers are not shown the question, a cut subtask does not send them there."""
-    hidden = PlanRequest(query=read_query("x" * 10_000), cards=OFFLINE, max_steps=5, shows_question=False)
-    (step,) = (await written(RulePlanner(), hidden)).plan.steps
-    assert step.subtask.endswith("… (cut short here)")
-
-
-async def test_rows_can_be_read_as_they_come() -> None:
-    """Each piece but the last is a row, and completes a step."""
-    plan = await written(RulePlanner(), asked("What is 3+4? What is x?"))
-    reader = PlanReader(workers=len(OFFLINE))
-    assert [len(reader.feed(piece)) for piece in plan.pieces] == [1, 1, 1]
-    assert "".join(plan.pieces) == plan.whole.text
-
-
-async def test_a_repair_gets_the_same_plan() -> None:
-    """What was said to an earlier plan changes nothing: rules learn nothing from it."""
-    first = asked("What is 3+4? What is x?")
-    again = PlanRequest(
-        query=first.query, cards=first.cards, max_steps=5, turns=(Turn("bad", "mend it"),), stream=False
-    )
-    plan = await written(RulePlanner(), again)
-    assert plan.whole == (await written(RulePlanner(), first)).whole
-    assert plan.pieces == []
 
 
 BEHIND = FixedPlanner('{"worker": 0, "subtask": "behind", "access": []}\n')
 
 
-@pytest.mark.parametrize(
-    ("question", "worker"),
-    [("What is 3 * 4?", "math"), ("Why is the sky blue?", "finder"), ("Hi there", "chatty")],
-)
-async def test_a_short_question_goes_straight_to_a_worker(question: str, worker: str) -> None:
+async def test_a_short_question_goes_straight_to_a_worker() -> None:
     """A short question of one part is one step, planned without the planner behind."""
-    plan = await written(DirectPlanner(BEHIND), asked(question, (*CHAT[:2], CHAT[3])))
-    assert plan.steps((*CHAT[:2], CHAT[3])) == [(worker, f"Answer this question: {question}", ())]
-    assert (
-        plan.whole.why
-        == f"one short question without parts; sent to {worker!r}, whose description fits it best"
-    )
-    assert plan.pieces == [plan.whole.text]
-
-
-async def test_the_only_worker_gets_every_short_question() -> None:
-    """With one worker there is nothing to choose."""
+    cards = (*CHAT[:2], CHAT[3])
+    why = "one short question without parts; sent to {!r}, whose description fits it best"
+    for question, worker in (("What is 3 * 4?", "math"), ("Hi there", "chatty")):
+        plan = await written(DirectPlanner(BEHIND), asked(question, cards))
+        assert plan.steps(cards) == [(worker, f"Answer this question: {question}", ())]
+        assert plan.whole.why == why.format(worker)
     plan = await written(DirectPlanner(BEHIND), asked("anything", CHAT[:1]))
     assert plan.whole.why == "one short question without parts; sent to 'math', the only worker"
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "What is 3 * 4? Who wrote it?",
-        "x" * 201,
-        "why?\nwhy?",
-        [
-            Message(
-                "user", ({"type": "text", "text": "why?"}, {"type": "image_url", "image_url": {"url": ""}})
-            )
-        ],
-    ],
-)
-async def test_all_else_goes_to_the_planner_behind(query: Query) -> None:
-    """Long questions, several parts or lines, and attachments need planning."""
-    plan = await written(DirectPlanner(BEHIND), asked(query, CHAT))
-    assert plan.plan.steps[0].subtask == "behind"
-
-
-async def test_the_gate_leaves_repairs_and_doubtful_choices_to_the_planner_behind() -> None:
-    """A repair is the planner's, and so is a question that two cards fit as well."""
-    repair = PlanRequest(query=read_query("why?"), cards=CHAT, max_steps=5, turns=(Turn("bad", "mend it"),))
-    assert (await written(DirectPlanner(BEHIND), repair)).plan.steps[0].subtask == "behind"
+async def test_all_else_goes_to_the_planner_behind() -> None:
+    """Long questions, several parts or lines, attachments, repairs, and cards that fit as well."""
+    image = ({"type": "text", "text": "why?"}, {"type": "image_url", "image_url": {"url": ""}})
     twins = (Card(name="a", description="A general assistant."), Card(name="b", description="General chat."))
-    assert (await written(DirectPlanner(BEHIND), asked("Hello", twins))).plan.steps[0].subtask == "behind"
-
-
-@pytest.mark.parametrize(
-    ("question", "worker"),
-    [
-        ("Gather the facts and combine them", "documents"),
-        ("Combine the results into one answer", "documents"),
-        ("Buy 3-4 bolts", "documents"),
-        ("Multiply that by 3", "documents"),
-        ("What is 31 - 15?", "calculator"),
-    ],
-)
-async def test_nothing_to_gather_or_compute_goes_to_neither(question: str, worker: str) -> None:
-    """A lone step is no gathering, and a range is no arithmetic."""
-    assert [name for name, _ in await parts_of(question)] == [worker]
+    for request in (
+        asked("What is 3 * 4? Who wrote it?", CHAT),
+        asked("x" * 201, CHAT),
+        asked("why?\nwhy?", CHAT),
+        asked([Message("user", image)], CHAT),
+        replace(asked("why?", CHAT), turns=(Turn("bad", "mend it"),)),
+        asked("Hello", twins),
+    ):
+        plan = await written(DirectPlanner(BEHIND), request)
+        assert plan.plan.steps[0].subtask == "behind"
 
 
 async def test_parts_that_nobody_can_gather_stay_one_step() -> None:
@@ -389,11 +249,9 @@ async def test_parts_that_nobody_can_gather_stay_one_step() -> None:
     ("question", "cards"),
     [
         ("Who wrote the journal?", (OFFLINE[0], OFFLINE[2])),
-        ("Gather it.", (OFFLINE[2],)),
         ("Join the outputs.", (Join().card,)),
         ("Which output is the most frequent?", (Vote().card,)),
         ("What is 2026-03-31 minus 2026-01-15?", OFFLINE),
-        ("2026-03-31 minus 2026-01-15", OFFLINE),
         ("5 km + 3 miles", OFFLINE),
     ],
 )
@@ -415,40 +273,12 @@ async def test_no_rule_chooses_an_action(planner: Planner) -> None:
         await written(planner, alone)
 
 
-async def test_dates_are_subtracted_by_a_worker_that_may_know_how() -> None:
-    """A chat model may; a search in documents does not."""
-    cards = (*OFFLINE, Card(name="chat", description="A general assistant."))
-    plan = await written(RulePlanner(), asked("What is 2026-03-31 minus 2026-01-15?", cards))
-    assert [name for name, *_ in plan.steps(cards)] == ["chat"]
-
-
-async def test_a_run_that_no_worker_can_do_costs_nothing() -> None:
-    """The error says what cannot be done; no tokens are guessed for rules."""
-    with pytest.raises(
-        PlannerError, match="no worker can do 'Who are you\\?'; the workers are calculator"
-    ) as caught:
-        await Conductor(RulePlanner(), [Calculator(), Gather()]).run("Who are you?")
-    assert (caught.value.usage, caught.value.cost) == (Usage(), 0.0)
-
-
 _ASKED = st.lists(
     st.sampled_from(
         (
-            *(
-                "What is 3 * 4?",
-                "Then multiply that by 2.",
-                "Gather the facts.",
-                "Combine it with 5.",
-                "3-4 bolts",
-            ),
-            *(
-                "Who was it?",
-                "on 2026-03-31",
-                "- item\n",
-                "and compute 10:30 - 9:15",
-                "and what is",
-                "10 km + 5 m",
-            ),
+            *("What is 3 * 4?", "Then multiply that by 2.", "Gather the facts.", "Combine it with 5."),
+            *("3-4 bolts", "Who was it?", "on 2026-03-31", "- item\n", "and compute 10:30 - 9:15"),
+            *("and what is", "10 km + 5 m"),
         )
     ),
     min_size=1,

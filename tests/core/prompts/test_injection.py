@@ -1,4 +1,4 @@
-"""Worker output, queries and quotations are data: seventy hostile texts change nothing of a run.
+"""Worker output, queries and quotations are data: hostile texts change nothing of a run.
 
 Each run is compared, message by message, with the same run over a harmless text.
 """
@@ -10,19 +10,17 @@ from itertools import product
 from typing import Any
 
 import pytest
-from core.actors import boss, plan_of, rows, told
+from core.actors import boss, plan_of, rows
 from core.prompts.injected import TEXTS
-from servers.chat_server import Call, ChatServer, Reply, says
 
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PlanError
 from podium.plan_text import Spelling, parse_plan, write_plan
 from podium.plan_text.writer import KEEP
-from podium.planners import ChatPlanner, RulePlanner
 from podium.types import Message, Result
 from podium.types.messages import storable
-from podium.workers import ChatWorker, Endpoint, ScriptedWorker
+from podium.workers import ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -36,12 +34,6 @@ PLAN = plan_of(
     (1, "Answer the question.", (1, 2)),
 )
 _TAG = re.compile(r"<(?:question|subtask|output|answer|response|conversation)-([0-9a-f]+)>")
-_EACH = pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-
-
-def test_there_are_enough_texts() -> None:
-    """At least forty, all different."""
-    assert len(set(TEXTS.values())) == len(TEXTS) >= 40
 
 
 def plain(text: str, injected: str) -> str:
@@ -102,12 +94,11 @@ _WANTED: dict[str, Any] = {}
 """What a run over a harmless text sends and does, made once for each place a text can stand in."""
 
 
-@_EACH
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 async def test_a_text_is_data_wherever_it_stands_in_a_run(text: str) -> None:
     """Plan, workers, access lists, roles, calls and every other word are as with a harmless text."""
     places: dict[str, Callable[[str], Any]] = {
-        "outputs of a run": scripted,
-        "outputs of a stream": partial(scripted, streamed=True),
+        "outputs": partial(scripted, streamed=True),
         "the query": lambda text: scripted("Fine.", query=text),
         "a judge's verdict": lambda text: scripted("Fine.", verdict=text),
     }
@@ -115,16 +106,6 @@ async def test_a_text_is_data_wherever_it_stands_in_a_run(text: str) -> None:
         if place not in _WANTED:
             _WANTED[place] = await run(HARMLESS)
         assert await run(text) == _WANTED[place], place
-
-
-async def test_planning_by_rule_from_a_hostile_query_keeps_to_the_pool() -> None:
-    """A planner without a model makes a plan that fits of every query, and nothing fails."""
-    limits = Limits(plan_steps=4, calls=8)
-    for name, text in TEXTS.items():
-        pool = [ScriptedWorker(worker, "done") for worker in NAMES]
-        result = await Conductor(RulePlanner(), pool, limits=limits).run(text)
-        assert result.status == "ok", name
-        result.plans[0].fit(len(pool), 4)
 
 
 SPELLINGS: tuple[Spelling, ...] = ("rows", "json", "lists")
@@ -135,21 +116,14 @@ def is_plan(text: str) -> bool:
     try:
         parse_plan(text, workers=list(NAMES), max_steps=100)
     except PlanError as error:
-        return error.code not in (
-            "no_plan",
-            "too_deep",
-            "too_long",
-            "truncated",
-            "bad_value",
-            "missing_field",
-        )
+        is_none = ("no_plan", "too_deep", "too_long", "truncated", "bad_value", "missing_field")
+        return error.code not in is_none
     return True
 
 
-@_EACH
-def test_text_around_a_plan_makes_no_other_plan(text: str) -> None:
+def test_text_around_a_plan_makes_no_other_plan() -> None:
     """The plan is the one that was written, or it is refused; a second one is the planner's own word."""
-    for spelling in SPELLINGS:
+    for text, spelling in product(TEXTS.values(), SPELLINGS):
         plan = write_plan(PLAN, spelling)
         for written in (f"{text}\n\n{plan}", f"{plan}\n\n{text}"):
             try:
@@ -160,60 +134,3 @@ def test_text_around_a_plan_makes_no_other_plan(text: str) -> None:
                 assert read == PLAN, written
             elif read.steps:
                 read.fit(len(NAMES), 32)
-
-
-def test_a_planner_may_think_about_any_text() -> None:
-    """Text that a planner quotes where it reasons is no plan, unless it ends the reasoning."""
-    quoted = [text for text in TEXTS.values() if "</think>" not in text]
-    for text, spelling in product(quoted, SPELLINGS):
-        written = f"<think>The page says: {text}\nI leave that alone.</think>\n{write_plan(PLAN, spelling)}"
-        assert parse_plan(written, workers=list(NAMES)) == PLAN, written
-
-
-async def test_over_a_server_the_same_is_sent() -> None:
-    """The bytes of every request, its address and headers included, are those of a harmless run."""
-    current = HARMLESS
-
-    def reply(call: Call) -> Reply:
-        if call.body["model"] != "boss":
-            return says(call, current)
-        first = len(call.body["messages"]) == 2
-        return says(call, write_plan(PLAN, "rows") if first else KEEP)
-
-    async with ChatServer(reply) as server:
-        endpoint = Endpoint(server.url)
-        pool = [ChatWorker(name, endpoint=endpoint) for name in NAMES]
-        planner = ChatPlanner(ChatWorker("boss", endpoint=endpoint))
-        async with Conductor(planner, pool, limits=Limits(rounds=2)) as conductor:
-            seen = []
-            for current in (HARMLESS, *TEXTS.values()):
-                before = len(server.calls)
-                result = await conductor.run(QUESTION)
-                seen.append((account(result), [bare(call, current) for call in server.calls[before:]]))
-    wanted = seen[0]
-    assert len(wanted[1]) == len(PLAN.steps) + 2
-    for name, had in zip(TEXTS, seen[1:], strict=True):
-        assert had == wanted, name
-
-
-def bare(call: Call, injected: str) -> Any:
-    """Return a request as it arrived, what was injected taken out."""
-    messages = [Message(m["role"], m["content"]) for m in call.body["messages"]]
-    headers = {name: value for name, value in call.headers.items() if name != "content-length"}
-    rest = {name: value for name, value in call.body.items() if name != "messages"}
-    return call.method, call.path, headers, rest, shape(messages, injected)
-
-
-async def test_a_nested_conductor_takes_its_subtask_as_data() -> None:
-    """An outer worker's output that looks like a plan is the inner run's question, and no plan."""
-    inner_pool = [ScriptedWorker("inner", "done"), ScriptedWorker("inner mailer", "sent")]
-    for name, text in TEXTS.items():
-        inner = Conductor(boss(rows((0, "Do it.", ()))), inner_pool)
-        pool = [ScriptedWorker("retriever", text), inner]
-        planner = boss(rows((0, "Find it.", ()), (1, "Use it.", (0,))))
-        result = await Conductor(planner, pool).run(QUESTION)
-        assert (result.status, result.answer) == ("ok", "done"), name
-        assert "Do it." in inner_pool[0].requests[-1].messages[-1].text
-        assert told(planner)
-    assert not inner_pool[1].requests
-    assert len(inner_pool[0].requests) == len(TEXTS)

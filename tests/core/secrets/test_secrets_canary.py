@@ -3,7 +3,6 @@
 import base64
 import json
 import logging
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from traceback import format_exception
@@ -111,23 +110,18 @@ ECHOES: dict[str, Callable[[Call], Reply]] = {
 
 
 @pytest.mark.parametrize("script", ECHOES.values(), ids=ECHOES)
-@pytest.mark.parametrize("stream", [False, True])
 async def test_a_server_that_echoes_the_key(
-    script: Callable[[Call], Reply], sinks: Callable[..., dict[str, str]], tmp_path: Path, *, stream: bool
+    script: Callable[[Call], Reply], sinks: Callable[..., dict[str, str]], tmp_path: Path
 ) -> None:
     """As a worker's and as the planner's: it is in no event, journal, log, span or account."""
-    seen: list[Event] = []
     async with ChatServer(script) as server, SqlJournal(tmp_path / "runs.db") as journal:
         worker = ChatWorker("m", endpoint=endpoint(server))
         again = Retry(attempts=2, first_wait=0.001, max_wait=0.002)
         conductor = Conductor(
             ChatPlanner(worker), [worker], journal=journal, retry=again, fallback_planner=RulePlanner()
         )
-        if stream:
-            seen = [event async for event in conductor.stream(f"Is this my key: {KEY}?")]
-            result = seen[-1].result  # type: ignore[union-attr]
-        else:
-            result = await conductor.run(f"Is this my key: {KEY}?", on_event=seen.append)
+        seen = [event async for event in conductor.stream(f"Is this my key: {KEY}?")]
+        result = seen[-1].result  # type: ignore[union-attr]
         assert server.calls
     found = sinks(seen, result.explain())
     assert all(found[sink] for sink in ("events", "explained", "logged", "spans", "journal"))
@@ -176,36 +170,19 @@ async def test_a_worker_that_raises_keys(sinks: Callable[..., dict[str, str]], t
     assert leaks(sinks(seen, result.explain())) == []
 
 
-@pytest.mark.parametrize("script", [ECHOES["error"], ECHOES["html"], ECHOES["no json"]])
-async def test_an_error_that_leaves_podium(
-    script: Callable[[Call], Reply], sinks: Callable[..., dict[str, str]]
-) -> None:
+async def test_an_error_that_leaves_podium(sinks: Callable[..., dict[str, str]]) -> None:
     """An error that is raised at the user holds no key: in its text, its causes and its calls."""
-    async with ChatServer(script) as server:
+    async with ChatServer(ECHOES["error"]) as server:
         worker = ChatWorker("m", endpoint=endpoint(server))
         conductor = Conductor(ChatPlanner(worker), [worker], retry=Retry(attempts=1))
         with pytest.raises(PodiumError) as caught:
             await conductor.run("Why?")
     assert isinstance(caught.value, PlannerError)
     assert leaks(sinks([], repr([call.problem for call in caught.value.calls]), caught.value)) == []
-
-
-async def test_a_planner_that_quotes_the_key(sinks: Callable[..., dict[str, str]]) -> None:
-    """What is wrong with a plan's text may quote it."""
-    Endpoint("http://host/v1", api_key=KEY)
     text = json.dumps({"steps": [{"worker": KEY, "subtask": UNTOLD, "access": []}]})
     with pytest.raises(PodiumError) as caught:
         await Conductor(boss(text), [ScriptedWorker("a", "x")]).run("Why?")
     assert leaks(sinks([], "", caught.value)) == []
-
-
-async def test_a_hosted_conductor(sinks: Callable[..., dict[str, str]]) -> None:
-    """Its errors and its answer's events."""
-    for script in (ECHOES["error"], ECHOES["stream error"]):
-        async with ChatServer(script) as server:
-            hosted = Conductor.of(ChatWorker("fugu", endpoint=endpoint(server)))
-            seen = [event async for event in hosted.stream("Why?")]
-        assert leaks(sinks(seen)) == []
 
 
 def test_nothing_that_holds_a_key_shows_it() -> None:
@@ -215,31 +192,3 @@ def test_nothing_that_holds_a_key_shows_it() -> None:
     conductor = Conductor(ChatPlanner(worker), [worker])
     shown = f"{server!r} {server} {worker!r} {conductor!r}"
     assert leaks({"repr": shown}) == []
-
-
-async def test_the_request_itself_holds_the_key() -> None:
-    """It would be of no use otherwise; and what is public in headers is no secret."""
-    async with ChatServer(lambda call: says(call, "My Own Application answers")) as server:
-        worker = ChatWorker(
-            "m", endpoint=Endpoint(server.url, api_key=KEY, headers={"X-Title": "My Own Application"})
-        )
-        result = await Conductor(boss(rows((0, "x", ()))), [worker]).run("Why?")
-        assert server.calls[0].headers["authorization"] == f"Bearer {KEY}"
-    assert "My Own Application" in result.explain() + result.answer
-    assert "My Own Application" in json.dumps([outcome.text for outcome in result.outcomes])
-
-
-async def test_the_journal_of_a_clean_run_is_readable(tmp_path: Path) -> None:
-    """The marks stand in the texts, and the record is whole."""
-    Endpoint("http://host/v1", api_key=KEY)
-    async with SqlJournal(tmp_path / "runs.db") as journal:
-        conductor = Conductor(
-            boss(rows((0, f"Say {KEY}.", ()))), [ScriptedWorker("a", "done")], journal=journal
-        )
-        result = await conductor.run("Why?")
-        entries = await journal.read(result.run_id)
-    assert entries[-1].event.type == "run_ended"
-    with sqlite3.connect(tmp_path / "runs.db") as database:
-        dump = "\n".join(database.iterdump())
-    assert "Say [secret]." in dump
-    database.close()

@@ -6,15 +6,13 @@ import subprocess
 import sys
 from typing import Any
 
-import anyio
 import pytest
-from core.actors import Actor, boss, never, plan_of, rows
+from core.actors import boss, plan_of, rows
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 
 from podium import ChatWorker, Conductor, Endpoint, ScriptedWorker
 from podium.errors import WorkerUnavailable
 from podium.execution import Retry
-from podium.workers import Card
 
 pytestmark = pytest.mark.anyio
 QUESTION, SUBTASK, OUTPUT = "What is a heron?", "Describe its beak.", "It is long and yellow."
@@ -38,13 +36,6 @@ async def test_the_events_have_their_ids(caplog: pytest.LogCaptureFixture) -> No
     assert [(each["round"], each["step"], each["attempt"]) for each in fields[3:5]] == [(1, 0, 1)] * 2
     assert fields[-1]["status"] == "ok"
     assert json.dumps(fields)
-
-
-async def test_a_run_is_told_in_two_lines(caplog: pytest.LogCaptureFixture) -> None:
-    """At `INFO` only that it began and how it ended."""
-    caplog.set_level(logging.INFO, logger="podium")
-    await Conductor(boss(rows((0, SUBTASK, ()))), [ScriptedWorker("a", OUTPUT)]).run(QUESTION)
-    assert [each["event"] for each in told(caplog)] == ["run_started", "run_ended"]
 
 
 async def test_retries_and_failures_are_warnings(caplog: pytest.LogCaptureFixture) -> None:
@@ -73,25 +64,6 @@ async def test_retries_and_failures_are_warnings(caplog: pytest.LogCaptureFixtur
     assert warned[0]["wait"] >= 0
 
 
-async def test_a_run_that_was_stopped_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    """As a warning."""
-    with anyio.move_on_after(0.05):
-        await Conductor(boss(rows((0, "x", ()))), [Actor("slow", never)]).run(QUESTION)
-    assert ("run_stopped", "cancelled") in [
-        (e["event"], e.get("code")) for e in told(caplog, logging.WARNING)
-    ]
-
-
-async def test_a_nested_run_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Under its own id, with the attempt it answers for."""
-    caplog.set_level(logging.INFO, logger="podium")
-    inner = Conductor(boss(rows((0, "in", ()))), [ScriptedWorker("a", "done")], card=Card(name="inner"))
-    result = await Conductor(boss(rows((0, "x", ()))), [inner]).run(QUESTION)
-    began = [each for each in told(caplog) if each["event"] == "run_started"]
-    assert [each["parent"] for each in began] == [None, (result.run_id, 1, 0, 1)]
-    assert len(told(caplog)) == 4
-
-
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO])
 async def test_no_content_at_any_level(caplog: pytest.LogCaptureFixture, level: int) -> None:
     """Neither question, subtask, plan nor output; and what errors say only at `DEBUG`."""
@@ -115,9 +87,7 @@ Conductor(RulePlanner(), [ScriptedWorker("a", WorkerUnavailable("down"))], limit
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("more", "lines"), [("", 0), ("logging.basicConfig()", 4), ("logging.basicConfig(level=logging.INFO)", 5)]
-)
+@pytest.mark.parametrize(("more", "lines"), [("", 0), ("logging.basicConfig(level=logging.INFO)", 5)])
 def test_is_silent_until_logging_is_configured(more: str, lines: int) -> None:
     """Not even warnings are printed to a program that has not asked for logs."""
     more += "\nfrom podium.execution.retry import Retry\n"

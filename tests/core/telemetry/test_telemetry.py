@@ -4,11 +4,10 @@ import json
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import aclosing
 
 import anyio
 import pytest
-from core.actors import Actor, answering, boss, never, plan_of, rows
+from core.actors import Actor, boss, never, plan_of, rows
 from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
@@ -29,18 +28,16 @@ from podium import (
     Conductor,
     Endpoint,
     FunctionWorker,
-    Limits,
     RulePlanner,
     ScriptedWorker,
 )
-from podium.errors import PodiumError, WorkerTimeout, WorkerUnavailable
+from podium.errors import WorkerTimeout
 from podium.execution import Retry
-from podium.types import Completion, StepStarted
+from podium.types import Completion
 from podium.usage import Usage
 from podium.workers import FREE, Card, Price, StepInput
 
 pytestmark = pytest.mark.anyio
-ONCE = Retry(attempts=1)
 
 
 def function(name: str, does: Callable[[StepInput], str | Awaitable[str]]) -> FunctionWorker:
@@ -112,10 +109,12 @@ def ended_all(seen: Seen) -> bool:
 
 
 async def test_a_run_is_a_tree(seen: Seen) -> None:
-    """Run, round, planner, step, attempt; each says what the conventions have it say."""
-    workers = [ScriptedWorker("a", "one"), function("f", lambda step_input: "two")]
-    conductor = Conductor(boss(rows((0, "x", ()), (1, "y", (0,)))), workers)
+    """Run, round, planner, step, attempt, each with what the conventions ask for, and without content."""
+    workers = [ScriptedWorker("a", "Some red"), function("f", lambda step_input: "Some blue")]
+    conductor = Conductor(boss(rows((0, "Find red.", ()), (1, "Find blue.", (0,)))), workers)
     result = await conductor.run("How so?")
+    said = json.dumps([json.loads(span.to_json()) for span in seen.spans])
+    assert not any(text in said for text in ("How so?", "Find red", "Find blue", "Some red", "Some blue"))
     assert seen.tree() == [
         "invoke_agent conductor",
         "invoke_agent conductor > round 1",
@@ -127,14 +126,11 @@ async def test_a_run_is_a_tree(seen: Seen) -> None:
     ]
     assert ended_all(seen)
     run, attempt = seen.named("invoke_agent conductor"), seen.named("execute_tool f")
-    assert run.attributes is not None
-    assert run.attributes["podium.run.id"] == result.run_id
-    assert run.attributes["podium.run.status"] == "ok"
-    assert attempt.attributes is not None
-    ids = {name: attempt.attributes[f"podium.{name}"] for name in ("run.id", "round", "step", "attempt")}
-    assert ids == {"run.id": result.run_id, "round": 1, "step": 1, "attempt": 1}
-    assert attempt.attributes["gen_ai.operation.name"] == "execute_tool"
-    assert attempt.attributes["gen_ai.tool.name"] == "f"
+    wanted = {"podium.run.id": result.run_id, "podium.run.status": "ok"}
+    assert wanted.items() <= dict(run.attributes or {}).items()
+    wanted = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "f"}
+    ids = {"podium.run.id": result.run_id, "podium.round": 1, "podium.step": 1, "podium.attempt": 1}
+    assert (wanted | ids).items() <= dict(attempt.attributes or {}).items()
     assert not any(span.status.status_code is StatusCode.ERROR for span in seen.spans)
 
 
@@ -148,10 +144,9 @@ async def test_a_chat_model_over_http(seen: Seen) -> None:
     span = seen.named("chat tiny")
     assert span.kind is SpanKind.CLIENT
     said = dict(span.attributes or {})
-    assert said["gen_ai.provider.name"] == "gcp.gemini"
-    assert said["gen_ai.request.model"] == "tiny"
-    assert said["server.address"] == "127.0.0.1"
-    assert said["gen_ai.response.finish_reasons"] == ("stop",)
+    wanted = {"gen_ai.provider.name": "gcp.gemini", "gen_ai.request.model": "tiny"}
+    wanted |= {"server.address": "127.0.0.1", "gen_ai.response.finish_reasons": ("stop",)}
+    assert wanted.items() <= said.items()
     read, written = said["gen_ai.usage.input_tokens"], said["gen_ai.usage.output_tokens"]
     tokens = {
         point["gen_ai.token.type"]: value
@@ -159,45 +154,9 @@ async def test_a_chat_model_over_http(seen: Seen) -> None:
         if point.get("gen_ai.request.model") == "tiny"
     }
     assert tokens == {"input": read, "output": written}
-    durations = [
-        point["gen_ai.operation.name"] for point, _ in seen.points("gen_ai.client.operation.duration")
-    ]
-    assert sorted(str(name) for name in durations) == ["chat", "plan"]
+    durations = [point for point, _ in seen.points("gen_ai.client.operation.duration")]
+    assert sorted(str(point["gen_ai.operation.name"]) for point in durations) == ["chat", "plan"]
     assert [value for _, value in seen.points("podium.cost")] == [pytest.approx(said["podium.cost"])]
-
-
-async def test_a_planner_with_a_model_is_told_with_it(seen: Seen) -> None:
-    """The planner's span names the model that plans."""
-    async with ChatServer(lambda call: says(call, rows((0, "x", ())))) as server:
-        planner = ChatPlanner(ChatWorker("big", endpoint=Endpoint(server.url)))
-        await Conductor(planner, [ScriptedWorker("a", "one")]).run("Why?")
-    said = seen.named("plan big").attributes or {}
-    assert said["gen_ai.operation.name"] == "plan"
-    assert said["gen_ai.request.model"] == "big"
-
-
-async def test_one_tree_at_fan_out_32(seen: Seen) -> None:
-    """However many steps run at the same time, each attempt is below its own step."""
-    steps = [(0, f"part {n}", ()) for n in range(32)]
-    worker = Actor("a", answering("one", latency=0.01))
-    limits = Limits(plan_steps=33, steps=33, concurrency=32)
-    plan = plan_of(*steps, (0, "join", tuple(range(32))))
-    await Conductor(boss(""), [worker], limits=limits).run(plan)
-    assert worker.peak == 32
-    tree = seen.tree()
-    assert sorted(path for path in tree if "step" in path) == sorted(
-        path
-        for n in range(33)
-        for path in (
-            f"invoke_agent conductor > round 1 > step {n}",
-            f"invoke_agent conductor > round 1 > step {n} > invoke_agent a",
-        )
-    )
-    for span in seen.spans:
-        if span.name == "invoke_agent a":
-            assert span.parent is not None
-            above = next(s for s in seen.spans if s.context and s.context.span_id == span.parent.span_id)
-            assert (above.attributes or {})["podium.step"] == (span.attributes or {})["podium.step"]
 
 
 async def test_nested_runs_are_below_the_attempt_they_answer_for(seen: Seen) -> None:
@@ -265,41 +224,20 @@ async def test_calls_that_failed_are_attempts_of_one_step(seen: Seen) -> None:
     assert sorted(map(str, errors)) == ["None", "worker_unavailable"]
 
 
-async def test_a_step_that_failed_and_one_that_never_ran(seen: Seen) -> None:
-    """Both are in the tree: what failed is an error, what was skipped is not."""
-    workers = [ScriptedWorker("a", WorkerUnavailable("down")), ScriptedWorker("b", "fine")]
-    plan = plan_of((0, "x", ()), (1, "y", (0,)))
-    await Conductor(boss(""), workers, retry=ONCE).run(plan)
-    failed, skipped = seen.named("step 0"), seen.named("step 1")
-    assert failed.status.status_code is StatusCode.ERROR
-    assert (failed.attributes or {})["error.type"] == "worker_unavailable"
-    assert skipped.status.status_code is not StatusCode.ERROR
-    assert (skipped.attributes or {})["podium.step.status"] == "skipped"
-    assert (seen.named("invoke_agent conductor").attributes or {})["error.type"] == "worker_unavailable"
-
-
 async def test_every_span_ends_at_a_cancel(seen: Seen) -> None:
     """Also those of a nested run, and the run says it was cancelled."""
     slow = Actor("slow", never)
     inner = Conductor(boss(rows((0, "in", ()))), [slow], card=Card(name="inner"))
     outer = Conductor(boss(rows((0, "x", ()), (0, "y", ()), (0, "z", (0, 1)))), [inner])
-    with anyio.move_on_after(0.1):
-        await outer.run("Why?")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(outer.run, "Why?")
+        while slow.running < 2:  # noqa: ASYNC110  (an actor has no event)
+            await anyio.sleep(0.001)
+        tasks.cancel_scope.cancel()
     assert slow.stopped == 2
     assert ended_all(seen)
     assert len([path for path in seen.tree() if path.endswith("invoke_agent slow")]) == 2
     assert (seen.named("invoke_agent conductor").attributes or {})["error.type"] == "cancelled"
-
-
-async def test_every_span_ends_when_a_stream_is_left(seen: Seen) -> None:
-    """As at a cancel."""
-    conductor = Conductor(boss(rows((0, "x", ()))), [Actor("slow", never)])
-    async with aclosing(conductor.stream("Why?")) as events:
-        async for event in events:
-            if isinstance(event, StepStarted):
-                break
-    assert ended_all(seen)
-    assert "invoke_agent conductor > round 1 > step 0 > invoke_agent slow" in seen.tree()
 
 
 async def test_a_round_names_its_planner(seen: Seen) -> None:
@@ -320,37 +258,7 @@ async def test_a_round_names_its_planner(seen: Seen) -> None:
     assert (said["podium.planner"], said["podium.planner.fallback"]) == ("rule", True)
 
 
-async def test_every_span_ends_when_a_run_raises(seen: Seen) -> None:
-    """A run without a plan raises; its trace says so."""
-    with pytest.raises(PodiumError):
-        await Conductor(boss("no plan"), [ScriptedWorker("a", "x")]).run("Why?")
-    assert ended_all(seen)
-    assert (seen.named("invoke_agent conductor").attributes or {})["error.type"] == "planner_unusable"
-
-
-async def test_a_superseded_step_and_the_one_in_its_place(seen: Seen) -> None:
-    """Both end, and both are in the one tree."""
-    bad = rows((0, "old", ())) + '{"worker": 0, "subtask": "x", "access": [9]}\n'
-    planner = boss(bad, rows((1, "new", ())), latency=0.05)
-    old = Actor("old", never)
-    result = await Conductor(planner, [old, ScriptedWorker("b", "B", latency=0.1)]).run("What?")
-    assert result.status == "ok"
-    assert ended_all(seen)
-    ended = seen.named("invoke_agent old").attributes or {}
-    assert ended["podium.problem.code"] == "superseded"
-    assert (seen.named("invoke_agent b").attributes or {}).get("podium.problem.code") is None
-    assert len([span for span in seen.spans if span.name == "plan boss"]) == 2
-
-
 SAYING = "What is the colour of the heron?"
-
-
-async def test_no_content_unless_asked_for(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither question, subtask, plan nor output is in a span."""
-    conductor = Conductor(boss(rows((0, "Say its colour.", ()))), [ScriptedWorker("a", "It is grey.")])
-    await conductor.run(SAYING)
-    said = json.dumps([json.loads(span.to_json()) for span in seen.spans])
-    assert not any(text in said for text in (SAYING, "Say its colour", "It is grey"))
 
 
 async def test_content_when_asked_for(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:

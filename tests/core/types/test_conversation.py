@@ -3,9 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from podium import Conductor, ScriptedWorker
 from podium.errors import QueryError
-from podium.planners import FixedPlanner
 from podium.types import Message
 from podium.types.messages import read_conversation
 
@@ -20,11 +18,8 @@ CALLED, FOUND = Message("assistant", "", (CALL,)), Message("tool", "", (), "1")
     [
         ([RULES, ASK], (RULES, ASK), ()),
         ([RULES, ASK, MEMORY], (RULES, MEMORY, ASK), ()),
-        ([ASK, SAID], (ASK, SAID, ASK), ()),
         ([ASK, SAID, MEMORY], (ASK, SAID, MEMORY, ASK), ()),
         ([RULES], (RULES, Message("user", "Be brief.")), ()),
-        ([RULES, SAID], (RULES, SAID, Message("user", "Be brief.")), ()),
-        ([ASK, CALLED, FOUND], (ASK,), (CALLED, FOUND)),
         ([ASK, MEMORY, CALLED, FOUND], (MEMORY, ASK), (CALLED, FOUND)),
         ([ASK, CALLED, FOUND, MEMORY], (ASK,), (CALLED, FOUND, MEMORY)),
         ([ASK, CALLED, FOUND, SAID], (ASK, CALLED, FOUND, SAID, ASK), ()),
@@ -48,17 +43,3 @@ def test_a_conversation_that_was_read_reads_the_same(messages: list[Message]) ->
     assert query[-1].role == "user"
     assert all(message in (*query, *turn) for message in messages)
     assert read_conversation((*query, *turn)) == (query, turn)
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("end", [SAID, MEMORY])
-async def test_planner_and_worker_are_shown_the_whole_conversation(end: Message) -> None:
-    """What follows the question stands before the subtask."""
-    worker = ScriptedWorker("a", "Bob.")
-    conductor = Conductor(FixedPlanner('{"worker": 0, "subtask": "Answer it.", "access": []}'), [worker])
-    result = await conductor.run([RULES, ASK, end])
-    assert result.answer == "Bob."
-    *history, last = worker.requests[0].messages
-    assert end in history
-    assert "Who?" in last.text
-    assert "Answer it." in last.text

@@ -15,7 +15,7 @@ from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import PlanRequest, PlanText
 from podium.policy import Policy
-from podium.types import ActionDecided, Event, Message, RunStarted
+from podium.types import ActionDecided, Event, Message
 from podium.types.events import FanOut
 from podium.workers import Card, ScriptedWorker, StepInput
 from podium.workers.simple import FunctionWorker, Reply
@@ -88,18 +88,6 @@ async def test_every_event_is_json() -> None:
     assert {type(event) for event in events} == set(get_args(Event))
 
 
-async def test_every_event_names_its_run_and_time() -> None:
-    """Each belongs to a run that was started before, at a time that run has."""
-    events = await _rich_run()
-    known: set[str] = set()
-    for event in events:
-        if isinstance(event, RunStarted):
-            known.add(event.run_id)
-        assert event.run_id in known
-        assert event.at >= 0
-    assert len(known) >= 2
-
-
 async def test_step_events_name_round_step_and_attempt() -> None:
     """Every started step ends under the same ids."""
     data = [event.to_json() for event in await _rich_run()]
@@ -109,9 +97,3 @@ async def test_step_events_name_round_step_and_attempt() -> None:
     assert set(started) <= set(ended)
     assert len(ended) == len(set(ended))
     assert all(tuple(d[key] for key in ids) in started for d in data if d["type"] == "step_delta")
-
-
-def test_each_type_of_event_has_a_tag_of_its_own() -> None:
-    """The tag tells the types of the union apart."""
-    tags = [kind.type for kind in get_args(Event)]
-    assert len(tags) == len(set(tags))

@@ -3,119 +3,47 @@
 import pytest
 
 from podium.errors import PlanInvalid, QueryError
-from podium.types import Message, Plan, Step
+from podium.types import Plan, Step
 
 DIAMOND = Plan(
     (Step(0, "Start.", ()), Step(1, "Left.", (0,)), Step(2, "Right.", (0,)), Step(0, "Join.", (2, 1, 1)))
 )
 
 
-@pytest.mark.parametrize("query", ["Why?", ["Why?"], [{"role": "user", "content": "Why?"}], 5])
-def test_a_plan_holds_messages_and_no_text(query: object) -> None:
-    """Else the run of the plan would fail, and its JSON."""
-    with pytest.raises(QueryError, match=r"\(Message\('user', 'What is it\?'\),\)"):
-        Plan(DIAMOND.steps, query)  # type: ignore[arg-type]  # as callers without types may write it
+def test_steps_and_plans_cannot_be_built_wrong() -> None:
+    """Workers count from 0, subtasks say something, and a step sees earlier steps only."""
+    for worker, subtask, code in ((-1, "a", "bad_worker"), (0, " \n", "empty_subtask")):
+        with pytest.raises(PlanInvalid) as caught:
+            Step(worker, subtask)
+        assert caught.value.code == code
+    for seen in (1, -1):
+        with pytest.raises(PlanInvalid) as caught:
+            Plan((Step(0, "a"), Step(0, "b", (seen,))))
+        assert (caught.value.code, caught.value.step) == ("forward_access", 1)
 
 
-def test_the_query_of_a_plan_is_a_tuple() -> None:
-    """Whatever sequence the caller gave."""
-    messages = [Message("user", "Why?")]
-    assert Plan(DIAMOND.steps, messages).query == (messages[0],)  # type: ignore[arg-type]  # as above
-
-
-def test_access_is_folded_and_sorted() -> None:
-    """Repeats mean nothing, nor does order."""
-    assert Step(0, "a", (2, 0, 2)).access == (0, 2)
-
-
-@pytest.mark.parametrize(
-    ("worker", "subtask", "code"), [(-1, "a", "bad_worker"), (0, " \n", "empty_subtask")]
+FOREIGN: tuple[tuple[dict[str, object], str], ...] = (
+    ({"schema": 99}, "unknown_schema"),
+    ({"steps": None}, "bad_shape"),
+    ({"steps": [{"worker": 0, "subtask": "a"}]}, "missing_field"),
+    ({"steps": [{"worker": True, "subtask": "a", "access": []}]}, "bad_shape"),
+    ({"steps": [{"worker": 0, "subtask": "a", "access": [False]}]}, "bad_shape"),
+    ({"steps": [{"worker": 0, "subtask": "a", "access": [0]}]}, "forward_access"),
+    ({"query": "Why?"}, "bad_shape"),
 )
-def test_a_step_cannot_be_built_wrong(worker: int, subtask: str, code: str) -> None:
-    """Workers count from 0 and subtasks say something."""
-    with pytest.raises(PlanInvalid) as caught:
-        Step(worker, subtask)
-    assert caught.value.code == code
 
 
-@pytest.mark.parametrize("seen", [1, 2, -1])
-def test_a_plan_cannot_look_ahead(seen: int) -> None:
-    """A step sees earlier steps only, and never itself."""
-    with pytest.raises(PlanInvalid) as caught:
-        Plan((Step(0, "a"), Step(0, "b", (seen,))))
-    assert (caught.value.code, caught.value.step) == ("forward_access", 1)
-
-
-def test_shape_of_a_diamond() -> None:
-    """Layers are what one draws by hand."""
-    assert DIAMOND.layers == ((0,), (1, 2), (3,))
-    assert DIAMOND.needed == {0, 1, 2, 3}
-
-
-def test_a_step_nobody_sees_is_not_needed() -> None:
-    """Only what reaches the answer is worth running."""
-    assert Plan((Step(0, "lost"), Step(0, "seen"), Step(0, "answer", (1,)))).needed == {1, 2}
-
-
-def test_the_empty_plan_has_a_shape() -> None:
-    """A plan of no steps has nothing to draw, wait for or run."""
-    empty = Plan(())
-    assert (empty.layers, empty.needed) == ((), frozenset())
-    assert empty.to_mermaid() == "flowchart TD\n"
-
-
-def test_renumbered() -> None:
-    """Workers are replaced, the rest stays."""
-    assert [step.worker for step in DIAMOND.renumbered([5, 6, 7]).steps] == [5, 6, 7, 5]
-    assert [step.access for step in DIAMOND.renumbered([5, 6, 7]).steps] == [(), (0,), (0,), (1, 2)]
-
-
-def test_json_goes_round() -> None:
-    """A plan written as JSON is the same plan again, with the conversation it was made for."""
-    plan = Plan(DIAMOND.steps, (Message("user", "Why?"),))
-    back = Plan.from_json(plan.to_json())
-    assert back == plan
-    assert back.query == plan.query
-
-
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        ({"schema": 99}, "unknown_schema"),
-        ({"steps": None}, "bad_shape"),
-        ({"steps": ["a"]}, "bad_shape"),
-        ({"steps": [{"worker": 0, "subtask": "a"}]}, "missing_field"),
-        ({"steps": [{"worker": True, "subtask": "a", "access": []}]}, "bad_shape"),
-        ({"steps": [{"worker": 0, "subtask": None, "access": []}]}, "bad_shape"),
-        ({"steps": [{"worker": 0, "subtask": "a", "access": "0"}]}, "bad_shape"),
-        ({"steps": [{"worker": 0, "subtask": "a", "access": [0.0]}]}, "bad_shape"),
-        ({"steps": [{"worker": 0, "subtask": "a", "access": [False]}]}, "bad_shape"),
-        ({"steps": [{"worker": 0, "subtask": "a", "access": [0]}]}, "forward_access"),
-        ({"query": 3}, "bad_shape"),
-        ({"query": "Why?"}, "bad_shape"),
-    ],
-)
-def test_foreign_json_is_refused(change: dict[str, object], code: str) -> None:
+def test_foreign_json_is_refused() -> None:
     """What `to_json` would not have written is an error of ours, never a guess."""
-    with pytest.raises(PlanInvalid) as caught:
-        Plan.from_json({**DIAMOND.to_json(), **change})
-    assert caught.value.code == code
-
-
-def test_json_without_steps_lacks_a_field() -> None:
-    """A plan of no steps has an empty list of them."""
+    for change, code in FOREIGN:
+        with pytest.raises(PlanInvalid) as caught:
+            Plan.from_json({**DIAMOND.to_json(), **change})
+        assert caught.value.code == code
     with pytest.raises(PlanInvalid, match="lacks steps"):
         Plan.from_json({"schema": 1})
-
-
-@pytest.mark.parametrize(
-    "message",
-    [3, "Why?", {}, {"role": "user", "content": 7}, {"role": "user", "content": "Why?", "tool_calls": 5}],
-)
-def test_json_whose_query_holds_no_message_is_refused(message: object) -> None:
-    """A bad message is the same error here as in a question."""
-    with pytest.raises(QueryError):
-        Plan.from_json({**DIAMOND.to_json(), "query": [message]})
+    for message in (3, {}, {"role": "user", "content": 7}):
+        with pytest.raises(QueryError):
+            Plan.from_json({**DIAMOND.to_json(), "query": [message]})
 
 
 def test_mermaid_shows_workers_and_arrows() -> None:
