@@ -51,7 +51,7 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "a run is named by": (
             "tests/langchain/graph/test_node.py::test_with_a_journal_a_run_that_failed_goes_on_and_pays_nothing_twice",
-            "tests/langchain/graph/test_faults.py::test_without_a_journal_what_the_checkpointer_kept_is_not_paid_again",
+            "tests/langchain/graph/test_steps.py::test_without_a_journal_what_the_checkpointer_kept_is_not_paid_again",
         ),
         "tools within a step": (
             "tests/langchain/graph/test_injected_tools.py::test_a_tool_is_given_what_toolnode_gives_it",
@@ -62,10 +62,10 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
             "tests/langchain/graph/test_states.py::test_a_run_that_has_ended_is_forked",
         ),
         "cancel": (
-            "tests/langchain/graph/test_faults.py::test_a_cancel_stops_the_workers",
-            "tests/langchain/graph/test_faults.py::test_a_slow_worker_ends_with_the_runs_time",
+            "tests/langchain/graph/test_steps.py::test_a_cancel_stops_the_workers",
+            "tests/langchain/graph/test_steps.py::test_a_slow_worker_ends_with_the_runs_time",
         ),
-        "usage": ("tests/langchain/graph/test_usage.py::test_usage_is_in_the_state_and_counted_once",),
+        "usage": ("tests/langchain/graph/test_node.py::test_usage_is_in_the_state_and_counted_once",),
     },
     "LlamaIndex": {
         "state and stream": (

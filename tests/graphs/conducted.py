@@ -1,13 +1,14 @@
 """Graphs with a conductor in them: its workers and planners, for the tests of `langchain_podium.graph`."""
 
 from collections.abc import AsyncGenerator, Callable
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Final, TypedDict
 
 import anyio
+import pytest
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import Checkpointer, Command
+from langgraph.types import Checkpointer, Command, RetryPolicy
 
 from langchain_podium.graph import conductor_node
 from podium import Conductor, Plan, Step
@@ -16,6 +17,10 @@ from podium.planners import Planner, PlanRequest, PlanText
 from podium.policy import Policy
 from podium.workers import FREE, StepInput, Worker
 from podium.workers.simple import FunctionWorker
+
+ASKED: Final[dict[str, Any]] = {"messages": [("user", "How many?")]}
+CONFIG: Final[Any] = {"configurable": {"thread_id": "1"}}
+EXECUTORS: Final = pytest.mark.parametrize("executor", ["podium", "langgraph"])
 
 
 class Chat(TypedDict, total=False):
@@ -118,10 +123,16 @@ LAST = '{"worker": 1, "subtask": "write", "access": [0]}\n'
 
 
 def around(
-    conductor: Conductor, *, checkpointer: Checkpointer = None, state: type[Any] = Chat, **options: Any
+    conductor: Conductor,
+    *,
+    checkpointer: Checkpointer = None,
+    state: type[Any] = Chat,
+    tries: int = 1,
+    **options: Any,
 ) -> "CompiledStateGraph[Any, Any, Any, Any]":
-    """Return a graph of a user's own, with the conductor as its only node."""
+    """Return a graph of a user's own, with the conductor as its only node, which is tried `tries` times."""
     graph = StateGraph(state)
-    graph.add_node("conductor", conductor_node(conductor, **options))
+    policy = RetryPolicy(max_attempts=tries, initial_interval=0.001, jitter=False)
+    graph.add_node("conductor", conductor_node(conductor, **options), retry_policy=policy)
     graph.add_edge(START, "conductor")
     return graph.compile(checkpointer=checkpointer)

@@ -1,42 +1,25 @@
-"""LangChain keeps to what every adapter keeps to: chat models as workers, a Runnable as the face."""
+"""What every adapter keeps to: chat models as workers; a Runnable, and nodes of a graph, as faces."""
 
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import pytest
 from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, Told
+from graphs.conducted import around
+from pydantic import TypeAdapter
 from servers.speaking_chat_model import USAGE, Speaker
 
 from langchain_podium import ConductorRunnable, as_worker
+from langchain_podium.graph.conducted import Executor
 from podium import Conductor
 from podium.planners import Planner
-from podium.types import Result
+from podium.types import Outcome
 from podium.workers import Worker
 
-
-class LangChainFace(Face):
-    """A Runnable that returns results."""
-
-    def __init__(self, conductor: Conductor) -> None:
-        self._runnable = ConductorRunnable(conductor, output="result")
-
-    async def ask(self, question: str) -> Answer:
-        """Invoke it."""
-        return _answer(await self._runnable.ainvoke(question))
-
-    def ask_sync(self, question: str) -> Answer:
-        """Invoke it."""
-        return _answer(self._runnable.invoke(question))
-
-    async def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
-        """Read the tokens of the models inside, as `astream_events` tells them."""
-        async for event in self._runnable.astream_events(question, version="v2"):
-            if event["event"] == "on_chat_model_stream" and (text := event["data"]["chunk"].text):
-                yield event["metadata"]["podium_step"], str(text)
+_OUTCOMES = TypeAdapter(list[Outcome])
 
 
-def _answer(result: Any) -> Answer:
-    assert isinstance(result, Result)
+def _answer(text: str, status: str, outcomes: Sequence[Outcome]) -> Answer:
     steps = tuple(
         Told(
             step=outcome.step,
@@ -46,30 +29,76 @@ def _answer(result: Any) -> Answer:
             tokens=outcome.usage.total_tokens,
             problem="" if outcome.problem is None else outcome.problem.message,
         )
-        for outcome in result.outcomes
+        for outcome in outcomes
     )
-    return Answer(result.answer, result.status, steps)
+    return Answer(text, status, steps)
 
 
-class LangChainAdapter(Adapter):
-    """Makes chat models and Runnables."""
+class _RunnableFace(Face):
+    def __init__(self, conductor: Conductor) -> None:
+        self._runnable = ConductorRunnable(conductor, output="result")
 
+    async def ask(self, question: str) -> Answer:
+        return self._told(await self._runnable.ainvoke(question))
+
+    def ask_sync(self, question: str) -> Answer:
+        return self._told(self._runnable.invoke(question))
+
+    def _told(self, result: Any) -> Answer:
+        return _answer(result.answer, result.status, result.outcomes)
+
+    async def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
+        async for event in self._runnable.astream_events(question, version="v2"):
+            if event["event"] == "on_chat_model_stream" and (text := event["data"]["chunk"].text):
+                yield event["metadata"]["podium_step"], str(text)
+
+
+class _GraphFace(Face):
+    def __init__(self, conductor: Conductor, executor: Executor) -> None:
+        self._graph = around(conductor, executor=executor, show_steps=True)
+
+    async def ask(self, question: str) -> Answer:
+        return self._told(await self._graph.ainvoke(self._asked(question)))
+
+    def ask_sync(self, question: str) -> Answer:
+        return self._told(self._graph.invoke(self._asked(question)))
+
+    def _asked(self, question: str) -> Any:
+        return {"messages": [("user", question)]}
+
+    def _told(self, state: dict[str, Any]) -> Answer:
+        shown = state["podium"]
+        outcomes = _OUTCOMES.validate_python(shown["outcomes"])
+        return _answer(state["messages"][-1].text, shown["status"], outcomes)
+
+    async def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
+        modes: Any = {"stream_mode": "messages", "subgraphs": True}
+        async for _, (chunk, metadata) in self._graph.astream(self._asked(question), **modes):
+            if "podium_step" in metadata and (text := chunk.text):
+                yield metadata["podium_step"], str(text)
+
+
+class _Adapter(Adapter):
     tokens = USAGE["total_tokens"]
     as_worker = staticmethod(as_worker)
 
+    def __init__(self, executor: Executor | None) -> None:
+        self._executor = executor
+
     def worker(self, name: str, speak: Speak) -> Worker:
-        """Return a chat model as a worker."""
         return as_worker(Speaker(speak=speak), name=name)
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
-        """Return a Runnable."""
-        return LangChainFace(Conductor(planner, list(workers), **options))
+        conductor = Conductor(planner, list(workers), **options)
+        if self._executor is None:
+            return _RunnableFace(conductor)
+        return _GraphFace(conductor, self._executor)
 
 
 class TestLangChain(AdapterContract):
-    """A conductor as a Runnable."""
+    """A conductor as a Runnable, and as a node of a graph by either executor."""
 
-    @pytest.fixture
-    def adapter(self) -> Adapter:
+    @pytest.fixture(params=[None, "podium", "langgraph"], ids=["runnable", "podium", "langgraph"])
+    def adapter(self, request: pytest.FixtureRequest) -> Adapter:
         """LangChain's."""
-        return LangChainAdapter()
+        return _Adapter(request.param)

@@ -9,8 +9,7 @@ import pytest
 import langchain_podium
 
 
-def modules_after(code: str) -> set[str]:
-    """Return the modules a fresh interpreter has after `code`."""
+def _modules_after(code: str) -> set[str]:
     script = f"{code}\nimport sys, json; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
@@ -20,14 +19,14 @@ def modules_after(code: str) -> set[str]:
 
 def test_the_package_alone_imports_nothing_of_others() -> None:
     """Not even LangChain, before something of it is used."""
-    found = modules_after("import langchain_podium")
+    found = _modules_after("import langchain_podium")
     assert not {"langchain_core", "langgraph", "podium", "pydantic"} & found
 
 
 @pytest.mark.long
 def test_runnable_and_workers_need_no_langgraph() -> None:
     """Who has no graph has no LangGraph, and no client of any provider either."""
-    found = modules_after("from langchain_podium import ConductorRunnable, as_planner, as_worker")
+    found = _modules_after("from langchain_podium import ConductorRunnable, as_planner, as_worker")
     assert "langchain_core" in found
     assert not {"langgraph", "langchain_openai", "openai", "langchain"} & found
 
@@ -35,7 +34,7 @@ def test_runnable_and_workers_need_no_langgraph() -> None:
 @pytest.mark.long
 def test_no_name_of_the_face_imports_another_framework() -> None:
     """Whoever has them all has LangChain and LangGraph, and nothing besides."""
-    found = modules_after("from langchain_podium import *")
+    found = _modules_after("from langchain_podium import *")
     assert {"langchain_core", "langgraph"} <= found
     others = {"llama_index", "crewai", "autogen_core", "autogen_agentchat", "agent_framework"}
     assert not others & found

@@ -68,12 +68,6 @@ def test_a_model_s_reasoning_stays_its_own() -> None:
     assert from_langchain([AIMessage(blocks)])[0].text == "yes"
 
 
-def test_developer_messages_stay_the_developer_s() -> None:
-    """There and back."""
-    messages = (Message("developer", "be brief"),)
-    assert from_langchain(to_langchain(messages)) == messages
-
-
 @pytest.mark.parametrize("nonsense", [5, {"role": "user"}, [object()], [("martian", "x")], b"x"])
 def test_what_is_no_conversation_is_said_to_be_none(nonsense: Any) -> None:
     """In an error of ours."""

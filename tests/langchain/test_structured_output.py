@@ -1,17 +1,21 @@
 """Forms of a conductor as a chat model: what is cut or missing is an error, and no guess."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from langchain_core.exceptions import OutputParserException
+from langchain_core.runnables import Runnable
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel
 from servers.chat_server import Call, ChatServer, Reply, says
 from typing_extensions import TypedDict
 
 from langchain_podium import ChatPodium, as_worker
-from podium import Conductor, Plan, ScriptedWorker, Step
+from podium import Conductor, Plan, Price, ScriptedWorker, Step
+from podium.errors import AnswerCut, AnswerRefused
 from podium.planners import FixedPlanner
+from podium.types import Result
 
 pytestmark = pytest.mark.anyio
 
@@ -27,19 +31,20 @@ PLAN = Plan((Step(0, "Answer."),))
 FORMS = pytest.mark.parametrize("form", [Person, SCHEMA], ids=["model", "schema"])
 
 
-def over(worker: Any) -> ChatPodium:
-    """Return a conductor of one worker as a chat model."""
+def _over(worker: Any) -> ChatPodium:
     return ChatPodium(conductor=Conductor(FixedPlanner(PLAN), [worker]))
 
 
-@FORMS
-@pytest.mark.parametrize("text", ['{"name": "Ad', 'It is:\n```json\n{"name": "Ad', '{"name": "Ada"', "Ada"])
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [(Person, '{"name": "Ad'), (SCHEMA, 'It is:\n```json\n{"name": "Ad'), (SCHEMA, '{"name": "Ada"')],
+)
 async def test_text_that_is_cut_is_an_error(form: Any, text: str) -> None:
     """LangChain's parsers would complete it: to a person called Ad."""
-    asks = over(ScriptedWorker("writer", text)).with_structured_output(form, method="json_mode")
+    asks = _over(ScriptedWorker("writer", text)).with_structured_output(form, method="json_mode")
     with pytest.raises(OutputParserException):
         await asks.ainvoke("Who?")
-    raw = over(ScriptedWorker("writer", text)).with_structured_output(
+    raw = _over(ScriptedWorker("writer", text)).with_structured_output(
         form, method="json_mode", include_raw=True
     )
     found = await raw.ainvoke("Who?")
@@ -51,7 +56,7 @@ async def test_text_that_is_cut_is_an_error(form: Any, text: str) -> None:
 async def test_text_that_is_whole_is_read(form: Any) -> None:
     """Bare or fenced."""
     for text in ('{"name": "Ada"}', 'It is:\n```json\n{"name": "Ada"}\n```'):
-        asks = over(ScriptedWorker("writer", text)).with_structured_output(form, method="json_mode")
+        asks = _over(ScriptedWorker("writer", text)).with_structured_output(form, method="json_mode")
         found = await asks.ainvoke("Who?")
         assert found == (Person(name="Ada") if form is Person else {"name": "Ada"})
 
@@ -67,7 +72,7 @@ async def test_a_call_that_is_cut_is_an_error(form: Any) -> None:
     async with ChatServer(cut) as server:
         model = ChatOpenAI(model="m", base_url=server.url, api_key="none", max_retries=0)
         with pytest.raises(OutputParserException, match="cut"):
-            await over(as_worker(model)).with_structured_output(form).ainvoke("Who?")
+            await _over(as_worker(model)).with_structured_output(form).ainvoke("Who?")
 
 
 class Place(TypedDict):
@@ -85,8 +90,9 @@ PLACE = {
 }
 
 
-@pytest.mark.parametrize("form", [Place, PLACE], ids=["typed-dict", "schema"])
-@pytest.mark.parametrize("method", ["function_calling", "json_schema", "json_mode"])
+@pytest.mark.parametrize(
+    ("form", "method"), [(Place, "function_calling"), (PLACE, "json_schema"), (Place, "json_mode")]
+)
 async def test_a_missing_key_is_an_error(form: Any, method: Any) -> None:
     """As it is for a class of Pydantic; a dict without the key would fail only where it is read."""
 
@@ -99,7 +105,53 @@ async def test_a_missing_key_is_an_error(form: Any, method: Any) -> None:
 
     async with ChatServer(reply) as server:
         model = ChatOpenAI(model="m", base_url=server.url, api_key="none", max_retries=0)
-        asks = over(as_worker(model)).with_structured_output(form, method=method)
+        asks = _over(as_worker(model)).with_structured_output(form, method=method)
         with pytest.raises(OutputParserException, match="'country' is a required property"):
             await asks.ainvoke("Where?")
         assert await asks.ainvoke("Where?") == {"city": "Paris", "country": "France"}
+
+
+ENDS = [("length", AnswerCut.code), ("content_filter", AnswerRefused.code)]
+
+
+class City(BaseModel):
+    """A city."""
+
+    name: str
+
+
+def _cut(call: Call) -> Reply:
+    return says(call, '{"name": "Pa', finish_reason="length")
+
+
+def _form(model: ChatOpenAI) -> Runnable[Any, Any]:
+    return model.with_structured_output(City, method="json_schema")
+
+
+async def _run(
+    reply: Callable[[Call], Reply], made: Callable[[ChatOpenAI], Runnable[Any, Any]]
+) -> tuple[Result, int]:
+    async with ChatServer(reply) as server:
+        model = ChatOpenAI(model="m", base_url=server.url, api_key="none", max_retries=0)
+        worker = as_worker(made(model), name="form", price=Price(input=1, output=1))
+        result = await Conductor(FixedPlanner(Plan((Step(0, "Which?"),))), [worker]).run("Q?")
+        return result, len(server.calls)
+
+
+@pytest.mark.parametrize(("finish", "code"), ENDS)
+async def test_an_answer_that_cannot_be_parsed_is_told_by_its_end(finish: str, code: str) -> None:
+    """It is paid for once: another call would end in the same way."""
+    result, calls = await _run(lambda call: says(call, '{"name": "Pa', finish_reason=finish), _form)
+    (outcome,) = result.outcomes
+    assert (outcome.status, outcome.problem.code, calls) == ("failed", code, 1)
+
+
+async def test_calls_before_the_cut_answer_are_on_the_bill_too() -> None:
+    """A chain pays for each of its calls, and for those that it made again itself."""
+
+    def retried(model: ChatOpenAI) -> Runnable[Any, Any]:
+        return _form(model).with_retry(stop_after_attempt=2, wait_exponential_jitter=False)
+
+    twice, calls = await _run(_cut, retried)
+    assert (calls, twice.usage.total_tokens, twice.usage.estimated) == (2, 436, False)
+    assert twice.cost == pytest.approx(2 * 218e-6)

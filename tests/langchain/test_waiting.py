@@ -1,11 +1,14 @@
 """Runs of LangChain's faces that wait for a decision: alone, with an id, and in a thread of LangGraph."""
 
+from collections.abc import Sequence
 from typing import Any, TypedDict
 from uuid import UUID
 
 import pytest
+from contracts.conversation_contract import ConversationContract
 from contracts.waiting_contract import QUESTION, Ask, check_waiting
 from graphs.conducted import LATER, Calls, Plans, around, decided
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 
@@ -20,22 +23,19 @@ THREAD: Any = {"configurable": {"thread_id": "7"}}
 NAMED: Any = {"run_id": UUID(int=42)}
 
 
-async def runnable(conductor: Conductor, config: Any = None) -> object:
-    """Ask a Runnable."""
+async def _runnable(conductor: Conductor, config: Any = None) -> object:
     return await ConductorRunnable(conductor).ainvoke(QUESTION, config)
 
 
-async def streamed(conductor: Conductor, config: Any = None) -> object:
-    """Stream from a Runnable."""
+async def _streamed(conductor: Conductor, config: Any = None) -> object:
     return "".join([piece async for piece in ConductorRunnable(conductor).astream(QUESTION, config)])
 
 
-async def chat_model(conductor: Conductor, config: Any = None) -> object:
-    """Ask a chat model."""
+async def _chat_model(conductor: Conductor, config: Any = None) -> object:
     return (await ChatPodium(conductor=conductor).ainvoke(QUESTION, config)).content
 
 
-@pytest.mark.parametrize("ask", [runnable, streamed, chat_model])
+@pytest.mark.parametrize("ask", [_runnable, _streamed, _chat_model])
 @pytest.mark.parametrize("config", [None, NAMED])
 async def test_a_plan_may_wait_and_go_on_later(ask: Any, config: Any) -> None:
     """The same run id is the same run."""
@@ -48,7 +48,7 @@ class Asked(TypedDict, total=False):
     answer: object
 
 
-def in_thread(ask: Any) -> Ask:
+def _in_thread(ask: Any) -> Ask:
     """Return what asks in a node of a graph, always in the same thread."""
     saver = InMemorySaver()
 
@@ -64,7 +64,9 @@ def in_thread(ask: Any) -> Ask:
     return run
 
 
-@pytest.mark.parametrize("ask", [in_thread(runnable), in_thread(chat_model), lambda c: runnable(c, THREAD)])
+@pytest.mark.parametrize(
+    "ask", [_in_thread(_runnable), _in_thread(_chat_model), lambda c: _runnable(c, THREAD)]
+)
 async def test_a_thread_finds_the_run_that_waits(ask: Ask) -> None:
     """Until it is decided; then the thread gets the answer."""
     await check_waiting(ask, is_named=True)
@@ -100,3 +102,13 @@ async def test_a_thread_at_an_interrupt_is_asked_again(executor: Executor, *, is
     assert await asked(QUESTION, "1") != first
     assert await asked("And seven times seven?", "1") != first
     assert len(await journal.runs()) == 4
+
+
+class TestChatPodium(ConversationContract):
+    """The history has no metadata."""
+
+    async def ask(self, used: Conductor, texts: Sequence[str]) -> Any:
+        """Return the answer."""
+        kinds: tuple[type[BaseMessage], ...] = (HumanMessage, AIMessage)
+        said = [kinds[index % 2](text) for index, text in enumerate(texts)]
+        return (await ChatPodium(conductor=used).ainvoke(said)).text

@@ -27,7 +27,6 @@ from langchain_podium import ConductorRunnable, as_planner, as_worker
 from podium import Card, Conductor, Plan, Price, ScriptedWorker, Step
 from podium.errors import (
     AnswerEmpty,
-    AnswerRefused,
     ConfigError,
     WorkerBroken,
     WorkerError,
@@ -45,8 +44,7 @@ pytestmark = pytest.mark.anyio
 Make = Callable[..., Any]
 
 
-def ask(text: str = "Why?", **facts: Any) -> Request:
-    """Return a request."""
+def _ask(text: str = "Why?", **facts: Any) -> Request:
     return Request(messages=(Message("user", text),), **facts)
 
 
@@ -96,11 +94,11 @@ def test_what_cannot_be_a_worker_says_so() -> None:
     assert as_worker(worker) is worker
     assert as_worker(ConductorRunnable(conductor)) is conductor
     for make in (
-        lambda: as_worker(lambda text: text),  # type: ignore[arg-type, return-value]
+        lambda: as_worker(lambda text: text),
         lambda: as_worker(worker, name="b"),
         lambda: as_worker(ConductorRunnable(conductor), price=Price(input=1.0, output=1.0)),
         lambda: as_worker(RunnableLambda(str), card=Card(name="a"), labels=["x"]),
-        lambda: as_worker(graph_of(lambda state: state, state=dict)),
+        lambda: as_worker(_graph_of(lambda state: state, state=dict)),
         lambda: as_planner(RunnableLambda(str)),
     ):
         with pytest.raises(ConfigError):
@@ -136,10 +134,10 @@ async def test_a_chat_model_is_sent_messages_and_sampling(openai: Make) -> None:
 async def test_usage_is_kept_whoever_s_server_it_is(openai: Make, *, stream: bool) -> None:
     """ChatOpenAI would not ask a server other than OpenAI's for the usage of a stream."""
     async with ChatServer(lambda call: says(call, "ok")) as server:
-        answer = await complete(as_worker(openai(server.url)), ask(stream=stream))
+        answer = await complete(as_worker(openai(server.url)), _ask(stream=stream))
         assert answer.usage == Usage(211, 7)
         server.reply = lambda call: says(call, "four", usage=None)
-        answer = await complete(as_worker(openai(server.url)), ask(stream=stream))
+        answer = await complete(as_worker(openai(server.url)), _ask(stream=stream))
         assert answer.usage == Usage(2, 1, estimated=True)
 
 
@@ -159,7 +157,7 @@ async def test_calls_of_offered_tools_come_back(openai: Make, *, stream: bool) -
     ) as server:
         worker = as_worker(openai(server.url))
         assert worker.takes_tools
-        answer = await complete(worker, ask(stream=stream, tools=Tools((offered,), "required")))
+        answer = await complete(worker, _ask(stream=stream, tools=Tools((offered,), "required")))
         body = server.calls[0].body
     assert (answer.text, answer.finish_reason, list(answer.tool_calls)) == ("", "tool_calls", calls)
     assert body["tools"][0]["function"]["name"] == "look"
@@ -167,64 +165,33 @@ async def test_calls_of_offered_tools_come_back(openai: Make, *, stream: bool) -
     assert not as_worker(FakeListChatModel(responses=["x"])).takes_tools
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    ("reply", "kind", "paid", "says_so"),
+    ("reply", "stream", "kind", "paid", "says_so"),
     [
-        (lambda c: whole({"error": {"message": "slow down"}}, status=429), WorkerUnavailable, False, "429"),
-        (lambda c: whole({"error": {"message": "no key"}}, status=401), WorkerRefused, False, "key"),
-        (lambda c: whole({"error": {"message": "no such model"}}, status=404), WorkerRefused, False, "404"),
-        (lambda c: whole("down", status=500, content_type="text/plain"), WorkerUnavailable, True, "500"),
-        (lambda c: Reply((RESET,)), WorkerUnavailable, True, "connection"),
-        (lambda c: says(c, "half an ans", finish_reason=None), WorkerBroken, True, "finish_reason"),
-        (lambda c: says(c, ""), AnswerEmpty, True, "empty"),
-        (lambda c: says(c, "", finish_reason="content_filter"), AnswerRefused, True, "refused"),
+        (lambda c: whole({"error": {"message": "slow"}}, status=429), True, WorkerUnavailable, False, "429"),
+        (lambda c: whole({"error": {"message": "no key"}}, status=401), False, WorkerRefused, False, "key"),
+        (lambda c: whole("down", status=500), True, WorkerUnavailable, True, "500"),
+        (lambda c: Reply((RESET,)), False, WorkerUnavailable, True, "connection"),
+        (lambda c: says(c, "half an ans", finish_reason=None), True, WorkerBroken, True, "finish_reason"),
+        (lambda c: says(c, ""), True, AnswerEmpty, True, "empty"),
+        (lambda c: events(chunk({"content": "half"}), CUT), True, WorkerBroken, True, "cut off"),
+        (lambda c: whole({**completion("x"), "choices": None}), False, WorkerBroken, True, "no answer"),
+        (lambda c: says(c, "late", delay=5), False, WorkerTimeout, True, "timed out|did not"),
     ],
 )
 async def test_what_goes_wrong_is_told_in_podium_s_errors(
-    openai: Make,
-    reply: Callable[[Call], Reply],
-    kind: type[WorkerError],
-    says_so: str,
-    *,
-    paid: bool,
-    stream: bool,
+    openai: Make, reply: Any, kind: type[WorkerError], says_so: str, *, paid: bool, stream: bool
 ) -> None:
     """Statuses, cut connections and answers that are none, each as Podium's own client tells them."""
     async with ChatServer(reply) as server:
         with pytest.raises(kind, match=says_so) as raised:
-            await complete(as_worker(openai(server.url)), ask(stream=stream))
+            await complete(as_worker(openai(server.url, timeout=0.3)), _ask(stream=stream))
     assert (raised.type, raised.value.maybe_paid) == (kind, paid)
     assert "sk-key" not in str(raised.value)
 
 
-async def test_a_stream_that_is_cut_is_no_answer(openai: Make) -> None:
-    """Whether the connection breaks or only falls silent for ever."""
-    async with ChatServer(lambda c: events(chunk({"content": "half"}), CUT)) as server:
-        with pytest.raises(WorkerBroken, match="cut off"):
-            await complete(as_worker(openai(server.url)), ask(stream=True))
-    async with ChatServer(lambda c: whole("this is no JSON")) as server:
-        with pytest.raises(WorkerError) as raised:
-            await complete(as_worker(openai(server.url)), ask())
-        assert raised.value.maybe_paid
-    async with ChatServer(lambda c: whole({**completion("x"), "choices": None})) as server:
-        with pytest.raises(WorkerBroken, match="no answer"):
-            await complete(as_worker(openai(server.url)), ask())
-    with pytest.raises(WorkerUnavailable, match="cannot be reached"):
-        await complete(as_worker(openai("http://127.0.0.1:9/v1")), ask())
-
-
-async def test_a_model_s_own_timeout_is_one(openai: Make) -> None:
-    """It may be paid for."""
-    async with ChatServer(lambda c: says(c, "late", delay=5)) as server:
-        with pytest.raises(WorkerTimeout) as raised:
-            await complete(as_worker(openai(server.url, timeout=0.5)), ask())
-    assert raised.value.maybe_paid
-
-
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
-@pytest.mark.parametrize("kind", ["message", "text", "agent"])
+@pytest.mark.parametrize(("kind", "stream"), [("message", False), ("text", True), ("agent", True)])
 async def test_a_cut_answer_of_a_chain_is_partial(openai: Make, kind: str, *, stream: bool) -> None:
     """So the run says whether a chain or an agent is the worker; a filtered answer fails the step."""
 
@@ -245,22 +212,6 @@ async def test_a_cut_answer_of_a_chain_is_partial(openai: Make, kind: str, *, st
     assert await problem_of("stop") == ("ok", None)
     assert await problem_of("length") == ("partial", "cut")
     assert await problem_of("content_filter") == ("failed", "answer_refused")
-
-
-async def test_a_model_nobody_knows_is_taken_at_its_word() -> None:
-    """One without usage, finish reason or tools: its end is the end of its answer."""
-    answer = await complete(as_worker(FakeListChatModel(responses=["whole"])), ask(stream=True))
-    assert (answer.text, answer.usage) == ("whole", Usage(2, 2, estimated=True))
-
-
-async def test_a_secret_of_the_model_is_in_no_error(openai: Make) -> None:
-    """A server that repeats the key does not get it into a journal."""
-    reply = {"error": {"message": "bad key sk-key-of-a-loopback-server"}}
-    async with ChatServer(lambda c: whole(reply, status=401)) as server:
-        conductor = Conductor(FixedPlanner(Plan((Step(0, "do"),))), [as_worker(openai(server.url))])
-        result = await conductor.run("What?")
-    assert result.problem is not None
-    assert "loopback" not in result.explain()
 
 
 def test_a_cache_knows_models_apart(openai: Make) -> None:
@@ -290,8 +241,8 @@ class Books(BaseRetriever):
 
 async def test_a_retriever_gives_passages_with_their_sources() -> None:
     """And says so where it finds none."""
-    assert (await complete(as_worker(Books()), ask("colours"))).text == "[red.md]\nRed.\n\n[Blue]\nBlue."
-    nothing = await complete(as_worker(Books()), ask("nothing"))
+    assert (await complete(as_worker(Books()), _ask("colours"))).text == "[red.md]\nRed.\n\n[Blue]\nBlue."
+    nothing = await complete(as_worker(Books()), _ask("nothing"))
     assert (nothing.text, nothing.missing) == ("Nothing was found for: nothing", "nothing was found")
 
 
@@ -309,38 +260,11 @@ async def test_a_tool_of_several_arguments_is_given_json() -> None:
     assert worker.card.description == (
         'Multiplies. Its subtask is a JSON object of "a" (integer), "b" (integer), and nothing else.'
     )
-    answer = await complete(worker, ask('Here: ```json\n{"a": 6, "b": 7}\n```'))
+    answer = await complete(worker, _ask('Here: ```json\n{"a": 6, "b": 7}\n```'))
     assert json.loads(answer.text) == {"product": 42}
-    with pytest.raises(WorkerRefused, match=r'"a" \(integer\)'):
-        await complete(worker, ask("six times seven"))
-    with pytest.raises(WorkerRefused, match="'b' is a required property"):
-        await complete(worker, ask('{"a": 6}'))
-    with pytest.raises(WorkerRefused, match="a wrong argument 'a': True"):
-        await complete(worker, ask('{"a": true, "b": 1}'))
     with pytest.raises(WorkerRefused, match=r"argument 'a' of tool .* must be of type integer, not 'x'"):
-        await complete(worker, ask('{"a": "x", "b": 1}'))
+        await complete(worker, _ask('{"a": "x", "b": 1}'))
     assert called == [(6, 7)]
-
-    @tool
-    def now() -> str:
-        """Tells the time."""
-        return "noon"
-
-    assert (await complete(as_worker(now), ask("What time?"))).text == "noon"
-
-
-async def test_a_tool_with_optional_arguments_takes_plain_text() -> None:
-    """As its one required argument; an object of its arguments gives the others, too."""
-
-    @tool
-    def search(query: str, limit: int = 3) -> str:
-        """Searches."""
-        return f"{limit} x {query}"
-
-    worker = as_worker(search)
-    assert worker.card.description.startswith('Searches. Its subtask is its "query", or a JSON object of')
-    assert (await complete(worker, ask("red things"))).text == "3 x red things"
-    assert (await complete(worker, ask('{"query": "red", "limit": 1}'))).text == "1 x red"
 
 
 async def test_a_retriever_and_a_tool_are_given_what_earlier_steps_found() -> None:
@@ -406,16 +330,15 @@ async def test_usage_of_every_call_inside_a_chain_is_counted(openai: Make) -> No
         model = openai(server.url, stream_usage=True)
         chain = model | RunnableLambda(lambda message: message.text) | model
         worker = as_worker(chain, name="chain")
-        assert (await complete(worker, ask())).usage == Usage(422, 14)
-        assert (await complete(worker, ask(stream=True))).usage == Usage(422, 14)
+        assert (await complete(worker, _ask())).usage == Usage(422, 14)
+        assert (await complete(worker, _ask(stream=True))).usage == Usage(422, 14)
         broken = model | RunnableLambda(lambda message: 1 // 0)
         with pytest.raises(WorkerFailed, match="ZeroDivisionError") as raised:
-            await complete(as_worker(broken, name="broken"), ask())
+            await complete(as_worker(broken, name="broken"), _ask())
         assert raised.value.usage == Usage(211, 7)
 
 
-def graph_of(node: Callable[..., Any], *, state: Any = MessagesState, **options: Any) -> Any:
-    """Return a graph of one node."""
+def _graph_of(node: Callable[..., Any], *, state: Any = MessagesState, **options: Any) -> Any:
     graph = StateGraph(state)
     graph.add_node("node", node)
     graph.add_edge(START, "node")
@@ -430,7 +353,7 @@ async def test_a_graph_with_memory_begins_each_step_anew() -> None:
         seen.append(len(state["messages"]))
         return {"messages": [AIMessage(f"answer {len(seen)}")]}
 
-    worker = as_worker(graph_of(answer, checkpointer=InMemorySaver()), name="agent")
+    worker = as_worker(_graph_of(answer, checkpointer=InMemorySaver()), name="agent")
     conductor = Conductor(FixedPlanner(Plan((Step(0, "a"), Step(0, "b", (0,))))), [worker])
     runnable = ConductorRunnable(conductor)
     for _ in range(2):
@@ -438,132 +361,51 @@ async def test_a_graph_with_memory_begins_each_step_anew() -> None:
     assert seen == [1] * 4
 
 
-@pytest.mark.parametrize("saver", [None, InMemorySaver()])
-async def test_an_interrupt_outside_of_a_graph_says_what_to_do(saver: Any) -> None:
+async def test_an_interrupt_outside_of_a_graph_says_what_to_do() -> None:
     """Nobody could answer it here."""
 
     def wait(state: MessagesState) -> dict[str, Any]:
         return {"messages": [AIMessage(str(interrupt("may I?")))]}
 
-    if saver is None:
-        worker: Worker = as_worker(RunnableLambda(_bubbling), name="agent")
-    else:
-        worker = as_worker(graph_of(wait, checkpointer=saver), name="agent")
+    worker = as_worker(_graph_of(wait, checkpointer=InMemorySaver()), name="agent")
     with pytest.raises(WorkerFailed, match='executor="langgraph"'):
-        await complete(worker, ask())
-
-
-def _bubbling(text: str) -> str:
-    from langgraph.errors import GraphInterrupt  # noqa: PLC0415
-
-    raise GraphInterrupt
-
-
-async def test_a_graph_whose_state_has_no_messages_needs_input() -> None:
-    """What it returns is told as JSON."""
-    graph = graph_of(lambda state: {"n": state["n"] + 1}, state=Numbers)
-    worker = as_worker(graph, name="adder", input=lambda step_input: {"n": len(step_input.visible)})
-    step_input = StepInput("count", (VisibleStep(0, "a", "b"),))
-    assert (await complete(worker, ask("count", step_input=step_input))).text == '{"n": 2}'
-
-
-class Numbers(TypedDict):
-    """A state that is no conversation."""
-
-    n: int
+        await complete(worker, _ask())
 
 
 async def test_a_planner_is_any_chat_model(openai: Make) -> None:
     """With the options of a ChatPlanner."""
-
-    def conduct(call: Call) -> Reply:
-        return says(call, 'model_id = [0]\nsubtasks = ["do it"]\naccess_list = [[]]')
-
-    async with ChatServer(conduct) as server:
-        planner = as_planner(openai(server.url, "boss"), spelling="lists", price=Price(input=1.0, output=1.0))
-        result = await Conductor(planner, [ScriptedWorker("a", "done")]).run("What?")
-    assert (result.answer, result.proposals[0].usage, result.cost) == ("done", Usage(211, 7), 218e-6)
-    assert planner.name == "boss"
-
-
-@pytest.mark.parametrize("examples", [0, 3])
-async def test_a_planner_shows_as_many_examples_as_it_is_told(openai: Make, examples: int) -> None:
-    """The prompt that reaches the server holds them."""
     asked: list[str] = []
 
     def conduct(call: Call) -> Reply:
         asked.append(call.body["messages"][-1]["content"])
-        return says(call, '{"worker": 0, "subtask": "do it", "access": []}')
+        return says(call, 'model_id = [0]\nsubtasks = ["do it"]\naccess_list = [[]]')
 
     async with ChatServer(conduct) as server:
-        planner = as_planner(openai(server.url, "boss"), examples=examples)
+        price = Price(input=1.0, output=1.0)
+        planner = as_planner(openai(server.url, "boss"), spelling="lists", price=price, examples=3)
         pool = [ScriptedWorker(name, "done") for name in ("a", "b", "c")]
-        assert (await Conductor(planner, pool).run("What?")).answer == "done"
-    assert [text.count("\nQuestion: ") for text in asked] == [examples]
-    with pytest.raises(ConfigError, match="examples"):
-        as_planner(openai("http://127.0.0.1:9/v1"), examples=5)
+        result = await Conductor(planner, pool).run("What?")
+    assert (result.answer, result.proposals[0].usage, result.cost) == ("done", Usage(211, 7), 218e-6)
+    assert (planner.name, [text.count("\nQuestion: ") for text in asked]) == ("boss", [3])
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("odd", ODD_ANSWERS, ids=lambda odd: odd.name)
-async def test_an_answer_that_is_none_has_its_own_code(openai: Make, odd: OddAnswer, *, stream: bool) -> None:
+async def test_an_answer_that_is_none_has_its_own_code(openai: Make, odd: OddAnswer) -> None:
+    """As with Podium's own client; langchain-openai leaves refusals out of its streams."""
+    await check(lambda url: as_worker(openai(url)), odd, stream=odd is not REFUSED)
+
+
+async def test_a_url_of_another_server_is_told(openai: Make) -> None:
     """As with Podium's own client."""
-    if stream and odd is REFUSED:
-        pytest.skip("langchain-openai leaves refusals out of its streams")
-    await check(lambda url: as_worker(openai(url)), odd, stream=stream)
+    await check_wrong_url(lambda url: as_worker(openai(url)), stream=False)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_url_of_another_server_is_told(openai: Make, *, stream: bool) -> None:
-    """As with Podium's own client."""
-    await check_wrong_url(lambda url: as_worker(openai(url)), stream=stream)
-
-
-async def test_a_refusal_in_a_content_block_is_told_as_that(openai: Make) -> None:
-    """As in OpenAI's Responses API, where the refusal stands in place of the text."""
-    said = "I would rather not"
-
-    def refuse(call: Call) -> Reply:
-        assert call.path.endswith("/responses")
-        content = [{"type": "refusal", "refusal": said}]
-        message = {
-            "id": "m",
-            "type": "message",
-            "role": "assistant",
-            "status": "completed",
-            "content": content,
-        }
-        return whole(_response(message))
-
-    async with ChatServer(refuse) as server:
-        worker = as_worker(openai(server.url, use_responses_api=True))
-        with pytest.raises(AnswerRefused, match=said) as caught:
-            await complete(worker, ask())
-        result = await Conductor(FixedPlanner(Plan((Step(0, "Go."),))), [worker]).run("Why?")
-    assert caught.value.code == "answer_refused"
-    assert result.outcomes[0].problem is not None
-    assert (result.status, result.outcomes[0].problem.code) == ("failed", "answer_refused")
-    assert result.outcomes[0].usage == Usage(211, 7)
-    assert len(server.calls) == 2
-
-
-def _response(message: dict[str, Any]) -> dict[str, Any]:
-    usage = {"input_tokens": 211, "output_tokens": 7, "total_tokens": 218}
-    usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
-    body = {"id": "r", "object": "response", "created_at": 0, "model": "writer", "status": "completed"}
-    body |= {"parallel_tool_calls": False, "tool_choice": "auto", "tools": [], "error": None}
-    return body | {"incomplete_details": None, "output": [message], "usage": usage}
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_calls_that_a_chain_leaves_open_are_told_as_that(openai: Make, *, stream: bool) -> None:
+async def test_calls_that_a_chain_leaves_open_are_told_as_that(openai: Make) -> None:
     """A model with tools of its own in a chain leaves its calls to nobody."""
-    await check(lambda url: as_worker(RunnableLambda(str) | openai(url), name="chain"), CALLS, stream=stream)
+    await check(lambda url: as_worker(RunnableLambda(str) | openai(url), name="chain"), CALLS, stream=True)
 
 
-@pytest.mark.parametrize("streams", [False, True])
-@pytest.mark.anyio
-async def test_a_remote_graph_answers_with_its_last_message(*, streams: bool) -> None:
+async def test_a_remote_graph_answers_with_its_last_message() -> None:
     """Its tokens are unknown, which the step says; no state of the host's thread is sent or kept."""
     told = {
         "type": "ai",
@@ -579,11 +421,7 @@ async def test_a_remote_graph_answers_with_its_last_message(*, streams: bool) ->
         conductor = Conductor(FixedPlanner(Plan((Step(0, "Look."),))), [remote])
         runnable = ConductorRunnable(conductor, output="result")
         config: Any = {"configurable": {"thread_id": "of the host"}}
-        result = (
-            [piece async for piece in runnable.astream("How high?", config)][-1]
-            if streams
-            else (await runnable.ainvoke("How high?", config))
-        )
+        result: Any = await runnable.ainvoke("How high?", config)
         assert [call.path for call in server.calls] == ["/runs/stream"]
     assert (result.answer, result.status) == ("It is 330 m.", "ok")
     assert result.usage.estimated
@@ -599,7 +437,7 @@ def look(word: str) -> str:
     return f"about {word}"
 
 
-def talks(before: str) -> Callable[[Call], Reply]:
+def _talks(before: str) -> Callable[[Call], Reply]:
     """Return a script of a model that may write a text, calls a tool, and then writes an answer."""
 
     def reply(call: Call) -> Reply:
@@ -614,7 +452,7 @@ def talks(before: str) -> Callable[[Call], Reply]:
 @pytest.mark.parametrize("before", ["", "Let me look."])
 async def test_an_agent_streams_what_it_writes(openai: Make, before: str) -> None:
     """Also what it wrote before it called a tool, which has been shown; the rest of its state is not told."""
-    async with ChatServer(talks(before)) as server:
+    async with ChatServer(_talks(before)) as server:
         agent = as_worker(create_agent(openai(server.url), [look], name="clerk"))
         conductor = Conductor(FixedPlanner(Plan((Step(0, "Look."),))), [agent])
         pieces = [piece async for piece in ConductorRunnable(conductor).astream("What?")]
@@ -622,3 +460,17 @@ async def test_an_agent_streams_what_it_writes(openai: Make, before: str) -> Non
     assert "".join(pieces) == (f"{before}\n\n{SAID}" if before else SAID)
     assert len(pieces) > 10
     assert whole == SAID
+
+
+class Numbers(TypedDict):
+    """A state that is no conversation."""
+
+    n: int
+
+
+async def test_a_graph_whose_state_has_no_messages_needs_input() -> None:
+    """What it returns is told as JSON."""
+    graph = _graph_of(lambda state: {"n": state["n"] + 1}, state=Numbers)
+    worker = as_worker(graph, name="adder", input=lambda step_input: {"n": len(step_input.visible)})
+    step_input = StepInput("count", (VisibleStep(0, "a", "b"),))
+    assert (await complete(worker, _ask("count", step_input=step_input))).text == '{"n": 2}'

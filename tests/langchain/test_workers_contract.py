@@ -1,69 +1,52 @@
 """What LangChain's things are made into keeps the contract of workers."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import anyio
 import pytest
+from contracts.known_prices import MODEL, OPENAI, check_planner, check_prices
 from contracts.worker_contract import WorkerContract
-from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_core.tools import tool
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langchain_openai import AzureChatOpenAI, ChatOpenAI
+from langgraph.graph import START, MessagesState, StateGraph
+from pydantic import SecretStr
 from servers.chat_server import STALL, Call, ChatServer, Reply, says
 
-from langchain_podium import as_worker
+from langchain_podium import as_planner, as_worker
 from podium import Price
-from podium.workers import Worker
+from podium.workers import Card, ChatWorker, Endpoint, Worker
 
 Make = Callable[..., Any]
 PRICE = Price(input=1.0, output=5.0)
 
 
-def echo(call: Call) -> Reply:
-    """Repeat what was asked."""
+def _echo(call: Call) -> Reply:
     return says(call, f"You asked: {call.body['messages'][-1]['content']}")
 
 
-def hang(call: Call) -> Reply:
-    """Never answer."""
-    return Reply((STALL,))
+def _graph_of(node: Callable[[MessagesState], Any]) -> Any:
+    return StateGraph(MessagesState).add_node("node", node).add_edge(START, "node").compile()
 
 
 class TestChatModel(WorkerContract):
-    """A chat model with a price, over a socket."""
+    """A chat model with a price, over a socket, behind one that is down."""
 
     @pytest.fixture
     async def worker(self, openai: Make) -> AsyncIterator[Worker]:
         """Answer with the question."""
-        async with ChatServer(echo) as server:
-            yield as_worker(openai(server.url), price=PRICE)
-
-    @pytest.fixture
-    async def slow_worker(self, openai: Make) -> AsyncIterator[Worker]:
-        """Never answer."""
-        async with ChatServer(hang) as server:
-            yield as_worker(openai(server.url))
-
-
-class TestFallbacks(WorkerContract):
-    """A model that is down, with another behind it."""
-
-    @pytest.fixture
-    async def worker(self, openai: Make) -> AsyncIterator[Worker]:
-        """Answer with the question."""
-        async with ChatServer(echo) as server:
+        async with ChatServer(_echo) as server:
             down = openai("http://127.0.0.1:9/v1")
-            yield as_worker(down.with_fallbacks([openai(server.url)]))
+            yield as_worker(down.with_fallbacks([openai(server.url)]), price=PRICE)
 
     @pytest.fixture
     async def slow_worker(self, openai: Make) -> AsyncIterator[Worker]:
         """Never answer."""
-        async with ChatServer(hang) as server:
+        async with ChatServer(lambda call: Reply((STALL,))) as server:
             yield as_worker(openai(server.url).with_retry())
 
 
@@ -73,7 +56,7 @@ class TestChain(WorkerContract):
     @pytest.fixture
     async def worker(self, openai: Make) -> AsyncIterator[Worker]:
         """Answer with the question."""
-        async with ChatServer(echo) as server:
+        async with ChatServer(_echo) as server:
             chain = RunnableLambda(lambda text: f"Say {text}") | openai(server.url)
             yield as_worker(chain, name="chain", price=PRICE)
 
@@ -94,13 +77,13 @@ class TestGraph(WorkerContract):
     @pytest.fixture
     async def worker(self, openai: Make) -> AsyncIterator[Worker]:
         """Answer with the question."""
-        async with ChatServer(echo) as server:
+        async with ChatServer(_echo) as server:
             model = openai(server.url)
 
             async def ask(state: MessagesState) -> dict[str, Any]:
                 return {"messages": [await model.ainvoke(state["messages"])]}
 
-            yield as_worker(graph_of(ask), name="agent", price=PRICE)
+            yield as_worker(_graph_of(ask), name="agent", price=PRICE)
 
     @pytest.fixture
     def slow_worker(self) -> Worker:
@@ -110,7 +93,20 @@ class TestGraph(WorkerContract):
             await anyio.sleep_forever()
             return {"messages": [AIMessage("late")]}
 
-        return as_worker(graph_of(wait), name="agent")
+        return as_worker(_graph_of(wait), name="agent")
+
+
+@tool
+async def repeat(text: str) -> str:
+    """Repeats a text."""
+    return f"Heard {text}"
+
+
+@tool
+async def wait(text: str) -> str:
+    """Waits."""
+    await anyio.sleep_forever()
+    return text
 
 
 class TestTool(WorkerContract):
@@ -119,44 +115,26 @@ class TestTool(WorkerContract):
     @pytest.fixture
     def worker(self) -> Worker:
         """Answer with the question."""
-
-        @tool
-        async def repeat(text: str) -> str:
-            """Repeats a text."""
-            await asyncio.sleep(0)
-            return f"Heard {text}"
-
         return as_worker(repeat)
 
     @pytest.fixture
     def slow_worker(self) -> Worker:
         """Never answer."""
-
-        @tool
-        async def wait(text: str) -> str:
-            """Waits."""
-            await anyio.sleep_forever()
-            return text
-
         return as_worker(wait)
 
 
-class Library(BaseRetriever):
+class _Library(BaseRetriever):
     """Finds one document about anything."""
 
     waits: bool = False
 
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
+    def _get_relevant_documents(self, query: str, **options: Any) -> list[Document]:
         return [Document(f"All about {query}", metadata={"source": "a.md"})]
 
-    async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
-    ) -> list[Document]:
+    async def _aget_relevant_documents(self, query: str, **options: Any) -> list[Document]:
         if self.waits:
             await anyio.sleep_forever()
-        return self._get_relevant_documents(query, run_manager=run_manager.get_sync())
+        return self._get_relevant_documents(query)
 
 
 class TestRetriever(WorkerContract):
@@ -165,18 +143,52 @@ class TestRetriever(WorkerContract):
     @pytest.fixture
     def worker(self) -> Worker:
         """Find something about the question."""
-        return as_worker(Library())
+        return as_worker(_Library())
 
     @pytest.fixture
     def slow_worker(self) -> Worker:
         """Never find anything."""
-        return as_worker(Library(waits=True))
+        return as_worker(_Library(waits=True))
 
 
-def graph_of(node: Callable[[MessagesState], Any]) -> Any:
-    """Return a graph of one node."""
-    graph = StateGraph(MessagesState)
-    graph.add_node("node", node)
-    graph.add_edge(START, "node")
-    graph.add_edge("node", END)
-    return graph.compile()
+KEY = SecretStr("k")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_BASE", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def _model(url: str | None = None) -> ChatOpenAI:
+    return ChatOpenAI(model=MODEL, base_url=url, api_key=KEY)
+
+
+def test_a_chat_model_has_the_price_of_its_endpoint() -> None:
+    """As a worker and as a planner; its own name alone says nothing."""
+
+    def make(url: str | None, /, *, card: Card | None = None) -> Worker:
+        return as_worker(_model(url), card=card)
+
+    check_prices(make)
+    check_planner(as_planner(_model()))
+
+
+def test_the_model_that_is_called_is_looked_up() -> None:
+    """A bound name counts; a model that another may stand in for has no price."""
+    bound = as_worker(_model().bind(model="gpt-5-mini")).card
+    assert bound.price == ChatWorker("gpt-5-mini", endpoint=Endpoint(OPENAI)).card.price
+    assert as_worker(_model().with_retry()).card.price == as_worker(_model()).card.price
+    assert as_worker(_model().with_fallbacks([_model()])).card.price is None
+    field = ConfigurableField(id="model")
+    assert as_worker(_model().configurable_fields(model_name=field)).card.price is None
+
+
+def test_a_model_on_azure_has_azures_price() -> None:
+    """Its endpoint is a resource of one's own, whose host tells the provider."""
+    url = "https://mine.openai.azure.com"
+    model = AzureChatOpenAI(
+        azure_endpoint=url, azure_deployment="d", api_version="2025-01-01", api_key=KEY, model=MODEL
+    )
+    known = ChatWorker(MODEL, endpoint=Endpoint(url)).card
+    assert as_worker(model).card.price == known.price

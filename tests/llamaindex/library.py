@@ -8,6 +8,9 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
+from podium import Plan, Step
+from podium.planners import FixedPlanner
+
 SILOS: Mapping[str, Mapping[str, str]] = {
     "contracts": {
         "c1": "The contract with Acme ends in March and renews for twelve months.",
@@ -68,3 +71,8 @@ class Shelf(BaseRetriever):
             if score:
                 found.append(NodeWithScore(node=node, score=float(score)))
         return found
+
+
+def planned(*steps: tuple[int, str, tuple[int, ...]]) -> FixedPlanner:
+    """Return a planner that gives these steps: worker, subtask, access list."""
+    return FixedPlanner(Plan(tuple(Step(*step) for step in steps)))

@@ -1,7 +1,6 @@
 """Actions in LlamaIndex: its tools and agents as workers, in each of its faces."""
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -16,13 +15,7 @@ from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.llms.openai_like import OpenAILike
 from servers.chat_server import MODEL
 
-from llama_index_podium import (
-    ConductorLLM,
-    ConductorQueryEngine,
-    ConductorRetriever,
-    ConductorToolSpec,
-    as_worker,
-)
+from llama_index_podium import ConductorLLM, ConductorQueryEngine, ConductorToolSpec, as_worker
 from podium import Conductor, FunctionWorker, Plan, Step
 from podium.errors import ConfigError
 from podium.planners import FixedPlanner
@@ -36,74 +29,50 @@ pytestmark = [
 ]
 
 
-def model_at(url: str) -> OpenAILike:
-    """Return the model."""
+def _model_at(url: str) -> OpenAILike:
     return OpenAILike(
         model=MODEL, api_base=url, api_key="k", is_chat_model=True, is_function_calling_model=True,
         max_retries=0,
     )  # fmt: skip
 
 
-class Acting(FunctionAgent):
-    """An agent of the user's own class."""
-
+class _Acting(FunctionAgent):
     async def take_step(self, ctx: Any, llm_input: Any, tools: Any, memory: Any) -> Any:
-        """Call each tool, and then the model without tools."""
         for each in tools:
             await each.acall(order=1017)
         return await super().take_step(ctx, llm_input, [], memory)
 
 
-class Engine(ActionHost):
-    """A query engine."""
-
+class _Engine(ActionHost):
     def tool(self, refund: Refund) -> Worker:
-        """Return a function tool."""
         return as_worker(FunctionTool.from_defaults(refund), price=FREE)
 
-    def agent(self, refund: Refund | None, url: str) -> Worker:
-        """Return a function agent."""
-        tools: Any = [] if refund is None else [refund]
-        return as_worker(FunctionAgent(name="agent", description="Refunds.", llm=model_at(url), tools=tools))
-
-    def own(self, refund: Refund, url: str) -> Worker:
-        """Return an agent that acts before it asks its model."""
-        return as_worker(Acting(name="agent", description="Refunds.", llm=model_at(url), tools=[refund]))
-
     async def ask(self, conductor: Conductor) -> tuple[str, str]:
-        """Query it."""
         response: Any = await ConductorQueryEngine(conductor).aquery("Refund it.")
         return response.metadata["status"], response.response
 
 
-class Model(Engine):
-    """An LLM."""
+class _WithAgents(_Engine):
+    def _agent(self, refund: Refund | None, url: str) -> Worker:
+        tools: Any = [] if refund is None else [refund]
+        return as_worker(FunctionAgent(name="agent", description="Refunds.", llm=_model_at(url), tools=tools))
 
+    def own(self, refund: Refund, url: str) -> Worker:
+        return as_worker(_Acting(name="agent", description="Refunds.", llm=_model_at(url), tools=[refund]))
+
+
+class _Model(_Engine):
     async def ask(self, conductor: Conductor) -> tuple[str, str]:
-        """Chat with it."""
         response: Any = await ConductorLLM(conductor).achat([ChatMessage("Refund it.")])
         return response.raw["podium"]["status"], response.message.content
 
 
-class Retriever(Engine):
-    """A retriever, whose first node is the answer."""
-
+class _Tool(_Engine):
     async def ask(self, conductor: Conductor) -> tuple[str, str]:
-        """Retrieve."""
-        (node,) = await ConductorRetriever(conductor, answer=True).aretrieve("Refund it.")
-        return node.metadata["podium_run"]["status"], node.text
-
-
-class Tool(Engine):
-    """A tool of an agent."""
-
-    async def ask(self, conductor: Conductor) -> tuple[str, str]:
-        """Call it."""
         output = await ConductorToolSpec(conductor).to_tool_list()[0].acall(question="Refund it.")
         return output.raw_output.metadata["status"], output.content
 
     def asking_tool(self, conductor: Conductor) -> Callable[[], Awaitable[str]]:
-        """Call it as an agent does."""
         (tool, _) = ConductorToolSpec(conductor).to_tool_list()
 
         async def ask() -> str:
@@ -126,54 +95,38 @@ class Steps(Workflow):
         return StopEvent(event.query)
 
 
-class Reading(Steps):
-    """A workflow that says that it reads."""
-
+class _Reading(Steps):
     acts = False
 
 
-class Engines(CustomQueryEngine):
-    """An engine around another object."""
-
+class _Engines(CustomQueryEngine):
     inner: Any = None
 
     def custom_query(self, query_str: str) -> str:
-        """Answer."""
         return query_str
 
 
-def team(*, acts: bool) -> Conductor:
-    """Return a conductor."""
+def _team(*, acts: bool) -> Conductor:
     return Conductor(FixedPlanner("x"), [FunctionWorker(lambda step: "x", acts=acts)])
 
 
-def agent(*tools: Any, **options: Any) -> FunctionAgent:
-    """Return an agent."""
+def _agent(*tools: Any, **options: Any) -> FunctionAgent:
     llm = options.pop("llm", MockFunctionCallingLLM())
     return FunctionAgent(name="one", description="One.", llm=llm, tools=list(tools), **options)
-
-
-def team_tool(*, acts: bool) -> Any:
-    """Return a team as a tool."""
-    return ConductorToolSpec(team(acts=acts)).to_tool_list()[0]
 
 
 KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
     ("an LLM", False, MockFunctionCallingLLM),
     ("a tool", True, lambda: FunctionTool.from_defaults(look)),
-    ("an engine as a tool", False, lambda: QueryEngineTool.from_defaults(Engines())),
-    ("an engine around an engine with an agent", True, lambda: Engines(inner=Engines(inner=agent(look)))),
-    ("an engine over a team that acts", True, lambda: Engines(inner=ConductorRetriever(team(acts=True)))),
+    ("an engine around an engine with an agent", True, lambda: _Engines(inner=_Engines(inner=_agent(look)))),
     ("a workflow", True, Steps),
-    ("a workflow that says that it reads", False, Reading),
-    ("an agent without tools", False, agent),
-    ("an agent with an engine", False, lambda: agent(QueryEngineTool.from_defaults(Engines()))),
-    ("an agent with a tool", True, lambda: agent(look)),
-    ("an agent with a team", False, lambda: agent(team_tool(acts=False))),
-    ("an agent with a team that acts", True, lambda: agent(team_tool(acts=True))),
-    ("an agent whose model is a team that acts", True, lambda: agent(llm=ConductorLLM(team(acts=True)))),
-    ("agents", False, lambda: AgentWorkflow(agents=[agent()])),
-    ("agents with a tool", True, lambda: AgentWorkflow(agents=[agent(look)])),
+    ("a workflow that says that it reads", False, _Reading),
+    ("an agent without tools", False, _agent),
+    ("an agent with an engine", False, lambda: _agent(QueryEngineTool.from_defaults(_Engines()))),
+    ("an agent with a team that acts", True, lambda: _agent(
+        ConductorToolSpec(_team(acts=True)).to_tool_list()[0])),
+    ("an agent whose model is a team that acts", True, lambda: _agent(llm=ConductorLLM(_team(acts=True)))),
+    ("agents with a tool", True, lambda: AgentWorkflow(agents=[_agent(look)])),
 ]  # fmt: skip
 
 
@@ -187,9 +140,9 @@ def test_what_acts(make: Callable[[], Any], *, acts: bool) -> None:
 
 def test_a_team_acts_as_its_pool() -> None:
     """Its face says nothing else."""
-    assert as_worker(ConductorLLM(team(acts=True))).acts
+    assert as_worker(ConductorLLM(_team(acts=True))).acts
     with pytest.raises(ConfigError, match="where it is created"):
-        as_worker(ConductorLLM(team(acts=True)), acts=False)
+        as_worker(ConductorLLM(_team(acts=True)), acts=False)
 
 
 @pytest.mark.anyio
@@ -214,18 +167,10 @@ async def test_a_react_agent_repeats_no_action(*, acts: bool) -> None:
         assert (str(await running), len(thoughts)) == ("Twelve.", 2)
 
 
-ASKING: list[tuple[Callable[..., Any], Callable[[Any], Awaitable[Any]]]] = [
-    (ConductorQueryEngine, lambda face: face.aquery("Mail it.")),
-    (ConductorLLM, lambda face: face.acomplete("Mail it.")),
-    (partial(ConductorRetriever, answer=True), lambda face: face.aretrieve("Mail it.")),
-    (ConductorToolSpec, lambda face: face.aask_team("Mail it.")),
-]
-
-
 class TestActions(ActionsContract):
     """The contract."""
 
-    @pytest.fixture(params=[Engine, Model, Retriever, Tool])
+    @pytest.fixture(params=[_WithAgents, _Model, _Tool])
     def host(self, request: pytest.FixtureRequest) -> ActionHost:
         """Each face."""
         host: ActionHost = request.param()

@@ -8,15 +8,13 @@ from typing import Any
 import anyio
 import pytest
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
-from llama_index.core.tools import FunctionTool, QueryEngineTool
-from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
+from llama_index.core.tools import FunctionTool
 from llamaindex.conftest import Make
-from llamaindex.library import index_of
 from llamaindex.speaking import Blocking, Native
 from pydantic import BaseModel
 from servers.chat_server import STALL, USAGE, Call, ChatServer, Reply, says
 
-from llama_index_podium import ConductorQueryEngine, as_worker
+from llama_index_podium import as_worker
 from podium import Conductor, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError
 from podium.execution import Retry
@@ -40,21 +38,19 @@ REPORTING = {"stream_options": {"include_usage": True}}
 """Has a stream say what it used; else tokens are estimated."""
 
 
-def shown(call: Call) -> str:
-    """Return the text of a request."""
+def _shown(call: Call) -> str:
     return "\n".join(str(message["content"]) for message in call.body["messages"])
 
 
-def returned(call: Call) -> list[str]:
-    """Return what tools have returned in a request."""
+def _returned(call: Call) -> list[str]:
     return [str(message["content"]) for message in call.body["messages"] if message["role"] == "tool"]
 
 
-def calling(name: str, arguments: str) -> Callable[[Call], Reply]:
+def _calling(name: str, arguments: str) -> Callable[[Call], Reply]:
     """Return a model that calls a tool once, and answers with what that returned."""
 
     def reply(call: Call) -> Reply:
-        if said := returned(call):
+        if said := _returned(call):
             return says(call, f"It says: {said[-1]}")
         asked = [tool_call("c1", name, arguments)]
         return says(call, "Let me see.", tool_calls=asked, finish_reason="tool_calls")
@@ -69,15 +65,14 @@ def weather(city: str) -> str:
     return f"12 degrees in {city}"
 
 
-async def run(*workers: Any, plan: Plan = ONE, **options: Any) -> Result:
-    """Run a plan over workers."""
+async def _run(*workers: Any, plan: Plan = ONE, **options: Any) -> Result:
     return await Conductor(FixedPlanner("x"), [as_worker(each) for each in workers], **options).run(plan)
 
 
 @pytest.mark.parametrize("streaming", [True, False])
 async def test_an_agent_does_its_step(llm: Make, *, streaming: bool) -> None:
     """It is shown its access list and nothing else; all its calls are on the bill."""
-    async with ChatServer(calling("weather", '{"city": "Bern"}')) as server:
+    async with ChatServer(_calling("weather", '{"city": "Bern"}')) as server:
         model = llm(server.url, additional_kwargs=REPORTING if streaming else {})
         agent = FunctionAgent(
             name="forecaster", tools=[weather], llm=model, system_prompt="Be kind.", streaming=streaming
@@ -85,16 +80,15 @@ async def test_an_agent_does_its_step(llm: Make, *, streaming: bool) -> None:
         plan = Plan((Step(0, "canary-hidden"), Step(1, "first"), Step(2, "How warm is it?", (1,))))
         workers = [ScriptedWorker("a", "hidden"), ScriptedWorker("b", "first-output"), agent]
         result = await Conductor(FixedPlanner("x"), [as_worker(each) for each in workers]).run(plan)
-        first = shown(server.calls[0])
+        first = _shown(server.calls[0])
     assert (result.answer, result.status) == ("It says: 12 degrees in Bern", "ok"), result.explain()
     assert [word in first for word in ("Be kind.", "first-output", "canary-hidden")] == [True, True, False]
     assert result.outcomes[2].usage.total_tokens == 2 * TOKENS
     assert not result.outcomes[2].usage.estimated
 
 
-def thinking(call: Call) -> Reply:
-    """Call a tool in text, and answer with what it returned."""
-    text = shown(call)
+def _thinking(call: Call) -> Reply:
+    text = _shown(call)
     if "Observation: 12 degrees" in text:
         return says(call, "Thought: I can answer.\nAnswer: 12 degrees")
     return says(call, 'Thought: I need it.\nAction: weather\nAction Input: {"city": "Bern"}')
@@ -103,13 +97,13 @@ def thinking(call: Call) -> Reply:
 @pytest.mark.parametrize("calls", [True, False])
 async def test_a_model_uses_its_tools_within_its_step(llm: Make, *, calls: bool) -> None:
     """In a step in the middle; in text, if it calls no functions; at most 20 times."""
-    reply = calling("weather", '{"city": "Bern"}') if calls else thinking
+    reply = _calling("weather", '{"city": "Bern"}') if calls else _thinking
     async with ChatServer(reply) as server:
         model = as_worker(
             llm(server.url, is_function_calling_model=calls), tools=[weather], name="forecaster"
         )
         plan = Plan((Step(0, "How warm is it?"), Step(1, "join", (0,))))
-        result = await run(model, Gather(), plan=plan)
+        result = await _run(model, Gather(), plan=plan)
     assert "12 degrees" in result.answer
     used = result.outcomes[0].usage
     assert (used.total_tokens, used.estimated) == (2 * TOKENS, False)
@@ -117,13 +111,13 @@ async def test_a_model_uses_its_tools_within_its_step(llm: Make, *, calls: bool)
     assert model.acts
 
     def again(call: Call) -> Reply:
-        asked = [tool_call(f"c{len(returned(call))}", "weather", '{"city": "Bern"}')]
+        asked = [tool_call(f"c{len(_returned(call))}", "weather", '{"city": "Bern"}')]
         return says(call, "", tool_calls=asked, finish_reason="tool_calls")
 
     if calls:
         async with ChatServer(again) as server:
             endless = as_worker(llm(server.url), tools=[weather], name="endless")
-            result = await run(endless, retry=ONCE)
+            result = await _run(endless, retry=ONCE)
             assert len(server.calls) <= 21
         assert result.status == "failed"
         assert "iterations" in str(result.problem)
@@ -135,30 +129,16 @@ def test_only_a_model_is_given_tools() -> None:
         as_worker(FunctionTool.from_defaults(weather), tools=[weather])
 
 
-@pytest.mark.long
-async def test_nodes_that_its_tools_find_are_sources(llm: Make) -> None:
-    """Those of the step."""
-    async with ChatServer(calling("contracts", '{"input": "Acme"}')) as server:
-        engine = index_of("contracts").as_query_engine(llm=Blocking("March"), similarity_top_k=1)
-        tool = QueryEngineTool.from_defaults(engine, name="contracts", description="d")
-        agent = FunctionAgent(name="reader", tools=[tool], llm=llm(server.url))
-        conductor = ConductorQueryEngine(workers=[agent], planner=FixedPlanner(ONE))
-        response = await conductor.aquery("?")
-    assert str(response) == "It says: March"
-    assert [node.metadata["podium_steps"] for node in response.source_nodes] == [[0]]
-
-
 async def test_a_tool_that_failed_is_told(llm: Make) -> None:
     """With the answer; not where the tool was called again and went well."""
-    async with ChatServer(calling("weather", '{"city": "Atlantis"}')) as server:
+    async with ChatServer(_calling("weather", '{"city": "Atlantis"}')) as server:
         agent = FunctionAgent(name="forecaster", tools=[weather], llm=llm(server.url))
-        result = await run(agent)
+        result = await _run(agent)
     assert (result.status, result.answer) == ("partial", "It says: there is no such city")
-    assert result.problem is not None
     assert "its tool 'weather' failed: there is no such city" in result.problem.message
 
     def again(call: Call) -> Reply:
-        said = returned(call)
+        said = _returned(call)
         if len(said) == 2:
             return says(call, said[-1])
         city = "Bern" if said else "Atlantis"
@@ -166,12 +146,11 @@ async def test_a_tool_that_failed_is_told(llm: Make) -> None:
         return says(call, "", tool_calls=calls, finish_reason="tool_calls")
 
     async with ChatServer(again) as server:
-        result = await run(FunctionAgent(name="forecaster", tools=[weather], llm=llm(server.url)))
+        result = await _run(FunctionAgent(name="forecaster", tools=[weather], llm=llm(server.url)))
     assert (result.status, result.answer) == ("ok", "12 degrees in Bern")
 
 
-async def deltas(worker: Worker) -> list[str]:
-    """Return the pieces of an answer, as they are streamed."""
+async def _deltas(worker: Worker) -> list[str]:
     events = [event async for event in Conductor(FixedPlanner("x"), [worker]).stream(ONE)]
     return [event.text for event in events if isinstance(event, AnswerDelta)]
 
@@ -180,7 +159,7 @@ async def test_a_team_does_its_step(llm: Make) -> None:
     """One agent hands over to another."""
 
     def reply(call: Call) -> Reply:
-        if "You write." in shown(call):
+        if "You write." in _shown(call):
             return says(call, "Written.")
         calls = [tool_call("c1", "handoff", '{"to_agent": "writer", "reason": "enough"}')]
         return says(call, "", tool_calls=calls, finish_reason="tool_calls")
@@ -191,7 +170,7 @@ async def test_a_team_does_its_step(llm: Make) -> None:
         writer = FunctionAgent(name="writer", description="Writes.", llm=model, system_prompt="You write.")
         team = AgentWorkflow(agents=[finder, writer], root_agent="finder")
         worker = as_worker(team, name="team")
-        result = await run(worker)
+        result = await _run(worker)
     assert (result.answer, result.status) == ("Written.", "ok"), result.explain()
     assert result.usage.total_tokens == 2 * TOKENS
     assert worker.card.description == "A team of agents (finder: Finds.; writer: Writes.)."
@@ -207,23 +186,9 @@ async def test_a_react_agent_does_its_step() -> None:
 
     tokens = {"prompt_tokens": 900, "completion_tokens": 30, "total_tokens": 930}
     agent = ReActAgent(name="thinker", tools=[weather], llm=Native(think, tokens=tokens))
-    assert await deltas(as_worker(agent)) == ["Twelve."]
-    result = await run(agent)
+    assert await _deltas(as_worker(agent)) == ["Twelve."]
+    result = await _run(agent)
     assert (result.answer, result.usage.total_tokens) == ("Twelve.", 2 * 930)
-
-
-async def test_agents_whose_models_block_stay_side_by_side() -> None:
-    """Each waits for the other, in a way that would stop the loop."""
-    barrier = threading.Barrier(2)
-
-    def think(prompt: str) -> str:
-        barrier.wait(20)
-        return "Thought: I can answer.\nAnswer: Twelve."
-
-    agents = [ReActAgent(name=name, llm=Blocking(think, name=name)) for name in ("left", "right")]
-    plan = Plan((Step(0, "a"), Step(1, "b"), Step(2, "join", (0, 1))))
-    result = await run(*agents, Gather(), plan=plan)
-    assert [outcome.status for outcome in result.outcomes] == ["ok"] * 3, result.explain()
 
 
 async def test_long_inputs_reach_the_model(llm: Make) -> None:
@@ -232,8 +197,8 @@ async def test_long_inputs_reach_the_model(llm: Make) -> None:
     async with ChatServer(lambda call: says(call, "read", usage=None)) as server:
         agent = FunctionAgent(name="reader", llm=llm(server.url))
         plan = Plan((Step(0, "write"), Step(1, "read", (0,))))
-        result = await run(ScriptedWorker("writer", long), agent, plan=plan)
-        assert long.strip() in shown(server.calls[0])
+        result = await _run(ScriptedWorker("writer", long), agent, plan=plan)
+        assert long.strip() in _shown(server.calls[0])
     assert result.status == "ok"
 
 
@@ -243,7 +208,7 @@ async def test_a_cancel_and_a_time_limit_reach_the_socket(llm: Make, limits: Lim
     async with ChatServer(lambda call: Reply([STALL])) as server:
         before = asyncio.all_tasks()
         agent = FunctionAgent(name="slow", tools=[weather], llm=llm(server.url))
-        task = asyncio.create_task(run(agent, limits=limits, retry=ONCE))
+        task = asyncio.create_task(_run(agent, limits=limits, retry=ONCE))
         with anyio.fail_after(20):
             while not server.calls:  # noqa: ASYNC110 - filled by the server
                 await anyio.sleep(0.01)
@@ -252,29 +217,10 @@ async def test_a_cancel_and_a_time_limit_reach_the_socket(llm: Make, limits: Lim
                 with pytest.raises(asyncio.CancelledError):
                     await task
             else:
-                assert (await task).outcomes[0].problem.code == "worker_timeout"  # type: ignore[union-attr]
+                assert (await task).outcomes[0].problem.code == "worker_timeout"
             await server.calls[0].hung_up.wait()
             while asyncio.all_tasks() - before - {task}:  # noqa: ASYNC110 - the server's own end too
                 await anyio.sleep(0.01)
-
-
-async def test_an_agent_that_asks_a_person_fails_at_once(llm: Make) -> None:
-    """Nobody would answer."""
-
-    async def ask(ctx: Context) -> str:
-        """Ask a person."""
-        event = await ctx.wait_for_event(HumanResponseEvent, waiter_event=InputRequiredEvent(prefix="Sure?"))
-        return str(event.response)
-
-    async with ChatServer(calling("ask", "{}")) as server:
-        agent = FunctionAgent(
-            name="asker", tools=[FunctionTool.from_defaults(async_fn=ask)], llm=llm(server.url)
-        )
-        result = await run(agent)
-    problem = result.outcomes[0].problem
-    assert problem is not None
-    assert problem.code == "worker_refused"
-    assert "'Sure?'" in problem.message
 
 
 class Place(BaseModel):
@@ -294,40 +240,12 @@ async def test_structured_output_is_the_answer(llm: Make) -> None:
         return says(call, "It is in Bern.")
 
     async with ChatServer(reply) as server:
-        result = await run(FunctionAgent(name="finder", llm=llm(server.url), output_cls=Place))
+        result = await _run(FunctionAgent(name="finder", llm=llm(server.url), output_cls=Place))
         assert (result.answer, result.status) == ('{"city": "Bern"}', "ok"), result.explain()
-        model = llm(server.url)
-        plain = FunctionAgent(name="plain", description="Talks.", llm=model)
-        typed = FunctionAgent(name="typed", description="Finds.", llm=model, output_cls=Place)
-        team = AgentWorkflow(agents=[typed, plain], root_agent="plain", timeout=None)
     async with ChatServer(lambda call: says(call, "I do not know.")) as server:
-        plain.llm = typed.llm = llm(server.url)
-        result = await run(team)
-        assert (result.answer, result.status) == ("I do not know.", "ok"), result.explain()
-        result = await run(FunctionAgent(name="finder", llm=llm(server.url), output_cls=Place), retry=ONCE)
+        result = await _run(FunctionAgent(name="finder", llm=llm(server.url), output_cls=Place), retry=ONCE)
         assert result.status == "failed"
         assert "gave no structured output" in result.explain()
-
-
-@pytest.mark.parametrize(
-    ("finish", "told"), [("length", ("partial", "cut")), ("content_filter", ("failed", "answer_refused"))]
-)
-async def test_how_its_last_call_ended_counts(llm: Make, finish: str, told: tuple[str, str]) -> None:
-    """A cut answer is partial, and a filtered one is none."""
-    async with ChatServer(lambda call: says(call, "half an ans", finish_reason=finish)) as server:
-        result = await run(FunctionAgent(name="writer", llm=llm(server.url)), retry=ONCE)
-    assert result.problem is not None
-    assert (result.status, result.problem.code) == told
-
-
-async def test_an_error_of_the_server_is_told_by_its_status(llm: Make) -> None:
-    """As for an LLM."""
-    async with ChatServer(
-        lambda call: Reply([b"HTTP/1.1 429 Too Many\r\ncontent-length: 0\r\n\r\n"])
-    ) as server:
-        result = await run(FunctionAgent(name="busy", llm=llm(server.url)), retry=ONCE)
-    assert result.outcomes[0].problem is not None
-    assert result.outcomes[0].problem.code == "worker_unavailable"
 
 
 def test_an_agent_says_what_it_is() -> None:
@@ -343,3 +261,17 @@ def test_an_agent_says_what_it_is() -> None:
     assert (named.name, named.description, named.labels) == ("a", "Knows.", {"eu"})
     with pytest.raises(ConfigError, match="accepts a conversation"):
         as_worker(agent, input_field="query")
+
+
+async def test_agents_whose_models_block_stay_side_by_side() -> None:
+    """Each waits for the other, in a way that would stop the loop."""
+    barrier = threading.Barrier(2)
+
+    def think(prompt: str) -> str:
+        barrier.wait(20)
+        return "Thought: I can answer.\nAnswer: Twelve."
+
+    agents = [ReActAgent(name=name, llm=Blocking(think, name=name)) for name in ("left", "right")]
+    plan = Plan((Step(0, "a"), Step(1, "b"), Step(2, "join", (0, 1))))
+    result = await _run(*agents, Gather(), plan=plan)
+    assert [outcome.status for outcome in result.outcomes] == ["ok"] * 3, result.explain()

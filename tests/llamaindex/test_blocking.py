@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
+from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle
@@ -26,9 +26,7 @@ pytestmark = pytest.mark.anyio
 SIDE_BY_SIDE = Plan((Step(0, "Acme"), Step(1, "Bolt"), Step(2, "join", (0, 1))))
 
 
-def llm(meet: Callable[[], None], name: str) -> Any:
-    """Return a model that blocks."""
-
+def _llm(meet: Callable[[], None], name: str) -> Any:
     def say(prompt: str) -> str:
         meet()
         return name
@@ -36,7 +34,7 @@ def llm(meet: Callable[[], None], name: str) -> Any:
     return Blocking(say, name=name)
 
 
-def retriever(meet: Callable[[], None], name: str) -> Any:
+def _shelf(meet: Callable[[], None]) -> Shelf:
     """Return a retriever whose async method is the default."""
 
     class Waiting(Shelf):
@@ -44,67 +42,37 @@ def retriever(meet: Callable[[], None], name: str) -> Any:
             meet()
             return super()._retrieve(query_bundle)
 
-    return as_worker(Waiting("contracts"), name=name)
+    return Waiting("contracts")
 
 
-def engine_over_a_retriever(meet: Callable[[], None], name: str) -> Any:
-    """Return an engine that is native itself, over a retriever that blocks."""
-    inner = RetrieverQueryEngine(
-        retriever(meet, "inner").engine, get_response_synthesizer(llm=Blocking("read"))
-    )
-    return as_worker(inner, name=name)
+def _reading(retriever: Shelf) -> Any:
+    return RetrieverQueryEngine(retriever, get_response_synthesizer(llm=Blocking("read")))
 
 
-def engine_over_a_model(meet: Callable[[], None], name: str) -> Any:
-    """Return an engine that is native itself, over a model that blocks."""
-    return as_worker(index_of("contracts").as_query_engine(llm=llm(meet, name)), name=name)
+KINDS: dict[str, Callable[[Callable[[], None], str], Any]] = {
+    "llm": _llm,
+    "engine over a retriever": lambda meet, name: as_worker(_reading(_shelf(meet)), name=name),
+    "engine over a model": lambda meet, name: as_worker(
+        index_of("contracts").as_query_engine(llm=_llm(meet, name)), name=name
+    ),
+    "retriever as a tool": lambda meet, name: RetrieverTool.from_defaults(
+        _shelf(meet), name=name, description="d"
+    ),
+    "retriever over retrievers": lambda meet, name: as_worker(
+        QueryFusionRetriever([_shelf(meet)], llm=Blocking("q"), num_queries=1, use_async=False), name=name
+    ),
+}
 
 
-def custom_engine(meet: Callable[[], None], name: str) -> Any:
-    """Return an engine whose async method is the default."""
-
-    class Custom(CustomQueryEngine):
-        def custom_query(self, query_str: str) -> str:
-            meet()
-            return name
-
-    return as_worker(Custom(), name=name)
-
-
-def retriever_as_a_tool(meet: Callable[[], None], name: str) -> Any:
-    """Return a tool around what blocks."""
-    return RetrieverTool.from_defaults(retriever(meet, "inner").engine, name=name, description="d")
-
-
-def fusion(meet: Callable[[], None], name: str) -> Any:
-    """Return a retriever over retrievers in a list."""
-    inner = [retriever(meet, "inner").engine]
-    return as_worker(
-        QueryFusionRetriever(inner, llm=Blocking("q"), num_queries=1, use_async=False), name=name
-    )
-
-
-KINDS = (
-    llm,
-    retriever,
-    engine_over_a_retriever,
-    engine_over_a_model,
-    custom_engine,
-    retriever_as_a_tool,
-    fusion,
-)
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("make", KINDS)
-async def test_steps_that_block_meet(make: Callable[..., Any], *, stream: bool) -> None:
+@pytest.mark.parametrize(("kind", "stream"), [(kind, at % 2 == 0) for at, kind in enumerate(KINDS)])
+async def test_steps_that_block_meet(kind: str, *, stream: bool) -> None:
     """Each waits for the other, in a way that would stop the loop."""
     barrier = threading.Barrier(2)
 
     def meet() -> None:
         barrier.wait(20)
 
-    workers = [as_worker(make(meet, "left")), as_worker(make(meet, "right")), Gather()]
+    workers = [*(as_worker(KINDS[kind](meet, name)) for name in ("left", "right")), Gather()]
     conductor = Conductor(FixedPlanner("x"), workers)
     listen = (lambda event: None) if stream else None
     result = await conductor.run(SIDE_BY_SIDE, on_event=listen)

@@ -1,10 +1,8 @@
 """Chat engines as workers."""
 
-import asyncio
 import threading
 from typing import Any
 
-import anyio
 import pytest
 from llama_index.core.chat_engine import (
     CondensePlusContextChatEngine,
@@ -12,14 +10,11 @@ from llama_index.core.chat_engine import (
     ContextChatEngine,
     SimpleChatEngine,
 )
-from llama_index.core.llms import ChatMessage
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import NodeWithScore, QueryBundle
-from llamaindex.conftest import Make
 from llamaindex.library import Shelf
 from llamaindex.speaking import TOKENS, Blocking, Native
-from servers.chat_server import STALL, ChatServer, Reply
 
 from llama_index_podium import ConductorQueryEngine, as_worker
 from podium import Conductor, Plan, ScriptedWorker, Step
@@ -33,16 +28,13 @@ ONCE = Retry(attempts=1)
 TWO = Plan((Step(0, "first"), Step(1, "Acme March", (0,))))
 
 
-class AsyncShelf(Shelf):
-    """A shelf that does not block."""
-
+class _AsyncShelf(Shelf):
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return self._retrieve(query_bundle)
 
 
-def engines(llm: Any, seen: list[str], shelf: Shelf | None = None) -> dict[str, Any]:
-    """Return one of each kind."""
-    shelf = shelf or AsyncShelf("contracts", seen)
+def _engines(llm: Any, seen: list[str], shelf: Shelf | None = None) -> dict[str, Any]:
+    shelf = shelf or _AsyncShelf("contracts", seen)
     reader = RetrieverQueryEngine(shelf, get_response_synthesizer(llm=llm))
     return {
         "simple": SimpleChatEngine.from_defaults(llm=llm),
@@ -66,7 +58,7 @@ async def test_it_is_asked_its_subtask_after_what_it_may_see(kind: str) -> None:
         prompts.append(prompt)
         return "Acme March" if "Standalone" in prompt or "standalone" in prompt else "It ends in March."
 
-    engine = engines(Native(speak), seen)[kind]
+    engine = _engines(Native(speak), seen)[kind]
     workers = [ScriptedWorker("a", "canary-one"), as_worker(engine, name="chat")]
     conductor = ConductorQueryEngine(workers=workers, planner=FixedPlanner(TWO))
     response = await conductor.aquery("the-question")
@@ -77,7 +69,6 @@ async def test_it_is_asked_its_subtask_after_what_it_may_see(kind: str) -> None:
     assert {node.node_id for node in response.source_nodes} == (
         set() if kind == "simple" else {"c1", "shared"}
     )
-    assert response.metadata is not None
     assert response.metadata["steps"][1]["usage"]["total_tokens"] == len(prompts) * TOKENS["total_tokens"]
     assert engine.chat_history == []
 
@@ -93,7 +84,7 @@ async def test_a_retriever_that_blocks_keeps_no_other_step_waiting(kind: str) ->
             return super()._retrieve(query_bundle)
 
     llm = Blocking("It ends in March.")
-    two = [as_worker(engines(llm, [], Meeting("contracts"))[kind], name=name) for name in ("a", "b")]
+    two = [as_worker(_engines(llm, [], Meeting("contracts"))[kind], name=name) for name in ("a", "b")]
     plan = Plan((Step(0, "Acme March"), Step(1, "Acme March"), Step(2, "join", (0, 1))))
     engine = ConductorQueryEngine(workers=[*two, Gather()], planner=FixedPlanner(plan))
     response = await engine.aquery("?")
@@ -103,76 +94,16 @@ async def test_a_retriever_that_blocks_keeps_no_other_step_waiting(kind: str) ->
     }
 
 
-async def test_calls_at_once_do_not_mix() -> None:
-    """And what the engine was told before does not reach them."""
-
-    async def speak(prompt: str) -> str:
-        await anyio.sleep(0.01)
-        return "+".join(word for word in ("red", "green", "blue", "before") if f"say {word}" in prompt)
-
-    engine = SimpleChatEngine.from_defaults(llm=Native(speak), chat_history=[ChatMessage("say before")])
-    plan = Plan((Step(0, "say red"), Step(0, "say green"), Step(0, "say blue"), Step(1, "x", (0, 1, 2))))
-    result = await Conductor(FixedPlanner("x"), [as_worker(engine), Gather()]).run(plan)
-    assert [outcome.text for outcome in result.outcomes[:3]] == ["red", "green", "blue"]
-    assert [message.content for message in engine.chat_history] == ["say before"]
-
-
-async def test_what_blocks_runs_in_a_thread() -> None:
-    """Each waits for the other, in a way that would stop the loop."""
-    barrier = threading.Barrier(2)
-
-    def speak(prompt: str) -> str:
-        barrier.wait(20)
-        return "met"
-
-    workers = [as_worker(SimpleChatEngine.from_defaults(llm=Blocking(speak)), name=name) for name in "ab"]
-    plan = Plan((Step(0, "x"), Step(1, "y"), Step(2, "z", (0, 1))))
-    result = await Conductor(FixedPlanner("x"), [*workers, Gather()]).run(plan)
-    assert [outcome.text for outcome in result.outcomes[:2]] == ["met", "met"], result.explain()
-
-
 async def test_an_engine_that_finds_nothing_says_so() -> None:
     """And a model that writes nothing gives no answer."""
 
     async def speak(prompt: str) -> str:
         return ""
 
-    chat = as_worker(engines(Native(speak), [])["context"], name="chat")
+    chat = as_worker(_engines(Native(speak), [])["context"], name="chat")
     conductor = Conductor(FixedPlanner("x"), [chat], retry=ONCE)
     result = await conductor.run(Plan((Step(0, "zebra"),)))
     assert (result.answer, result.status) == ("Nothing was found for: zebra", "partial")
     silent = as_worker(SimpleChatEngine.from_defaults(llm=Native(speak)))
     result = await Conductor(FixedPlanner("x"), [silent], retry=ONCE).run(Plan((Step(0, "x"),)))
     assert "gave no answer" in result.explain()
-
-
-async def test_a_cancel_reaches_the_socket(llm: Make) -> None:
-    """The server sees the client leave."""
-    async with ChatServer(lambda call: Reply([STALL])) as server:
-        engine = SimpleChatEngine.from_defaults(llm=llm(server.url))
-        before = asyncio.all_tasks()
-        task = asyncio.create_task(
-            Conductor(FixedPlanner("x"), [as_worker(engine)]).run(Plan((Step(0, "x"),)))
-        )
-        with anyio.fail_after(20):
-            while not server.calls:  # noqa: ASYNC110 - filled by the server
-                await anyio.sleep(0.01)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            await server.calls[0].hung_up.wait()
-            while asyncio.all_tasks() - before - {task}:  # noqa: ASYNC110 - the server's own end too
-                await anyio.sleep(0.01)
-
-
-async def test_an_error_of_its_model_is_told() -> None:
-    """With its code."""
-
-    async def speak(prompt: str) -> str:
-        raise ConnectionError("down")
-
-    engine = SimpleChatEngine.from_defaults(llm=Native(speak))
-    conductor = Conductor(FixedPlanner("x"), [as_worker(engine)], retry=ONCE)
-    result = await conductor.run(Plan((Step(0, "x"),)))
-    assert result.outcomes[0].problem is not None
-    assert result.outcomes[0].problem.code == "worker_unavailable"

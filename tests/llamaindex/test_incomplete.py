@@ -7,7 +7,6 @@ import pytest
 from contracts.incomplete_contract import (
     OBJECT,
     QUESTION,
-    Ask,
     Seen,
     calling,
     check_noticed,
@@ -45,86 +44,62 @@ class Value(BaseModel):
     value: int
 
 
-class Index(BaseRetriever):
-    """Finds one node."""
-
+class _Index(BaseRetriever):
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return [NodeWithScore(node=TextNode(text="found"), score=1.0)]
 
 
-def tool_of(conductor: Conductor) -> BaseTool:
-    """Return a conductor as a tool."""
+def _tool_of(conductor: Conductor) -> BaseTool:
     return ConductorToolSpec(conductor).to_tool_list()[0]
 
 
-async def tool(conductor: Conductor) -> Seen:
-    """Call the tool."""
-    return Seen((await tool_of(conductor).acall(question=QUESTION)).content)
-
-
-async def engine(conductor: Conductor) -> Seen:
-    """Query the engine."""
-    return Seen(str(await ConductorQueryEngine(conductor).aquery(QUESTION)))
-
-
-async def engine_stream(conductor: Conductor) -> Seen:
-    """Stream the engine."""
+async def _engine_stream(conductor: Conductor) -> str:
     response: Any = await ConductorQueryEngine(conductor, streaming=True).aquery(QUESTION)
-    return Seen("".join([piece async for piece in response.async_response_gen()]))
+    return "".join([piece async for piece in response.async_response_gen()])
 
 
-async def retriever(conductor: Conductor) -> Seen:
-    """Retrieve the answer as a node."""
-    return Seen((await ConductorRetriever(conductor, answer=True).aretrieve(QUESTION))[0].text)
-
-
-async def chat(conductor: Conductor) -> Seen:
-    """Chat with the LLM."""
-    return Seen((await ConductorLLM(conductor).achat(ASKED)).message.content or "")
-
-
-async def chat_stream(conductor: Conductor) -> Seen:
-    """Stream the LLM's chat."""
+async def _chat_stream(conductor: Conductor) -> str:
     pieces = [piece async for piece in await ConductorLLM(conductor).astream_chat(ASKED)]
     text = "".join(piece.delta or "" for piece in pieces)
     assert pieces[-1].message.content == text
-    return Seen(text)
+    return text
 
 
-async def completion(conductor: Conductor) -> Seen:
-    """Complete a prompt."""
-    return Seen((await ConductorLLM(conductor).acomplete(QUESTION)).text)
-
-
-async def completion_stream(conductor: Conductor) -> Seen:
-    """Stream the completion of a prompt."""
-    pieces = [piece async for piece in await ConductorLLM(conductor).astream_complete(QUESTION)]
-    return Seen("".join(piece.delta or "" for piece in pieces))
-
-
-async def chat_engine(conductor: Conductor) -> Seen:
-    """Chat twice: the first answer is in the second conversation."""
+async def _chat_engine(conductor: Conductor) -> str:
     talk = SimpleChatEngine.from_defaults(llm=ConductorLLM(conductor))
-    await talk.achat(QUESTION)
-    return Seen(str(await talk.achat(QUESTION)))
+    await talk.achat(QUESTION)  # the first answer is in the second conversation
+    return str(await talk.achat(QUESTION))
 
 
-FACES: Final = (
-    *(tool, engine, engine_stream, retriever, chat_engine),
-    *(chat, chat_stream, completion, completion_stream),
-)
+async def _retriever(conductor: Conductor) -> str:
+    return (await ConductorRetriever(conductor, answer=True).aretrieve(QUESTION))[0].text
 
 
-@pytest.mark.parametrize("ask", FACES, ids=lambda ask: ask.__name__)
-async def test_a_user_notices(ask: Ask) -> None:
+FACES: Final[dict[str, Callable[[Conductor], Awaitable[Any]]]] = {
+    "tool": lambda made: _tool_of(made).acall(question=QUESTION),
+    "engine": lambda made: ConductorQueryEngine(made).aquery(QUESTION),
+    "engine's stream": _engine_stream,
+    "retriever": _retriever,
+    "chat engine": _chat_engine,
+    "chat's stream": _chat_stream,
+    "completion": lambda made: ConductorLLM(made).acomplete(QUESTION),
+}
+
+
+@pytest.mark.parametrize("face", FACES)
+async def test_a_user_notices(face: str) -> None:
     """By the last sentence, because LlamaIndex has no finish reason."""
+
+    async def ask(conductor: Conductor) -> Seen:
+        return Seen(str(await FACES[face](conductor)))
+
     await check_noticed(ask)
 
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_user_of_nodes_notices(fails: bool) -> None:  # noqa: FBT001
     """By the last node."""
-    found = as_worker(Index(), name="index")
+    found = as_worker(_Index(), name="index")
     other = ScriptedWorker("other", ValueError("out of order") if fails else "two")
     plan = Plan((Step(0, "a"), Step(1, "b"), Step(2, "c", (0, 1))))
     conductor = Conductor(FixedPlanner(plan), [found, other, Gather()], retry=Retry(attempts=1))
@@ -138,25 +113,18 @@ async def test_a_user_of_nodes_notices(fails: bool) -> None:  # noqa: FBT001
 CALL: Final = calling("Value")
 
 
-async def predicted(conductor: Conductor) -> Any:
-    """Predict an object."""
-    return (await ConductorLLM(conductor).astructured_predict(Value, PromptTemplate(QUESTION))).value
-
-
-async def predicted_stream(conductor: Conductor) -> Any:
-    """Stream an object."""
+async def _predicted_stream(conductor: Conductor) -> Any:
     llm, last = ConductorLLM(conductor), None
     async for piece in await llm.astream_structured_predict(Value, PromptTemplate(QUESTION)):
         last = piece
     return getattr(last, "value", None)
 
 
-async def structured_chat(conductor: Conductor) -> Any:
-    """Chat with the LLM for an object."""
-    return (await ConductorLLM(conductor).as_structured_llm(Value).achat(ASKED)).raw.value  # type: ignore[union-attr]
+async def _structured_chat(conductor: Conductor) -> Any:
+    return (await ConductorLLM(conductor).as_structured_llm(Value).achat(ASKED)).raw.value
 
 
-@pytest.mark.parametrize("ask", [predicted, predicted_stream, structured_chat])
+@pytest.mark.parametrize("ask", [_predicted_stream, _structured_chat])
 async def test_an_incomplete_object_is_an_error(ask: Callable[[Conductor], Awaitable[Any]]) -> None:
     """An object cannot say it."""
     await check_refused(ask, CALL)
@@ -176,9 +144,10 @@ async def test_incomplete_json_is_an_error() -> None:
 async def test_the_arguments_of_a_tool_in_text_are_unchanged() -> None:
     """Agents that read tool calls from text would take the sentence for a part of them."""
     asked = 'Thought: I need a tool.\nAction: look\nAction Input: {"at": "it"}'
-    assert (await chat(conductor_of(asked, is_complete=False))).text == asked
+    llm = ConductorLLM(conductor_of(asked, is_complete=False))
+    assert (await llm.acomplete(QUESTION)).text == asked
 
 
 async def test_a_tool_passes_it_on() -> None:
     """To the run of another conductor."""
-    await check_passed_on(as_worker(tool_of(conductor_of(is_complete=False))))
+    await check_passed_on(as_worker(_tool_of(conductor_of(is_complete=False))))

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from llama_index.core.agent.workflow import FunctionAgent, ReActAgent
+from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import (
     CacheControl,
     CachePoint,
@@ -15,21 +15,17 @@ from llama_index.core.base.llms.types import (
     ToolCallBlock,
 )
 from llama_index.core.llms import ChatMessage
+from llama_index.core.program import LLMTextCompletionProgram
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.tools import FunctionTool
-from llamaindex.library import Shelf
-from llamaindex.speaking import Blocking, Native
+from llamaindex.library import Shelf, planned
+from llamaindex.speaking import Native
 from pydantic import BaseModel
 
-from llama_index_podium import (
-    ConductorLLM,
-    ConductorToolSpec,
-    as_worker,
-)
+from llama_index_podium import ConductorLLM, ConductorToolSpec, as_worker
 from llama_index_podium.messages import from_llama, to_llama
 from podium import Card, ChatPlanner, Conductor, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, QueryError, RunFailed
-from podium.execution import Retry
 from podium.hosts import tool_call
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
@@ -41,30 +37,14 @@ pytestmark = pytest.mark.anyio
 ASKED = [ChatMessage("How warm is it?")]
 
 
-def planned(*steps: tuple[int, str, tuple[int, ...]]) -> FixedPlanner:
-    """Return a planner that gives these steps."""
-    return FixedPlanner(write_plan(Plan(tuple(Step(*step) for step in steps)), "rows"))
-
-
-async def speak(shown: str) -> str:
-    """Say three words."""
+async def _speak(shown: str) -> str:
     return "one two three"
 
 
 @pytest.fixture
 def llm() -> ConductorLLM:
     """Return an LLM over one worker."""
-    return ConductorLLM(workers=[Native(speak, name="writer")], planner=planned((0, "write", ())))
-
-
-async def test_a_partial_answer_can_be_refused() -> None:
-    """Also where a structured LLM would hide what it lacks."""
-    cut = ScriptedWorker("writer", Completion("half", "length"))
-    llm = ConductorLLM(Conductor(planned((0, "write", ())), [cut]), partial="raise")
-    with pytest.raises(RunFailed, match="is partial"):
-        await llm.achat(ASKED)
-    with pytest.raises(RunFailed, match="is partial"):
-        [piece async for piece in await llm.astream_chat(ASKED)]
+    return ConductorLLM(workers=[Native(_speak, name="writer")], planner=planned((0, "write", ())))
 
 
 async def test_all_ways_to_ask_give_the_same(llm: ConductorLLM) -> None:
@@ -76,10 +56,7 @@ async def test_all_ways_to_ask_give_the_same(llm: ConductorLLM) -> None:
         llm.complete("?").text,
     ]
     assert whole == ["one two three"] * 4
-    chats = [
-        [piece async for piece in await llm.astream_chat(ASKED)],
-        list(llm.stream_chat(ASKED)),
-    ]
+    chats = [[piece async for piece in await llm.astream_chat(ASKED)], list(llm.stream_chat(ASKED))]
     for pieces in chats:
         assert [piece.delta for piece in pieces] == ["one", " two", " three", ""]
         assert [piece.message.content for piece in pieces][-2:] == ["one two three"] * 2
@@ -100,32 +77,6 @@ async def test_a_response_holds_what_the_run_came_to(llm: ConductorLLM) -> None:
         json.dumps(response.raw["podium"])
 
 
-async def test_a_response_holds_the_nodes_behind_it() -> None:
-    """As a chat, a completion, and the last of a stream."""
-    llm = ConductorLLM(
-        workers=[as_worker(Shelf("contracts"), name="contracts")], planner=planned((0, "March", ()))
-    )
-    (*_, last) = [piece async for piece in await llm.astream_chat(ASKED)]
-    for response in (await llm.achat(ASKED), await llm.acomplete("?"), last):
-        (node,) = response.raw["source_nodes"]  # type: ignore[index]
-        assert (node.node_id, node.metadata["podium_steps"]) == ("c1", [0])
-        type(response).model_validate_json(response.model_dump_json())  # as workflows store it
-
-
-async def test_nodes_that_items_of_a_map_find_are_behind_it() -> None:
-    """Under the step of the map."""
-    plan = Plan((Step(0, "{{item}}", each=("March", "Acme")), Step(1, "join", access=(0,))))
-    workers = [as_worker(Shelf("contracts"), name="contracts"), ScriptedWorker("joiner", "both")]
-    llm = ConductorLLM(workers=workers, planner=FixedPlanner(plan))
-    (*_, last) = [piece async for piece in await llm.astream_chat(ASKED)]
-    for response in (await llm.achat(ASKED), last):
-        found = {node.node_id: node.metadata["podium_steps"] for node in response.raw["source_nodes"]}  # type: ignore[index]
-        assert len(found) > 1
-        assert set(map(tuple, found.values())) == {(0,)}
-        paths = [step["path"] for step in response.raw["podium"]["steps"]]  # type: ignore[index]
-        assert paths == ["", "", "0[0]", "0[1]"]
-
-
 async def test_the_conversation_reaches_the_workers() -> None:
     """Its system prompt, and what was said before."""
     writer = ScriptedWorker("writer", "fine")
@@ -141,26 +92,13 @@ async def test_how_to_write_reaches_the_last_worker() -> None:
     """What a conductor cannot do is refused."""
     first, last = ScriptedWorker("first", "a"), ScriptedWorker("last", "b")
     llm = ConductorLLM(workers=[first, last], planner=planned((0, "x", ()), (1, "y", (0,))))
-    await llm.achat(ASKED, temperature=0.2, max_tokens=7, stop=["END"])
+    llm = ConductorLLM(llm.conductor, temperature=0.7, max_tokens=7)
+    await llm.achat(ASKED, temperature=0.2, stop=["END"])
     sampling = last.requests[0].sampling
     assert (sampling.temperature, sampling.max_tokens, sampling.stop) == (0.2, 7, ("END",))
     assert first.requests[0].sampling.temperature is None
     with pytest.raises(ConfigError, match="does not accept logprobs"):
         await llm.achat(ASKED, logprobs=True)
-
-
-async def test_a_failed_run_raises_with_its_result(llm: ConductorLLM) -> None:
-    """From each way to ask."""
-    broken = ConductorLLM(
-        workers=[Blocking(lambda prompt: 1 / 0, name="a")],  # type: ignore[arg-type, return-value]
-        planner=planned((0, "x", ())),
-        retry=Retry(attempts=1),
-    )
-    with pytest.raises(RunFailed, match="division by zero") as raised:
-        await broken.achat(ASKED)
-    assert raised.value.result.status == "failed"
-    with pytest.raises(RunFailed, match="division by zero"):
-        list(broken.stream_complete("?"))
 
 
 async def test_steps_are_shown_as_thoughts() -> None:
@@ -187,7 +125,7 @@ async def test_images_go_to_models_that_can_see_them() -> None:
             shown[self.name] = repr(messages[-1].blocks)
             return await super().achat(messages, **kwargs)
 
-    sees, reads = (Seeing(speak, name=name) for name in ("sees", "reads"))
+    sees, reads = (Seeing(_speak, name=name) for name in ("sees", "reads"))
     workers = [as_worker(sees, parts={"image_url"}), reads]
     llm = ConductorLLM(workers=workers, planner=planned((0, "look", ()), (1, "write", (0,))))
     await llm.achat(
@@ -198,13 +136,7 @@ async def test_images_go_to_models_that_can_see_them() -> None:
     assert "cannot be shown to you" in shown["reads"]
 
 
-class Place(BaseModel):
-    """What is asked for."""
-
-    city: str
-
-
-class Caller(Worker):
+class _Caller(Worker):
     """Asks for the tool it is offered, and answers with what that returned."""
 
     takes_tools = True
@@ -214,19 +146,12 @@ class Caller(Worker):
         self.requests: list[Request] = []
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Ask or answer."""
         self.requests.append(request)
         if request.tool_messages:
             yield Completion(f"It is {request.tool_messages[-1].text}.")
         else:
-            assert request.tools is not None
             name = request.tools.offered[0]["function"]["name"]
-            call = {
-                "id": "c1",
-                "type": "function",
-                "function": {"name": name, "arguments": '{"city": "Bern"}'},
-            }
-            yield Completion("", "tool_calls", tool_calls=(call,))
+            yield Completion("", "tool_calls", tool_calls=(tool_call("c1", name, {"city": "Bern"}),))
 
 
 def weather(city: str) -> str:
@@ -236,7 +161,7 @@ def weather(city: str) -> str:
 
 async def test_tools_are_offered_and_their_calls_come_back() -> None:
     """The turn after is not planned again, and the steps before are not paid for again."""
-    caller, first = Caller(), ScriptedWorker("first", "sunny")
+    caller, first = _Caller(), ScriptedWorker("first", "sunny")
     planner = ScriptedWorker("planner", write_plan(Plan((Step(0, "x"), Step(1, "y", (0,)))), "rows"))
     llm = ConductorLLM(workers=[first, caller], planner=ChatPlanner(planner))
     tools = [FunctionTool.from_defaults(weather)]
@@ -252,55 +177,18 @@ async def test_tools_are_offered_and_their_calls_come_back() -> None:
     assert [turn.role for turn in caller.requests[1].tool_messages] == ["assistant", "tool"]
 
 
-async def test_a_structured_answer_is_streamed_from_the_call() -> None:
-    """LlamaIndex looks for it where its own models put their calls; the message can be stored."""
-    llm = ConductorLLM(Conductor(planned((0, "ask", ())), [Caller()]))
-    pieces = [piece async for piece in await llm.astream_structured_predict(Place, PromptTemplate("Where?"))]
-    assert pieces[-1] == Place(city="Bern")
-    assert list(llm.stream_structured_predict(Place, PromptTemplate("Where?")))[-1] == Place(city="Bern")
-    tools = [FunctionTool.from_defaults(weather)]
-    message = (await llm.achat_with_tools(tools, chat_history=ASKED)).message
-    assert from_llama([ChatMessage.model_validate_json(message.model_dump_json())]) == from_llama([message])
-
-
-async def test_a_call_that_must_be_made_and_is_not_is_an_error(llm: ConductorLLM) -> None:
-    """The last worker takes no tools."""
-    with pytest.raises(RunFailed, match="requires a tool call"):
-        await llm.achat_with_tools([FunctionTool.from_defaults(weather)], "?", tool_required=True)
-    assert not llm.metadata.is_function_calling_model
-
-
-def agent(test: Any) -> Any:
-    """Mark a test of an agent: agents themselves use what pydantic and workflows have deprecated."""
-    for kind in ("PydanticDeprecatedSince20", "PydanticDeprecatedSince211"):
-        test = pytest.mark.filterwarnings(f"ignore::pydantic.warnings.{kind}")(test)
-    return pytest.mark.filterwarnings("ignore:is_running called:DeprecationWarning")(test)
-
-
-@agent
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")  # of agents themselves
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince211")
+@pytest.mark.filterwarnings("ignore:is_running called:DeprecationWarning")
 @pytest.mark.parametrize("streaming", [False, True])
-async def test_a_function_agent_thinks_with_it(streaming: bool) -> None:  # noqa: FBT001
+async def test_a_function_agent_thinks_with_it(*, streaming: bool) -> None:
     """LlamaIndex's agent calls the tool, and the conductor answers with what it returned."""
-    caller = Caller()
+    caller = _Caller()
     llm = ConductorLLM(workers=[caller], planner=planned((0, "x", ())))
     asked = FunctionAgent(tools=[weather], llm=llm, streaming=streaming, system_prompt="Be kind.")
     answer = await asked.run("How warm is it in Bern?")
     assert str(answer) == "It is 12 degrees in Bern."
     assert [len(request.tool_messages) for request in caller.requests] == [0, 2]
-
-
-@agent
-async def test_a_react_agent_thinks_with_it() -> None:
-    """Each thought is a run."""
-
-    async def think(shown: str) -> str:
-        if "Observation: 12 degrees" in shown:
-            return "Thought: I can answer.\nAnswer: Twelve."
-        return 'Thought: I need the tool.\nAction: weather\nAction Input: {"city": "Bern"}'
-
-    llm = ConductorLLM(workers=[Native(think, name="thinker")], planner=planned((0, "think", ())))
-    answer = await ReActAgent(tools=[weather], llm=llm).run("How warm is it in Bern?")
-    assert str(answer) == "Twelve."
 
 
 async def test_an_agent_can_ask_a_conductor_by_tools() -> None:
@@ -350,7 +238,7 @@ def test_messages_are_read_and_written() -> None:
     assert from_llama(to_llama(read)) == read
     image = ChatMessage(blocks=[ImageBlock(image=b"abc", image_mimetype="image/png")])
     (shown,) = from_llama([image])
-    assert shown.content[0]["image_url"]["url"] == "data:image/png;base64,YWJj"  # type: ignore[index]
+    assert shown.content[0]["image_url"]["url"] == "data:image/png;base64,YWJj"
     assert from_llama(to_llama([shown])) == (shown,)
 
 
@@ -361,44 +249,126 @@ def test_a_block_that_no_worker_can_be_shown_is_refused() -> None:
         from_llama([ChatMessage(blocks=[TextBlock(text="x"), point])])
 
 
-@pytest.mark.parametrize("role", ["assistant", "system"])
-async def test_a_conversation_may_end_in_any_message(role: str) -> None:
-    """The user's last message is the question; workers are shown the whole conversation."""
-    worker = ScriptedWorker("writer", "It is 20 degrees.")
-    llm = ConductorLLM(Conductor(planned((0, "write", ())), [worker]))
-    answer = await llm.achat([*ASKED, ChatMessage("It is cold.", role=role)])
-    assert answer.message.content == "It is 20 degrees."
-    shown = worker.requests[0].messages
-    assert "It is cold." in [message.text for message in shown[:-1]]
-    assert "How warm is it?" in shown[-1].text
-
-
 @pytest.mark.parametrize(
-    "before",
+    "said",
     [
-        [ChatMessage("Say how warm it is.", role="system")],
-        ASKED,
-        [*ASKED, ChatMessage("Where?", role="assistant")],
-        [ChatMessage("Hi"), *ASKED, ChatMessage("Say.", role="developer")],
+        [*ASKED, ChatMessage("It is cold.", role="system")],
+        [ChatMessage("Say how warm it is.", role="system"), ChatMessage(" ")],
+        [ChatMessage("Hi"), *ASKED, ChatMessage("Say.", role="developer"), ChatMessage(" ")],
     ],
 )
-async def test_a_conversation_may_end_in_a_message_without_text(before: list[ChatMessage]) -> None:
-    """What was said before is the question."""
+async def test_a_conversation_may_end_in_any_message(said: list[ChatMessage]) -> None:
+    """The last text of the user is the question, or else what was said before; workers are shown it all."""
     worker = ScriptedWorker("writer", "It is 20 degrees.")
     llm = ConductorLLM(Conductor(planned((0, "write", ())), [worker]))
-    assert (await llm.achat([*before, ChatMessage(" ")])).message.content == "It is 20 degrees."
+    assert (await llm.achat(said)).message.content == "It is 20 degrees."
     assert "warm" in worker.requests[0].messages[-1].text
     with pytest.raises(QueryError, match="empty"):
         await llm.achat([ChatMessage("")])
 
 
-async def test_its_own_sampling_reaches_the_last_worker() -> None:
-    """A call may say otherwise."""
-    worker = ScriptedWorker("writer", "x")
-    llm = ConductorLLM(
-        Conductor(FixedPlanner(Plan((Step(0, "x"),))), [worker]), temperature=0.2, max_tokens=9
-    )
-    await llm.acomplete("Write.")
-    await llm.acomplete("Write.", temperature=0.7)
-    said = [(each.sampling.temperature, each.sampling.max_tokens) for each in worker.requests]
-    assert said == [(0.2, 9), (0.7, 9)]
+WHERE = PromptTemplate("Where?")
+STREAMS_TEXT = "stream_call" in vars(LLMTextCompletionProgram)
+"""Whether this version of LlamaIndex streams objects that are read from text."""
+CUT = '{"days": 2, "city": "Ber'
+
+
+class Trip(BaseModel):
+    """A place, and for how long."""
+
+    city: str
+    days: int
+
+
+class Choice(BaseModel):
+    """All of it may be left out."""
+
+    city: str = "Rome"
+
+
+class _Calling(ScriptedWorker):
+    takes_tools = True
+
+
+def _over(worker: Worker) -> ConductorLLM:
+    return ConductorLLM(Conductor(FixedPlanner(Plan((Step(0, "write"),))), [worker]))
+
+
+def _calling(arguments: str, name: str = "Trip") -> ConductorLLM:
+    """Return an LLM whose worker calls the tool with these arguments."""
+    call = tool_call("c1", name, arguments)
+    return _over(_Calling("caller", Completion("", "tool_calls", tool_calls=(call,))))
+
+
+@pytest.mark.parametrize(
+    "llm",
+    [
+        _over(ScriptedWorker("writer", 'Here it is: {"city": "Bern", "days": 2}')),
+        _calling('{"city": "Bern", "days": 2}'),
+    ],
+    ids=["text", "call"],
+)
+async def test_an_object_is_read(llm: ConductorLLM) -> None:
+    """From text or from a call, however it is asked for; a stream has it once, and last."""
+    chat, trip = llm.as_structured_llm(Trip), Trip(city="Bern", days=2)
+    found = [
+        await llm.astructured_predict(Trip, WHERE),
+        llm.structured_predict(Trip, WHERE),
+        (await chat.achat(ASKED)).raw,
+        chat.chat(ASKED).raw,
+    ]
+    assert found == [trip] * 4
+    if STREAMS_TEXT or llm.metadata.is_function_calling_model:
+        pieces = [piece async for piece in await llm.astream_structured_predict(Trip, WHERE)]
+        assert (pieces[-1], list(llm.stream_structured_predict(Trip, WHERE))[-1]) == (trip, trip)
+
+
+@pytest.mark.parametrize("text", ["I do not know.", '{"city": "Bern", "days": "x"}', CUT])
+async def test_an_answer_that_is_no_object_raises(text: str) -> None:
+    """With the run's result, however it is asked for; nothing is made up, and nothing blank is streamed."""
+    llm = _over(ScriptedWorker("writer", text))
+    chat, pieces = llm.as_structured_llm(Trip), list[Any]()
+
+    async def stream() -> None:
+        async for piece in await llm.astream_structured_predict(Trip, WHERE):
+            pieces.append(piece)
+
+    with pytest.raises(RunFailed, match="cannot be read as Trip") as raised:
+        chat.chat(ASKED)
+    assert raised.value.result.answer == text
+    asks = [lambda: llm.astructured_predict(Trip, WHERE), lambda: chat.achat(ASKED)]
+    for ask in [*asks, stream] if STREAMS_TEXT else asks:
+        with pytest.raises(RunFailed, match="cannot be read as Trip"):
+            await ask()
+    assert all(piece.model_dump(exclude_none=True) for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        Completion('{"city": "Bern", "days": 2}', "length"),
+        Completion("", "length", tool_calls=(tool_call("c1", "Trip", {"city": "Bern", "days": 2}),)),
+    ],
+    ids=["text", "call"],
+)
+async def test_an_object_that_was_cut_raises(end: Completion) -> None:
+    """It could be read, but its end is missing."""
+    llm = _over(_Calling("caller", end) if end.tool_calls else ScriptedWorker("writer", end))
+    chat = llm.as_structured_llm(Trip)
+    with pytest.raises(RunFailed):
+        chat.chat(ASKED)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"), [(CUT, "Choice"), ("Bern", "Choice"), ('{"city": 3}', "Choice"), ("{}", "Other")]
+)
+async def test_arguments_that_are_no_object_raise(arguments: str, name: str) -> None:
+    """They are not completed, nor are defaults taken in their place, nor the call of another tool."""
+    llm = _calling(arguments, name)
+
+    async def stream() -> None:
+        [piece async for piece in await llm.astream_structured_predict(Choice, WHERE)]
+
+    for ask in (lambda: llm.astructured_predict(Choice, WHERE), stream):
+        with pytest.raises(RunFailed, match="cannot be read as Choice"):
+            await ask()

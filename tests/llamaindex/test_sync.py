@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 from contracts.interrupted_contract import ENDINGS, check_ends
+from contracts.loops_contract import MODES, Face, Mode, check_loops
 from llama_index.core.llms import ChatMessage
+from llama_index.llms.openai_like import OpenAILike
+from servers.chat_server import MODEL
 
-from llama_index_podium import ConductorLLM, ConductorQueryEngine
+from llama_index_podium import ConductorLLM, ConductorQueryEngine, as_worker
 from podium import Conductor, Plan, ScriptedWorker, Step
+from podium.execution import Retry
 from podium.planners import FixedPlanner
 
 WORKERS = {
@@ -47,15 +51,15 @@ def test_a_worker_that_blocks_a_thread_keeps_neither_call_nor_process(
 
 
 @pytest.mark.parametrize("make", [pickle.dumps, copy.deepcopy])
-@pytest.mark.parametrize("face", [ConductorQueryEngine, ConductorLLM])
-def test_a_face_says_why_it_cannot_be_copied(face: Callable[[Conductor], Any], make: Any) -> None:
+def test_a_face_says_why_it_cannot_be_copied(make: Any) -> None:
     """And what to do."""
     conductor = Conductor(FixedPlanner(Plan((Step(0, "Do it."),))), [ScriptedWorker("writer", "Forty-two.")])
-    with pytest.raises(TypeError, match=r"cannot be copied or pickled: .* Share it, or create another"):
-        make(face(conductor))
+    for face in (ConductorQueryEngine(conductor), ConductorLLM(conductor)):
+        with pytest.raises(TypeError, match=r"cannot be copied or pickled: .* Share it, or create another"):
+            make(face)
 
 
-@pytest.mark.parametrize("how", ["chat", "complete", "query"])
+@pytest.mark.parametrize("how", ["chat", "query"])
 def test_a_stream_that_is_left_at_the_end_of_its_loop_leaves_no_error(how: str) -> None:
     """The run is cancelled with the loop, and asyncio has nothing to report."""
     writer = ScriptedWorker("writer", "one two three four", latency=0.01, piece=4)
@@ -68,13 +72,47 @@ def test_a_stream_that_is_left_at_the_end_of_its_loop_leaves_no_error(how: str) 
         if how == "query":
             response: Any = await ConductorQueryEngine(conductor, streaming=True).aquery("?")
             pieces = response.async_response_gen()
-        elif how == "chat":
-            pieces = await llm.astream_chat([ChatMessage("?")])
         else:
-            pieces = await llm.astream_complete("?")
+            pieces = await llm.astream_chat([ChatMessage("?")])
         async for piece in pieces:
             return str(piece)
         raise AssertionError("there is a piece")
 
     assert "one" in asyncio.run(leave())
     assert reported == []
+
+
+def _options(url: str) -> dict[str, Any]:
+    """Return planner and worker, as the documentation makes them."""
+    planner, model = (
+        OpenAILike(model=MODEL, api_base=url, api_key="sk-loopback-key", is_chat_model=True, max_retries=0)
+        for _ in range(2)
+    )
+    workers = [as_worker(model, name="worker")]
+    return {"planner": planner, "workers": workers, "retry": Retry(attempts=1), "partial": "raise"}
+
+
+def _query_engine(url: str) -> Face:
+    engine = ConductorQueryEngine(**_options(url))
+
+    async def ask() -> str:
+        return str(await engine.aquery("Why?"))
+
+    return Face(ask, lambda: str(engine.query("Why?")))
+
+
+def _model(url: str) -> Face:
+    llm = ConductorLLM(**_options(url))
+
+    async def ask() -> str:
+        return (await llm.acomplete("Why?")).text
+
+    return Face(ask, lambda: llm.complete("Why?").text)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+@pytest.mark.parametrize("make", [_query_engine, _model])
+def test_no_call_is_lost_whatever_loop_it_is_made_in(make: Callable[[str], Face], mode: Mode) -> None:
+    """Every answer is whole, and the server got each call once."""
+    check_loops(make, mode, 48)

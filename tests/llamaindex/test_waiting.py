@@ -1,45 +1,27 @@
 """Query engines whose plan is looked at, whose run waits, or was broken off."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
 import pytest
+from contracts.conversation_contract import ConversationContract
 from contracts.waiting_contract import QUESTION, Ask, check_continued, check_waiting
 from llama_index.core.llms import ChatMessage
 from llamaindex.speaking import Native
 
 from llama_index_podium import ConductorLLM, ConductorQueryEngine, ConductorToolSpec
 from podium import Conductor, Plan, Step
-from podium.errors import RunFailed
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
-from podium.policy import Policy
 
 pytestmark = pytest.mark.anyio
 
 
-def planner() -> FixedPlanner:
-    """Return who has one find and one write."""
+def _planner() -> FixedPlanner:
     return FixedPlanner(write_plan(Plan((Step(0, "find"), Step(1, "write", (0,)))), "rows"))
-
-
-async def test_a_plan_is_looked_at_before_it_runs() -> None:
-    """By a function of the policy's; nobody is asked for a plan that it refuses."""
-    said: list[str] = []
-
-    async def speak(shown: str) -> str:
-        said.append(shown)
-        return "x"
-
-    workers = [Native(speak, name="finder"), Native(speak, name="writer")]
-    engine = ConductorQueryEngine(
-        workers=workers, planner=planner(), policy=Policy(approve=lambda asked: len(asked.plan.steps) < 2)
-    )
-    with pytest.raises(RunFailed):
-        await engine.aquery("?")
-    assert said == []
 
 
 async def engine(conductor: Conductor) -> str:
@@ -47,30 +29,26 @@ async def engine(conductor: Conductor) -> str:
     return str(await ConductorQueryEngine(conductor).aquery(QUESTION))
 
 
-async def named_engine(conductor: Conductor) -> str:
-    """Ask a query engine whose runs have names."""
+async def _named_engine(conductor: Conductor) -> str:
     return str(await ConductorQueryEngine(conductor, run_id="monday").aquery(QUESTION))
 
 
-async def streaming_engine(conductor: Conductor) -> str:
-    """Ask a query engine that streams."""
+async def _streaming_engine(conductor: Conductor) -> str:
     response: Any = await ConductorQueryEngine(conductor, streaming=True).aquery(QUESTION)
     return "".join([text async for text in response.async_response_gen()])
 
 
-async def llm(conductor: Conductor) -> str:
-    """Ask an LLM."""
+async def _llm(conductor: Conductor) -> str:
     return str((await ConductorLLM(conductor).achat([ChatMessage(QUESTION)])).message.content)
 
 
-@pytest.mark.parametrize("ask", [engine, named_engine, streaming_engine, llm])
+@pytest.mark.parametrize("ask", [engine, _named_engine, _streaming_engine, _llm])
 async def test_a_plan_may_wait_and_go_on_later(ask: Ask) -> None:
     """The face cannot wait: its error has the run, which the conductor decides and goes on with."""
-    await check_waiting(ask, is_named=ask is named_engine)
+    await check_waiting(ask, is_named=ask is _named_engine)
 
 
-def tool() -> Ask:
-    """Return what asks one tool of an agent."""
+def _tool() -> Ask:
     made: list[ConductorToolSpec] = []
 
     async def ask(conductor: Conductor) -> str:
@@ -82,13 +60,13 @@ def tool() -> Ask:
 
 async def test_a_tool_finds_the_run_that_waits() -> None:
     """A model that asks again starts no other run."""
-    await check_waiting(tool(), is_named=True)
+    await check_waiting(_tool(), is_named=True)
 
 
 @pytest.mark.parametrize("how", ["failed", "cancelled"])
 async def test_a_tool_continues_what_broke_off(how: Any) -> None:
     """What was done is not done again."""
-    await check_continued(tool(), how)
+    await check_continued(_tool(), how)
 
 
 async def test_a_query_goes_on_from_the_journal() -> None:
@@ -108,7 +86,7 @@ async def test_a_query_goes_on_from_the_journal() -> None:
     journal = MemoryJournal()
     engine = ConductorQueryEngine(
         workers=[Native(find, name="finder"), Native(write, name="writer")],
-        planner=planner(),
+        planner=_planner(),
         journal=journal,
     )
     task = asyncio.create_task(engine.aquery("?"))
@@ -121,3 +99,12 @@ async def test_a_query_goes_on_from_the_journal() -> None:
     (run,) = await journal.runs()
     result = await engine.conductor.resume(run.run_id)
     assert (result.answer, len(found)) == ("of found", 1)
+
+
+class TestConductorLLM(ConversationContract):
+    """Its messages have no metadata."""
+
+    async def ask(self, used: Conductor, texts: Sequence[str]) -> Any:
+        """Return the answer."""
+        said = [ChatMessage(text, role=("user", "assistant")[at % 2]) for at, text in enumerate(texts)]
+        return (await ConductorLLM(used).achat(said)).message.content

@@ -4,34 +4,33 @@ from typing import Any
 
 import anyio
 import pytest
+from contracts.known_prices import MODEL, OPENAI, check_planner, check_prices
 from contracts.worker_contract import WorkerContract
-from llama_index.core.agent.workflow import AgentWorkflow, ReActAgent
-from llama_index.core.chat_engine import CondensePlusContextChatEngine, SimpleChatEngine
+from llama_index.core.agent.workflow import ReActAgent
+from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
+from llama_index.llms.openai import OpenAI, OpenAIResponses
+from llama_index.llms.openai_like import OpenAILike
 from llamaindex.library import Shelf
 from llamaindex.speaking import Native
 
-from llama_index_podium import as_worker
-from podium.workers import Worker
+from llama_index_podium import as_planner, as_worker
+from podium.workers import Card, Worker
 
 
-async def echo(prompt: str) -> str:
-    """Say all that was asked."""
+async def _echo(prompt: str) -> str:
     return prompt
 
 
-async def hang(prompt: str) -> str:
-    """Say nothing."""
+async def _hang(prompt: str) -> str:
     await anyio.sleep_forever()
     raise AssertionError("unreachable")
 
 
-class Mirror(Shelf):
-    """Finds the question itself, or nothing for ever."""
-
+class _Mirror(Shelf):
     def __init__(self, *, slow: bool) -> None:
         super().__init__("contracts")
         self.slow = slow
@@ -42,61 +41,47 @@ class Mirror(Shelf):
         return [NodeWithScore(node=TextNode(text=query_bundle.query_str))]
 
 
-class Whole(WorkerContract):
-    """The suite; `make` returns the object that is the worker."""
-
+class _Whole(WorkerContract):
     def make(self, *, slow: bool) -> Any:
-        """Return what answers with the question, or not at all."""
         raise NotImplementedError
 
     @pytest.fixture
     def worker(self) -> Worker:
-        """Answers."""
         return as_worker(self.make(slow=False))
 
     @pytest.fixture
     def slow_worker(self) -> Worker:
-        """Does not."""
         return as_worker(self.make(slow=True))
 
 
-class TestRetriever(Whole):
+class TestRetriever(_Whole):
     """A retriever."""
 
     def make(self, *, slow: bool) -> Any:
         """Return it."""
-        return Mirror(slow=slow)
+        return _Mirror(slow=slow)
 
 
-class TestQueryEngine(Whole):
+class TestQueryEngine(_Whole):
     """A query engine."""
 
     def make(self, *, slow: bool) -> Any:
         """Return it."""
-        return RetrieverQueryEngine(Mirror(slow=slow), get_response_synthesizer(llm=Native(echo)))
+        return RetrieverQueryEngine(_Mirror(slow=slow), get_response_synthesizer(llm=Native(_echo)))
 
 
-class TestChatEngine(Whole):
+class TestChatEngine(_Whole):
     """A chat engine without nodes."""
 
     def make(self, *, slow: bool) -> Any:
         """Return it."""
-        return SimpleChatEngine.from_defaults(llm=Native(hang if slow else echo))
-
-
-class TestContextChatEngine(Whole):
-    """A chat engine with nodes, whose model is slow."""
-
-    def make(self, *, slow: bool) -> Any:
-        """Return it."""
-        llm = Native(hang if slow else echo)
-        return CondensePlusContextChatEngine.from_defaults(retriever=Mirror(slow=False), llm=llm)
+        return SimpleChatEngine.from_defaults(llm=Native(_hang if slow else _echo))
 
 
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince211")
 @pytest.mark.filterwarnings("ignore:is_running called:DeprecationWarning")
-class TestAgent(Whole):
+class TestAgent(_Whole):
     """An agent."""
 
     def make(self, *, slow: bool) -> Any:
@@ -105,15 +90,7 @@ class TestAgent(Whole):
         async def think(prompt: str) -> str:
             return f"Thought: I can answer.\nAnswer: {prompt.splitlines()[-1]}"
 
-        return ReActAgent(name="thinker", llm=Native(hang if slow else think))
-
-
-class TestTeam(TestAgent):
-    """A team of one agent."""
-
-    def make(self, *, slow: bool) -> Any:
-        """Return it."""
-        return AgentWorkflow(agents=[super().make(slow=slow)])
+        return ReActAgent(name="thinker", llm=Native(_hang if slow else think))
 
 
 class Said(StartEvent):
@@ -122,7 +99,7 @@ class Said(StartEvent):
     text: str
 
 
-class TestWorkflow(Whole):
+class TestWorkflow(_Whole):
     """A workflow."""
 
     def make(self, *, slow: bool) -> Any:
@@ -131,6 +108,27 @@ class TestWorkflow(Whole):
         class Echo(Workflow):
             @step
             async def say(self, event: Said) -> StopEvent:
-                return StopEvent(result=await (hang if slow else echo)(event.text))
+                return StopEvent(result=await (_hang if slow else _echo)(event.text))
 
         return Echo(timeout=None)
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_BASE", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_an_llm_has_the_price_of_its_endpoint() -> None:
+    """As a worker and as a planner; its own name alone says nothing."""
+
+    def make(url: str | None, /, *, card: Card | None = None) -> Worker:
+        return as_worker(OpenAI(model=MODEL, api_base=url, api_key="k"), card=card)
+
+    check_prices(make)
+    check_planner(as_planner(OpenAI(model=MODEL, api_key="k")))
+    priced = as_worker(OpenAI(model=MODEL, api_key="k")).card
+    assert as_worker(OpenAIResponses(model=MODEL, api_key="k")).card.price == priced.price
+    like = as_worker(OpenAILike(model=MODEL, api_base=OPENAI, api_key="k")).card
+    assert (like.price, like.price_source) == (priced.price, priced.price_source)
+    assert like.context_window_source == priced.price_source

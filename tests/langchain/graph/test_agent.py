@@ -1,36 +1,38 @@
-"""A graph that is ready to run, and LangGraph's own agents and graphs as workers."""
+"""A graph that is ready to run: its threads, answers in a form, and what is refused before it runs."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
-import anyio
 import pytest
-from graphs.conducted import DIAMOND, LATER, Calls, Plans, decided
+from graphs.conducted import CONFIG, DIAMOND, EXECUTORS, LATER, Calls, Plans
+from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import BaseTool, tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.config import get_store
-from langgraph.graph import START, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
-from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
+from pydantic import BaseModel
 from servers.chat_server import Call, ChatServer, Reply, says
+from typing_extensions import TypedDict
 
-from langchain_podium.graph import create_conductor_agent
+from langchain_podium import ConductorRunnable, as_worker
+from langchain_podium.graph import conductor_node, create_conductor_agent
 from langchain_podium.graph.conducted import Executor
-from langchain_podium.workers import as_worker
-from podium import Conductor, Limits, Plan, Step
-from podium.errors import ConfigError
+from podium import Conductor, Limits, Plan, ScriptedWorker, Step
+from podium.errors import ConfigError, RunFailed
 from podium.planners import FixedPlanner
-from podium.workers import ScriptedWorker
 
 OpenAI = Callable[..., ChatOpenAI]
 pytestmark = pytest.mark.anyio
-
-EXECUTORS = pytest.mark.parametrize("executor", ["podium", "langgraph"])
-CONFIG: Any = {"configurable": {"thread_id": "1"}}
 
 
 def _asked(text: str) -> dict[str, Any]:
@@ -47,79 +49,7 @@ async def test_a_thread_is_remembered_and_no_other(executor: Executor, calls: Ca
     await agent.ainvoke(_asked("Who am I?"), {"configurable": {"thread_id": "2"}})
     assert [message.type for message in state["messages"]] == ["human", "ai", "human", "ai"]
     told = [[message.text for message in step_input.query] for step_input in calls.briefs]
-    assert told == [
-        ["My name is Ada."],
-        ["My name is Ada.", "A()", "What is my name?"],
-        ["Who am I?"],
-    ]
-
-
-@EXECUTORS
-async def test_two_runs_after_each_other_on_one_thread_share_no_step(
-    executor: Executor, calls: Calls
-) -> None:
-    """A step is shown steps of its own plan."""
-    planner = Plans(Plan((Step(0, "a"), Step(1, "b", (0,)))), Plan((Step(1, "b"), Step(0, "a", (0,)))))
-    options: Any = {"planner": planner, "workers": calls.workers("AB"), "executor": executor}
-    agent = create_conductor_agent(**options, checkpointer=InMemorySaver())
-    first = await agent.ainvoke(_asked("one"), CONFIG)
-    second = await agent.ainvoke(_asked("two"), CONFIG)
-    assert first["messages"][-1].content == "B(A())"
-    assert second["messages"][-1].content == "A(B())"
-    assert first["podium"]["run_id"] != second["podium"]["run_id"]
-    assert [step.output for step_input in calls.briefs[2:] for step in step_input.visible] == ["B()"]
-
-
-@EXECUTORS
-async def test_two_runs_at_once_on_one_thread_do_not_mix(executor: Executor, calls: Calls) -> None:
-    """Each has an id, steps and an answer of its own."""
-    conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
-    agent = create_conductor_agent(conductor, executor=executor, checkpointer=InMemorySaver())
-    states: dict[str, Any] = {}
-
-    async def ask(text: str) -> None:
-        states[text] = await agent.ainvoke(_asked(text), CONFIG)
-
-    async with anyio.create_task_group() as tasks:
-        for text in ("one", "two"):
-            tasks.start_soon(ask, text)
-    for text, other in (("one", "two"), ("two", "one")):
-        assert states[text]["messages"][-1].content == "D(B(A()),C(A()))"
-        assert states[text]["podium"]["run_id"] != states[other]["podium"]["run_id"]
-    assert len(calls.names) == 8
-    assert {step_input.query[-1].text for step_input in calls.briefs} == {"one", "two"}
-
-
-async def test_a_new_question_leaves_a_plan_that_waits_behind(calls: Calls) -> None:
-    """What is approved then is the new plan."""
-    planner = Plans(Plan((Step(0, "a"),)), Plan((Step(1, "b"),)))
-    options: Any = {"planner": planner, "workers": calls.workers("AB"), "policy": LATER}
-    agent = create_conductor_agent(**options, checkpointer=InMemorySaver())
-    await agent.ainvoke(_asked("one"), CONFIG)
-    state = await agent.ainvoke(_asked("two"), CONFIG)
-    assert state["__interrupt__"][0].value["podium"]["plan"]["steps"][0]["subtask"] == "b"
-    state = await agent.ainvoke(decided(), CONFIG)
-    assert state["messages"][-1].content == "B()"
-    assert calls.names == ["B"]
-
-
-@EXECUTORS
-async def test_workers_find_the_store(executor: Executor, calls: Calls) -> None:
-    """By LangGraph's own `get_store`."""
-    store = InMemoryStore()
-    await store.aput(("facts",), "colour", {"is": "blue"})
-
-    def look(step_input: Any) -> str:
-        found = get_store().get(("facts",), "colour")
-        return str(found.value["is"])
-
-    agent = create_conductor_agent(
-        planner=FixedPlanner(Plan((Step(0, "look"),))),
-        workers=[calls.worker("looker", look)],
-        executor=executor,
-        store=store,
-    )
-    assert (await agent.ainvoke(_asked("What colour?")))["messages"][-1].content == "blue"
+    assert told == [["My name is Ada."], ["My name is Ada.", "A()", "What is my name?"], ["Who am I?"]]
 
 
 def _reply(call: Call) -> Reply:
@@ -127,30 +57,17 @@ def _reply(call: Call) -> Reply:
     return says(call, '{"worker": 0, "subtask": "Answer it.", "access": []}\n' if conducts else "Forty-two.")
 
 
-@pytest.mark.long
-@EXECUTORS
-async def test_a_chat_model_can_be_the_planner_and_a_worker(executor: Executor, openai: OpenAI) -> None:
+async def test_a_chat_model_can_be_the_planner_and_a_worker(openai: OpenAI) -> None:
     """One of LangChain's, called once as each."""
     async with ChatServer(_reply) as server:
         model = openai(server.url)
         agent = create_conductor_agent(
-            planner=model, workers=[model], executor=executor, limits=Limits(rounds=1)
+            planner=model, workers=[model], executor="langgraph", limits=Limits(rounds=1)
         )
         state = await agent.ainvoke(_asked("How many?"))
         assert len(server.calls) == 2
     assert state["messages"][-1].content == "Forty-two."
     assert state["podium"]["usage"]["output_tokens"] > 0
-
-
-@EXECUTORS
-async def test_steps_have_typed_outputs(executor: Executor) -> None:
-    """A misfit is put right, and a part of the output is filled into the next step."""
-    replies = {"Your last answer": '{"n": 42}', "Say 42.": "Forty-two.", "Count.": "many"}
-    plan = Plan((Step(0, "Count.", returns={"n": "integer"}), Step(0, "Say {{0.n}}.", (0,))))
-    conductor = Conductor(FixedPlanner(plan), [ScriptedWorker("A", replies)])
-    agent = create_conductor_agent(conductor, executor=executor)
-    state = await agent.ainvoke(_asked("How many?"))
-    assert state["messages"][-1].content == "Forty-two."
 
 
 def test_a_conductor_has_its_workers_already(calls: Calls) -> None:
@@ -160,15 +77,6 @@ def test_a_conductor_has_its_workers_already(calls: Calls) -> None:
         create_conductor_agent(conductor, workers=calls.workers("E"))
     with pytest.raises(ConfigError, match=r"planner=.* or a podium.Conductor"):
         create_conductor_agent(workers=calls.workers("E"))
-
-
-def test_it_can_be_drawn(calls: Calls) -> None:
-    """Before it has run, too; the plan does not exist then."""
-    agent = create_conductor_agent(
-        Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD")), executor="langgraph", policy=LATER
-    )
-    assert "__start__ --> conductor" in agent.get_graph().draw_mermaid()
-    assert "steps" in agent.get_graph(xray=True).draw_mermaid()
 
 
 class Notes(TypedDict, total=False):
@@ -190,9 +98,7 @@ def _clerk(*, asks: bool, **options: Any) -> Any:
     return graph.compile(name="clerk", **options)
 
 
-@pytest.mark.long
-@EXECUTORS
-@pytest.mark.parametrize("saver", [None, True, "own"])
+@pytest.mark.parametrize(("executor", "saver"), [("podium", True), ("langgraph", "own")])
 async def test_graphs_as_workers_remember_nothing_of_other_steps_and_threads(
     executor: Executor, saver: Any
 ) -> None:
@@ -211,32 +117,227 @@ async def test_graphs_as_workers_remember_nothing_of_other_steps_and_threads(
     assert told == [["1 told"] * 3, ["3 told"] * 3, ["1 told"] * 3]
 
 
-async def test_a_graphs_own_interrupt_waits_in_its_step_and_goes_on_there(calls: Calls) -> None:
-    """Other steps are not called again."""
-    plan = Plan((Step(0, "a"), Step(1, "b", (0,)), Step(0, "c", (1,))))
-    conductor = Conductor(FixedPlanner(plan), [calls.worker("A"), as_worker(_clerk(asks=True))])
-    agent = create_conductor_agent(conductor, executor="langgraph", checkpointer=InMemorySaver())
-    state = await agent.ainvoke(_asked("Write."), CONFIG)
-    assert state["__interrupt__"][0].value == "may I?"
-    state = await agent.ainvoke(Command(resume="yes"), CONFIG)
-    assert state["messages"][-1].content.startswith("A(")
-    assert "told, yes" in state["messages"][-1].content
-    assert calls.names == ["A", "A"]
+class City(BaseModel):
+    """A city."""
+
+    name: str
+    people: int
+
+
+class CityDict(TypedDict):
+    """A city."""
+
+    name: str
+    people: int
+
+
+JSON_SCHEMA = {
+    "title": "City",
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "people": {"type": "integer"}},
+    "required": ["name", "people"],
+}
+PARIS = {"name": "Paris", "people": 2_100_000}
+PLAN = Plan((Step(0, "Find the city."), Step(1, "Answer.", (0,))))
+FENCED = '```json\n{"name": "Paris", "people": 3}\n```'
+
+
+def _fills(arguments: str) -> Any:
+    def reply(call: Call) -> Reply:
+        (tool,) = call.body["tools"]
+        name = tool["function"]["name"]
+        assert call.body["tool_choice"] == {"type": "function", "function": {"name": name}}
+        made = {"id": "1", "type": "function", "function": {"name": name, "arguments": arguments}}
+        return says(call, "", tool_calls=[made])
+
+    return reply
+
+
+def conductor(server: ChatServer) -> Conductor:
+    """Return a conductor whose last step is a model over HTTP."""
+    model = ChatOpenAI(model="scripted-1", base_url=server.url, api_key="none", max_retries=0)
+    return Conductor(FixedPlanner(PLAN), [ScriptedWorker("finder", "Paris"), as_worker(model, name="writer")])
+
+
+@pytest.mark.parametrize(
+    ("form", "executor"), [(City, "podium"), (CityDict, "langgraph"), (JSON_SCHEMA, "podium")]
+)
+async def test_an_agent_answers_in_a_form(form: Any, executor: Any) -> None:
+    """The state has the answer in the form, and the last message has it as JSON, without open calls."""
+    async with ChatServer(_fills('{"name": "Paris", "people": 2100000}')) as server:
+        agent = create_conductor_agent(
+            conductor(server),
+            executor=executor,
+            response_format=form,
+            checkpointer=InMemorySaver(),
+            name="geo",
+        )
+        state = await agent.ainvoke({"messages": "Which?"}, {"configurable": {"thread_id": "1"}})
+        again = await agent.ainvoke({"messages": "And again?"}, {"configurable": {"thread_id": "1"}})
+    assert state["structured_response"] == (City(**PARIS) if form is City else PARIS)
+    last = state["messages"][-1]
+    assert isinstance(last, AIMessage)
+    assert City.model_validate_json(last.text) == City(**PARIS)
+    assert (last.tool_calls, last.name) == ([], "geo")
+    assert again["structured_response"] == state["structured_response"]
+
+
+@pytest.mark.parametrize(
+    ("form", "arguments"), [(City, '{"name": "Paris", "people": "many"}'), (JSON_SCHEMA, '{"name": "P')]
+)
+async def test_an_answer_that_does_not_fit_is_an_error(form: Any, arguments: str) -> None:
+    """What is missing or cut is not made up; the error has the run's result, and its bill."""
+    async with ChatServer(_fills(arguments)) as server:
+        agent = create_conductor_agent(conductor(server), response_format=form)
+        with pytest.raises(RunFailed) as caught:
+            await agent.ainvoke({"messages": "Which?"})
+    assert caught.value.result.usage.total_tokens > 0
+
+
+@pytest.mark.parametrize(("text", "fits"), [(FENCED, True), ("Paris", False)])
+async def test_a_worker_that_takes_no_tools_may_write_json(text: str, *, fits: bool) -> None:
+    """Its text is the answer if it fits, and else the error says why no tool was called."""
+    worker = ScriptedWorker("writer", text)
+    agent = create_conductor_agent(
+        Conductor(FixedPlanner(Plan((Step(0, "Say."),))), [worker]), response_format=City
+    )
+    if fits:
+        state = await agent.ainvoke({"messages": "Which?"})
+        assert state["structured_response"] == City(name="Paris", people=3)
+        return
+    with pytest.raises(RunFailed, match="takes_tools"):
+        await agent.ainvoke({"messages": "Which?"})
+
+
+async def test_a_state_without_the_key_is_refused_before_anything_is_paid_for() -> None:
+    """LangGraph would drop the answer."""
+    worker = ScriptedWorker("writer", "x")
+    node = conductor_node(Conductor(FixedPlanner(Plan((Step(0, "Say."),))), [worker]), response_format=City)
+    graph = StateGraph(TypedDict("Plain", {"messages": list}))
+    graph.add_node("ask", node)
+    graph.add_edge(START, "ask")
+    with pytest.raises(ConfigError, match="structured_response"):
+        await graph.compile().ainvoke({"messages": [("user", "Which?")]})
+    assert worker.requests == []
+
+
+def test_what_is_no_form_is_refused() -> None:
+    """At once, and not at the end of a run."""
+    conductor = Conductor(FixedPlanner(PLAN), [ScriptedWorker("w", "x")])
+    for form in (3, {"type": "object"}, int):
+        with pytest.raises(ConfigError, match="response_format"):
+            create_conductor_agent(conductor, response_format=form)
+
+
+@tool
+def look(word: str) -> str:
+    """Look a word up."""
+    return word
+
+
+@tool
+def ask(word: str) -> str:
+    """Ask a person."""
+    return str(interrupt(word))
+
+
+def _model(**options: Any) -> ChatOpenAI:
+    return ChatOpenAI(model="m", base_url="http://127.0.0.1:9", api_key="none", **options)
+
+
+def test_a_model_whose_tools_nobody_calls_is_no_worker() -> None:
+    """The error says what to use."""
+    bound = _model().bind_tools([look])
+    chain = ChatPromptTemplate([("human", "{x}")]) | bound
+    for thing in (bound.with_config(run_name="m").with_retry(), chain):
+        with pytest.raises(ConfigError, match=r"look.*create_agent"):
+            as_worker(thing, name="m", input=(lambda _: {"x": 1}) if thing is chain else None)
+
+
+def test_tools_of_the_server_and_of_a_parser_are_used() -> None:
+    """Others call them."""
+    as_worker(_model().bind_tools([{"type": "web_search_preview"}]), name="m")
+    as_worker(_model().with_structured_output({"title": "T", "type": "object", "properties": {}}), name="m")
+
+
+def _node(_: Any) -> dict[str, Any]:
+    return {"messages": [AIMessage(str(interrupt("?")))]}
+
+
+def _graph(**options: Any) -> Any:
+    built = StateGraph(MessagesState)
+    built.add_node("node", _node if not options else lambda _: {"messages": [AIMessage("x")]})
+    built.add_edge(START, "node")
+    return built.compile(name="graph", **options)
+
+
+def _agent(*tools: BaseTool, middleware: Any = ()) -> Any:
+    fake = GenericFakeChatModel(messages=iter([]))
+    object.__setattr__(fake, "bind_tools", lambda *_, **__: fake)
+    return create_agent(fake, list(tools), middleware=middleware, name="agent")
+
+
+INTERRUPTING: dict[str, Callable[[], Any]] = {
+    "tool": lambda: ask,
+    "graph": _graph,
+    "breakpoint": lambda: _graph(interrupt_before=["node"]),
+    "function": lambda: RunnableLambda(_node, name="function"),
+    "tool of an agent": lambda: _agent(ask),
+    "middleware": lambda: _agent(look, middleware=[HumanInTheLoopMiddleware({"look": True})]),
+}
+
+
+@pytest.mark.parametrize("kind", INTERRUPTING)
+async def test_an_interrupt_without_a_checkpointer_is_refused(kind: str) -> None:
+    """In a graph without one, and outside of graphs."""
+    planner = Plans(Plan((Step(0, "x"),)))
+    conductor = Conductor(planner, [as_worker(INTERRUPTING[kind]())])
+    for run in (create_conductor_agent(conductor, executor="langgraph"), ConductorRunnable(conductor)):
+        with pytest.raises(ConfigError, match="checkpointer"):
+            await run.ainvoke({"messages": [("user", "Q?")]})
+    assert planner.asked == 0
+
+
+class Town(BaseModel):
+    """A city."""
+
+    name: str
+
+
+async def test_an_agent_that_answers_last_is_asked_for_the_form() -> None:
+    """It takes no tools, so its prompt has the schema; without one its text would not fit."""
+
+    def reply(call: Call) -> Reply:
+        asked = str(call.body["messages"][-1]["content"])
+        return says(call, '{"name": "Paris"}' if "JSON schema" in asked else "It is Paris.")
+
+    async with ChatServer(reply) as server:
+        clerk = create_agent(ChatOpenAI(model="m", base_url=server.url, api_key="none"), [], name="clerk")
+        conductor = Conductor(FixedPlanner(Plan((Step(0, "Answer."),))), [as_worker(clerk)])
+        answered = create_conductor_agent(conductor, response_format=Town)
+        state = await answered.ainvoke({"messages": "Which?"})
+    assert state["structured_response"] == Town(name="Paris")
+
+
+def test_it_can_be_drawn(calls: Calls) -> None:
+    """Before it has run, too; the plan does not exist then."""
+    agent = create_conductor_agent(
+        Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD")), executor="langgraph", policy=LATER
+    )
+    assert "__start__ --> conductor" in agent.get_graph().draw_mermaid()
+    assert "steps" in agent.get_graph(xray=True).draw_mermaid()
 
 
 @EXECUTORS
-@pytest.mark.parametrize("asks", [False, True])
 def test_graphs_are_workers_where_neither_graph_nor_checkpointer_is_async(
-    *, executor: Executor, asks: bool, calls: Calls, tmp_path: Path
+    executor: Executor, calls: Calls, tmp_path: Path
 ) -> None:
     """They are called as the graph around them is."""
     plan = Plan((Step(0, "a"), Step(1, "b", (0,))))
-    clerk = as_worker(_clerk(asks=asks))
-    conductor = Conductor(FixedPlanner(plan), [calls.worker("A"), clerk])
+    conductor = Conductor(FixedPlanner(plan), [calls.worker("A"), as_worker(_clerk(asks=True))])
     with SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as saver:
         agent = create_conductor_agent(conductor, executor=executor, checkpointer=saver)
-        state = agent.invoke(_asked("Write."), CONFIG)
-        if asks:
-            state = agent.invoke(Command(resume="yes"), CONFIG)
-    assert state["messages"][-1].content == ("1 told, yes" if asks else "1 told")
+        agent.invoke(_asked("Write."), CONFIG)
+        state = agent.invoke(Command(resume="yes"), CONFIG)
+    assert state["messages"][-1].content == "1 told, yes"
     assert calls.names == ["A"]

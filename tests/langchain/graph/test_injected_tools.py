@@ -13,14 +13,13 @@ from langgraph.store.memory import InMemoryStore
 from typing_extensions import TypedDict
 
 from langchain_podium import ConductorRunnable
-from langchain_podium.graph import conductor_node, create_conductor_agent
+from langchain_podium.graph import conductor_node
 from langchain_podium.graph.conducted import Executor
 from langchain_podium.workers import as_worker
 from podium import Conductor, Plan, Step
 from podium.errors import ConfigError
 
 pytestmark = pytest.mark.anyio
-EXECUTORS = pytest.mark.parametrize("executor", ["podium", "langgraph"])
 
 
 class Desk(TypedDict, total=False):
@@ -71,12 +70,11 @@ def of_call(word: str, call: Annotated[str, InjectedToolCallId]) -> str:
 
 @tool
 def of_list(word: str, state: Annotated[dict[str, Any], InjectedState]) -> list[str]:
-    """Return a list of texts, which is JSON as for any other tool."""
+    """Return a list of texts."""
     return [word, state["customer"]]
 
 
 ASKED: dict[str, Any] = {"messages": [HumanMessage("How many?")], "customer": "Ann"}
-INJECTED = [of_state, of_field, of_store, of_runtime, of_call]
 
 
 def store() -> InMemoryStore:
@@ -86,82 +84,52 @@ def store() -> InMemoryStore:
     return made
 
 
-def graph_of(node: Any, state: Any = Desk, **options: Any) -> Any:
-    """Return a graph with one node."""
+def _graph_of(node: Any, state: Any = Desk, **options: Any) -> Any:
     graph = StateGraph(state, context_schema=User)
     graph.add_node("node", node)
     graph.add_edge(START, "node")
     return graph.compile(**options)
 
 
-def of(*tools: BaseTool, planner: Plans | None = None, **options: Any) -> Conductor:
-    """Return a conductor that calls each tool once, with a word."""
+def _of(*tools: BaseTool, planner: Plans | None = None, **options: Any) -> Conductor:
     plan = Plan(tuple(Step(number, "hello") for number in range(len(tools))))
     return Conductor(planner or Plans(plan), [as_worker(each) for each in tools], **options)
 
 
-@EXECUTORS
-@pytest.mark.parametrize("used", INJECTED, ids=lambda used: used.name)
-@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(
+    ("used", "executor", "is_async"),
+    [
+        (of_state, "podium", True),
+        (of_field, "langgraph", False),
+        (of_store, "podium", False),
+        (of_runtime, "langgraph", True),
+        (of_call, "podium", True),
+        (of_list, "podium", True),
+    ],
+    ids=lambda given: getattr(given, "name", str(given)),
+)
 async def test_a_tool_is_given_what_toolnode_gives_it(
-    executor: Executor, used: BaseTool, *, is_async: bool
+    used: BaseTool, executor: Executor, *, is_async: bool
 ) -> None:
     """The planner and the model see only the other arguments."""
     given: dict[str, Any] = {"context": {"user": "ann"}}
     call = {"name": used.name, "args": {"word": "hello"}, "id": "1", "type": "tool_call"}
     asked = {**ASKED, "messages": [*ASKED["messages"], AIMessage("", tool_calls=[call])]}
-    reference = await graph_of(ToolNode([used]), store=store()).ainvoke(asked, **given)
-    graph = graph_of(conductor_node(of(used), executor=executor), store=store())
+    reference = await _graph_of(ToolNode([used]), store=store()).ainvoke(asked, **given)
+    graph = _graph_of(conductor_node(_of(used), executor=executor), store=store())
     left = await graph.ainvoke(ASKED, **given) if is_async else graph.invoke(ASKED, **given)
     assert left["podium"]["problem"] is None
     assert left["messages"][-1].content == reference["messages"][-1].content
 
 
-async def test_the_agent_has_its_own_state_and_store() -> None:
-    """`create_conductor_agent` takes the store that its tools are given."""
-
-    @tool
-    def both(word: str, runtime: ToolRuntime) -> str:
-        """Read the state and the store."""
-        assert runtime.store is not None
-        town = runtime.store.get(("users",), "ann").value["town"]
-        return f"{word} {town} {runtime.state['messages'][0].content}"
-
-    agent = create_conductor_agent(of(both), store=store())
-    left = await agent.ainvoke({"messages": "How many?"})
-    assert left["messages"][-1].content == "hello Ulm How many?"
-
-
-async def test_values_of_such_a_tool_are_json() -> None:
-    """Later steps can refer to them."""
-    left = await graph_of(conductor_node(of(of_list)), store=store()).ainvoke(ASKED)
-    assert left["messages"][-1].content == '["hello", "Ann"]'
-
-
-REFUSED: dict[str, tuple[BaseTool, Any, str]] = {
-    "no store": (of_store, Desk, "no store"),
-    "no such key": (of_field, TypedDict("Bare", {"messages": list[Any]}), "'customer'"),
-}
-
-
-@EXECUTORS
-@pytest.mark.parametrize("case", REFUSED)
-async def test_what_the_graph_lacks_is_refused_before_the_planner_is_asked(
-    executor: Executor, case: str
-) -> None:
-    """The error names the tool."""
-    used, state, told = REFUSED[case]
-    planner = Plans(Plan((Step(0, "hello"),)))
-    graph = graph_of(conductor_node(of(used, planner=planner), executor=executor), state)
-    with pytest.raises(ConfigError, match=rf"{used.name}.*{told}"):
-        await graph.ainvoke(ASKED)
-    assert planner.asked == 0
-
-
-async def test_outside_of_a_graph_it_is_refused_before_the_planner_is_asked() -> None:
-    """Only the id of a call needs no graph."""
-    planner = Plans(Plan((Step(0, "hello"),)))
+async def test_what_the_graph_lacks_is_refused_before_the_planner_is_asked() -> None:
+    """The error names the tool; outside of a graph, only the id of a call is there."""
+    planner, bare = Plans(Plan((Step(0, "hello"),))), TypedDict("Bare", {"messages": list[Any]})
+    for used, state, told in ((of_store, Desk, "no store"), (of_field, bare, "'customer'")):
+        graph = _graph_of(conductor_node(_of(used, planner=planner)), state)
+        with pytest.raises(ConfigError, match=rf"{used.name}.*{told}"):
+            await graph.ainvoke(ASKED)
     with pytest.raises(ConfigError, match=r"of_state.*conductor_node"):
-        await ConductorRunnable(of(of_state, planner=planner)).ainvoke("How many?")
+        await ConductorRunnable(_of(of_state, planner=planner)).ainvoke("How many?")
     assert planner.asked == 0
-    assert await ConductorRunnable(of(of_call)).ainvoke("How many?") == "hello True"
+    assert await ConductorRunnable(_of(of_call)).ainvoke("How many?") == "hello True"

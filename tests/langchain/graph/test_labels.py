@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from core.actors import boss
+from graphs.conducted import CONFIG, EXECUTORS
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
@@ -20,12 +21,10 @@ from podium.policy import Policy, Rule
 
 pytestmark = pytest.mark.anyio
 
-CONFIG: Any = {"configurable": {"thread_id": "1"}}
 FIND, MAIL = (f'{{"worker": "{name}", "subtask": "x", "access": []}}\n' for name in ("web", "mailer"))
 NO_MAIL = Policy(
     labels="secret", rules=[Rule(label, never="write-tools") for label in ("untrusted", "secret")]
 )
-EXECUTORS = pytest.mark.parametrize("executor", ["podium", "langgraph"])
 
 
 class Context(TypedDict, total=False):
@@ -37,7 +36,7 @@ class Context(TypedDict, total=False):
     podium_workers: Any
 
 
-def conductor(plan: str, policy: Policy | None = NO_MAIL) -> Conductor:
+def _conductor(plan: str, policy: Policy | None = NO_MAIL) -> Conductor:
     """Return a conductor as another process has it: it knows no earlier answer."""
     workers = [
         ScriptedWorker(Card(name="web", labels=frozenset({"untrusted"})), "It is 330 m high."),
@@ -46,36 +45,33 @@ def conductor(plan: str, policy: Policy | None = NO_MAIL) -> Conductor:
     return Conductor(boss(plan), workers, policy=policy)
 
 
-def in_graph(used: Conductor, executor: Executor, saver: Any = None, **options: Any) -> Any:
-    """Return a graph with the conductor as a node."""
+def _in_graph(used: Conductor, executor: Executor, saver: Any = None, **options: Any) -> Any:
     graph = StateGraph(MessagesState, context_schema=Context)
     graph.add_node("ask", conductor_node(used, executor=executor, **options))
     graph.add_edge(START, "ask")
     return graph.compile(checkpointer=saver)
 
 
-def agent(used: Conductor, executor: Executor, saver: Any = None, **options: Any) -> Any:
-    """Return a graph of the conductor alone."""
+def _agent(used: Conductor, executor: Executor, saver: Any = None, **options: Any) -> Any:
     return create_conductor_agent(used, executor=executor, checkpointer=saver, **options)
 
 
-@EXECUTORS
-@pytest.mark.parametrize("made", [in_graph, agent])
+@pytest.mark.parametrize(("made", "executor"), [(_in_graph, "podium"), (_agent, "langgraph")])
 async def test_the_state_carries_labels(made: Callable[..., Any], executor: Executor) -> None:
     """Another process refuses in the next turn what a rule forbids."""
     saver = InMemorySaver()
-    first = await made(conductor(FIND), executor, saver).ainvoke(
+    first = await made(_conductor(FIND), executor, saver).ainvoke(
         {"messages": [("user", "How high?")]}, CONFIG
     )
     assert first["messages"][-1].response_metadata["podium_labels"] == ["untrusted", "web"]
     with pytest.raises(PlannerError, match="mailer"):
-        await made(conductor(MAIL), executor, saver).ainvoke({"messages": [("user", "Mail it.")]}, CONFIG)
+        await made(_conductor(MAIL), executor, saver).ainvoke({"messages": [("user", "Mail it.")]}, CONFIG)
 
 
 async def test_a_chat_model_carries_labels() -> None:
     """In the metadata of its message, whole or streamed."""
     asked = HumanMessage("How high?")
-    model = ChatPodium(conductor=conductor(FIND))
+    model = ChatPodium(conductor=_conductor(FIND))
     whole = await model.ainvoke([asked])
     streamed = [chunk async for chunk in model.astream([asked])]
     joined = streamed[0]
@@ -84,27 +80,24 @@ async def test_a_chat_model_carries_labels() -> None:
     for said in (whole, AIMessage(joined.text, response_metadata=joined.response_metadata)):
         assert said.response_metadata["podium"]["labels"] == ["untrusted", "web"]
         with pytest.raises(PlannerError, match="mailer"):
-            await ChatPodium(conductor=conductor(MAIL)).ainvoke([asked, said, HumanMessage("Mail it.")])
+            await ChatPodium(conductor=_conductor(MAIL)).ainvoke([asked, said, HumanMessage("Mail it.")])
         with pytest.raises(PlannerError, match="mailer"):
-            await ConductorRunnable(conductor(MAIL)).ainvoke([asked, said, HumanMessage("Mail it.")])
+            await ConductorRunnable(_conductor(MAIL)).ainvoke([asked, said, HumanMessage("Mail it.")])
 
 
-@EXECUTORS
 @pytest.mark.parametrize(
-    ("policy", "options", "context"),
+    ("executor", "policy", "options", "context"),
     [
-        (NO_MAIL, {"labels": ["secret"]}, {}),
-        (NO_MAIL, {}, {"podium_labels": ["secret"]}),
-        (None, {"policy": NO_MAIL}, {"podium_labels": ["secret"]}),
-        (None, {"labels": ["secret"]}, {"podium_policy": NO_MAIL}),
-        (None, {}, {"podium_policy": Policy(denied="mailer")}),
+        ("podium", NO_MAIL, {"labels": ["secret"]}, {}),
+        ("podium", None, {"policy": NO_MAIL}, {"podium_labels": ["secret"]}),
+        ("langgraph", None, {"labels": ["secret"]}, {"podium_policy": NO_MAIL}),
     ],
 )
 async def test_labels_and_policy(
     executor: Executor, policy: Policy | None, options: dict[str, Any], context: Context
 ) -> None:
     """From the node, and from the runtime context of the call."""
-    graph = in_graph(conductor(MAIL, policy), executor, **options)
+    graph = _in_graph(_conductor(MAIL, policy), executor, **options)
     with pytest.raises(PlannerError, match="mailer"):
         await graph.ainvoke({"messages": [("user", "Mail it.")]}, context=context)
 
@@ -113,7 +106,7 @@ async def test_labels_and_policy(
 async def test_a_tenant_has_its_own_workers_and_limits(executor: Executor) -> None:
     """Objects of LangChain, too; only for this call."""
     mine = json.dumps({"worker": "mine", "subtask": "x", "access": []})
-    graph = in_graph(conductor(mine, None), executor)
+    graph = _in_graph(_conductor(mine, None), executor)
     asked: Any = {"messages": [("user", "How high?")]}
     own = RunnableLambda(lambda _: "It is 300 m high.", name="mine")
     workers = [as_worker(own, acts=False)]
@@ -125,19 +118,15 @@ async def test_a_tenant_has_its_own_workers_and_limits(executor: Executor) -> No
         await graph.ainvoke(asked, context={"podium_workers": workers, "podium_limits": Limits(calls=1)})
 
 
-@EXECUTORS
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
+async def test_a_context_with_another_value() -> None:
+    """It is refused before the planner is asked; the graph of a node is built for what may happen in it."""
+    graph = _in_graph(_conductor(MAIL), "langgraph")
+    for name, value in (
         ("podium_policy", "none"),
         ("podium_limits", {"calls": 1}),
         ("podium_workers", "web"),
         ("podium_workers", [RunnableLambda(lambda asked: asked, name="acting")]),
         ("podium_limit", Limits(calls=1)),
-    ],
-)
-async def test_a_context_with_another_value(executor: Executor, name: str, value: Any) -> None:
-    """It is refused before the planner is asked; the graph of a node is built for what may happen in it."""
-    graph = in_graph(conductor(MAIL), executor)
-    with pytest.raises(ConfigError, match=name):
-        await graph.ainvoke({"messages": [("user", "Mail it.")]}, context={name: value})
+    ):
+        with pytest.raises(ConfigError, match=name):
+            await graph.ainvoke({"messages": [("user", "Mail it.")]}, context={name: value})

@@ -4,9 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-import anyio.to_thread
 import pytest
-from graphs.conducted import Plans, around
+from graphs.conducted import ASKED, EXECUTORS, around
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
@@ -16,7 +15,6 @@ from langgraph.prebuilt import ToolNode
 from servers.chat_server import Call, ChatServer, Reply, says
 
 from langchain_podium import ConductorRunnable
-from langchain_podium.graph import create_conductor_agent
 from langchain_podium.graph.conducted import Executor
 from langchain_podium.workers import as_planner, as_worker
 from podium import Conductor, Plan, ScriptedWorker, Step
@@ -24,15 +22,10 @@ from podium.errors import WorkerUnavailable
 from podium.execution import Retry
 from podium.planners import FixedPlanner
 from podium.types import Completion
-from podium.workers import Worker
 
 OpenAI = Callable[..., ChatOpenAI]
 pytestmark = pytest.mark.anyio
 
-EXECUTORS = pytest.mark.parametrize("executor", ["podium", "langgraph"])
-KEPT = pytest.mark.parametrize("kept", [False, True], ids=["unkept", "kept"])
-SUBGRAPHS = pytest.mark.parametrize("subgraphs", [False, True], ids=["flat", "subgraphs"])
-ASKED = {"messages": [("user", "How many?")]}
 PLAN = '{"worker": 0, "subtask": "look", "access": []}\n{"worker": 0, "subtask": "write", "access": [0]}\n'
 
 
@@ -65,9 +58,10 @@ async def _messages(graph: Any, config: Any, *, subgraphs: bool) -> tuple[list[t
     return found, state
 
 
-@EXECUTORS
-@KEPT
-@SUBGRAPHS
+@pytest.mark.parametrize(
+    ("executor", "kept", "subgraphs"),
+    [("podium", True, True), ("langgraph", True, False), ("langgraph", False, True)],
+)
 async def test_the_answer_alone_is_streamed_token_by_token_as_the_message_of_the_state(
     *, executor: Executor, kept: bool, subgraphs: bool, openai: OpenAI
 ) -> None:
@@ -85,8 +79,7 @@ async def test_the_answer_alone_is_streamed_token_by_token_as_the_message_of_the
     }
 
 
-@EXECUTORS
-@KEPT
+@pytest.mark.parametrize(("executor", "kept"), [("podium", False), ("langgraph", True)])
 async def test_with_all_each_text_is_a_message_that_names_its_step_and_its_role(
     *, executor: Executor, kept: bool, openai: OpenAI
 ) -> None:
@@ -110,27 +103,7 @@ async def test_with_all_each_text_is_a_message_that_names_its_step_and_its_role(
     assert ids["answer", 1, "clerk"] == {state["messages"][-1].id}
 
 
-async def test_texts_of_the_items_of_a_map_name_their_items(openai: OpenAI) -> None:
-    """Their steps are numbers from 10,000, which say nothing to people."""
-    plan = Plan((Step(0, "look at {{item}}", each=("a", "b")), Step(0, "write", access=(0,))))
-    async with ChatServer(_reply) as server:
-        clerk = as_worker(openai(server.url), name="clerk")
-        graph = around(Conductor(FixedPlanner(plan), [clerk]), show_steps=True)
-        found, state = await _messages(graph, {}, subgraphs=False)
-    texts = defaultdict[Any, str](str)
-    for message, facts in found:
-        texts[facts["podium_role"], facts.get("podium_path")] += message.text
-    del texts["planner", None]
-    assert texts == {
-        ("worker", "0[0]"): "some notes here",
-        ("worker", "0[1]"): "some notes here",
-        ("answer", None): "It is forty two.",
-    }
-    assert state["messages"][-1].text == "It is forty two."
-
-
-@EXECUTORS
-@pytest.mark.parametrize("show_steps", [False, True])
+@pytest.mark.parametrize(("executor", "show_steps"), [("podium", False), ("langgraph", True)])
 async def test_a_stream_of_events_has_the_answer_as_one_model_s_run(
     executor: Executor, openai: OpenAI, *, show_steps: bool
 ) -> None:
@@ -148,61 +121,6 @@ async def test_a_stream_of_events_has_the_answer_as_one_model_s_run(
     assert streamed == {"answer": "It is forty two.", **others}
     assert {"chief", "clerk"} <= chains
     assert len(runs) == len(set(runs))  # each begins and ends once
-
-
-@EXECUTORS
-async def test_a_graph_that_is_not_async_streams_the_answer(executor: Executor, openai: OpenAI) -> None:
-    """By `stream`, from a thread that has no event loop."""
-    async with ChatServer(_reply) as server:
-        graph = around(_conductor(server.url, openai), executor=executor)
-        found = [message async for message, _ in _threaded(graph.stream(ASKED, stream_mode="messages"))]
-    assert "".join(message.text for message in found) == "It is forty two."
-    assert len({message.id for message in found}) == 1
-
-
-async def _threaded(stream: Any) -> Any:
-    end = object()
-    while (piece := await anyio.to_thread.run_sync(next, stream, end)) is not end:
-        yield piece
-
-
-@EXECUTORS
-async def test_the_attempt_that_failed_is_a_message_of_its_own(executor: Executor) -> None:
-    """Its pieces are not part of the answer."""
-    luck = iter([["half of ", WorkerUnavailable("cut")], ["the ", "whole"]])
-
-    class Cut(ScriptedWorker):
-        async def call(self, request: Any) -> Any:
-            for piece in next(luck):
-                if isinstance(piece, Exception):
-                    raise piece
-                yield piece
-            yield Completion("the whole")
-
-    worker: Worker = Cut("A", "")
-    conductor = Conductor(
-        FixedPlanner(Plan((Step(0, "try"),))), [worker], retry=Retry(attempts=2, first_wait=0.001)
-    )
-    found, state = await _messages(around(conductor, executor=executor), {}, subgraphs=False)
-    texts = defaultdict[str, str](str)
-    for message, _ in found:
-        texts[message.id] += message.text
-    assert list(texts.values()) == ["half of ", "the whole"]
-    assert list(texts)[1] == state["messages"][-1].id
-
-
-@EXECUTORS
-async def test_earlier_messages_of_a_thread_are_not_streamed_again(executor: Executor) -> None:
-    """Neither the questions nor the answers."""
-    conductor = Conductor(Plans(Plan((Step(0, "try"),))), [ScriptedWorker("A", "an answer")])
-    agent = create_conductor_agent(conductor, executor=executor, checkpointer=InMemorySaver())
-    config: Any = {"configurable": {"thread_id": "1"}}
-    first, _ = await _messages(agent, config, subgraphs=False)
-    second, state = await _messages(agent, config, subgraphs=False)
-    for found in (first, second):
-        assert "".join(message.text for message, _ in found) == "an answer"
-    assert first[0][0].id != second[0][0].id
-    assert len(state["messages"]) == 4
 
 
 def _calling(team: ConductorRunnable[str]) -> dict[str, tuple[Any, Any]]:
@@ -238,8 +156,9 @@ def _calling(team: ConductorRunnable[str]) -> dict[str, tuple[Any, Any]]:
     }
 
 
-@SUBGRAPHS
-@pytest.mark.parametrize("how", ["invoke", "stream", "task", "tool"])
+@pytest.mark.parametrize(
+    ("how", "subgraphs"), [("invoke", True), ("stream", False), ("task", False), ("tool", True)]
+)
 async def test_code_that_calls_a_conductor_streams_the_answer_alone(
     how: str, *, subgraphs: bool, openai: OpenAI
 ) -> None:
@@ -252,3 +171,26 @@ async def test_code_that_calls_a_conductor_streams_the_answer_alone(
     assert [piece.text for piece in pieces] == ["It is ", "forty ", "two."]
     assert len({piece.id for piece in pieces}) == 1
     assert [message.text for message, _ in found[3:]] == ([] if how == "task" else ["It is forty two."])
+
+
+@EXECUTORS
+async def test_the_attempt_that_failed_is_a_message_of_its_own(executor: Executor) -> None:
+    """Its pieces are not part of the answer."""
+    luck = iter([["half of ", WorkerUnavailable("cut")], ["the ", "whole"]])
+
+    class Cut(ScriptedWorker):
+        async def call(self, request: Any) -> Any:
+            for piece in next(luck):
+                if isinstance(piece, Exception):
+                    raise piece
+                yield piece
+            yield Completion("the whole")
+
+    retry = Retry(attempts=2, first_wait=0.001)
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "try"),))), [Cut("A", "")], retry=retry)
+    found, state = await _messages(around(conductor, executor=executor), {}, subgraphs=False)
+    texts = defaultdict[str, str](str)
+    for message, _ in found:
+        texts[message.id] += message.text
+    assert list(texts.values()) == ["half of ", "the whole"]
+    assert list(texts)[1] == state["messages"][-1].id

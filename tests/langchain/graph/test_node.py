@@ -1,39 +1,39 @@
 """A conductor as a node of a graph, with Podium's own executor."""
 
 import json
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import anyio
 import pytest
-from graphs.conducted import DIAMOND, LATER, Calls, around, decided
+from graphs.conducted import ASKED, DIAMOND, EXECUTORS, LATER, Calls, Plans, around, decided
+from langchain_core.callbacks import UsageMetadataCallbackHandler
+from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import ParentCommand
 from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, StateGraph
-from langgraph.types import Command, interrupt
+from langgraph.types import Command, Send
 from pydantic import BaseModel
-from servers.chat_server import Call, ChatServer, Reply, says
+from servers.chat_server import USAGE, Call, ChatServer, Reply, says
 
+from langchain_podium import as_worker
 from langchain_podium.graph import conductor_node
 from langchain_podium.graph.conducted import Executor
-from langchain_podium.workers import as_worker
-from podium import Conductor, Plan, Step
-from podium.errors import ConfigError, RunFailed, WorkerFailed
+from podium import Conductor, Plan, ScriptedWorker, Step
+from podium.errors import ConfigError, PlannerError, RunFailed
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.types import Plan as PlanType
-from podium.workers import FREE, ScriptedWorker, StepInput
+from podium.workers import FREE, StepInput
 from podium.workers.simple import FunctionWorker
 
 OpenAI = Callable[..., ChatOpenAI]
 pytestmark = pytest.mark.anyio
-
-EXECUTORS = pytest.mark.parametrize("executor", ["podium", "langgraph"])
-ASKED = {"messages": [("user", "How many?")]}
 
 
 @EXECUTORS
@@ -71,18 +71,17 @@ class Model(BaseModel):
 
 
 @dataclass
-class Record:
-    """A question and its answer."""
-
+class _Record:
     question: str = ""
     answer: str = ""
     podium: dict[str, Any] = field(default_factory=dict)
 
 
-@EXECUTORS
-@pytest.mark.parametrize("state", [Pair, Model, Record])
+@pytest.mark.parametrize(
+    ("state", "executor"), [(Pair, "podium"), (Model, "langgraph"), (_Record, "langgraph")]
+)
 async def test_other_keys_hold_question_and_answer_whatever_the_state_is_declared_as(
-    executor: Executor, state: type[Any], calls: Calls
+    state: type[Any], executor: Executor, calls: Calls
 ) -> None:
     """A typed dict, a model and a dataclass are all read by their keys."""
     conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
@@ -90,26 +89,6 @@ async def test_other_keys_hold_question_and_answer_whatever_the_state_is_declare
     left = await graph.ainvoke({"question": "How many?"})
     assert left["answer"] == "D(B(A()),C(A()))"
     assert all(step_input.query[-1].text == "How many?" for step_input in calls.briefs)
-
-
-@EXECUTORS
-def test_a_graph_that_is_not_async_has_it_too(executor: Executor, calls: Calls) -> None:
-    """`invoke` needs nothing but the node."""
-    conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
-    state = around(conductor, executor=executor).invoke(ASKED)
-    assert state["messages"][-1].content == "D(B(A()),C(A()))"
-
-
-@EXECUTORS
-async def test_a_graph_called_without_await_in_a_running_loop_has_it_too(
-    executor: Executor, calls: Calls
-) -> None:
-    """As in a notebook, and with a checkpointer."""
-    conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
-    state = around(conductor, executor=executor, checkpointer=InMemorySaver()).invoke(
-        ASKED, {"configurable": {"thread_id": "1"}}
-    )
-    assert state["messages"][-1].content == "D(B(A()),C(A()))"
 
 
 @EXECUTORS
@@ -128,26 +107,6 @@ async def test_events_and_the_plan_as_mermaid_are_in_the_custom_stream(
     ready = next(event["data"] for event in told if event["name"] == "podium_plan_ready")
     assert "3: D" in ready["mermaid"]
     json.dumps(told)
-
-
-@EXECUTORS
-async def test_pieces_of_text_are_in_the_custom_stream_if_steps_are_shown(
-    executor: Executor, calls: Calls
-) -> None:
-    """Each once: the answer is the text of a step."""
-    conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
-    graph = around(conductor, executor=executor, show_steps=True)
-    told = [event async for _, event in graph.astream(ASKED, stream_mode="custom", subgraphs=True)]
-    assert "podium_plan_delta" in [event["name"] for event in told]
-    texts = [event["data"]["text"] for event in told if event["name"] == "podium_step_delta"]
-    assert sorted(texts) == ["A()", "B(A())", "C(A())", "D(B(A()),C(A()))"]
-
-
-async def test_podiums_executor_streams_without_subgraphs_too(calls: Calls) -> None:
-    """It is one plain node, whose stream LangGraph passes on."""
-    conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
-    told = [event async for event in around(conductor).astream(ASKED, stream_mode="custom")]
-    assert "podium_plan_ready" in [event["name"] for event in told]
 
 
 def _reply(call: Call) -> Reply:
@@ -171,29 +130,6 @@ async def test_tokens_of_chat_models_are_in_the_stream_of_messages(
     tokens = [text for text, metadata in pieces if metadata.get("podium_step") == 0]
     assert len(tokens) > 1
     assert "".join(tokens) == "one two three"
-
-
-@EXECUTORS
-async def test_a_run_without_an_answer_raises_with_what_it_came_to(executor: Executor) -> None:
-    """No node after it goes on without an answer."""
-    conductor = Conductor(
-        FixedPlanner(Plan((Step(0, "try"),))), [ScriptedWorker("broken", WorkerFailed("no luck"))]
-    )
-    with pytest.raises(RunFailed, match="no luck") as raised:
-        await around(conductor, executor=executor).ainvoke(ASKED)
-    assert raised.value.result.status == "failed"
-
-
-@EXECUTORS
-async def test_what_lacks_a_part_is_an_answer_and_says_so(executor: Executor, calls: Calls) -> None:
-    """The state says what is missing, and why."""
-    workers = calls.workers("ABCD")
-    workers[2] = ScriptedWorker("C", WorkerFailed("no luck"))
-    conductor = Conductor(FixedPlanner(DIAMOND), workers, on_failure="note")
-    state = await around(conductor, executor=executor).ainvoke(ASKED)
-    assert state["messages"][-1].content.startswith("D(B(A()),)\n\n(Not complete: ")
-    assert state["podium"]["status"] == "partial"
-    assert "no luck" in json.dumps(state["podium"]["outcomes"])
 
 
 @EXECUTORS
@@ -248,19 +184,11 @@ async def test_a_step_waits_for_its_inputs_alone(executor: Executor) -> None:
     assert told[:2] == ["behind the fast one began", "slow ended"]
 
 
-@EXECUTORS
-async def test_an_interrupt_needs_a_checkpointer(executor: Executor, calls: Calls) -> None:
-    """The error says so."""
-    asking = calls.worker("asking", lambda step_input: interrupt("may I?"))
-    graph = around(Conductor(FixedPlanner(Plan((Step(0, "ask"),))), [asking]), executor=executor)
-    with pytest.raises(ConfigError, match=r"'asking' called interrupt.*no checkpointer"):
-        await graph.ainvoke(ASKED)
-
-
-@EXECUTORS
-@pytest.mark.parametrize("approve", [False, True])
+@pytest.mark.parametrize(
+    ("executor", "approve"), [("podium", False), ("langgraph", False), ("langgraph", True)]
+)
 async def test_a_command_to_the_parent_graph_jumps_in_the_users_own(
-    *, executor: Executor, approve: bool, calls: Calls
+    executor: Executor, calls: Calls, *, approve: bool
 ) -> None:
     """And not in the graphs in between, which the user never sees."""
 
@@ -289,8 +217,8 @@ async def test_a_command_to_the_parent_graph_jumps_in_the_users_own(
     assert calls.names == ["A", "B"]
 
 
-async def test_a_node_is_not_called_outside_of_a_graph(calls: Calls) -> None:
-    """The error says what is for that."""
+async def test_what_cannot_run_is_refused(calls: Calls) -> None:
+    """A node outside of a graph, a state that asks nothing, an executor that is none."""
     node = conductor_node(Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD")))
 
     @task
@@ -304,16 +232,132 @@ async def test_a_node_is_not_called_outside_of_a_graph(calls: Calls) -> None:
     for call in (node.ainvoke, flow.ainvoke):
         with pytest.raises(ConfigError, match="ConductorRunnable"):
             await call(ASKED)
-
-
-async def test_a_state_that_asks_nothing_is_refused(calls: Calls) -> None:
-    """Before anything is paid for."""
     conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
     with pytest.raises(ConfigError, match="no question under 'messages'"):
         await around(conductor).ainvoke({"messages": []})
-
-
-def test_an_executor_that_is_none_is_refused(calls: Calls) -> None:
-    """When the node is made, and not when it runs."""
     with pytest.raises(ConfigError, match="podium or langgraph"):
-        conductor_node(Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD")), executor="temporal")
+        conductor_node(conductor, executor="temporal")
+
+
+class Reports(TypedDict, total=False):
+    """Questions, and what the conductors make of them."""
+
+    question: str
+    questions: list[str]
+    answers: Annotated[list[str], operator.add]
+    podium: Annotated[list[dict[str, Any]], operator.add]
+
+
+@EXECUTORS
+async def test_a_conductor_called_by_send_adds_an_answer_and_a_run_for_each(
+    executor: Executor, calls: Calls
+) -> None:
+    """Answers and runs stand in the same order."""
+    conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
+    graph = StateGraph(Reports)
+    node = conductor_node(conductor, input="question", output="answers", executor=executor)
+    graph.add_node("conductor", node)
+    graph.add_conditional_edges(
+        START,
+        lambda state: [Send("conductor", {"question": text}) for text in state["questions"]],
+        ["conductor"],
+    )
+    app = graph.compile(checkpointer=InMemorySaver())
+    state = await app.ainvoke({"questions": ["one", "two", "three"]}, {"configurable": {"thread_id": "1"}})
+    assert state["answers"] == ["D(B(A()),C(A()))"] * 3
+    assert [run["status"] for run in state["podium"]] == ["ok"] * 3
+    assert len({run["run_id"] for run in state["podium"]}) == 3
+
+
+async def test_a_key_that_the_state_does_not_have_is_refused_before_anything_is_called(calls: Calls) -> None:
+    """LangGraph drops what a node writes to such a key without a word."""
+    conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
+    graph = around(conductor, state=Reports, input="question", output="anwser")
+    with pytest.raises(ConfigError, match=r"no key 'anwser'.*output="):
+        await graph.ainvoke({"question": "How many?"})
+    assert calls.names == []
+
+
+class Desk(TypedDict, total=False):
+    """A question about documents."""
+
+    question: str
+    documents: list[Any]
+    rules: str
+    answer: str
+
+
+def _texts(worker: ScriptedWorker) -> list[str]:
+    return ["\n".join(message.text for message in request.messages) for request in worker.requests]
+
+
+@EXECUTORS
+async def test_each_step_of_a_map_is_shown_its_own_document(executor: Executor) -> None:
+    """Twelve documents cost the tokens of twelve documents, and not of a hundred and forty-four."""
+    documents = [Document(f"page {number}: " + f"word{number} " * 200) for number in range(1, 13)]
+    steps = [Step(0, f"Sum up {{{{document_{number}}}}}.") for number in range(1, 13)]
+    plan = Plan((*steps, Step(0, "Join them by {{rules}}.", access=tuple(range(12)))))
+    clerk = ScriptedWorker("clerk", "summed up")
+    graph = around(
+        Conductor(FixedPlanner(plan), [clerk]),
+        executor=executor,
+        state=Desk,
+        input="question",
+        context={"document": "documents", "rules": "rules"},
+    )
+    asked = {"question": "What is in them?", "documents": documents, "rules": "Be short."}
+    await graph.ainvoke(asked)
+    shown = _texts(clerk)
+    for number, text in enumerate(shown[:12], 1):
+        assert sum(f"page {other}: " in text for other in range(1, 13)) == 1, number
+        assert "Be short." not in text
+    assert "Be short." in shown[12]
+    assert sum(map(len, shown)) < 2 * sum(len(document.page_content) for document in documents)
+
+
+async def test_a_part_that_is_missing_or_no_text_is_refused_before_anything_is_called(calls: Calls) -> None:
+    """The error names the key."""
+    conductor = Conductor(Plans(Plan((Step(0, "read"),))), calls.workers("A"))
+    graph = around(conductor, state=Desk, input="question", context={"rules": "rules"})
+    with pytest.raises(ConfigError, match="no value under 'rules'"):
+        await graph.ainvoke({"question": "What?"})
+    with pytest.raises(ConfigError, match="holds a object under 'rules'"):
+        await graph.ainvoke({"question": "What?", "rules": object()})
+    assert calls.names == []
+
+
+async def test_data_is_written_as_json() -> None:
+    """A reference to an item of an empty list is refused: a worker would read it as text."""
+    clerk = ScriptedWorker("clerk", "read")
+    plan = Plan((Step(0, "Read {{document_1}} and {{document_2}}."),))
+    graph = around(
+        Conductor(FixedPlanner(plan), [clerk]),
+        state=Desk,
+        input="question",
+        context={"document": "documents"},
+    )
+    await graph.ainvoke({"question": "What?", "documents": [{"rent": 900}, "May"]})
+    (text,) = _texts(clerk)
+    assert '{"rent": 900}' in text
+    assert "The text document_2:" in text
+    with pytest.raises(PlannerError, match=r"no text {{document_1}}: the texts are document"):
+        await graph.ainvoke({"question": "What?", "documents": []})
+    assert len(clerk.requests) == 1
+
+
+@pytest.mark.parametrize("executor", ["podium", "langgraph"])
+async def test_usage_is_in_the_state_and_counted_once(executor: Executor, openai: OpenAI) -> None:
+    """Of each step and of all; LangChain's handler sees the same."""
+    counter = UsageMetadataCallbackHandler()
+    plan = Plan((Step(0, "left"), Step(0, "right"), Step(0, "join", (0, 1))))
+    async with ChatServer(lambda call: says(call, "x")) as server:
+        conductor = Conductor(Plans(plan), [as_worker(openai(server.url), name="w")])
+        asked: Any = {"messages": [("user", "How many?")]}
+        state = await around(conductor, executor=executor).ainvoke(asked, {"callbacks": [counter]})
+        made = len(server.calls)
+    each = USAGE["total_tokens"]
+    assert made == 3
+    assert [o["usage"]["input_tokens"] for o in state["podium"]["outcomes"]] == [USAGE["prompt_tokens"]] * 3
+    usage = state["podium"]["usage"]
+    assert usage["input_tokens"] + usage["output_tokens"] == made * each
+    assert sum(one["total_tokens"] for one in counter.usage_metadata.values()) == made * each

@@ -1,37 +1,33 @@
-"""A plan's steps as nodes of a LangGraph graph."""
+"""A plan's steps as nodes of a LangGraph graph: early, left by an interrupt, failed, and paid for once."""
 
 import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import anyio
 import pytest
-from graphs.conducted import DIAMOND, Calls, Plans, around
+from graphs.conducted import ASKED, CONFIG, DIAMOND, EXECUTORS, FIRST, LAST, Calls, Plans, Slow, around
 from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import StructuredTool
+from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
+from servers.chat_server import ChatServer, says
 
+from langchain_podium import ConductorRunnable, as_worker
 from langchain_podium.graph.conducted import Executor
-from podium import Card, Conductor, Limits, Plan, Price, Step
+from podium import Card, ChatPlanner, Conductor, Limits, Plan, Price, ScriptedWorker, Step
 from podium.errors import ConfigError, PlanInvalid, RunFailed, WorkerFailed
-from podium.execution import OnFailure, Retry
-from podium.hosts import Partial
+from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.types import Completion
 from podium.usage import Usage
-from podium.workers import ScriptedWorker, StepInput
+from podium.workers import FREE, StepInput, Worker
 from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
-
-ASKED = {"messages": [("user", "How many?")]}
-CONFIG: Any = {"configurable": {"thread_id": "1"}}
-SYNC = pytest.mark.parametrize("is_sync", [False, True], ids=["async", "sync"])
-
-
-async def _call(graph: Any, asked: Any, config: Any, *, is_sync: bool) -> dict[str, Any]:
-    called: dict[str, Any] = graph.invoke(asked, config) if is_sync else await graph.ainvoke(asked, config)
-    return called
 
 
 async def test_every_step_is_a_node_seen_in_updates(calls: Calls) -> None:
@@ -60,19 +56,6 @@ async def test_every_step_is_seen_in_the_events_of_langchain(calls: Calls) -> No
     assert ("A", 0) in started  # the call of the worker, which waits for no node
 
 
-async def test_each_superstep_is_a_checkpoint(calls: Calls) -> None:
-    """Each with what all steps so far came to."""
-    saver = InMemorySaver()
-    conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
-    graph = around(conductor, executor="langgraph", checkpointer=saver)
-    await graph.ainvoke(ASKED, CONFIG)
-    spaces = {saved.config["configurable"]["checkpoint_ns"] for saved in saver.list(CONFIG)}
-    dynamic = next(space for space in spaces if "conductor:" in space and "|" not in space)
-    inside: Any = {"configurable": {"thread_id": "1", "checkpoint_ns": dynamic}}
-    steps = [sorted(state.values.get("steps", ())) async for state in graph.aget_state_history(inside)]
-    assert steps[::-1] == [[], [], ["0"], ["0", "1", "2"], ["0", "1", "2", "3"]]
-
-
 async def test_what_is_kept_is_plain_json(calls: Calls) -> None:
     """No type of Podium's has to be known to read it."""
     saver = InMemorySaver()
@@ -89,105 +72,21 @@ async def test_what_is_kept_is_plain_json(calls: Calls) -> None:
         json.dumps(values)
 
 
-@SYNC
-async def test_an_interrupt_in_a_step_goes_on_there_and_nothing_runs_again(
-    *, is_sync: bool, calls: Calls
-) -> None:
-    """Neither the planner nor a step that had ended."""
-    planner = Plans(DIAMOND)
-    asking = calls.asking("C", lambda step_input: f"told {interrupt({'may': step_input.subtask})}")
-    workers = [*calls.workers("AB"), asking, calls.worker("D")]
-    graph = around(Conductor(planner, workers), executor="langgraph", checkpointer=InMemorySaver())
-    state = await _call(graph, ASKED, CONFIG, is_sync=is_sync)
-    assert [each.value for each in state["__interrupt__"]] == [{"may": "right"}]
-    assert sorted(calls.names) == ["A", "B", "C"]
-    state = await _call(graph, Command(resume="yes"), CONFIG, is_sync=is_sync)
-    assert state["messages"][-1].content == "D(B(A()),told yes)"
-    assert sorted(calls.names) == ["A", "B", "C", "C", "D"]
-    assert planner.asked == 1
-    assert state["podium"]["status"] == "ok"
-    assert [o["text"] for o in state["podium"]["outcomes"]][:2] == ["A()", "B(A())"]
-
-
-async def test_what_finished_steps_cost_before_an_interrupt_is_in_the_bill(calls: Calls) -> None:
-    """It was paid, though in an earlier call."""
-    plan = Plan((Step(0, "begin"), Step(1, "ask", (0,))))
-    first = ScriptedWorker("first", "some words")
-    asking = calls.asking("asking", lambda step_input: interrupt("may I?"))
-    graph = around(
-        Conductor(FixedPlanner(plan), [first, asking]), executor="langgraph", checkpointer=InMemorySaver()
-    )
-    await graph.ainvoke(ASKED, CONFIG)
-    state = await graph.ainvoke(Command(resume="yes"), CONFIG)
-    assert len(first.requests) == 1
-    assert state["podium"]["usage"]["output_tokens"] > 0
-
-
-@SYNC
-async def test_two_interrupts_side_by_side_are_answered_by_their_ids(*, is_sync: bool, calls: Calls) -> None:
+async def test_two_interrupts_side_by_side_are_answered_by_their_ids(calls: Calls) -> None:
     """Each gets its own answer."""
     asking = [calls.asking(name, lambda step_input: str(interrupt(step_input.subtask))) for name in "BC"]
     workers = [calls.worker("A"), *asking, calls.worker("D")]
     graph = around(
         Conductor(FixedPlanner(DIAMOND), workers), executor="langgraph", checkpointer=InMemorySaver()
     )
-    state = await _call(graph, ASKED, CONFIG, is_sync=is_sync)
+    state = await graph.ainvoke(ASKED, CONFIG)
     asked = {each.value: each.id for each in state["__interrupt__"]}
     answers = {asked["left"]: "west", asked["right"]: "east"}
-    state = await _call(graph, Command(resume=answers), CONFIG, is_sync=is_sync)
+    state = await graph.ainvoke(Command(resume=answers), CONFIG)
     assert state["messages"][-1].content == "D(west,east)"
 
 
-@SYNC
-async def test_a_step_that_fails_raises_and_goes_on_there(*, is_sync: bool, calls: Calls) -> None:
-    """With `on_failure='fail'` nothing after it is begun."""
-    luck = [False]
-
-    def right(step_input: Any) -> str:
-        if not luck[0]:
-            raise ValueError("no luck")
-        return "lucky"
-
-    planner = Plans(DIAMOND)
-    workers = [*calls.workers("AB"), calls.worker("C", right), calls.worker("D")]
-    conductor = Conductor(planner, workers, on_failure="fail")
-    graph = around(conductor, executor="langgraph", checkpointer=InMemorySaver())
-    with pytest.raises(RunFailed, match=r"step 2 \(C\): .*no luck"):
-        await _call(graph, ASKED, CONFIG, is_sync=is_sync)
-    luck[0] = True
-    state = await _call(graph, None, CONFIG, is_sync=is_sync)
-    assert state["messages"][-1].content == "D(B(A()),lucky)"
-    assert sorted(calls.names) == ["A", "B", "C", "C", "D"]
-    assert planner.asked == 1
-
-
-@SYNC
-async def test_a_run_that_failed_as_a_whole_tries_again_what_failed(*, is_sync: bool, calls: Calls) -> None:
-    """As often as the graph is called; the step that was run without its output, once with the output."""
-    luck = [False]
-
-    def right(step_input: Any) -> str:
-        if not luck[0]:
-            raise ValueError("no luck")
-        return "lucky"
-
-    planner = Plans(DIAMOND)
-    workers = [*calls.workers("AB"), calls.worker("C", right), calls.worker("D")]
-    graph = around(
-        Conductor(planner, workers), executor="langgraph", partial="raise", checkpointer=InMemorySaver()
-    )
-    for _ in range(2):
-        with pytest.raises(RunFailed, match="the answer is partial"):
-            await _call(graph, ASKED if planner.asked == 0 else None, CONFIG, is_sync=is_sync)
-    luck[0] = True
-    state = await _call(graph, None, CONFIG, is_sync=is_sync)
-    assert state["messages"][-1].content == "D(B(A()),lucky)"
-    assert sorted(calls.names) == ["A", "B", "C", "C", "C", "D", "D"]
-    assert planner.asked == 1
-
-
-@SYNC
-async def test_what_earlier_attempts_spent_is_on_the_bill(*, is_sync: bool) -> None:
+async def test_what_earlier_attempts_spent_is_on_the_bill() -> None:
     """Of steps that run again: in the result, and for the limits of the run."""
     card = Card(name="A", price=Price(input=1.0, output=1.0))
     cost = 20 / 1_000_000
@@ -205,7 +104,7 @@ async def test_what_earlier_attempts_spent_is_on_the_bill(*, is_sync: bool) -> N
     bills, calls = list[Any](), list[int]()
     for asked in (ASKED, None, None):
         with pytest.raises(RunFailed) as failed:
-            await _call(graph, asked, CONFIG, is_sync=is_sync)
+            await graph.ainvoke(asked, CONFIG)
         result = failed.value.result
         bills.append(result.cost)
         calls.append(len(worker.requests) + len(failing.requests))
@@ -213,30 +112,6 @@ async def test_what_earlier_attempts_spent_is_on_the_bill(*, is_sync: bool) -> N
     assert calls == [3, 3, 3]  # the last call is kept for the answer, and the limit sees all calls before
     assert bills == [pytest.approx(made * cost) for made in calls]
     assert "calls" in str(failed.value)
-
-
-@pytest.mark.parametrize("on_failure", ["note", "skip", "fail"])
-@pytest.mark.parametrize("journal", [None, MemoryJournal()], ids=["state", "journal"])
-async def test_a_step_that_fails_twice_is_billed_for_three_calls(
-    on_failure: OnFailure, journal: MemoryJournal | None
-) -> None:
-    """By its outcome and by its bill, whoever keeps them."""
-    card = Card(name="B", price=Price(input=1.0, output=1.0))
-    failure = WorkerFailed("no", usage=Usage(10, 10), maybe_paid=True)
-    replies = iter([failure, failure, Completion("done", usage=Usage(10, 10))])
-    worker = ScriptedWorker(card, lambda request: next(replies))
-    conductor = Conductor(
-        FixedPlanner(Plan((Step(0, "try"),))), [worker], on_failure=on_failure, journal=journal
-    )
-    graph = around(conductor, executor="langgraph", checkpointer=InMemorySaver())
-    config: Any = {"configurable": {"thread_id": on_failure}}
-    for asked in (ASKED, None):
-        with pytest.raises(RunFailed):
-            await graph.ainvoke(asked, config)
-    state = await graph.ainvoke(None, config)
-    (outcome,) = state["podium"]["outcomes"]
-    assert outcome["attempts"] == len(outcome["calls"]) == len(worker.requests) == 3
-    assert state["podium"]["cost"] == pytest.approx(60e-6)
 
 
 async def test_a_call_that_was_lost_is_told_as_perhaps_paid_in_the_state_and_in_the_events() -> None:
@@ -263,50 +138,7 @@ async def test_a_call_that_was_lost_is_told_as_perhaps_paid_in_the_state_and_in_
     assert told["state"]["podium"]["maybe_paid"] is True
 
 
-async def test_every_rounds_plan_is_kept_before_it_is_carried_out(calls: Calls) -> None:
-    """An interrupt in the second round does not plan that round again."""
-    first, second = Plan((Step(0, "try"),)), Plan((Step(1, "try harder"),))
-    planner = Plans(first, second)
-    asking = calls.asking("B", lambda step_input: str(interrupt("may I?")))
-    conductor = Conductor(
-        planner,
-        [calls.worker("A"), asking],
-        limits=Limits(rounds=2),
-        accept=lambda question, answer: answer != "A()",
-    )
-    graph = around(conductor, executor="langgraph", checkpointer=InMemorySaver())
-    state = await graph.ainvoke(ASKED, CONFIG)
-    assert [each.value for each in state["__interrupt__"]] == ["may I?"]
-    assert planner.asked == 2
-    state = await graph.ainvoke(Command(resume="yes"), CONFIG)
-    assert state["messages"][-1].content == "yes"
-    assert planner.asked == 2
-    assert calls.names == ["A", "B", "B"]
-    assert state["podium"]["round"] == 2
-
-
-@pytest.mark.parametrize("config", [{}, CONFIG], ids=["nothing kept", "kept"])
-async def test_rounds_follow_each_other_where_nothing_is_kept_and_where_it_is(
-    config: Any, calls: Calls
-) -> None:
-    """The outcomes of both are shown."""
-    planner = Plans(Plan((Step(0, "try"),)), Plan((Step(1, "try harder"),)))
-    conductor = Conductor(
-        planner,
-        calls.workers("AB"),
-        limits=Limits(rounds=2),
-        accept=lambda question, answer: answer == "B()",
-    )
-    saver = InMemorySaver() if config else None
-    state = await around(conductor, executor="langgraph", checkpointer=saver).ainvoke(ASKED, config)
-    assert state["messages"][-1].content == "B()"
-    assert [outcome["round"] for outcome in state["podium"]["outcomes"]] == [1, 2]
-
-
-@SYNC
-async def test_a_long_chain_of_steps_is_within_the_limit_of_supersteps(
-    *, is_sync: bool, calls: Calls
-) -> None:
+def test_a_long_chain_of_steps_is_within_the_limit_of_supersteps() -> None:
     """Inside a chain of LangChain's the limit is 25, if nobody raises it."""
     many = 40
     plan = Plan(tuple(Step(0, f"step {index}", (index - 1,) if index else ()) for index in range(many)))
@@ -315,26 +147,9 @@ async def test_a_long_chain_of_steps_is_within_the_limit_of_supersteps(
         FixedPlanner(plan), [worker], limits=Limits(plan_steps=many, calls=2 * many, steps=2 * many)
     )
     chain = RunnableLambda(lambda asked: asked) | around(conductor, executor="langgraph")  # has a limit of 25
-    state = await _call(chain, ASKED, None, is_sync=is_sync)
+    state: Any = chain.invoke(ASKED)
     assert state["messages"][-1].content == "done"
     assert len(worker.requests) == many
-
-
-@pytest.mark.parametrize("executor", ["podium", "langgraph"])
-async def test_a_worker_is_shown_nothing_that_its_step_may_not_see(executor: Executor) -> None:
-    """Neither subtask nor output, by either executor."""
-    plan = Plan((Step(0, "canary-a"), Step(1, "canary-b"), Step(2, "see b", (1,)), Step(3, "see c", (2,))))
-    workers = [ScriptedWorker(f"w{n}", f"canary-out-{n}") for n in range(4)]
-    conductor = Conductor(FixedPlanner(plan), workers)
-    saver = InMemorySaver()
-    state = await around(conductor, executor=executor, checkpointer=saver).ainvoke(ASKED, CONFIG)
-    assert state["messages"][-1].content == "canary-out-3"
-    told = [repr(worker.requests[0].messages) + repr(worker.requests[0].step_input) for worker in workers[1:]]
-    assert not any("canary-a" in text or "canary-out-0" in text for text in told)
-    assert "canary-out-1" in told[1]
-    assert "canary-out-1" not in told[2]
-    assert "canary-b" not in told[2]
-    assert "canary-out-2" in told[2]
 
 
 async def test_a_node_is_given_nothing(calls: Calls) -> None:
@@ -347,39 +162,8 @@ async def test_a_node_is_given_nothing(calls: Calls) -> None:
     assert given == {"0 A": {}, "1 B": {}, "2 C": {}, "3 D": {}}
 
 
-async def test_names_that_langgraph_keeps_for_itself_are_names_of_workers_all_the_same(calls: Calls) -> None:
-    """LangGraph refuses some marks in names of nodes."""
-    plan = Plan((Step(0, "a"), Step(1, "b", (0,))))
-    conductor = Conductor(FixedPlanner(plan), [calls.worker("a:b|c"), calls.worker("__start__")])
-    state = await around(conductor, executor="langgraph").ainvoke(ASKED)
-    assert state["messages"][-1].content == "__start__(a:b|c())"
-
-
-@pytest.mark.parametrize("partial", ["return", "raise"])
-async def test_a_plan_edited_in_the_state_is_the_one_that_is_carried_out(
-    calls: Calls, partial: Partial
-) -> None:
-    """The hash tells that it was edited."""
-    plan = Plan((Step(0, "begin"), Step(1, "ask", (0,))))
-    planner = Plans(plan)
-    asking = calls.asking("B", lambda step_input: str(interrupt("may I?")))
-    workers = [calls.worker("A"), asking, calls.worker("C")]
-    conductor = Conductor(planner, workers)
-    graph = around(conductor, executor="langgraph", partial=partial, checkpointer=InMemorySaver())
-    await graph.ainvoke(ASKED, CONFIG)
-    inner = (await graph.aget_state(CONFIG, subgraphs=True)).tasks[0].state
-    edited = {**inner.values["podium"], "plan": Plan((Step(2, "end"),)).to_json()}
-    await graph.aupdate_state(inner.config, {"podium": edited}, as_node="__start__")
-    state = await graph.ainvoke(None, CONFIG)
-    assert state["messages"][-1].content == "C()"
-    assert planner.asked == 1
-    assert calls.names == ["A", "B", "C"]
-
-
-async def test_a_plan_edited_to_nonsense_in_the_state_is_refused_and_can_be_edited_again(
-    calls: Calls,
-) -> None:
-    """Nothing is lost: a third edit is carried out, without the planner."""
+async def test_a_plan_edited_in_the_state_is_the_one_that_is_carried_out(calls: Calls) -> None:
+    """Nonsense is refused, and can be edited again: nothing is lost."""
     planner = Plans(Plan((Step(0, "begin"), Step(1, "ask", (0,)))))
     asking = calls.asking("B", lambda step_input: str(interrupt("may I?")))
     graph = around(
@@ -397,3 +181,337 @@ async def test_a_plan_edited_to_nonsense_in_the_state_is_refused_and_can_be_edit
     state = await graph.ainvoke(None, CONFIG)
     assert state["messages"][-1].content == "A()"
     assert planner.asked == 1
+
+
+async def test_a_nested_conductors_step_may_wait_too_and_with_a_journal_pays_nothing_twice(
+    calls: Calls,
+) -> None:
+    """It passes both runs, and goes on in the inner one."""
+    journal = MemoryJournal()
+    asking = calls.asking("B", lambda step_input: f"told {interrupt('may I?')}")
+    planner = Plans(Plan((Step(0, "a"), Step(1, "b", (0,)))))
+    inner = Conductor(planner, [calls.worker("A"), asking], card=Card(name="inner"))
+    plan = Plan((Step(0, "c"), Step(1, "d", (0,))))
+    outer = Conductor(FixedPlanner(plan), [calls.worker("C"), inner], journal=journal, limits=Limits(depth=3))
+    graph = around(outer, executor="langgraph", checkpointer=InMemorySaver())
+    state = await graph.ainvoke(ASKED, CONFIG)
+    assert state["__interrupt__"][0].value == "may I?"
+    state = await graph.ainvoke(Command(resume="yes"), CONFIG)
+    assert state["messages"][-1].content == "told yes"
+    assert calls.names == ["C", "A", "B", "B"]
+    assert planner.asked == 1
+
+
+def _saver(*, kept: bool) -> InMemorySaver | None:
+    return InMemorySaver() if kept else None
+
+
+def _first(begun: anyio.Event, calls: list[str]) -> Worker:
+    async def first(step_input: StepInput) -> str:
+        calls.append("first")
+        begun.set()
+        return "found"
+
+    return FunctionWorker(first, price=FREE)
+
+
+@pytest.mark.parametrize(("kept", "journal"), [(False, None), (True, None), (True, MemoryJournal())])
+async def test_a_step_starts_while_its_plan_is_written_and_is_called_once(
+    *, kept: bool, journal: MemoryJournal | None
+) -> None:
+    """Its node hands its outcome on."""
+    begun, calls = anyio.Event(), list[str]()
+    last = ScriptedWorker("last", "written")
+    planner = Slow(begun, FIRST, LAST)
+    conductor = Conductor(planner, [_first(begun, calls), last], journal=journal)
+    graph = around(conductor, executor="langgraph", checkpointer=_saver(kept=kept))
+    nodes = list[str]()
+    config: Any = {"configurable": {"thread_id": str(kept)}} if kept else {}
+    async for _, update in graph.astream(ASKED, config, stream_mode="updates", subgraphs=True):
+        nodes += update
+    assert [name for name in nodes if name[0].isdigit()] == ["0 first", "1 last"]
+    assert calls == ["first"]
+    assert "found" in last.requests[0].messages[-1].text
+    assert planner.asked == 1
+
+
+async def test_an_interrupt_in_an_early_step_is_that_of_its_node(calls: Calls) -> None:
+    """The planner is not called again for it."""
+    begun = anyio.Event()
+
+    def ask(step_input: StepInput) -> str:
+        begun.set()
+        return f"told {interrupt('may I?')}"
+
+    planner = Slow(begun, FIRST, LAST)
+    conductor = Conductor(planner, [calls.worker("A", ask), calls.worker("B")])
+    graph = around(conductor, executor="langgraph", checkpointer=InMemorySaver())
+    state = await graph.ainvoke(ASKED, CONFIG)
+    assert [each.value for each in state["__interrupt__"]] == ["may I?"]
+    state = await graph.ainvoke(Command(resume="yes"), CONFIG)
+    assert state["messages"][-1].content == "B(told yes)"
+    assert planner.asked == 1
+
+
+def test_a_step_that_started_early_ends_at_the_limit_of_a_run_called_from_sync_code() -> None:
+    """Its node waits in another thread, and is told."""
+
+    async def slow(step_input: StepInput) -> str:
+        await anyio.sleep(30)
+        return step_input.subtask
+
+    rows = (FIRST, LAST)
+    last = ScriptedWorker("last", "written")
+    planner = ScriptedWorker("planner", "".join(rows))
+    conductor = Conductor(
+        ChatPlanner(planner), [FunctionWorker(slow, price=FREE), last], limits=Limits(seconds=0.2)
+    )
+    graph = around(conductor, executor="langgraph", checkpointer=None)
+    with pytest.raises(RunFailed) as caught:
+        graph.invoke(ASKED)
+    problem = caught.value.result.outcomes[0].problem
+    assert problem.code == "worker_timeout"
+
+
+PRICE = Price(input=1, output=2)
+RECORDED = pytest.mark.parametrize("recorded", [False, True], ids=["state", "journal"])
+
+
+def _journal(*, recorded: bool) -> MemoryJournal | None:
+    return MemoryJournal() if recorded else None
+
+
+def _agent(url: str) -> Worker:
+    """Return a graph that asks a model, then a person, then the model again."""
+    model = ChatOpenAI(model="m", base_url=url, api_key="none", max_retries=0)
+
+    def think(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [model.invoke(state["messages"])]}
+
+    def ask(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [("user", f"told {interrupt('may I?')}")]}
+
+    graph = StateGraph(MessagesState)
+    for name, node in (("think", think), ("ask", ask), ("answer", think)):
+        graph.add_node(name, node)
+    graph.add_edge(START, "think")
+    graph.add_edge("think", "ask")
+    graph.add_edge("ask", "answer")
+    return as_worker(graph.compile(), name="agent", price=PRICE)
+
+
+@RECORDED
+async def test_what_an_agent_spent_before_its_interrupt_is_on_the_bill(*, recorded: bool) -> None:
+    """As the server reported it, and no model is asked twice."""
+    async with ChatServer(lambda call: says(call, "Yes.")) as server:
+        conductor = Conductor(
+            FixedPlanner(Plan((Step(0, "Do it."),))),
+            [_agent(server.url)],
+            journal=_journal(recorded=recorded),
+        )
+        graph = around(conductor, executor="langgraph", checkpointer=InMemorySaver())
+        await graph.ainvoke(ASKED, CONFIG)
+        state = await graph.ainvoke(Command(resume="yes"), CONFIG)
+        assert len(server.calls) == 2
+    view = state["podium"]
+    assert view["usage"] == {"input_tokens": 422, "output_tokens": 14, "estimated": False}
+    assert view["cost"] == pytest.approx((422 + 2 * 14) * 1e-6)
+    assert not view["maybe_paid"]
+
+
+Make = Callable[[Callable[[str], str]], Worker]
+
+
+def _tool(ask: Callable[[str], str]) -> Worker:
+    def call(text: str) -> str:
+        return ask(text)
+
+    return as_worker(StructuredTool.from_function(call, name="A", description="Asks."))
+
+
+def _function(ask: Callable[[str], str]) -> Worker:
+    return as_worker(RunnableLambda(ask), name="A", description="Asks.")
+
+
+@pytest.mark.parametrize(("make", "recorded"), [(_tool, False), (_function, True)])
+async def test_code_that_interrupts_does_not_start_before_its_node(make: Make, *, recorded: bool) -> None:
+    """It would be called twice before anybody is asked, and be billed for tokens that nothing used."""
+    called, written = list[str](), anyio.Event()
+    written.set()
+
+    def ask(text: str) -> str:
+        called.append(text)
+        return f"told {interrupt('may I?')}"
+
+    conductor = Conductor(
+        Slow(written, FIRST.replace('"look"', '"{\\"text\\": \\"look\\"}"'), LAST),
+        [make(ask), ScriptedWorker("last", "written")],
+        journal=_journal(recorded=recorded),
+    )
+    graph = around(conductor, executor="langgraph", checkpointer=InMemorySaver())
+    state = await graph.ainvoke(ASKED, CONFIG)
+    assert (len(called), [each.value for each in state["__interrupt__"]]) == (1, ["may I?"])
+    state = await graph.ainvoke(Command(resume="yes"), CONFIG)
+    assert (len(called), state["messages"][-1].content) == (2, "written")
+    assert all("usage" not in call for call in state["podium"]["outcomes"][0]["calls"])
+    assert not state["podium"]["maybe_paid"]
+
+
+@pytest.mark.parametrize(("early", "recorded"), [(False, True), (True, False)])
+async def test_a_failed_step_runs_again_when_the_graph_goes_on(*, early: bool, recorded: bool) -> None:
+    """Also one that started while its plan was written; all its calls are on the bill."""
+    fails, written = [1, 1], anyio.Event()
+    written.set()
+
+    def find(request: Any) -> Any:
+        return WorkerFailed("no luck") if fails and fails.pop() else "found"
+
+    first, last = ScriptedWorker("first", find), ScriptedWorker("last", "written")
+    plan = Plan((Step(0, "look"), Step(1, "write", (0,))))
+    conductor = Conductor(
+        Slow(written, FIRST, LAST) if early else FixedPlanner(plan),
+        [first, last],
+        retry=Retry(attempts=1),
+        on_failure="skip",
+        journal=_journal(recorded=recorded),
+    )
+    graph = around(conductor, executor="langgraph", checkpointer=InMemorySaver(), partial="raise")
+    asked: Any = ASKED
+    for calls in (1, 2):
+        with pytest.raises(RunFailed):
+            await graph.ainvoke(asked, CONFIG)
+        assert len(first.requests) == calls
+        asked = None
+    state = await graph.ainvoke(None, CONFIG)
+    assert (state["podium"]["status"], len(first.requests), len(last.requests)) == ("ok", 3, 1)
+    assert [call["attempt"] for call in state["podium"]["outcomes"][0]["calls"]] == [1, 2, 3]
+
+
+def _by_hand(conductor: Conductor) -> Any:
+    """Return a graph with a node that invokes the conductor in code of a user's own."""
+    runnable = ConductorRunnable(conductor)
+    graph = StateGraph(MessagesState)
+    graph.add_node("ask", lambda state: {"messages": [("ai", runnable.invoke(state["messages"]))]})
+    graph.add_edge(START, "ask")
+    return graph.compile(checkpointer=InMemorySaver())
+
+
+GRAPHS: dict[str, Callable[[Conductor], Any]] = {
+    "podium": around,
+    "kept": lambda conductor: around(conductor, executor="langgraph", checkpointer=InMemorySaver()),
+    "by hand": _by_hand,
+}
+
+
+@pytest.mark.parametrize(
+    ("make", "stream_mode"),
+    [(make, "messages") for make in GRAPHS.values()] + [(_by_hand, ["updates", "custom"])],
+)
+def test_whoever_leaves_a_sync_stream_pays_for_at_most_one_further_call(
+    make: Callable[[Conductor], Any], stream_mode: Any
+) -> None:
+    """LangGraph waits for the node when its stream is closed."""
+    with ChatServer(lambda call: says(call, "Yes.", delay=0.05)).in_thread() as server:
+        model = as_worker(ChatOpenAI(model="m", base_url=server.url, api_key="none", max_retries=0), name="m")
+        plan = Plan(tuple(Step(0, f"part {part}", (part - 1,) if part else ()) for part in range(4)))
+        stream = make(Conductor(FixedPlanner(plan), [model])).stream(
+            ASKED, CONFIG, stream_mode=stream_mode, subgraphs=True
+        )
+        next(stream)
+        before = len(server.calls)
+        stream.close()
+        assert len(server.calls) <= before + 1
+
+
+class _Gone(InMemorySaver):
+    is_gone_after: int | None = None
+
+    def _write(self) -> None:
+        if self.is_gone_after is not None:
+            if self.is_gone_after <= 0:
+                raise ConnectionError("the database went away")
+            self.is_gone_after -= 1
+
+    async def aput(self, *given: Any, **more: Any) -> Any:
+        self._write()
+        return await super().aput(*given, **more)
+
+    async def aput_writes(
+        self, config: Any, writes: Sequence[Any], task_id: str, task_path: str = ""
+    ) -> None:
+        self._write()
+        await super().aput_writes(config, writes, task_id, task_path)
+
+
+@pytest.mark.parametrize("after", [0, 3, 6, 12, 18])
+async def test_a_checkpointer_that_goes_away_is_told_and_nothing_is_paid_twice(
+    after: int, calls: Calls
+) -> None:
+    """With a journal, wherever it goes away."""
+    journal, saver = MemoryJournal(), _Gone()
+    conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"), journal=journal)
+    graph = around(conductor, executor="langgraph", checkpointer=saver)
+    saver.is_gone_after = after
+    try:
+        state = await graph.ainvoke(ASKED, CONFIG, durability="sync")
+    except ConnectionError:
+        saver.is_gone_after = None
+        kept = await graph.aget_state(CONFIG)
+        state = (
+            kept.values
+            if "podium" in kept.values
+            else await graph.ainvoke(None if kept.next else ASKED, CONFIG)
+        )
+    assert state["messages"][-1].content == "D(B(A()),C(A()))"
+    assert sorted(calls.names) == list("ABCD")
+
+
+async def test_without_a_journal_what_the_checkpointer_kept_is_not_paid_again(calls: Calls) -> None:
+    """It goes on after the last step that was kept."""
+    saver = _Gone()
+    graph = around(
+        Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD")), executor="langgraph", checkpointer=saver
+    )
+
+    async def cut() -> None:
+        async for _, update in graph.astream(
+            ASKED, CONFIG, stream_mode="updates", subgraphs=True, durability="sync"
+        ):
+            if "0 A" in update:
+                saver.is_gone_after = 2
+
+    with pytest.raises(ConnectionError, match="went away"):
+        await cut()
+    saver.is_gone_after = None
+    state = await graph.ainvoke(None, CONFIG)
+    assert state["messages"][-1].content == "D(B(A()),C(A()))"
+    assert calls.names.count("A") == 1
+
+
+@EXECUTORS
+async def test_a_cancel_stops_the_workers(executor: Executor) -> None:
+    """And is seen by who cancels."""
+    slow = ScriptedWorker("slow", "never", latency=30)
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "wait"),))), [slow])
+    graph = around(conductor, executor=executor)
+
+    async def stop() -> None:
+        while not slow.requests:  # noqa: ASYNC110 - nothing else tells that the call has begun
+            await anyio.sleep(0.001)
+        scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stop)
+        with anyio.CancelScope() as scope:
+            await graph.ainvoke(ASKED)
+    assert scope.cancelled_caught
+    assert len(slow.requests) == 1
+
+
+@EXECUTORS
+async def test_a_slow_worker_ends_with_the_runs_time(executor: Executor) -> None:
+    """The error names the limit."""
+    slow = ScriptedWorker("slow", "never", latency=30)
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "wait"),))), [slow], limits=Limits(seconds=0.1))
+    with pytest.raises(RunFailed, match=r"Limits\.seconds"):
+        await around(conductor, executor=executor).ainvoke(ASKED)

@@ -8,8 +8,8 @@ What is not as the suites have it by default, and why:
   has a `Retry` of its own, and a hosted one retries on its server.
 - A local pool has no model that a call could override: its models are its workers, and which
   of them works is what the planner decides. A hosted conductor's can be overridden.
-- Where workers are chat models of LangChain's, `test_structured_output` and its async sister
-  find that more than one chat model was started: each worker's call is a run of its own.
+- Where workers are chat models of LangChain's, only the unit suite runs: `test_structured_output` would
+  find that more than one chat model was started, because each worker's call is a run of its own.
 - Not serializable (`test_serdes` skips itself): a conductor holds connections and code.
 - Pictures, sound and files go to the workers whose card takes them; the suites' tests of them
   load files from the internet, and stay switched off.
@@ -136,44 +136,11 @@ class TestPartsUnit(Parts, ChatModelUnitTests):
         return _without(super().standard_chat_model_params, "api_key")
 
 
-class TestHostedUnit(Hosted, ChatModelUnitTests):
-    """The unit suite over a hosted conductor."""
-
-    @property
-    def standard_chat_model_params(self) -> dict[str, Any]:
-        """All but the key and the retries."""
-        return _without(super().standard_chat_model_params, "api_key", "max_retries")
-
-
 class TestLocal(Local, ChatModelIntegrationTests):
     """The integration suite over a local pool."""
 
 
-class TestLocalJsonSchema(Local, ChatModelIntegrationTests):
-    """The same, with answers held to a schema in place of a tool's arguments."""
-
-    @property
-    def structured_output_kwargs(self) -> dict[str, Any]:
-        """How answers get their form."""
-        return {"method": "json_schema"}
-
-
-class TestParts(Parts, ChatModelIntegrationTests):
-    """The integration suite over chat models of LangChain's."""
-
-    @pytest.mark.xfail(reason="each worker that is a chat model is started, too", raises=AssertionError)
-    @pytest.mark.parametrize("schema_type", ["pydantic", "typeddict", "json_schema"])
-    def test_structured_output(self, model: BaseChatModel, schema_type: Any) -> None:
-        """Fail at the count of chat models that were started."""
-        super().test_structured_output(model, schema_type)
-
-    @pytest.mark.xfail(reason="each worker that is a chat model is started, too", raises=AssertionError)
-    @pytest.mark.parametrize("schema_type", ["pydantic", "typeddict", "json_schema"])
-    async def test_structured_output_async(self, model: BaseChatModel, schema_type: Any) -> None:
-        """Fail at the count of chat models that were started."""
-        await super().test_structured_output_async(model, schema_type)
-
-
+@pytest.mark.long
 class TestHosted(Hosted, ChatModelIntegrationTests):
     """The integration suite over a hosted conductor."""
 
