@@ -10,7 +10,6 @@ from agent_framework import (
     Agent,
     AgentContext,
     AgentSession,
-    Content,
     FunctionInvocationContext,
     FunctionTool as FrameworkTool,
     Message,
@@ -22,7 +21,7 @@ from autogen.speaking import SpeakingClient, client_of
 from autogen_agentchat.agents import AssistantAgent, UserProxyAgent
 from autogen_agentchat.conditions import TextMentionTermination
 from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_agentchat.tools import AgentTool, TeamTool
+from autogen_agentchat.tools import AgentTool
 from autogen_core.models import (
     AssistantMessage,
     FunctionExecutionResult,
@@ -88,36 +87,6 @@ class Lead(ActionHost):
         return ask
 
 
-class Team(Lead):
-    """A team."""
-
-    async def ask(self, conductor: Conductor) -> tuple[str, str]:
-        """Run it."""
-        last: Any = (await ConductorTeam(conductor).run(task="Refund it.")).messages[-1]
-        return last.metadata["podium_status"], last.to_text()
-
-    def asking_tool(self, conductor: Conductor) -> Callable[[], Awaitable[str]]:
-        """Call a workbench with the team as a tool."""
-        bench = StaticWorkbench([TeamTool(ConductorTeam(conductor), "lead", "Leads.")])
-
-        async def ask() -> str:
-            return (await bench.call_tool("lead", {"task": "Refund it."})).to_text()
-
-        return ask
-
-
-class Client(Lead):
-    """A model client."""
-
-    asking_tool = ActionHost.asking_tool
-
-    async def ask(self, conductor: Conductor) -> tuple[str, str]:
-        """Send it a message."""
-        client = ConductorChatCompletionClient(conductor)
-        said = await client.create([UserMessage(content="Refund it.", source="user")])
-        return client.results[-1].status, str(said.content)
-
-
 class FrameworkLead(ActionHost):
     """An agent of Agent Framework, whose tools are no workers of their own."""
 
@@ -156,17 +125,6 @@ class FrameworkLead(ActionHost):
             return str(content.text)
 
         return ask
-
-
-class FrameworkChat(FrameworkLead):
-    """A chat client of Agent Framework."""
-
-    asking_tool = ActionHost.asking_tool
-
-    async def ask(self, conductor: Conductor) -> tuple[str, str]:
-        """Send it a message."""
-        response: Any = await ConductorChatClient(conductor).get_response([Message("user", ["Refund it."])])
-        return response.additional_properties["podium"]["status"], response.text
 
 
 def look() -> str:
@@ -299,20 +257,6 @@ async def client_turns(made: Callable[[], Conductor]) -> str:
     return str((await ConductorChatCompletionClient(made()).create(said, tools=tools)).content)
 
 
-async def framework_turns(made: Callable[[], Conductor]) -> str:
-    """Call two chat clients of Agent Framework's, without an agent."""
-    options: Any = {"tools": [framework_function(weather, approval_mode="always_require")]}
-    asked = Message("user", ["Refund it."])
-    (said,) = (await ConductorChatClient(made()).get_response([asked], options=options)).messages
-    call = next(one.function_call or one for one in said.contents if one.type != "text")
-    told = [
-        asked,
-        Message("assistant", [call]),
-        Message("tool", [Content.from_function_result(call.call_id, result="warm")]),
-    ]
-    return (await ConductorChatClient(made()).get_response(told, options=options)).text
-
-
 async def approved_turns(made: Callable[[], Conductor]) -> str:
     """Approve a tool's call in a session that was stored."""
 
@@ -328,7 +272,7 @@ async def approved_turns(made: Callable[[], Conductor]) -> str:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("turns", [client_turns, framework_turns, approved_turns])
+@pytest.mark.parametrize("turns", [client_turns, approved_turns])
 async def test_another_client_continues_after_tool_calls(turns: Turns) -> None:
     """With a journal: what was done before the calls is not done again."""
     refunds: list[str] = []
@@ -438,7 +382,7 @@ async def test_a_team_that_stops_early_names_the_action(told: str, *, waits: boo
 class TestActions(ActionsContract):
     """The contract."""
 
-    @pytest.fixture(params=[Lead, Team, Client, FrameworkLead, FrameworkChat])
+    @pytest.fixture(params=[Lead, FrameworkLead])
     def host(self, request: pytest.FixtureRequest) -> ActionHost:
         """Each face."""
         host: ActionHost = request.param()

@@ -1,11 +1,9 @@
 """A conductor as a chat client of Agent Framework's, in agents and orchestrations that know nothing of it."""
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import anyio
 import pytest
 from agent_framework import (
     Agent,
@@ -21,13 +19,12 @@ from agent_framework import (
     function_middleware,
     tool,
 )
-from agent_framework.observability import OBSERVABILITY_SETTINGS
-from agent_framework.orchestrations import GroupChatBuilder, HandoffBuilder, MagenticBuilder
+from agent_framework.orchestrations import GroupChatBuilder, HandoffBuilder
 from autogen.framework_speaking import FrameworkServer
 from autogen.scripts import is_planning, model, shown
 from contracts.adapter_contract import planner_of
 from pydantic import BaseModel
-from servers.chat_server import STALL, USAGE, Call, Reply, says
+from servers.chat_server import USAGE, Call, Reply, says
 
 from autogen_podium.agent_framework import ConductorAgent, ConductorChatClient, as_worker
 from podium import ScriptedWorker
@@ -186,17 +183,6 @@ async def test_a_named_function_must_be_called() -> None:
             await plain.get_response(asked(), options={"tools": [weather], "tool_choice": "required"})
 
 
-async def test_a_function_that_raises_is_told_to_the_model() -> None:
-    """As with any chat client."""
-
-    def broken(city: str) -> str:
-        raise ValueError("no thermometer")
-
-    async with FrameworkServer(lambda call: calling(call, "broken")) as server:
-        agent = Agent(ConductorChatClient(workers=pool(server), planner=server.client()), tools=[broken])
-        assert (await agent.run("How is it?")).text == "It is Error: Function failed.."
-
-
 async def test_structured_output() -> None:
     """A Pydantic class, or a JSON schema, reaches the model that answers."""
 
@@ -266,38 +252,6 @@ async def test_middleware_is_around_calls_and_functions() -> None:
     assert seen == ["chat", "weather", "chat"]
 
 
-async def test_it_is_traced_by_the_framework(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A span of a chat, with its model and tokens."""
-    from opentelemetry import trace  # noqa: PLC0415
-    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor  # noqa: PLC0415
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter  # noqa: PLC0415
-
-    spans, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(spans))
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
-    monkeypatch.setattr(OBSERVABILITY_SETTINGS, "enable_instrumentation", True)
-    client = ConductorChatClient(workers=[ScriptedWorker("one", "x")], planner=planner_of((0, "x", ())))
-    await client.get_response(asked())
-    chats = [span for span in spans.get_finished_spans() if span.name == "chat podium"]
-    assert len(chats) == 1
-    attributes = dict(chats[0].attributes or {})
-    assert attributes["gen_ai.provider.name"] == "podium"
-    assert attributes["gen_ai.response.finish_reasons"] == '["stop"]'
-
-
-async def test_a_session_remembers() -> None:
-    """The agent's; the conductor plans with the whole conversation."""
-    worker = ScriptedWorker("one", "noted")
-    agent = Agent(ConductorChatClient(workers=[worker], planner=planner_of((0, "x", ()))), name="solo")
-    session = agent.create_session()
-    await agent.run("question-1", session=session)
-    await agent.run("question-2", session=session)
-    said = str(worker.requests[-1].messages)
-    assert "question-1" in said
-    assert "noted" in said
-
-
 async def test_no_answer_is_an_error() -> None:
     """With the result; an answer in part is one where that is wanted."""
     failing = ConductorChatClient(
@@ -321,24 +275,6 @@ async def test_no_answer_is_an_error() -> None:
     wrong: Any = "perhaps"
     with pytest.raises(ConfigError, match="partial is 'perhaps'"):
         ConductorChatClient(workers=workers, planner=planner, partial=wrong)
-
-
-async def test_leaving_a_stream_hangs_up() -> None:
-    """The requests of its workers are closed."""
-
-    def stall(call: Call) -> Reply:
-        return Reply((STALL,))
-
-    async with FrameworkServer(stall) as server:
-        client = ConductorChatClient(workers=[server.client()], planner=FixedPlanner(ONE))
-        task = asyncio.create_task(client.get_response(asked(), stream=True).get_final_response())
-        with anyio.fail_after(20):
-            while not server.calls:  # noqa: ASYNC110 - nothing announces a call
-                await anyio.sleep(0.01)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            await server.calls[0].hung_up.wait()
 
 
 async def test_messages_without_an_author() -> None:
@@ -425,48 +361,3 @@ async def test_it_hands_off() -> None:
         events = await flow.run("I want my money back.")
     handed = [event.data for event in events if event.type == "handoff_sent"]
     assert [(h.source, h.target) for h in handed] == [("front", "back")]
-
-
-async def test_it_manages_magentic() -> None:
-    """As the manager's chat client."""
-
-    def manager(call: Call) -> Reply:
-        text = shown(call)
-        if is_planning(call):
-            return says(call, ONE)
-        if "is_request_satisfied" in text:
-            done = "12 metres" in text
-            reason = {"reason": "so", "answer": done}
-            ledger = {
-                "is_request_satisfied": reason,
-                "is_in_loop": {"reason": "so", "answer": False},
-                "is_progress_being_made": {"reason": "so", "answer": True},
-                "next_speaker": {"reason": "so", "answer": "worker"},
-                "instruction_or_question": {"reason": "so", "answer": "Measure."},
-            }
-            return says(call, json.dumps(ledger))
-        return says(call, "It is done.")
-
-    async with (
-        FrameworkServer(manager) as server,
-        FrameworkServer(lambda call: says(call, "12 metres")) as two,
-    ):
-        lead = ConductorAgent(workers=[server.client()], planner=server.client(), name="manager")
-        worker = Agent(two.client(), name="worker", description="Measures.")
-        flow = MagenticBuilder(participants=[worker], manager_agent=lead, max_round_count=5).build()
-        outputs = (await flow.run("How large?")).get_outputs()
-    assert "It is done." in str(outputs[-1])
-
-
-async def test_a_client_in_a_pool_is_within_the_limits_around_it() -> None:
-    """Unless it has middleware, which its conductor alone would leave out."""
-
-    @chat_middleware
-    async def watch(context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        await call_next()
-
-    worker = ScriptedWorker("one", "x")
-    plain = ConductorChatClient(workers=[worker], planner=planner_of((0, "x", ())))
-    assert as_worker(plain) is plain.conductor
-    layered = ConductorChatClient(workers=[worker], planner=planner_of((0, "x", ())), middleware=[watch])
-    assert as_worker(layered) is not layered.conductor

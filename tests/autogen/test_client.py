@@ -8,9 +8,8 @@ import anyio
 import pytest
 from autogen.scripts import is_planning, model, shown, team
 from autogen.speaking import ModelServer, Speaker
-from autogen_agentchat.agents import AssistantAgent, SocietyOfMindAgent
+from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent, StructuredMessage
-from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import CancellationToken, FunctionCall
 from autogen_core.memory import ListMemory, MemoryContent, MemoryMimeType
 from autogen_core.model_context import TokenLimitedChatCompletionContext
@@ -30,7 +29,7 @@ from pydantic import BaseModel
 from servers.chat_server import STALL, USAGE, Call, Reply, says
 
 from autogen_podium import ConductorChatCompletionClient, as_worker
-from podium import Card, Limits, ScriptedWorker
+from podium import Card, ScriptedWorker
 from podium.errors import ConfigError, RunFailed
 from podium.execution import Retry
 from podium.planners import FixedPlanner
@@ -142,18 +141,6 @@ async def test_an_agent_with_a_memory_goes_on_with_its_plan() -> None:
         assert all("Bern is high." in shown(call) for call in server.calls)
     assert result.messages[-1].to_text() == "It is warm in Bern."
     assert len(planned) == 1
-
-
-async def test_a_society_of_minds_and_its_team_think_with_it() -> None:
-    """Its conversation ends in a system message, and its agents may be asked without a task."""
-    client = ConductorChatCompletionClient(
-        workers=[ScriptedWorker("a", "12 m")], planner=planner_of((0, "Answer it.", ()))
-    )
-    members = [AssistantAgent(name, client) for name in ("one", "two")]
-    team = RoundRobinGroupChat(list(members), max_turns=2)
-    mind = SocietyOfMindAgent("mind", team, client)
-    assert (await mind.run(task="How large?")).messages[-1].to_text() == "12 m"
-    assert (await mind.run()).messages[-1].to_text() == "12 m"
 
 
 async def test_an_agents_tools_are_called_by_the_agent() -> None:
@@ -332,25 +319,6 @@ async def test_a_stream_that_broke_is_continued() -> None:
     assert (await client("Yes, but", "No.").create(ASKED)).content == "No."
 
 
-async def test_it_is_a_worker_within_the_limits_around_it() -> None:
-    """As any face of a conductor."""
-    called: list[str] = []
-
-    def say(request: Request) -> str:
-        called.append(request.messages[-1].text)
-        return "done"
-
-    chain = planner_of((0, "x", ()), (0, "y", (0,)), (0, "z", (1,)))
-    inner = ConductorChatCompletionClient(workers=[ScriptedWorker("one", say)], planner=chain)
-    outer = ConductorChatCompletionClient(
-        workers=[inner], planner=planner_of((0, "x", ())), limits=Limits(calls=2)
-    )
-    assert [worker.card.name for worker in outer.conductor.pool] == ["conductor"]
-    with pytest.raises(RunFailed, match=r"Limits\.calls"):
-        await outer.create(ASKED)
-    assert len(called) <= 2
-
-
 async def test_tokens_are_counted_and_left() -> None:
     """By the text; the window is the least that a card states."""
     small = ScriptedWorker(Card(name="small", context_window=500), "x")
@@ -387,13 +355,6 @@ async def test_a_token_cancels_it() -> None:
             with pytest.raises(asyncio.CancelledError):
                 await task
             await server.calls[0].hung_up.wait()
-
-
-async def test_no_answer_is_an_error() -> None:
-    """With the result."""
-    broken = ScriptedWorker("bad", ValueError("no ruler"))
-    with pytest.raises(RunFailed, match="no ruler"):
-        await ConductorChatCompletionClient(workers=[broken], planner=planner_of((0, "x", ()))).create(ASKED)
 
 
 async def test_a_partial_answer_is_told() -> None:

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 import pytest
 from agent_framework import Agent, Message
-from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent, TextMessage
 from autogen_agentchat.tools import AgentTool, TeamTool
@@ -39,9 +38,9 @@ class Value(BaseModel):
     value: int
 
 
-def tool_of(conductor: Conductor, *, is_whole: bool = False) -> AgentTool:
+def tool_of(conductor: Conductor) -> AgentTool:
     """Return a conductor agent as AutoGen's tool."""
-    return AgentTool(ConductorAgent("lead", conductor), return_value_as_last_message=not is_whole)
+    return AgentTool(ConductorAgent("lead", conductor), return_value_as_last_message=True)
 
 
 async def tool(conductor: Conductor) -> Seen:
@@ -49,26 +48,10 @@ async def tool(conductor: Conductor) -> Seen:
     return await _called(tool_of(conductor))
 
 
-async def tool_of_all_messages(conductor: Conductor) -> Seen:
-    """Call an agent as a tool, which returns all messages."""
-    return await _called(tool_of(conductor, is_whole=True))
-
-
 async def tool_of_team(conductor: Conductor) -> Seen:
     """Call a team as a tool."""
     team: Any = ConductorTeam(conductor)
     return await _called(TeamTool(team, "ask_team", "Asks.", return_value_as_last_message=True))
-
-
-async def tool_of_assistant(conductor: Conductor) -> Seen:
-    """Call an assistant as a tool, whose model is a conductor."""
-    assistant = AssistantAgent("lead", ConductorChatCompletionClient(conductor))
-    return await _called(AgentTool(assistant, return_value_as_last_message=True))
-
-
-async def agent(conductor: Conductor) -> Seen:
-    """Run an agent."""
-    return _last(await ConductorAgent("lead", conductor).run(task=QUESTION))
 
 
 async def agent_again(conductor: Conductor) -> Seen:
@@ -112,23 +95,9 @@ async def framework_tool(conductor: Conductor) -> Seen:
     return Seen(await _invoked(FrameworkConductor(conductor).as_tool()))
 
 
-async def framework_tool_of_agent(conductor: Conductor) -> Seen:
-    """Call an agent of Agent Framework as a tool, whose chat client is a conductor."""
-    return Seen(await _invoked(Agent(client=ConductorChatClient(conductor), name="lead").as_tool()))
-
-
 async def framework_agent(conductor: Conductor) -> Seen:
     """Run an agent."""
     response = await FrameworkConductor(conductor).run(QUESTION)
-    return Seen(response.text, response.finish_reason)
-
-
-async def framework_agent_again(conductor: Conductor) -> Seen:
-    """Run an agent that remembers an incomplete answer."""
-    lead = FrameworkConductor(conductor)
-    session = lead.create_session()
-    await lead.run(QUESTION, session=session)
-    response = await lead.run(QUESTION, session=session)
     return Seen(response.text, response.finish_reason)
 
 
@@ -178,12 +147,9 @@ def _created(result: CreateResult) -> Seen:
     return Seen(result.content, result.finish_reason)
 
 
-TEXT_FACES: Final = (
-    *(tool, tool_of_all_messages, tool_of_team, tool_of_assistant),
-    *(agent, agent_again, agent_stream, team, framework_tool, framework_tool_of_agent),
-)
+TEXT_FACES: Final = (tool, tool_of_team, agent_again, agent_stream, team, framework_tool)
 FINISH_FACES: Final = (
-    *(client, client_stream, framework_agent, framework_agent_again, framework_agent_stream),
+    *(client, client_stream, framework_agent, framework_agent_stream),
     *(framework_client, framework_client_stream, framework_agent_of_client),
 )
 
@@ -237,13 +203,7 @@ async def strict_team(conductor: Conductor) -> int:
     return Value.model_validate_json(_last(said).text).value
 
 
-async def strict_framework_agent(conductor: Conductor) -> int:
-    """Run an agent of Agent Framework that raises."""
-    said = await FrameworkConductor(conductor, partial="raise").run(QUESTION)
-    return Value.model_validate_json(said.text).value
-
-
-OBJECT_FACES: Final = (created, framework_value, strict_agent, strict_team, strict_framework_agent)
+OBJECT_FACES: Final = (created, framework_value, strict_agent, strict_team)
 
 
 @pytest.mark.parametrize("ask", OBJECT_FACES, ids=lambda ask: ask.__name__)

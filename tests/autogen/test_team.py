@@ -1,10 +1,8 @@
 """A conductor as a team of AutoGen's: what ends its runs, and what it remembers."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import anyio
 import pytest
 from autogen.scripts import is_planning, model, shown, team
 from autogen.speaking import READ, WRITTEN, ModelServer, Speaker
@@ -20,8 +18,6 @@ from autogen_agentchat.conditions import (
 )
 from autogen_agentchat.messages import TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_agentchat.ui import Console
-from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient
 from contracts.adapter_contract import planner_of, saying
 from servers.chat_server import USAGE, says
@@ -173,30 +169,6 @@ async def test_the_task_can_be_left_out_of_the_messages() -> None:
     assert [m.source for m in result.messages] == ["a", "b", "c", "ConductorTeam"]
 
 
-async def test_a_token_cancels_a_run() -> None:
-    """And the team can run again."""
-    started, hanging = asyncio.Event(), True
-
-    async def hang(text: str) -> str:
-        started.set()
-        if hanging:
-            await anyio.sleep_forever()
-        return "done"
-
-    chat, token = (
-        ConductorTeam(workers=[Speaker("one", hang)], planner=planner_of((0, "x", ()))),
-        CancellationToken(),
-    )
-    task = asyncio.create_task(chat.run(task="?", cancellation_token=token))
-    with anyio.fail_after(20):
-        await started.wait()
-        token.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        hanging = False
-        assert (await chat.run(task="again")).stop_reason == ANSWERED
-
-
 @pytest.mark.parametrize(
     ("options", "calls"), [({"termination_condition": MaxMessageTermination(2)}, 2), ({"max_turns": 1}, 1)]
 )
@@ -255,13 +227,3 @@ async def test_it_is_a_member_of_other_teams() -> None:
     assert spoke == ["ConductorTeam", "critic", "ConductorTeam"]
     assert "critic: Shorter." in plans[1]
     assert told.messages[-1].source == "society"
-
-
-async def test_the_console_shows_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """As any team."""
-    await Console(
-        ConductorTeam(workers=noting([]), planner=planner_of(*CHAIN), show_steps=True).run_stream(task="?")
-    )
-    printed = capsys.readouterr().out
-    assert "c has spoken" in printed
-    assert "1. b: y (shown step 0)" in printed
