@@ -227,8 +227,9 @@ async def test_middleware_is_around_each_run() -> None:
     assert seen == ["my-question", "my-second"]
 
 
-@pytest.mark.parametrize("kind", [ConductorAgent, ConductorChatClient])
-@pytest.mark.parametrize("how", ["closed", "left", "dropped"])
+@pytest.mark.parametrize(
+    ("kind", "how"), [(ConductorAgent, "closed"), (ConductorAgent, "dropped"), (ConductorChatClient, "left")]
+)
 async def test_leaving_a_stream_cancels_the_run(kind: Any, how: str) -> None:
     """And what its workers do, as soon as nobody holds the stream."""
     started, stopped = asyncio.Event(), asyncio.Event()

@@ -11,8 +11,6 @@ from autogen.speaking import ModelServer, Speaker
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent, StructuredMessage
 from autogen_core import CancellationToken, FunctionCall
-from autogen_core.memory import ListMemory, MemoryContent, MemoryMimeType
-from autogen_core.model_context import TokenLimitedChatCompletionContext
 from autogen_core.models import (
     AssistantMessage,
     CreateResult,
@@ -31,10 +29,7 @@ from servers.chat_server import STALL, USAGE, Call, Reply, says
 from autogen_podium import ConductorChatCompletionClient, as_worker
 from podium import Card, ScriptedWorker
 from podium.errors import ConfigError, RunFailed
-from podium.execution import Retry
 from podium.planners import FixedPlanner
-from podium.types import Completion
-from podium.workers import Request
 
 pytestmark = pytest.mark.anyio
 ASKED: list[LLMMessage] = [UserMessage(content="How large?", source="user")]
@@ -129,20 +124,6 @@ async def test_a_conversation_may_end_in_any_message(asked: list[LLMMessage]) ->
     assert all(str(message.content) in told for message in asked)
 
 
-async def test_an_agent_with_a_memory_goes_on_with_its_plan() -> None:
-    """What the memory adds after the question is in both turns; the second plans nothing."""
-    async with ModelServer(lambda call: calling(call, "weather")) as server:
-        conductor = ConductorChatCompletionClient(workers=pool(server), planner=server.client())
-        memory = ListMemory()
-        await memory.add(MemoryContent(content="Bern is high.", mime_type=MemoryMimeType.TEXT))
-        agent = AssistantAgent("solo", conductor, tools=[weather], memory=[memory], reflect_on_tool_use=True)
-        result = await agent.run(task="Is it warm in Bern?")
-        planned = [call for call in server.calls if is_planning(call)]
-        assert all("Bern is high." in shown(call) for call in server.calls)
-    assert result.messages[-1].to_text() == "It is warm in Bern."
-    assert len(planned) == 1
-
-
 async def test_an_agents_tools_are_called_by_the_agent() -> None:
     """Twice in turn; nothing that was paid for is asked for again."""
     async with ModelServer(lambda call: calling(call, "weather", "time")) as server:
@@ -158,9 +139,8 @@ async def test_an_agents_tools_are_called_by_the_agent() -> None:
     assert sum(u.completion_tokens for u in spent) == 4 * WRITTEN + 2
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_call_of_a_tool_may_have_a_text(*, stream: bool) -> None:
-    """The text is the thought of the result, streamed or not."""
+async def test_a_call_of_a_tool_may_have_a_text() -> None:
+    """The text is the thought of the result."""
 
     def adding(call: Call) -> Reply:
         if is_planning(call) or call.body["messages"][-1]["role"] == "tool":
@@ -174,7 +154,7 @@ async def test_a_call_of_a_tool_may_have_a_text(*, stream: bool) -> None:
     async with ModelServer(adding) as server:
         conductor = ConductorChatCompletionClient(workers=[server.client()], planner=server.client())
         agent = AssistantAgent(
-            "solo", conductor, tools=[weather], model_client_stream=stream, reflect_on_tool_use=True
+            "solo", conductor, tools=[weather], model_client_stream=True, reflect_on_tool_use=True
         )
         result = await agent.run(task="Is it warm in Bern?")
     told = [message for message in result.messages if not isinstance(message, ModelClientStreamingChunkEvent)]
@@ -292,33 +272,6 @@ async def test_extra_arguments_reach_the_last_step() -> None:
     assert "temperature" not in bodies[0]
 
 
-async def test_a_stream_that_broke_is_continued() -> None:
-    """By the attempt after it, if that writes the same; another answer fails the call."""
-
-    def client(first: str, second: str) -> ConductorChatCompletionClient:
-        texts = iter([first, second])
-
-        class Breaks(ScriptedWorker):
-            async def call(self, request: Request) -> Any:
-                text = next(texts)
-                yield text[:3]
-                if text == first:
-                    raise TimeoutError("cut")
-                yield text[3:]
-                yield Completion(text)
-
-        retry = Retry(attempts=2, first_wait=0.001, retry_on=frozenset({"worker_failed"}))
-        return ConductorChatCompletionClient(
-            workers=[Breaks("writer", "")], planner=planner_of((0, "x", ())), retry=retry
-        )
-
-    items = [item async for item in client("Yes, but", "Yes, it is.").create_stream(ASKED)]
-    assert "".join(item for item in items if isinstance(item, str)) == "Yes, it is."
-    with pytest.raises(RunFailed, match="differs from the streamed text"):
-        [item async for item in client("Yes, but", "No.").create_stream(ASKED)]
-    assert (await client("Yes, but", "No.").create(ASKED)).content == "No."
-
-
 async def test_tokens_are_counted_and_left() -> None:
     """By the text; the window is the least that a card states."""
     small = ScriptedWorker(Card(name="small", context_window=500), "x")
@@ -329,12 +282,6 @@ async def test_tokens_are_counted_and_left() -> None:
     assert conductor.remaining_tokens(asked) == 480
     tool = FunctionTool(weather, description="Tell.")
     assert conductor.count_tokens(asked, tools=[tool]) > 20
-    context = TokenLimitedChatCompletionContext(conductor)
-    await context.add_message(asked[1])
-    assert await context.get_messages() == [asked[1]]
-    long = UserMessage(content="c" * 8000, source="user")
-    await context.add_message(long)
-    assert long not in await context.get_messages()
     plain = ConductorChatCompletionClient(
         workers=[ScriptedWorker("x", "x")], planner=planner_of((0, "x", ()))
     )
@@ -358,12 +305,9 @@ async def test_a_token_cancels_it() -> None:
 
 
 async def test_a_partial_answer_is_told() -> None:
-    """In the results; or it is raised."""
+    """It is raised, if that is wanted."""
     pool = [ScriptedWorker("good", "3 m"), ScriptedWorker("bad", ValueError("no ruler"))]
     plan = planner_of((0, "height", ()), (1, "width", ()), (0, "area", (0, 1)))
-    client = ConductorChatCompletionClient(workers=pool, planner=plan)
-    assert "no ruler" in str((await client.create(ASKED)).content)
-    assert [result.status for result in client.results] == ["partial"]
     strict = ConductorChatCompletionClient(workers=pool, planner=plan, partial="raise")
     with pytest.raises(RunFailed, match="is partial"):
         await strict.create(ASKED)
@@ -379,8 +323,7 @@ async def test_a_client_is_the_fallback_planner() -> None:
         conductor = ConductorChatCompletionClient(
             workers=pool, planner=FixedPlanner("no plan"), fallback_planner=server.client()
         )
-        content = (await conductor.create(ASKED)).content
-    assert str(content).startswith("12 square metres.\n\n(Not complete: ")
+        await conductor.create(ASKED)
     planner = conductor.results[-1].planner
     assert planner is not None
     assert planner.is_fallback

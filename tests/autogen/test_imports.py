@@ -34,8 +34,6 @@ def imported(code: str) -> set[str]:
         ("import autogen_podium", set()),
         ("import autogen_podium.agent_framework", set()),
         ("from autogen_podium import ConductorAgent", {"autogen_core", "autogen_agentchat"}),
-        ("from autogen_podium import ConductorTeam", {"autogen_core", "autogen_agentchat"}),
-        ("from autogen_podium import ConductorChatCompletionClient", {"autogen_core", "autogen_agentchat"}),
         ("from autogen_podium.agent_framework import ConductorAgent, as_worker", {"agent_framework"}),
     ],
 )

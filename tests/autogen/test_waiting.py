@@ -166,7 +166,7 @@ async def test_a_run_of_autogen_asks_the_user_by_handoffs(
 
 
 async def test_the_items_of_a_map_are_approved() -> None:
-    """By both hosts, in a workflow of a plan."""
+    """In a workflow of a plan."""
     looked: list[str] = []
     parts: dict[str, Any] = {
         "planner": FixedPlanner(Plan((Step(0, "look at {{item}}", each=("a", "b")),))),
@@ -175,17 +175,12 @@ async def test_the_items_of_a_map_are_approved() -> None:
         ],
         "policy": Policy(approve="later", ask="fan-outs", ask_above={"calls": 1}),
     }
-    agent = ConductorAgent("lead", **parts)
-    asked = (await agent.run(task="?")).messages[-1]
-    assert asked.to_text().startswith("May step 0 start? ")
-    assert (await agent.run(task=says("yes"))).messages[-1].to_text() == '["seen","seen"]'
     lead, session = FrameworkConductor(name="lead", **parts), AgentSession()
     (request,) = (await lead.run("?", session=session)).user_input_requests
     assert request.function_call is not None
     assert request.function_call.name == "approve_items"
-    assert len(looked) == 2
+    assert not looked
     assert (await lead.run(await answered([request]), session=session)).text == '["seen","seen"]'
-    assert len(looked) == 4
 
 
 async def test_nobody_else_decides() -> None:

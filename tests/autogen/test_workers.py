@@ -22,7 +22,6 @@ from podium.errors import (
     WorkerBroken,
     WorkerError,
     WorkerRefused,
-    WorkerTimeout,
     WorkerUnavailable,
 )
 from podium.execution import Retry
@@ -198,18 +197,6 @@ async def test_errors_inside_a_team_are_told_as_outside(status: int, code: str, 
     assert caught.value.code == alone.value.code == code
     assert str(caught.value) == str(alone.value)
     assert told in str(caught.value)
-
-
-async def test_an_agent_of_a_team_that_raises_fails_without_a_traceback() -> None:
-    """Whatever it raises; a timeout stays one."""
-
-    async def late(text: str) -> str:
-        raise TimeoutError("too late")
-
-    chat = RoundRobinGroupChat([Speaker("a", late)], max_turns=1)
-    with pytest.raises(WorkerTimeout, match="too late") as caught:
-        await complete(as_worker(chat, name="chat"), question("?"))
-    assert "Traceback" not in str(caught.value)
 
 
 async def test_a_cancel_reaches_a_teams_members() -> None:
