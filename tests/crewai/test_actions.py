@@ -103,7 +103,6 @@ KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
     ("an agent whose LLM is a team", False, lambda: agent(llm=team(acts=False))),
     ("an agent whose LLM is a team that acts", True, lambda: agent(llm=team(acts=True))),
     ("an agent that calls functions by a team that acts", True, lambda: calling(team(acts=True))),
-    ("an agent that calls functions by a team", False, lambda: calling(team(acts=False))),
     ("a crew", False, lambda: crew(agent())),
     ("a crew that a team that acts plans", True, lambda: crew(agent(), llm=team(acts=True))),
     ("a crew with a tool", True, lambda: crew(agent(look))),
@@ -160,12 +159,11 @@ def team_that_refunds(shop: Shop, *ends: Any) -> ConductorLLM:
 @pytest.mark.parametrize(
     ("ends", "kind", "output"),
     [
-        ([WorkerFailed("down")] * 2, RunFailed, {}),
         ([WorkerRefused("its maximum context length is 8")] * 2, RunFailed, {}),
         ([TypeError("a bug")] * 2, TypeError, {}),
         ([Completion("half", finish_reason="length")] * 2, RunFailed, {"output_pydantic": Value}),
     ],
-    ids=["failed", "too long", "bug", "structured and incomplete"],
+    ids=["too long", "bug", "structured and incomplete"],
 )  # fmt: skip
 async def test_an_agent_does_not_repeat_a_run(ends: list[Any], kind: type[Exception], output: Any) -> None:
     """CrewAI's agents do a task again after most errors of their LLM: it would be refunded again."""

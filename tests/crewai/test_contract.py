@@ -154,6 +154,7 @@ class LLMAdapter(CrewAdapter):
 _IN_THREADS: Final = "CrewAI calls an agent's LLM in a thread, which nothing can stop"
 
 
+@pytest.mark.long
 class TestCrewAI(AdapterContract):
     """A conductor as the manager of a crew."""
 

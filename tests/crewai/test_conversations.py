@@ -39,16 +39,15 @@ def crew_of(*plans: str, guardrail: Any = None, **context: Any) -> tuple[Crew, S
     first = Task(description="How high is it?", expected_output="a number", guardrail=guardrail)
     tasks = [first]
     if guardrail is None:
-        told = {"context": [first]} if context.get("named") else context
-        tasks.append(Task(description="Mail it.", expected_output="a mail", **told))
+        tasks.append(Task(description="Mail it.", expected_output="a mail", **context))
     return Crew(agents=[agent], tasks=tasks, process=Process.hierarchical, manager_agent=manager), mailer
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     "context",
-    [{}, {"named": True}, {"guardrail": lambda output: (False, "again")}],
-    ids=["implicit", "named", "again"],
+    [{}, {"guardrail": lambda output: (False, "again")}],
+    ids=["implicit", "again"],
 )
 async def test_a_task_knows_the_labels_of_its_context(context: dict[str, Any]) -> None:
     """The planner of the next task, or after a guardrail, is shown only workers that the policy allows."""

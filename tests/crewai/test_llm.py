@@ -1,8 +1,6 @@
 """A conductor where CrewAI takes an LLM."""
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -87,25 +85,6 @@ def test_it_answers_an_agent() -> None:
     assert output.token_usage.total_tokens == scene.llm.get_token_usage_summary().total_tokens > 6
 
 
-@pytest.mark.anyio
-async def test_it_is_called_from_anywhere() -> None:
-    """Inside a running loop, awaited, and from many threads at once, each with its own answer."""
-
-    def say(request: Request) -> str:
-        return request.step_input.query[-1].text if request.step_input else ""
-
-    llm = Scene(say).llm
-    assert llm.call("inside a loop") == "inside a loop"
-    assert await llm.acall([{"role": "user", "content": "awaited"}]) == "awaited"
-
-    def many() -> list[Any]:
-        with ThreadPoolExecutor(8) as pool:
-            return list(pool.map(llm.call, map(str, range(16))))
-
-    assert await asyncio.to_thread(many) == list(map(str, range(16)))
-    assert llm.get_token_usage_summary().successful_requests == 18
-
-
 def test_an_agents_tools_are_offered_to_the_last_steps_worker() -> None:
     """After the call, the plan and the other steps are not paid for again."""
     calls: list[str] = []
@@ -158,36 +137,6 @@ def test_chunks_are_told_as_events() -> None:
     task = Task(description="When?", expected_output="a time", agent=agent)
     stream = Crew(agents=[agent], tasks=[task], stream=True).kickoff()
     assert [chunk.content for chunk in stream] == ["It i", "s no", "on."]
-
-
-def test_a_stream_that_broke_is_continued() -> None:
-    """By the attempt after it, if that writes the same; another answer fails the call."""
-
-    def llm(first: str, second: str) -> ConductorLLM:
-        texts = iter([first, second])
-
-        class Breaks(ScriptedWorker):
-            async def call(self, request: Request) -> Any:
-                text = next(texts)
-                yield text[:3]
-                if text == first:
-                    raise TimeoutError("cut")
-                yield text[3:]
-                yield Completion(text)
-
-        retry = Retry(attempts=2, first_wait=0.001, retry_on=frozenset({"worker_failed"}))
-        plan = FixedPlanner(Plan((Step(0, "x"),)))
-        return ConductorLLM(Conductor(plan, [Breaks("writer", "")], retry=retry), stream=True)
-
-    told: list[str] = []
-    with crewai_event_bus.scoped_handlers():
-        crewai_event_bus.on(LLMStreamChunkEvent)(lambda source, event: told.append(event.chunk))
-        assert llm("Yes, but", "Yes, it is.").call("?") == "Yes, it is."
-        crewai_event_bus.flush()
-        assert "".join(told) == "Yes, it is."
-        with pytest.raises(RunFailed, match="differs from the streamed text"):
-            llm("Yes, but", "No.").call("?")
-        crewai_event_bus.flush()
 
 
 def test_arguments_that_are_no_object_fail_the_call() -> None:
@@ -338,19 +287,6 @@ def test_it_may_be_given_the_parts_of_a_conductor() -> None:
     assert (llm.conductor.pool.names, llm.conductor.limits.calls) == (("Finder", "Writer"), 9)
     with pytest.raises(ConfigError, match="got a conductor with a planner, workers or options"):
         ConductorLLM(llm.conductor, workers=[scene.finder])
-
-
-def test_a_conversation_may_end_in_a_system_message() -> None:
-    """The user's last message is the question; workers are shown the whole conversation."""
-    scene = Scene()
-    asked: Any = [
-        {"role": "user", "content": "What time is it?"},
-        {"role": "system", "content": "It is late."},
-    ]
-    assert scene.llm.call(asked) == "It is noon."
-    shown = scene.writer.requests[0].messages
-    assert "It is late." in [message.text for message in shown[:-1]]
-    assert "What time is it?" in shown[-1].text
 
 
 @pytest.mark.parametrize("role", ["assistant", "system"])

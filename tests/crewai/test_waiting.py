@@ -91,8 +91,6 @@ def test_a_task_is_done_again_with_a_persons_feedback(ask: Person) -> None:
 @pytest.mark.parametrize(
     ("ask", "answer", "times"),
     [
-        (("yes",), "refunded", 1),
-        (("LGTM!",), "refunded", 1),
         (("perhaps", "approve"), "refunded", 2),
         (("no, too much",), "refused", 1),
         ((), None, 1),

@@ -26,7 +26,6 @@ pytestmark = pytest.mark.anyio
 Podium = Callable[..., Result]
 GUESS = Step(0, "Guess.")
 TWICE = Plan((GUESS, GUESS, Step(1, "Join {{0}} and {{1}}.", (0, 1))))
-NAMES = pytest.mark.parametrize("name", ["steps.jsonl", "steps.jsonl.gz"])
 
 
 class Team:
@@ -59,8 +58,7 @@ async def texts(conductor: Conductor, cassette: Cassette) -> list[str]:
     return [outcome.text for outcome in result.outcomes]
 
 
-@NAMES
-@pytest.mark.parametrize("fails", [(), (1,), (2,)])
+@pytest.mark.parametrize(("name", "fails"), [("steps.jsonl", ()), ("steps.jsonl.gz", (2,))])
 async def test_a_run_is_replayed_exactly(tmp_path: Path, name: str, fails: tuple[int, ...]) -> None:
     """Equal calls of one run differ; those of another run, also at the same time, are the same."""
     team, path, seen = Team(fails), tmp_path / name, list[list[str]]()
@@ -194,29 +192,28 @@ def server() -> Iterator[ChatServer]:
         yield serving
 
 
-@NAMES
-def test_plans_are_compared(podium: Podium, config: Path, server: ChatServer, name: str) -> None:
+def test_plans_are_compared(podium: Podium, config: Path, server: ChatServer) -> None:
     """By their scores on the same questions; a second time without a call."""
     (config.parent / "sums.jsonl").write_text(ROWS)
     once = [{"worker": "speaker", "subtask": "Add.", "access": []}]
     check = [*once, {"worker": "thinker", "subtask": "Check {{0}}.", "access": [0]}]
     for plan, steps in (("once", once), ("check", check)):
         (config.parent / f"{plan}.json").write_text(json.dumps(steps))
-    asking = (
+    asking = [
         "evals",
         "record",
         "run",
         "sums.jsonl",
         "--out",
-        name,
+        "steps.jsonl",
         "--plan",
         "once.json",
         "--plan",
         "check.json",
-    )
+    ]
     first = podium(*asking)
     assert first.exit_code == 0, first.stderr
-    assert f"podium: {name}: 10 calls recorded, 5 replayed" in first.stderr
+    assert "podium: steps.jsonl: 10 calls recorded, 5 replayed" in first.stderr
     lines = first.stdout.splitlines()
     assert lines[0].startswith("once.json: score 0.000, 5 of 5 scored, 5 calls, ")
     assert lines[1].startswith(

@@ -122,18 +122,6 @@ async def test_reasoning_gym(served: Path, tmp_path: Path) -> None:
     assert read.provenance == origin.provenance
 
 
-async def test_usage_counts_the_text_before_the_answer(served: Path, tmp_path: Path) -> None:
-    """Estimated, and marked so."""
-    with serving(served) as (_, origin):
-        read = await fetch_reasoning_gym(
-            level="hard", kinds=["aiw"], folder=tmp_path / "cache", origin=origin
-        )
-    usage = read.samples(read.questions[0], "maker_model-b")[0].usage
-    assert usage is not None
-    assert usage.estimated
-    assert (usage.input_tokens > 5, usage.output_tokens > 80) == (True, True)
-
-
 async def test_mmlu_pro(served: Path, tmp_path: Path) -> None:
     """Archives, with the text of APIs under another name, and names with brackets in their URL."""
     with serving(served) as (_, origin):

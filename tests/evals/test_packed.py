@@ -1,5 +1,6 @@
 """The published packed recordings are read as they are meant, and the real ones hold what their page says."""
 
+import gzip
 import os
 from pathlib import Path
 
@@ -83,21 +84,14 @@ def test_questions_with_other_options_stay_in_one_part_of_a_split(tmp_path: Path
     assert first.position(0) == second.position(0) != first.position(1)
 
 
-@pytest.mark.parametrize("wrong", ["missing", "plain", "cut", "unnamed"])
-def test_other_files_are_refused(tmp_path: Path, wrong: str) -> None:
+def test_other_files_are_refused(tmp_path: Path) -> None:
     """With the file in the message."""
     path = write_packed(tmp_path / "rg.gz", [dice_row(number) for number in range(50)])
-    if wrong == "missing":
-        path.unlink()
-    elif wrong == "plain":
-        path.write_text("no gzip")
-    elif wrong == "cut":
-        path.write_bytes(path.read_bytes()[:100])
-    else:
-        write_packed(path, [{"level": "easy"}])
-    with pytest.raises(RecordingInvalid, match=r"rg\.gz") as caught:
-        read_reasoning_gym(path)
-    assert caught.value.code == "recording_invalid"
+    for content in (path.read_bytes()[:100], b"no gzip", gzip.compress(b'{"level": "easy"}\n')):
+        path.write_bytes(content)
+        with pytest.raises(RecordingInvalid, match=r"rg\.gz") as caught:
+            read_reasoning_gym(path)
+        assert caught.value.code == "recording_invalid"
 
 
 REAL = os.environ.get("PODIUM_EVALS_DATA", "")

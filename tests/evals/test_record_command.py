@@ -113,18 +113,17 @@ def test_a_cost_needs_prices(podium: Podium, sums: Path, server: ChatServer) -> 
     assert "price" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("--grader", "vibes"), "--grader 'vibes' is unknown: use one of exact, number"),
-        (("--worker", "nobody"), "--worker 'nobody' is not a worker of"),
-    ],
-)
-def test_wrong_options_are_told(podium: Podium, sums: Path, arguments: tuple[str, ...], told: str) -> None:
-    """Before anything is asked."""
-    result = podium("evals", "record", "ask", str(sums), "--out", "r.jsonl", *arguments)
-    assert result.exit_code == 2
-    assert told in result.stderr
+def test_wrong_options_are_told(podium: Podium, sums: Path, tmp_path: Path) -> None:
+    """Before anything is asked or downloaded."""
+    (tmp_path / "old.jsonl").write_text("")
+    for arguments, told in (
+        (("ask", str(sums), "--grader", "vibes"), "--grader 'vibes' is unknown: use one of exact, number"),
+        (("ask", str(sums), "--worker", "nobody"), "--worker 'nobody' is not a worker of"),
+        (("runs", "--grader", "number"), "--questions"),
+        (("fetch", "mmlu-pro", "--out", str(tmp_path / "old.jsonl")), "already exists"),
+    ):
+        result = podium("evals", "record", *arguments[:1], "--out", "r.jsonl", *arguments[1:])
+        assert (result.exit_code, told in result.stderr) == (2, True)
 
 
 @pytest.mark.long
@@ -178,15 +177,8 @@ def test_runs_of_the_journal_are_recorded(podium: Podium, sums: Path, config: Pa
     for question in ("What is 3 + 3?", "What is 3 + 3?", "What is 4 + 4? And what is 5 + 5?"):
         assert podium("run", question).exit_code == 0
     recording = (
-        "evals",
-        "record",
-        "runs",
-        "--out",
-        "r.jsonl",
-        "--questions",
+        *["evals", "record", "runs", "--out", "r.jsonl", "--grader", "number", "--questions"],
         str(sums),
-        "--grader",
-        "number",
     )
     result = podium(*recording, "--json")
     assert result.exit_code == 0, result.stderr
@@ -198,19 +190,6 @@ def test_runs_of_the_journal_are_recorded(podium: Podium, sums: Path, config: Pa
     assert found.score == 1.0
     again = podium(*recording)
     assert "recorded 0 answers in r.jsonl; 2 were recorded before" in again.stderr
-
-
-def test_a_grader_of_runs_needs_right_answers(podium: Podium, config: Path) -> None:
-    """A journal has none."""
-    result = podium("evals", "record", "runs", "--out", "r.jsonl", "--grader", "number")
-    assert (result.exit_code, "--questions" in result.stderr) == (2, True)
-
-
-def test_a_file_that_is_there_is_not_fetched_into(podium: Podium, tmp_path: Path) -> None:
-    """Before anything is downloaded."""
-    (tmp_path / "r.jsonl").write_text("")
-    result = podium("evals", "record", "fetch", "mmlu-pro", "--out", str(tmp_path / "r.jsonl"))
-    assert (result.exit_code, "already exists" in result.stderr) == (2, True)
 
 
 def test_fetching_shows_licence_and_citation(

@@ -95,15 +95,11 @@ class TestRecorded(WorkerContract):
         f"  {SKY.text}\n",
         "Answer the question.",
         f"Answer this question: {SKY.text}",
-        f"Answer the question.\n\n{SKY.text}",
     ],
 )
-@pytest.mark.parametrize("show_question", [True, False])
-def test_the_question_alone_is_answered(recordings: Recordings, subtask: str, *, show_question: bool) -> None:
+def test_the_question_alone_is_answered(recordings: Recordings, subtask: str) -> None:
     """In the subtask, in the run's question, or in both."""
-    if subtask == "Answer the question." and not show_question:
-        subtask = SKY.text
-    result = run(recordings, SKY.text, (1, subtask, ()), show_question=show_question)
+    result = run(recordings, SKY.text, (1, subtask, ()), show_question=subtask != f"  {SKY.text}\n")
     assert (result.status, result.answer) == ("ok", "grey")
 
 
@@ -146,12 +142,9 @@ def test_a_named_text_that_is_the_question_is_answered(recordings: Recordings) -
             False,
             "no worker has a recorded answer to the question 'Is the sky blue?'",
         ),
-        ([(1, BRACES.id, ())], False, "no worker has a recorded answer"),
         ([(1, "42", ())], False, "'b' has no recorded answer to 'next'"),
-        ([(0, SUM.text, ())], True, "and another question"),
         ([(0, f"Think hard. {SKY.text}", ())], True, "and another question"),
-        ([(0, SUM.text, ()), (0, SKY.text, (0,))], False, "shown step 0 besides its subtask"),
-        ([(0, SKY.text, ()), (0, SUM.text, ()), (0, "{{1}}", (0, 1))], False, "shown step 0"),
+        ([(0, SKY.text, ()), (0, SUM.text, ()), (0, "{{1}}", (0, 1))], False, "shown step 0 besides its"),
     ],
 )
 def test_what_was_not_recorded_is_told_and_not_tried_again(
@@ -254,19 +247,11 @@ def test_the_models_of_reasoning_gym_have_prices() -> None:
     assert earlier is None
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        "price = 1",
-        "[[price]]\nworker = 'a'",
-        "[[price]]\nworker = 'a'\nas_of = '2026'\ninput = 1\noutput = 1\nsource = 's'",
-        "[[price]",
-    ],
-)
-def test_other_tables_are_refused(wrong: str) -> None:
+def test_other_tables_are_refused() -> None:
     """With the name of the file."""
-    with pytest.raises(ConfigError, match="mine"):
-        PriceTable.parse(wrong, "mine")
+    for wrong in ("price = 1", "[[price]]\nworker = 'a'", "[[price]"):
+        with pytest.raises(ConfigError, match="mine"):
+            PriceTable.parse(wrong, "mine")
 
 
 def test_a_worker_must_be_recorded(recordings: Recordings) -> None:

@@ -112,12 +112,6 @@ def test_a_saved_router_is_the_same(router: Router, tmp_path: Path) -> None:
         Router.load(tmp_path / "none.npz")
 
 
-def test_the_fingerprint_is_that_of_the_data(router: Router) -> None:
-    """The same recording gives the same; another score gives another."""
-    assert fit_router(_recorded()).facts.fingerprint == router.facts.fingerprint
-    assert fit_router(_recorded(strong=DEAR)).facts.fingerprint != router.facts.fingerprint
-
-
 def test_too_little_is_refused() -> None:
     """Rather than fitted."""
     with pytest.raises(RouterInvalid, match="there are 60 questions and 1 workers"):

@@ -171,7 +171,7 @@ def test_a_recording_is_tuned_for_the_workers_of_a_config(
     assert "no podium.toml here has the workers of the recording" in told.stderr
     tables = "".join(f'[workers.{name}]\ntype = "gather"\n' for name in (VERBS, SUMS, NOTHING))
     config = tmp_path / "podium.toml"
-    config.write_text(tables.replace("claude-sonnet-4", "claude-sonnet-4") + '[planner]\ntype = "rule"\n')
+    config.write_text(tables + '[planner]\ntype = "rule"\n')
     result = podium("evals", "tune", path, "--json")
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)
@@ -222,7 +222,6 @@ def _result(name: str, score: float, low: float | None, calls: float, cost: floa
     [
         (Wish(), "repair", "the fewest calls"),
         (Wish(calls=1.0), "best single", "no other way is shown to be better"),
-        (Wish(calls=3.0), "repair", "the fewest calls"),
         (Wish(quality=0.6), "repair", "the cheapest whose lower bound reaches 0.6"),
         (Wish(quality=0.9), "repair", "no lower bound reaches 0.9; the highest lower bound"),
     ],
@@ -250,14 +249,15 @@ def test_a_price_below_the_best_single_takes_what_fits() -> None:
 @pytest.mark.parametrize(
     ("text", "left"),
     [
-        ('[planner]\ntype = "rule"\n', {}),
         ('[retry]\nattempts = 5\nnext_best = ["x"]\n[planner]\nworker = "a"\n', {"retry": {"attempts": 5}}),
         ('[planner]\nworker = "a"\n[planner.sampling]\nseed = 1\n[workers.a]\nmodel = "m"\n', {"workers"}),
         ("", {}),
     ],
 )
 def test_other_tables_stay(text: str, left: Any) -> None:
-    """Written twice, the file is the same."""
+    """Written twice, the file is the same; an inline table is told with the lines to write."""
+    with pytest.raises(ConfigError, match=r'Write these lines yourself(.|\n)*ask = \["a"\]'):
+        edited('planner = { type = "rule" }\n', Settings(ask=("a",)))
     settings = Settings(ask=("a",), next_best=("a", "b"))
     once = edited(text, settings)
     found = tomllib.loads(once)
@@ -323,12 +323,6 @@ measured = "measured.json"
 """
     )
     assert edited(once, Settings(ask=("a",), by_kind=True)) == once
-
-
-def test_a_file_that_cannot_be_edited_stays() -> None:
-    """An inline table is told with the lines to write."""
-    with pytest.raises(ConfigError, match=r'Write these lines yourself(.|\n)*ask = \["a"\]'):
-        edited('planner = { type = "rule" }\n', Settings(ask=("a",)))
 
 
 def test_what_a_person_wrote_is_kept(config: Path) -> None:

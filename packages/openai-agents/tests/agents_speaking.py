@@ -110,9 +110,9 @@ class ModelServer(ChatServer):
         super().__init__(reply)
         self._clients: list[AsyncOpenAI] = []
 
-    def model(self) -> OpenAIChatCompletionsModel:
-        """Return a model; its client is closed with the server."""
-        client = AsyncOpenAI(base_url=self.url, api_key="none", max_retries=0)
+    def model(self, url: str | None = None) -> OpenAIChatCompletionsModel:
+        """Return a model of this server or another; its client is closed with this server."""
+        client = AsyncOpenAI(base_url=url or self.url, api_key="none", max_retries=0)
         self._clients.append(client)
         return OpenAIChatCompletionsModel(MODEL, client)
 

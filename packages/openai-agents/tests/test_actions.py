@@ -17,7 +17,7 @@ from agents import (
     function_tool,
 )
 from agents_speaking import ModelServer, SpeakingModel
-from contracts.actions_contract import ONCE, REFUND, WRITE, ActionHost, ActionsContract, Refund, Shop, pool
+from contracts.actions_contract import ONCE, REFUND, ActionHost, ActionsContract, Refund, Shop, pool
 from contracts.adapter_contract import saying
 from openai import AsyncOpenAI
 from servers.capable import capable
@@ -25,11 +25,8 @@ from servers.chat_server import MODEL
 
 from openai_agents_podium import ConductorModel, podium_metadata
 from openai_agents_podium.workers import as_worker
-from podium import Conductor, FunctionWorker, Plan, Retry, ScriptedWorker, Step
-from podium.errors import WorkerUnavailable
-from podium.hosts import tool_call
+from podium import Conductor, FunctionWorker, Plan, Step
 from podium.planners import FixedPlanner
-from podium.types import Completion
 from podium.workers import FREE, Worker
 
 
@@ -177,23 +174,6 @@ async def test_a_tool_that_fails_tells_what_it_has_done() -> None:
         result = await Runner.run(agent.clone(tools=[told]), "?")
     assert done in str(caught.value)
     assert done in result.final_output
-
-
-@pytest.mark.anyio
-async def test_an_agent_whose_model_is_a_team_acts_by_its_own_tool() -> None:
-    """The team calls the tool, and fails after that: nobody knows what the agent did."""
-    shop = Shop()
-    replies = iter([Completion("", tool_calls=(tool_call("c1", "refund", '{"order": 1017}'),))])
-    model = ScriptedWorker("model", lambda request: next(replies, WorkerUnavailable("busy")))
-    model.takes_tools = True
-    inner = Conductor(FixedPlanner(Plan((Step(0, "Refund it."),))), [model], retry=ONCE)
-    agent = Agent[Any](name="agent", model=ConductorModel(inner), tools=[function_tool(shop.refund)])
-    pool = [as_worker(agent), ScriptedWorker("writer", "text")]
-    retry = Retry(attempts=3, first_wait=0.001)
-    conductor = Conductor(FixedPlanner(Plan((Step(0, "Refund it."), WRITE))), pool, retry=retry)
-    result = await conductor.run("Refund it.")
-    assert (result.status, shop.refunds) == ("partial", [1017])
-    assert [action.end for action in result.actions] == ["failed"]
 
 
 class TestActions(ActionsContract):

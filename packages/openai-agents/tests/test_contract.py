@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Final
 
 import pytest
 from agents import Agent, ItemHelpers, ModelSettings, ModelTracing, Runner, RunResultStreaming
-from agents_speaking import READ, WRITTEN, SpeakingModel, speaker
+from agents_speaking import READ, WRITTEN, speaker
 from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, Told
 
 from openai_agents_podium import ConductorModel, podium_metadata
@@ -121,23 +121,6 @@ class TestAgent(AdapterContract):
     def adapter(self) -> Adapter:
         """The SDK's."""
         return AgentsAdapter()
-
-
-class ModelsAdapter(AgentsAdapter):
-    """Makes models of the SDK."""
-
-    def worker(self, name: str, speak: Speak) -> Any:
-        """Return a worker over a model, which has no name of its own."""
-        return as_worker(SpeakingModel(speak), name=name)
-
-
-class TestAgentOverModels(AdapterContract):
-    """An agent whose model is a conductor, over models."""
-
-    @pytest.fixture
-    def adapter(self) -> Adapter:
-        """The SDK's."""
-        return ModelsAdapter()
 
 
 class ModelAdapter(AgentsAdapter):

@@ -39,12 +39,6 @@ def lead_of(conductor: Conductor, **options: Any) -> Agent[Any]:
     return Agent[Any](name="lead", model=ConductorModel(conductor), **options)
 
 
-async def final_output(conductor: Conductor) -> Seen:
-    """Read the final output and the status of its item."""
-    result = await Runner.run(lead_of(conductor), QUESTION)
-    return _seen(result.final_output, result.raw_responses[-1].output)
-
-
 async def final_output_again(conductor: Conductor) -> Seen:
     """Ask again in a session with an incomplete answer."""
     session = SQLiteSession("one")
@@ -85,7 +79,7 @@ def _seen(text: str, items: Any) -> Seen:
     return Seen(text, item.status)
 
 
-STATUS_FACES: Final = (final_output, final_output_again, stream)
+STATUS_FACES: Final = (final_output_again, stream)
 
 
 @pytest.mark.parametrize("ask", STATUS_FACES, ids=lambda ask: ask.__name__)

@@ -60,8 +60,10 @@ async def responses_model(reply: Any) -> AsyncIterator[tuple[OpenAIResponsesMode
         yield OpenAIResponsesModel("m", client), server
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("kind", ["agent", "model"])
+BOTH = pytest.mark.parametrize(("kind", "stream"), [("agent", True), ("model", False)])
+
+
+@BOTH
 async def test_it_answers(kind: str, *, stream: bool) -> None:
     """With its tokens, cached and reasoning ones told apart."""
     async with responses_model(lambda call: answers(call, response("Forty-two."))) as (model, server):
@@ -72,8 +74,7 @@ async def test_it_answers(kind: str, *, stream: bool) -> None:
     assert done.usage == Usage(211, 7, cached_tokens=11, reasoning_tokens=3)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("kind", ["agent", "model"])
+@BOTH
 async def test_an_answer_that_was_cut_fails(kind: str, *, stream: bool) -> None:
     """The SDK raises for it."""
     body = response("Forty", status="incomplete", incomplete_details={"reason": "max_output_tokens"})

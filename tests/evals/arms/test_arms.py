@@ -194,18 +194,6 @@ async def test_an_oracle_gains_nothing_from_luck() -> None:
     assert "one sample" in single["routing oracle"].unrecorded
 
 
-async def test_an_oracle_breaks_ties_by_what_workers_are_good_at() -> None:
-    """A worker is lucky in the sample that chooses; the specialist is right in each."""
-    often = _recorded(
-        lambda worker, question, sample: (
-            _specialists(worker, question, sample) or (sample == 0 and worker == CHEAP)
-        ),
-        samples=2,
-    )
-    found = await _evaluate(often, KindRule(), RoutingOracle(), seeds=(1,))
-    assert _mean(found["routing oracle"]) == _mean(found["kind rule"]) == 1
-
-
 async def test_any_planner_can_be_an_arm() -> None:
     """One that writes no plan scores nothing; one that writes a plan that was not recorded has no score."""
     two = Plan((Step(0, "Answer the question."), Step(1, "Improve it.", (0,))))
@@ -218,13 +206,6 @@ async def test_any_planner_can_be_an_arm() -> None:
     assert _mean(found["none"]) == 0
     assert found["rule"].questions == 20
     assert found["two"].recorded == 0
-
-
-async def test_random_plans_vote() -> None:
-    """They have one to three workers here; another seed draws others."""
-    found = await _evaluate(_recorded(_specialists), RandomWorkers(5), RandomWorkers())
-    assert 1 < found["random plan"].calls < 3
-    assert found["random worker"].calls == 1
 
 
 async def test_an_arm_that_does_not_fit_says_why() -> None:
@@ -281,7 +262,8 @@ async def test_a_server_that_is_down_is_no_wrong_answer() -> None:
     """The arm is unfit and says why; a plan that was not recorded has no score."""
     endpoint = Endpoint("http://127.0.0.1:9/v1")
     silent = ChatPlanner(ChatWorker("conductor", endpoint=endpoint))
-    found = await _evaluate(_recorded(_specialists), GivenPlanner("trained", silent, is_told=False))
+    some = _recorded(_specialists).where(lambda question: question.id in ("q0", "q1", "q4", "q5"))
+    found = await _evaluate(some, GivenPlanner("trained", silent, is_told=False))
     assert "'trained' cannot plan" in found["trained"].unfit
     assert found["trained"].score is None
 

@@ -66,7 +66,7 @@ def test_fields_of_other_types_do_not_end_it(tmp_path: Path) -> None:
         exports.pair(Made()),
         exports.batch_output(Made()),
     ]
-    odd = [None, 7, -1, "x", [], [3], {}, {"a": []}, True, 1e400, "\ud800"]
+    odd = [None, -1, [3], {"a": []}, 1e400, "\ud800"]
     rows = [row | {key: value} for row in made for key in row for value in odd]
     path = lines(tmp_path / "odd.jsonl", [json.dumps(row) for row in [*rows, *ROWS]])
     report = audit([path])
@@ -76,22 +76,16 @@ def test_fields_of_other_types_do_not_end_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("indent", [None, 1])
 def test_arrays_and_documents(tmp_path: Path, indent: int | None) -> None:
-    """The API returns runs in a list; people save arrays, on one line or many."""
-    for value in (ROWS, {"runs": ROWS, "cursors": {}}, {"object": "list", "data": ROWS}):
-        path = tmp_path / "export.json"
-        path.write_text(json.dumps(value, indent=indent))
-        assert figures(audit([path])) == (3, 6, 6000)
-
-
-@pytest.mark.parametrize("indent", [None, 1])
-def test_documents_of_spans(tmp_path: Path, indent: int | None) -> None:
-    """A document of OTLP may have all spans of a day."""
-    spans = [exports.current(Made(id=f"c{n}", at=float(n))) for n in range(4)]
+    """APIs return a list in an object; people save arrays, on one line or many; OTLP has a day of spans."""
     path = tmp_path / "export.json"
+    runs = (ROWS, {"runs": ROWS, "cursors": {}}, {"object": "list", "data": ROWS})
+    spans = [exports.current(Made(id=f"c{n}", at=float(n))) for n in range(4)]
     whole = exports.resource(*spans)
-    for value in (whole, [whole], spans, [exports.resource(span) for span in spans]):
-        path.write_text(json.dumps(value, indent=indent))
-        assert figures(audit([path])) == (1, 4, 4000)
+    documents = (whole, [whole], spans, [exports.resource(span) for span in spans])
+    for values, told in ((runs, (3, 6, 6000)), (documents, (1, 4, 4000))):
+        for value in values:
+            path.write_text(json.dumps(value, indent=indent))
+            assert figures(audit([path])) == told
 
 
 def test_a_large_document_on_one_line(tmp_path: Path) -> None:
@@ -124,15 +118,6 @@ def test_a_document_that_is_nested_too_deeply(tmp_path: Path) -> None:
         audit([path])
 
 
-def test_a_last_line_that_is_cut(tmp_path: Path) -> None:
-    """The writer may still be at it."""
-    path = lines(tmp_path / "export.jsonl", ROWS)
-    path.write_text(path.read_text()[:-100])
-    report = audit([path])
-    assert report.total.calls == 5
-    assert report.sources[0].problems[0].startswith("line 6: the line is cut: ")
-
-
 @pytest.mark.long
 def test_compressed_files(tmp_path: Path) -> None:
     """With gzip; a file that ends early is read up to there."""
@@ -160,16 +145,9 @@ def test_byte_order_marks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"", "is empty"),
         (b" \n\n", "is empty"),
         (b"PAR1\x00\x00", "a Parquet file"),
-        (b"PK\x03\x04\x00", "a zip archive"),
-        (b"\x28\xb5\x2f\xfd\x00", "compressed by zstd"),
         (b"\x1f\x8bnot gzip at all", "cannot be read"),
-        (
-            b'{\n  "id": 7\n}\n{\n  "id": 8\n}\n',
-            "the document: the document has no runs, spans or completions",
-        ),
         (b"[]", "the document: the document has no runs"),
         (b"a,b,c\n1,2,3\n", "no model call was found"),
         (b'{"resourceMetrics": []}\n', "readable rows: 1"),
@@ -241,10 +219,3 @@ def test_the_most_expensive_queries(tmp_path: Path) -> None:
     calls = [Made(id="c", trace=f"t{n}", read=1000 * n, cached=0) for n in (*range(20, 40), *range(1, 20))]
     report = audit([lines(tmp_path / "export.jsonl", [exports.current(each) for each in calls])])
     assert [each.id for each in report.expensive] == [f"t{n}" for n in range(39, 29, -1)]
-
-
-def test_a_missing_file(tmp_path: Path) -> None:
-    """And a folder."""
-    for path in (tmp_path / "nowhere.jsonl", tmp_path):
-        with pytest.raises(ConfigError, match="cannot be read"):
-            audit([path])

@@ -77,12 +77,6 @@ def test_a_loop_that_sends_its_history_again(tmp_path: Path) -> None:
     assert not [each for each in report.findings if each.kind == "repeat"]
 
 
-def test_two_calls_are_no_loop(tmp_path: Path) -> None:
-    """They are one use of a tool."""
-    report = audited(tmp_path, [exports.langsmith(each) for each in conversation(2)])
-    assert report.findings == ()
-
-
 def test_history_from_a_cache_costs_less(tmp_path: Path) -> None:
     """The cache has the first part of the prompt."""
     calls = [exports.pair(each) for each in conversation(3)]
