@@ -68,16 +68,6 @@ def test_a_served_conductor_is_compared(tmp_path: Path) -> None:
     assert len(server.calls) == 20
 
 
-def test_a_planner_without_plans(tmp_path: Path) -> None:
-    """The table is told, and the command ends with the reason and another exit code."""
-    with ChatServer(lambda call: says(call, "I cannot plan.")).in_thread() as server:
-        (tmp_path / "podium.toml").write_text(PLANNER.format(url=server.url))
-        run = compare(tmp_path, "--planner", "podium.toml", "--episodes", "5", "--out", "found.json")
-    assert (run.returncode, run.stdout.splitlines()[3].split()[0]) == (3, "mine")
-    assert run.stderr.splitlines()[-1] == "none of the texts of mine has a valid plan."
-    assert (tmp_path / "found.json").exists()
-
-
 def test_a_planner_that_never_answers(tmp_path: Path) -> None:
     """The command ends with its first error, and without a table of zeros."""
     (tmp_path / "podium.toml").write_text(PLANNER.format(url="http://127.0.0.1:9/v1"))
@@ -122,8 +112,6 @@ def test_workers_that_never_answer(tmp_path: Path) -> None:
     ("words", "told"),
     [
         (("--split", "weather"), "there is no split 'weather'"),
-        (("--planner", "none.toml"), "none.toml cannot be read"),
-        (("--episodes", "5", "--out", "missing/found.json"), "cannot be written: there is no folder missing"),
         (("--episodes", "5", "--out", "recipe.toml"), "recipe.toml exists: name another file with --out"),
     ],
 )

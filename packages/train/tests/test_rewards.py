@@ -21,8 +21,6 @@ from podium_train.rewards import (
     RewardService,
     Score,
     ScoreRequest,
-    episode_json,
-    read_episode,
     with_costs,
 )
 from podium_train.store import RewardStore
@@ -90,14 +88,6 @@ async def test_the_budget_holds_although_plans_run_together() -> None:
     assert len(world.executed) == 2
 
 
-async def test_concurrency_is_limited() -> None:
-    """Whatever the size of the batch."""
-    world = ScoredWorld()
-    scorer = RewardService(world, RewardStore(), limits=RewardLimits(concurrency=3))
-    await scorer.score([asked(plan(0), f"Question {number}") for number in range(20)])
-    assert (world.most_running, len(world.executed)) == (3, 20)
-
-
 async def test_a_cancelled_execution_is_taken_over() -> None:
     """The other request for the same plan executes it, and the money of the first stays reserved."""
     world, store = ScoredWorld(), RewardStore()
@@ -142,12 +132,6 @@ async def test_a_meter_spaces_what_it_admits() -> None:
     assert anyio.current_time() - began >= 0.1
 
 
-def test_episodes_are_the_same_after_json() -> None:
-    """A dataset has them, and the key must be equal."""
-    assert read_episode(episode_json(episode())) == episode()
-    assert read_episode(episode_json(episode())).key == episode().key
-
-
 KILLED = """
 import sys, anyio
 from pathlib import Path
@@ -185,13 +169,6 @@ def test_outcomes_and_spending_survive_a_kill(tmp_path: Path) -> None:
         scores = anyio.run(RewardService(world, store).score, [asked(plan(0), str(n)) for n in range(20)])
     assert {score.value for score in scores} == {1.0}
     assert not world.executed
-
-
-def test_a_file_that_is_no_database(tmp_path: Path) -> None:
-    """The error names it."""
-    (tmp_path / "rewards.db").write_text("no database, but a text that is long enough to have a header")
-    with pytest.raises(ConfigError, match=r"rewards\.db"):
-        RewardStore(tmp_path / "rewards.db")
 
 
 @pytest.mark.parametrize(

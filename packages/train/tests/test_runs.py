@@ -97,12 +97,7 @@ def test_files_of_a_model_are_readable_as_the_umask_says(folder: Path) -> None:
     ("change", "told"),
     [
         (("[grpo]", "[grpo]\nlearning_rate = 1e-5"), "'learning_rate' in [grpo]: 1e-06, now 1e-05"),
-        (("[grpo]", "[reward.cost]\nweight = 0.1\n[grpo]"), "'weight' in [reward.cost]: 0.0, now 0.1"),
         (("[grpo]", "[model.lora]\n[grpo]"), "'lora' in [model]: not set, now a table"),
-        (
-            ("[grpo]", "[prompt]\nstyle = { reasons = true }\n[grpo]"),
-            "'reasons' in [prompt.style]: false, now true",
-        ),
         (("every = 20", "episodes = 8"), "'episodes' in [held_out]: 64, now 8"),
         (("sizes = [2, 3]", "sizes = [2]"), "'sizes' in [environment.answers]: [2, 3], now [2]"),
         (("steps = 100", "steps = 20"), "'steps' in [grpo] is 20, and the run has made 40"),

@@ -18,16 +18,6 @@ WORLD = Workshop()
 EPISODES = WORLD.episodes("train", 40, seed=1)
 
 
-def test_words_are_left_out() -> None:
-    """In the share that is wanted; the rest of the episode stays."""
-    random = Random(1)
-    read = [Variation(left_out=0.3).thinned(episode, random) for episode in EPISODES]
-    kept = sum(len(each.question.split()) for each in read)
-    assert 0.6 < kept / sum(len(each.question.split()) for each in EPISODES) < 0.8
-    assert [(each.cards, each.reference) for each in read] == [(e.cards, e.reference) for e in EPISODES]
-    assert Variation(left_out=0.0).thinned(EPISODES[0], random) == EPISODES[0]
-
-
 def test_places() -> None:
     """The workers keep their order, and no number is in each pool."""
     random, numbers = Random(1), Counter[int]()
@@ -43,15 +33,6 @@ def test_places() -> None:
         assert WORLD.message(placed).startswith(f"{episode.question}\n")
     assert max(numbers.values()) < len(EPISODES)
     assert UNVARIED.placed(EPISODES[0], random) == EPISODES[0]
-
-
-def test_factors() -> None:
-    """They are on both sides of 1, within the bounds."""
-    factors = Variation(stretch=1.5).factors(EPISODES, Random(1))
-    assert factors.min() >= 1 / 1.5
-    assert factors.max() <= 1.5
-    assert (factors < 1).any()
-    assert (factors > 1).any()
 
 
 def test_stretched_positions(small: TinyConductor) -> None:

@@ -153,18 +153,6 @@ def test_an_interrupted_run_says_how_to_continue(tmp_path: Path, base: Path) -> 
     assert "Traceback" not in told
 
 
-@pytest.mark.long
-@pytest.mark.timeout(300)
-def test_a_collapsed_run_is_stopped(tmp_path: Path, base: Path) -> None:
-    """With the reason, a checkpoint, and another exit code."""
-    text = RECIPE + "[guards]\npatience = 2\nreference_entropy = 1.0\nentropy = 1.0\n"
-    recipe = prepare(tmp_path, base, text.replace("steps = 6", "steps = 50"))
-    done = run("grpo", recipe)
-    assert done.returncode == 3, done.stderr
-    assert "the plans use nearly always the same worker" in done.stderr.splitlines()[-1]
-    assert len(_log(recipe).splitlines()) < 50
-
-
 @pytest.mark.timeout(300)
 def test_sft_then_grpo(tmp_path: Path, base: Path) -> None:
     """GRPO starts from the model that learnt the plans; long examples are counted."""
@@ -414,15 +402,6 @@ def test_workers_that_never_answer(tmp_path: Path, base: Path) -> None:
     assert done.returncode == 2, done.stderr
     assert "no plan has a known outcome: validation: unknown sampled, unknown greedy" in done.stderr
     assert "a worker did not answer" in done.stderr
-
-
-def test_a_missing_model(tmp_path: Path) -> None:
-    """A short message that says what to do, without a trace and without repeated requests."""
-    (tmp_path / "recipe.toml").write_text(RECIPE)
-    offline = run("grpo", tmp_path / "recipe.toml")
-    assert (offline.returncode, "Traceback" in offline.stderr) == (2, False)
-    assert "podium-train: the model base cannot be loaded: " in offline.stderr
-    assert "HF_HUB_OFFLINE is set and no download of it is in the cache" in offline.stderr
 
 
 @pytest.mark.parametrize(
