@@ -199,18 +199,8 @@ def test_plans_are_compared(podium: Podium, config: Path, server: ChatServer) ->
     check = [*once, {"worker": "thinker", "subtask": "Check {{0}}.", "access": [0]}]
     for plan, steps in (("once", once), ("check", check)):
         (config.parent / f"{plan}.json").write_text(json.dumps(steps))
-    asking = [
-        "evals",
-        "record",
-        "run",
-        "sums.jsonl",
-        "--out",
-        "steps.jsonl",
-        "--plan",
-        "once.json",
-        "--plan",
-        "check.json",
-    ]
+    words = "evals record run sums.jsonl --out steps.jsonl --plan once.json --plan check.json"
+    asking = words.split()
     first = podium(*asking)
     assert first.exit_code == 0, first.stderr
     assert "podium: steps.jsonl: 10 calls recorded, 5 replayed" in first.stderr

@@ -176,10 +176,8 @@ def test_runs_of_the_journal_are_recorded(podium: Podium, sums: Path, config: Pa
     config.write_text(text.replace('[planner]\nworker = "thinker"', '[planner]\ntype = "rule"'))
     for question in ("What is 3 + 3?", "What is 3 + 3?", "What is 4 + 4? And what is 5 + 5?"):
         assert podium("run", question).exit_code == 0
-    recording = (
-        *["evals", "record", "runs", "--out", "r.jsonl", "--grader", "number", "--questions"],
-        str(sums),
-    )
+    words = f"evals record runs --out r.jsonl --grader number --questions {sums}"
+    recording = words.split()
     result = podium(*recording, "--json")
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)

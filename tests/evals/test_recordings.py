@@ -25,11 +25,8 @@ def recordings() -> Recordings:
 
 def test_a_question_is_found_by_its_content() -> None:
     """Line ends, outer spaces and forms of Unicode do not count; inner spaces do, as in a grid."""
-    for text in (
-        "What colour is the sky?",
-        "  What colour is the sky?\r\n",
-        "\nWhat colour is the sky?   \n",
-    ):
+    sky = "What colour is the sky?"
+    for text in (sky, f"  {sky}\r\n", f"\n{sky}   \n"):
         assert recordings().find(text) is BLUE
     assert recordings().find("What colour is  the sky?") is None
     assert content_key("caf\u00e9") == content_key("cafe\u0301")

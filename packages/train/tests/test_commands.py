@@ -28,8 +28,6 @@ splits = ["validation", "kinds"]
 """
 
 
-RECORDED = RECIPE.replace(WORLD, 'type = "recorded"\nrecording = "none.jsonl"')
-
 
 def command(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run `podium-train`."""
