@@ -53,17 +53,13 @@ class Lead(ActionHost):
     """An agent."""
 
     def tool(self, refund: Refund) -> Worker:
-        """Return a function tool."""
         return as_worker(FunctionTool(refund, description="Refunds an order."), price=FREE)
 
     def agent(self, refund: Refund | None, url: str) -> Worker:
-        """Return an assistant."""
         tools: Any = [] if refund is None else [refund]
         return as_worker(AssistantAgent("agent", client_of(url), tools=tools, reflect_on_tool_use=True))
 
     def own(self, refund: Refund, url: str) -> Worker:
-        """Return an agent that acts before it asks its model."""
-
         class Acting(AssistantAgent):
             async def on_messages_stream(self, messages: Any, cancellation_token: Any) -> Any:
                 refund(1017)
@@ -73,12 +69,10 @@ class Lead(ActionHost):
         return as_worker(Acting("agent", client_of(url)))
 
     async def ask(self, conductor: Conductor) -> tuple[str, str]:
-        """Run it."""
         last: Any = (await ConductorAgent("lead", conductor).run(task="Refund it.")).messages[-1]
         return last.metadata["podium_status"], last.to_text()
 
     def asking_tool(self, conductor: Conductor) -> Callable[[], Awaitable[str]]:
-        """Call a workbench with the agent as a tool."""
         bench = StaticWorkbench([AgentTool(ConductorAgent("lead", conductor))])
 
         async def ask() -> str:
@@ -93,13 +87,10 @@ class FrameworkLead(ActionHost):
     tool = Lead.tool
 
     def agent(self, refund: Refund | None, url: str) -> Worker:
-        """Return an agent."""
         tools = [] if refund is None else [FrameworkTool(name="refund", description="Refunds.", func=refund)]
         return framework_worker(Agent(self._client(url), name="agent", tools=tools))
 
     def own(self, refund: Refund, url: str) -> Worker:
-        """Return an agent whose middleware acts before it asks its model."""
-
         async def act(context: AgentContext, call_next: Callable[[], Awaitable[None]]) -> None:
             refund(1017)
             await call_next()
@@ -112,7 +103,6 @@ class FrameworkLead(ActionHost):
         )
 
     async def ask(self, conductor: Conductor) -> tuple[str, str]:
-        """Run it."""
         response = await FrameworkConductor(conductor).run("Refund it.")
         return response.additional_properties["podium"]["status"], response.text
 
@@ -143,24 +133,20 @@ class Reading(AssistantAgent):
 
 
 def team(*, acts: bool) -> Conductor:
-    """Return a conductor."""
     return Conductor(FixedPlanner("x"), [FunctionWorker(lambda step: "x", acts=acts)])
 
 
 def one(*tools: Any, kind: Any = AssistantAgent, client: Any = None) -> Any:
-    """Return an agent of AutoGen."""
     return kind(
         "one", client or ReplayChatCompletionClient(["x"], model_info=INFO), tools=list(tools) or None
     )
 
 
 def framework(*tools: Any, client: Any = None, **options: Any) -> Any:
-    """Return an agent of Agent Framework."""
     return Agent(client or SpeakingClient(saying("x")), name="one", tools=list(tools), **options)
 
 
 async def passing(context: FunctionInvocationContext, call_next: Any) -> None:
-    """Pass a call on."""
     await call_next()
 
 
@@ -338,11 +324,8 @@ async def test_a_team_that_stops_early_names_the_action(told: str, *, waits: boo
 
 
 class TestActions(ActionsContract):
-    """The contract."""
-
     @pytest.fixture(params=[Lead, FrameworkLead])
     def host(self, request: pytest.FixtureRequest) -> ActionHost:
-        """Each face."""
         host: ActionHost = request.param()
         return host
 

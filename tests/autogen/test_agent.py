@@ -87,7 +87,6 @@ async def test_usage_adds_up() -> None:
 
 
 async def test_usage_of_nested_conductors_adds_up() -> None:
-    """Each call once."""
     async with ModelServer(model) as server:
         inner = ConductorAgent("inner", workers=team(server), planner=server.client())
         outer = ConductorAgent("outer", workers=[inner], planner=planner_of((0, "Do it.", ())))
@@ -109,7 +108,6 @@ def listening(**options: Any) -> tuple[ConductorAgent, list[str]]:
 
 
 async def test_it_remembers_the_conversation() -> None:
-    """Until it is reset."""
     agent, heard = listening()
     for task in ("First question.", "Second question."):
         await agent.run(task=task)
@@ -132,7 +130,6 @@ async def test_its_state_is_saved_and_loaded() -> None:
 
 
 async def test_a_context_bounds_what_it_remembers() -> None:
-    """As for AutoGen's own agents."""
     agent, heard = listening(model_context=BufferedChatCompletionContext(buffer_size=2))
     for number in range(3):
         await agent.run(task=f"question-{number}")
@@ -215,7 +212,6 @@ async def test_it_speaks_in_a_team() -> None:
 
 
 async def test_plans_are_told_where_that_is_wanted() -> None:
-    """As thoughts."""
     workers = [Speaker("a", saying("x")), Speaker("b", saying("y"))]
     for wanted in (True, False):
         lead = ConductorAgent(

@@ -40,7 +40,6 @@ async def speak(shown: str) -> str:
 
 
 def team(client: SpeakingClient) -> list[Agent[Any]]:
-    """Return agents that ask the client."""
     return [Agent(client, "You help.", name=name) for name in ("researcher", "coder", "writer")]
 
 
@@ -156,8 +155,6 @@ async def test_sessions_remember() -> None:
 
 
 async def test_providers_add_to_what_is_asked() -> None:
-    """Instructions and messages."""
-
     class Memory(ContextProvider):
         async def before_run(self, *, context: SessionContext, **_: Any) -> None:
             context.extend_instructions(self.source_id, "Be brief.")
@@ -210,7 +207,6 @@ async def test_messages_without_an_author() -> None:
 
 
 async def test_middleware_is_around_each_run() -> None:
-    """As around any agent's."""
     seen: list[str] = []
 
     @agent_middleware
@@ -271,7 +267,6 @@ async def test_leaving_a_stream_cancels_the_run(kind: Any, how: str) -> None:
 
 
 async def test_what_it_cannot_do_is_told() -> None:
-    """Before anything is asked."""
     agent = ConductorAgent(workers=[ScriptedWorker("one", "x")], planner=planner_of((0, "x", ())))
     with pytest.raises(QueryError, match="got no message"):
         await agent.run()
@@ -310,7 +305,6 @@ async def test_who_asks_for_approval_has_not_answered() -> None:
 
 
 def test_a_version_that_lacks_what_it_needs_is_named() -> None:
-    """With what to install."""
     code = (
         "import sys; sys.modules['agent_framework'] = None\n"
         "import autogen_podium.agent_framework as af\n"

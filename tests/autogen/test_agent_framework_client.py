@@ -33,7 +33,6 @@ ONE = '{"worker": 0, "subtask": "Answer it.", "access": []}\n'
 
 
 def asked(text: str = "How large?") -> list[Message]:
-    """Return a conversation of one question."""
     return [Message("user", [text])]
 
 
@@ -106,7 +105,6 @@ class Tooled(ContextProvider):
     """Gives an agent its tools."""
 
     async def before_run(self, *, context: SessionContext, **_: Any) -> None:
-        """Give them."""
         context.extend_tools(self.source_id, [weather])
 
 
@@ -210,7 +208,6 @@ async def test_it_hands_off() -> None:
 
 
 async def test_a_partial_answer_is_raised_if_that_is_wanted() -> None:
-    """Another value is refused."""
     workers = [ScriptedWorker("good", "fine"), ScriptedWorker("bad", ValueError("no ruler"))]
     parts: Any = {"workers": workers, "planner": planner_of((0, "x", ()), (1, "y", ()), (0, "z", (0, 1)))}
     with pytest.raises(RunFailed, match="is partial"):

@@ -50,7 +50,6 @@ SCHEMA = {"type": "object", "properties": {"metres": {"type": "integer"}}, "requ
 
 
 def echoes(call: Call) -> Reply:
-    """Say what was asked."""
     return says(call, f"heard {call.body['messages'][-1]['content']}")
 
 
@@ -75,8 +74,6 @@ def made(kind: str, client: Any) -> Worker:
 
 
 class TestWorkers(WorkerContract):
-    """Workers of a real server."""
-
     @pytest.fixture(params=["client", "agent", "workflow"])
     def kind(self, request: pytest.FixtureRequest) -> str:
         """Each kind."""
@@ -84,19 +81,16 @@ class TestWorkers(WorkerContract):
 
     @pytest.fixture
     async def worker(self, kind: str) -> AsyncIterator[Worker]:
-        """Answer at once."""
         async with FrameworkServer(echoes) as server:
             yield made(kind, server.client())
 
     @pytest.fixture
     async def slow_worker(self, kind: str) -> AsyncIterator[Worker]:
-        """Never answer."""
         async with FrameworkServer(lambda _: Reply((STALL,))) as server:
             yield made(kind, server.client())
 
 
 async def test_a_url_of_another_server_is_told() -> None:
-    """As with Podium's own client."""
     async with FrameworkServer(echoes) as clients:
         await check_wrong_url(lambda url: made("client", clients.client(base_url=url)), stream=True)
 
@@ -204,7 +198,6 @@ async def test_a_tool_of_an_agent_that_fails_makes_the_run_partial() -> None:
 
 
 def chain(server: FrameworkServer) -> Any:
-    """Return a workflow of two agents."""
     first, second = (Agent(server.client(), f"You are {name}.", name=name) for name in ("first", "second"))
     return WorkflowBuilder(start_executor=first).add_edge(first, second).build()
 
@@ -298,7 +291,6 @@ async def test_a_workflow_that_asks_somebody_has_not_answered() -> None:
 
 
 async def test_cards_say_what_objects_say() -> None:
-    """Names and descriptions."""
     async with FrameworkServer(echoes) as server:
         agent = Agent(server.client(), name="one", description="Finds facts.")
         flow = WorkflowBuilder(start_executor=agent, name="flow", description="Flows.").build()

@@ -168,7 +168,6 @@ async def test_a_call_of_a_tool_may_have_a_text() -> None:
 
 @pytest.mark.parametrize("takes_several", [False, True])
 async def test_system_messages_are_merged_for_a_model_that_takes_one(*, takes_several: bool) -> None:
-    """The conductor itself takes several."""
     asked = [SystemMessage(content="Be kind."), UserMessage(content="How?", source="user")]
     asked += [SystemMessage(content="Be brief.")]
     async with ModelServer(alone) as server:
@@ -290,7 +289,6 @@ async def test_tokens_are_counted_and_left() -> None:
 
 
 async def test_a_token_cancels_it() -> None:
-    """Down to the request."""
     async with ModelServer(lambda _: Reply((STALL,))) as server:
         conductor = ConductorChatCompletionClient(workers=[server.client()], planner=planner_of((0, "x", ())))
         token = CancellationToken()

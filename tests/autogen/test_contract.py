@@ -41,7 +41,6 @@ def answer_of(
 
 
 def answer_in(messages: Sequence[Any]) -> Answer:
-    """Return the answer of a run, of its messages."""
     *inner, said = messages
     assert isinstance(said, TextMessage)
     outputs = {int(m.metadata["podium_step"]): m.content for m in inner if "podium_step" in m.metadata}
@@ -56,7 +55,6 @@ class AutoGenFace(Face):
         self._agent = agent
 
     async def ask(self, question: str) -> Answer:
-        """Run it."""
         await self._agent.on_reset(CancellationToken())
         result = await self._agent.run(task=question)
         return answer_in(result.messages)
@@ -66,7 +64,6 @@ class AutoGenFace(Face):
         return run_sync(lambda: self.ask(question))
 
     async def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
-        """Read the pieces its agents write."""
         async for message in self._agent.run_stream(task=question):
             assert not isinstance(message, Response)
             if isinstance(message, ModelClientStreamingChunkEvent):
@@ -81,11 +78,9 @@ class AutoGenAdapter(Adapter):
     as_worker = staticmethod(as_worker)
 
     def worker(self, name: str, speak: Speak) -> Speaker:
-        """Return an agent that remembers."""
         return Speaker(name, speak)
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
-        """Return an agent that conducts."""
         return AutoGenFace(
             ConductorAgent(
                 "lead", workers=list(workers), planner=planner, model_client_stream=True, **options
@@ -94,11 +89,8 @@ class AutoGenAdapter(Adapter):
 
 
 class TestAutoGen(AdapterContract):
-    """A conductor as an agent of AutoGen's."""
-
     @pytest.fixture
     def adapter(self) -> Adapter:
-        """AutoGen's."""
         return AutoGenAdapter()
 
 
@@ -109,7 +101,6 @@ class ClientFace(Face):
         self._client = client
 
     async def ask(self, question: str) -> Answer:
-        """Send it one message."""
         said = await self._client.create([UserMessage(content=question, source="user")])
         assert isinstance(said.content, str)
         result = self._client.results[-1]
@@ -141,19 +132,15 @@ class ClientAdapter(AutoGenAdapter):
     """Makes model clients."""
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
-        """Return a model client that conducts."""
         return ClientFace(ConductorChatCompletionClient(workers=list(workers), planner=planner, **options))
 
 
 @pytest.mark.long
 class TestModelClient(AdapterContract):
-    """A conductor as a model client of AutoGen's."""
-
     lacks: ClassVar = {"test_pieces_are_streamed_with_their_step": "a model client streams its answer alone"}
 
     @pytest.fixture
     def adapter(self) -> Adapter:
-        """AutoGen's."""
         return ClientAdapter()
 
 
@@ -184,7 +171,6 @@ class FrameworkFace(Face):
         return run_sync(lambda: self.ask(question))
 
     async def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
-        """Read what its steps came to, and what of the last is written."""
         async for update in self._agent.run(question, stream=True):
             for output in _outputs(update):
                 yield output
@@ -197,20 +183,15 @@ class FrameworkAdapter(Adapter):
     as_worker = staticmethod(framework_worker)
 
     def worker(self, name: str, speak: Speak) -> Agent[Any]:
-        """Return an agent over a chat client."""
         return Agent(SpeakingClient(speak), "You help.", name=name)
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
-        """Return an agent that conducts."""
         return FrameworkFace(
             FrameworkConductor(workers=list(workers), planner=planner, show_steps=True, **options)
         )
 
 
 class TestAgentFramework(AdapterContract):
-    """A conductor as an agent of Agent Framework's."""
-
     @pytest.fixture
     def adapter(self) -> Adapter:
-        """Agent Framework's."""
         return FrameworkAdapter()

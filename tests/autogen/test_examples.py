@@ -19,7 +19,6 @@ WORDS = " ".join(["word"] * 240)
 
 
 def run(name: str, *arguments: str) -> str:
-    """Run an example and return what it printed."""
     command = [sys.executable, str(EXAMPLES / name), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

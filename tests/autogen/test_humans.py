@@ -39,7 +39,6 @@ class Human:
         return self._answers.pop(0)
 
     async def answer_async(self, prompt: str, cancellation_token: CancellationToken | None) -> str:
-        """Answer on the event loop."""
         return self.answer(prompt)
 
 
@@ -93,7 +92,6 @@ async def test_the_request_for_input_says_whose_step_it_is() -> None:
 
 
 def hands_off(name: str, target: str) -> AssistantAgent:
-    """Return an agent that hands off."""
     usage = RequestUsage(prompt_tokens=3, completion_tokens=2)
     call = FunctionCall(id="1", name=f"transfer_to_{target}", arguments="{}")
     replies: list[str | CreateResult] = [

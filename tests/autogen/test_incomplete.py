@@ -39,7 +39,6 @@ class Value(BaseModel):
 
 
 def tool_of(conductor: Conductor) -> AgentTool:
-    """Return a conductor agent as AutoGen's tool."""
     return AgentTool(ConductorAgent("lead", conductor), return_value_as_last_message=True)
 
 
@@ -49,7 +48,6 @@ async def tool(conductor: Conductor) -> Seen:
 
 
 async def tool_of_team(conductor: Conductor) -> Seen:
-    """Call a team as a tool."""
     team: Any = ConductorTeam(conductor)
     return await _called(TeamTool(team, "ask_team", "Asks.", return_value_as_last_message=True))
 
@@ -62,7 +60,6 @@ async def agent_again(conductor: Conductor) -> Seen:
 
 
 async def agent_stream(conductor: Conductor) -> Seen:
-    """Read the chunks of an agent."""
     said = list[str]()
     async for message in ConductorAgent("lead", conductor, model_client_stream=True).run_stream(
         task=QUESTION
@@ -73,17 +70,14 @@ async def agent_stream(conductor: Conductor) -> Seen:
 
 
 async def team(conductor: Conductor) -> Seen:
-    """Run a team, and read its messages."""
     return _last(await ConductorTeam(conductor).run(task=QUESTION))
 
 
 async def client(conductor: Conductor) -> Seen:
-    """Call a model client."""
     return _created(await ConductorChatCompletionClient(conductor).create(ASKED))
 
 
 async def client_stream(conductor: Conductor) -> Seen:
-    """Stream a model client."""
     *pieces, last = [item async for item in ConductorChatCompletionClient(conductor).create_stream(ASKED)]
     assert isinstance(last, CreateResult)
     assert "".join(map(str, pieces)) == last.content
@@ -91,37 +85,31 @@ async def client_stream(conductor: Conductor) -> Seen:
 
 
 async def framework_tool(conductor: Conductor) -> Seen:
-    """Call an agent of Agent Framework as a tool."""
     return Seen(await _invoked(FrameworkConductor(conductor).as_tool()))
 
 
 async def framework_agent(conductor: Conductor) -> Seen:
-    """Run an agent."""
     response = await FrameworkConductor(conductor).run(QUESTION)
     return Seen(response.text, response.finish_reason)
 
 
 async def framework_agent_stream(conductor: Conductor) -> Seen:
-    """Stream an agent."""
     updates = [update async for update in FrameworkConductor(conductor).run(QUESTION, stream=True)]
     return Seen("".join(update.text for update in updates), updates[-1].finish_reason)
 
 
 async def framework_client(conductor: Conductor) -> Seen:
-    """Call a chat client."""
     response = await ConductorChatClient(conductor).get_response([Message("user", [QUESTION])])
     return Seen(response.text, response.finish_reason)
 
 
 async def framework_client_stream(conductor: Conductor) -> Seen:
-    """Stream a chat client."""
     stream = ConductorChatClient(conductor).get_response([Message("user", [QUESTION])], stream=True)
     updates = [update async for update in stream]
     return Seen("".join(update.text for update in updates), updates[-1].finish_reason)
 
 
 async def framework_agent_of_client(conductor: Conductor) -> Seen:
-    """Run an agent whose chat client is a conductor."""
     response = await Agent(client=ConductorChatClient(conductor)).run(QUESTION)
     return Seen(response.text, response.finish_reason)
 
@@ -156,13 +144,11 @@ FINISH_FACES: Final = (
 
 @pytest.mark.parametrize("ask", TEXT_FACES, ids=lambda ask: ask.__name__)
 async def test_a_user_of_text_notices(ask: Ask) -> None:
-    """By the last sentence."""
     await check_noticed(ask)
 
 
 @pytest.mark.parametrize("ask", FINISH_FACES, ids=lambda ask: ask.__name__)
 async def test_a_user_of_finish_reasons_notices(ask: Ask) -> None:
-    """By the finish reason, too."""
     await check_noticed(ask, Face(complete="stop", incomplete="length"))
 
 
@@ -177,7 +163,6 @@ async def test_the_stop_reason_of_a_team_says_it() -> None:
 
 
 async def created(conductor: Conductor) -> int:
-    """Ask a model client for an object."""
     result = await ConductorChatCompletionClient(conductor).create(ASKED, json_output=Value)
     assert isinstance(result.content, str)
     return Value.model_validate_json(result.content).value
@@ -192,13 +177,11 @@ async def framework_value(conductor: Conductor) -> int:
 
 
 async def strict_agent(conductor: Conductor) -> int:
-    """Run an agent of AutoGen that raises."""
     said = await ConductorAgent("lead", conductor, partial="raise").run(task=QUESTION)
     return Value.model_validate_json(_last(said).text).value
 
 
 async def strict_team(conductor: Conductor) -> int:
-    """Run a team that raises."""
     said = await ConductorTeam(conductor, partial="raise").run(task=QUESTION)
     return Value.model_validate_json(_last(said).text).value
 

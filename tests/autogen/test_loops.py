@@ -16,7 +16,6 @@ from podium.execution import Retry
 
 
 def client(url: str) -> Face:
-    """Return a conductor as a model client."""
     asked = ConductorChatCompletionClient(
         workers=[client_of(url)], planner=client_of(url), retry=Retry(attempts=1), partial="raise"
     )

@@ -31,12 +31,10 @@ RUN: dict[str, Any] = {"run_id": "order-1017"}
 
 
 async def agent(conductor: Conductor) -> object:
-    """Ask an agent of AutoGen's."""
     return (await ConductorAgent("lead", conductor, **RUN).run(task="?")).messages[-1].to_text()
 
 
 async def client(conductor: Conductor) -> object:
-    """Ask a model client of AutoGen's."""
     asked = UserMessage(content="?", source="user")
     return (await ConductorChatCompletionClient(conductor, **RUN).create([asked])).content
 
@@ -48,7 +46,6 @@ async def framework_default(conductor: Conductor) -> object:
 
 
 async def framework_client(conductor: Conductor) -> object:
-    """Ask a chat client of Agent Framework's."""
     return (await ConductorChatClient(conductor).get_response([Message("user", ["?"])], options=RUN)).text
 
 

@@ -173,7 +173,6 @@ async def test_the_messages_of_a_stopped_run_have_the_planners_tokens(
 
 
 async def test_a_state_of_something_else_is_refused() -> None:
-    """And the conversation stays."""
     chat = ConductorTeam(workers=noting([]), planner=planner_of(*CHAIN))
     await chat.run(task="remember-me")
     for loads in (chat, chat.agent):

@@ -39,8 +39,6 @@ class Heard:
         self.said: list[str] = []
 
     def saying(self, text: str) -> Speak:
-        """Return who says this."""
-
         async def speak(shown: str) -> str:
             self.said.append(text)
             return text
@@ -49,7 +47,6 @@ class Heard:
 
 
 async def client(conductor: Conductor, run_id: str | None = None) -> object:
-    """Ask a model client of AutoGen's."""
     model = ConductorChatCompletionClient(conductor, run_id=run_id)
     return (await model.create([UserMessage(content=QUESTION, source="user")])).content
 
@@ -91,7 +88,6 @@ def of_one(make: Callable[[Conductor], Any], *, loads: bool = False) -> Ask:
 
 
 def lead(conductor: Conductor) -> ConductorAgent:
-    """Return an agent."""
     return ConductorAgent("lead", conductor)
 
 
@@ -129,7 +125,6 @@ def asking(what: Any = "plans", journal: MemoryJournal | None = None) -> tuple[d
 
 
 def says(text: str) -> HandoffMessage:
-    """Return what a user says to the conductor."""
     return HandoffMessage(content=text, source="user", target="lead")
 
 

@@ -34,18 +34,15 @@ pytestmark = pytest.mark.anyio
 
 
 async def echo(text: str) -> str:
-    """Say what was heard."""
     return f"heard {text}"
 
 
 async def hang(text: str) -> str:
-    """Say nothing."""
     await anyio.sleep_forever()
     return ""
 
 
 def echoes(call: Call) -> Reply:
-    """Say what was asked."""
     return says(call, f"heard {call.body['messages'][-1]['content']}")
 
 
@@ -54,12 +51,10 @@ class TestAgentWorker(WorkerContract):
 
     @pytest.fixture
     def worker(self) -> Worker:
-        """Answer at once."""
         return as_worker(Speaker("one", echo))
 
     @pytest.fixture
     def slow_worker(self) -> Worker:
-        """Never answer."""
         return as_worker(Speaker("one", hang))
 
     def asking(self, text: str, *, stream: bool = False) -> Request:
@@ -68,17 +63,13 @@ class TestAgentWorker(WorkerContract):
 
 
 class TestModelWorker(WorkerContract):
-    """A model client of a real server."""
-
     @pytest.fixture
     async def worker(self) -> AsyncIterator[Worker]:
-        """Answer at once."""
         async with ModelServer(echoes) as server:
             yield as_worker(server.client(), price=Price(input=1.0, output=1.0))
 
     @pytest.fixture
     async def slow_worker(self) -> AsyncIterator[Worker]:
-        """Never answer."""
         async with ModelServer(lambda _: Reply((STALL,))) as server:
             yield as_worker(server.client())
 
@@ -285,7 +276,6 @@ async def test_how_a_model_is_asked() -> None:
 
 
 async def test_images_by_address_are_refused() -> None:
-    """AutoGen's messages hold none."""
     part = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
     async with ModelServer(echoes) as server:
         asked = replace(question("?"), messages=(Message("user", (part,)),))

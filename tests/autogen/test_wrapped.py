@@ -51,51 +51,42 @@ def client(worker: ScriptedWorker) -> ConductorChatCompletionClient:
 
 
 def lead(worker: ScriptedWorker) -> ConductorAgent:
-    """Return such an agent."""
     return ConductorAgent("lead", workers=[worker], planner=CHAIN)
 
 
 def society(worker: ScriptedWorker) -> Any:
-    """Return a society of a team over a client."""
     return SocietyOfMindAgent("society", ConductorTeam(workers=[worker], planner=CHAIN), client(worker))
 
 
 def filtered(worker: ScriptedWorker) -> Any:
-    """Return a filter of an agent."""
     only = MessageFilterConfig(per_source=[PerSourceFilter(source="user")])
     return MessageFilterAgent("filtered", lead(worker), only)
 
 
 def tool_of_team(worker: ScriptedWorker) -> Any:
-    """Return a team as a tool."""
     team: Any = ConductorTeam(workers=[worker], planner=CHAIN)
     return TeamTool(team, "room", "Measures.")
 
 
 @agent_middleware
 async def around_agent(context: AgentContext, call_next: Callable[[], Awaitable[None]]) -> None:
-    """Do nothing more."""
     await call_next()
 
 
 @chat_middleware
 async def around_chat(context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
-    """Do nothing more."""
     await call_next()
 
 
 def framework_client(worker: ScriptedWorker, **options: Any) -> ConductorChatClient:
-    """Return a chat client of Agent Framework."""
     return ConductorChatClient(workers=[worker], planner=CHAIN, **options)
 
 
 def framework_lead(worker: ScriptedWorker, **options: Any) -> FrameworkConductor:
-    """Return an agent of Agent Framework."""
     return FrameworkConductor(workers=[worker], planner=CHAIN, name="lead", **options)
 
 
 def flow_in_a_flow(worker: ScriptedWorker) -> Workflow:
-    """Return a workflow with a workflow of an agent."""
     inner = WorkflowBuilder(start_executor=framework_lead(worker)).build()
     part = WorkflowExecutor(inner, id="part", allow_direct_output=True)
     return WorkflowBuilder(start_executor=part).build()

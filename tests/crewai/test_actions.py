@@ -33,7 +33,6 @@ class Model(ActionHost):
     """An LLM."""
 
     def tool(self, refund: Refund) -> Worker:
-        """Return a tool of a function."""
         return as_worker(tool(refund), price=FREE)
 
     def agent(self, refund: Refund | None, url: str) -> Worker:
@@ -44,8 +43,6 @@ class Model(ActionHost):
         return as_worker(agent)
 
     def own(self, refund: Refund, url: str) -> Worker:
-        """Return an agent that acts before it asks its model."""
-
         class Acting(Agent):
             async def aexecute_task(self, task: Any, context: Any = None, tools: Any = None) -> Any:
                 refund(1017)
@@ -55,7 +52,6 @@ class Model(ActionHost):
         return as_worker(Acting(role="agent", goal="Refund.", backstory="Of a shop.", llm=llm))
 
     async def ask(self, conductor: Conductor) -> tuple[str, str]:
-        """Call it."""
         llm = ConductorLLM(conductor)
         text = await llm.acall("Refund it.")
         return llm.results[-1].status, text
@@ -72,12 +68,10 @@ class Own(Agent):
 
 
 def team(*, acts: bool) -> ConductorLLM:
-    """Return a conductor as an LLM."""
     return ConductorLLM(Conductor(FixedPlanner("x"), [FunctionWorker(lambda step: "x", acts=acts)]))
 
 
 def agent(*tools: Any, kind: Any = Agent, llm: Any = None, role: str = "one") -> Any:
-    """Return an agent."""
     model = llm or SpeakingLLM(model="speaking", say=lambda shown, tools: "x")
     return kind(role=role, goal="Look.", backstory="Of a test.", llm=model, tools=list(tools))
 
@@ -89,7 +83,6 @@ def calling(llm: Any) -> Any:
 
 
 def crew(member: Any, *tools: Any, llm: Any = None) -> Crew:
-    """Return a crew."""
     task = Task(description="{topic}", expected_output="an answer", agent=member, tools=list(tools))
     return Crew(agents=[member], tasks=[task], planning_llm=llm)
 
@@ -237,9 +230,6 @@ async def test_a_resumed_try_knows_the_actions_of_the_tries_before() -> None:
 
 
 class TestActions(ActionsContract):
-    """The contract."""
-
     @pytest.fixture
     def host(self) -> ActionHost:
-        """The LLM."""
         return Model()

@@ -16,10 +16,7 @@ from podium.policy import Policy, Rule
 
 
 class TestConductorLLM(ConversationContract):
-    """Its messages are plain data."""
-
     async def ask(self, used: Conductor, texts: Sequence[str]) -> Any:
-        """Return the answer."""
         said = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
         return await ConductorLLM(used).acall(said)
 
@@ -59,7 +56,6 @@ async def test_a_task_knows_the_labels_of_its_context(context: dict[str, Any]) -
 
 @pytest.mark.anyio
 async def test_a_task_without_context_has_no_labels_of_others() -> None:
-    """Also in the next kickoff."""
     crew, mailer = crew_of(_FIND, _MAIL, _FIND, _MAIL, context=[])
     for _ in range(2):
         await crew.akickoff()

@@ -79,7 +79,6 @@ def test_a_partial_answer_is_never_mended_into_a_typed_one() -> None:
 
 
 def test_a_crew_that_is_trained_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is called."""
     monkeypatch.chdir(tmp_path)  # CrewAI writes files there
     scene = Scene()
     with pytest.raises(ConfigError, match="cannot be trained"):

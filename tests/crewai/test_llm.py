@@ -62,7 +62,6 @@ class Scene:
 
     @property
     def calls(self) -> tuple[int, int, int]:
-        """How often planner, seeker and writer were called."""
         return tuple(len(worker.requests) for worker in (self.planner, self.seeker, self.writer))
 
 
@@ -318,7 +317,6 @@ def test_the_same_call_continues_its_run() -> None:
 
 
 def test_images_go_to_workers_that_can_see_them() -> None:
-    """And to no others."""
     eyes = ScriptedWorker(Card(name="eyes", parts=frozenset({"image_url"})), "A cat.")
     blind = ScriptedWorker("blind", "A question.")
     llm = ConductorLLM(Conductor(FixedPlanner(Plan((Step(0, "look"), Step(1, "read", (0,))))), [eyes, blind]))

@@ -186,7 +186,6 @@ def test_tasks_in_the_same_words_keep_their_agents() -> None:
 
 
 def test_of_two_agents_in_one_role_the_named_one_has_the_last_step() -> None:
-    """Not the first of them."""
     scene = Scene()
     second = Agent(role="Writer", goal="Write well.", backstory="Was a poet.", llm=scene.llm)
     crew = scene.crew(scene.task(agent=second), agents=[scene.finder, scene.writer, second])

@@ -38,13 +38,11 @@ ONCE = Retry(attempts=1)
 
 
 def echo(shown: str, tools: Any) -> str:
-    """Say what was asked."""
     task = shown.partition("Current Task: ")[2].partition("\n")[0]
     return f"you asked: {task or shown}"
 
 
 def agent_of(say: Callable[[str, Any], Any], **facts: Any) -> Agent:
-    """Return an agent over a scripted LLM."""
     llm = SpeakingLLM(model="speaking", say=say)
     return Agent(role="Clerk", goal="Answer.", backstory="Old hand.", llm=llm, **facts)
 
@@ -60,13 +58,11 @@ def provider_llm(url: str, **options: Any) -> Iterator[Any]:
 
 
 def crew_of(agent: Agent, description: str = "{asked}") -> Crew:
-    """Return a crew of one agent and one task."""
     task = Task(description=description, expected_output="an answer", agent=agent)
     return Crew(name="bureau", agents=[agent], tasks=[task])
 
 
 def made_of(kind: str, llm: Any) -> Any:
-    """Return an LLM, an agent or a crew."""
     if kind == "llm":
         return llm
     agent = Agent(role="Clerk", goal="Answer.", backstory="Old hand.", llm=llm)
@@ -74,21 +70,16 @@ def made_of(kind: str, llm: Any) -> Any:
 
 
 class TestWorkers(WorkerContract):
-    """Each kind."""
-
     @pytest.fixture(params=["llm", "agent", pytest.param("crew", marks=pytest.mark.long)])
     def kind(self, request: pytest.FixtureRequest) -> str:
-        """Return the kind."""
         return str(request.param)
 
     @pytest.fixture
     def worker(self, kind: str) -> Worker:
-        """Return one that repeats the question."""
         return as_worker(made_of(kind, SpeakingLLM(model="speaking", say=echo)))
 
     @pytest.fixture
     async def slow_worker(self, kind: str) -> AsyncIterator[Worker]:
-        """Return one whose LLM answers when the test is over."""
         leave = threading.Event()
 
         def wait(shown: str, tools: Any) -> str:
@@ -162,7 +153,6 @@ async def test_agents_crews_llms_and_tools_work_in_one_pool() -> None:
 
 @pytest.mark.anyio
 async def test_an_llm_that_reports_nothing_is_estimated() -> None:
-    """And said to be."""
     llm = SpeakingLLM(model="silent", say=lambda shown, tools: "x" * 40, counts=False)
     for thing in (llm, Agent(role="Clerk", goal="a", backstory="b", llm=llm)):
         usage = (await complete(as_worker(thing), question("y" * 40))).usage
@@ -360,7 +350,6 @@ async def test_an_answer_that_is_none_has_its_own_code(odd: OddAnswer, kind: str
 
 @pytest.mark.anyio
 async def test_a_url_of_another_server_is_told() -> None:
-    """As with Podium's own client."""
     with ExitStack() as stack:
         await check_wrong_url(lambda url: as_worker(stack.enter_context(provider_llm(url))), stream=False)
 
@@ -456,7 +445,6 @@ async def test_a_plan_that_was_cut_is_no_plan() -> None:
 
 
 def guarded(say: Callable[[str, Any], Any], guardrail: Any, retries: int = 2) -> Agent:
-    """Return an agent with a guardrail of its own."""
     return agent_of(say, guardrail=guardrail, guardrail_max_retries=retries)
 
 
@@ -508,7 +496,6 @@ async def test_an_answer_that_a_guardrail_refuses_to_the_end_is_none(*, in_words
 
 @pytest.mark.anyio
 async def test_a_task_of_a_crew_that_its_guardrail_refuses_has_the_same_code() -> None:
-    """CrewAI raises a bare exception."""
     agent = agent_of(lambda shown, tools: "no")
     task = Task(
         description="{asked}",

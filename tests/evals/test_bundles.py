@@ -44,7 +44,6 @@ def recordings(sum_of: str = "42") -> Recordings:
 
 
 def run(workers: tuple[int, ...], recorded: Recordings) -> Result:
-    """Run the bundle's own plan."""
     plan = BUNDLE.plan(workers, 2)
     conductor = Conductor(FixedPlanner(plan), [*recorded_pool(recorded), JoinParts()], show_question=False)
     return conductor.run_sync(BUNDLE.text)
@@ -66,10 +65,7 @@ def many(kinds: int = 8, each: int = 12) -> Recordings:
 
 
 class TestJoinParts(WorkerContract):
-    """Joining, whose questions are the outputs it is shown."""
-
     def asking(self, text: str, *, stream: bool = False) -> Request:
-        """Show two outputs."""
         shown = (VisibleStep(0, "find", text), VisibleStep(1, "find", "other"))
         return Request(
             messages=(Message("user", "join"),), step_input=StepInput("join", shown), stream=stream
@@ -77,12 +73,10 @@ class TestJoinParts(WorkerContract):
 
     @pytest.fixture
     def worker(self) -> Worker:
-        """Join."""
         return JoinParts()
 
     @pytest.fixture
     def slow_worker(self) -> Worker:
-        """Have none."""
         pytest.skip("joining waits for nothing")
 
 
@@ -130,7 +124,6 @@ def test_answers_are_found_by_their_headings(answer: str, found: tuple[str, ...]
 
 
 def test_an_answer_that_nobody_gave_has_no_grade() -> None:
-    """So the whole has none."""
     score = BUNDLE.score("Part 1: 42\nPart 2: azure\nPart 3: 21", recordings().score)
     assert (score.parts, score.whole) == ((1.0, None, 1.0), None)
 

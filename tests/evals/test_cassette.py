@@ -35,7 +35,6 @@ class Team:
         self.calls, self._fails = 0, fails
 
     def conductor(self, plan: Plan = TWICE) -> Conductor:
-        """Return a conductor with new workers."""
         workers = [
             FunctionWorker(self._guess, card=Card(name="guess")),
             FunctionWorker(lambda step: f"joined {step.subtask}", card=Card(name="join")),
@@ -52,7 +51,6 @@ class Team:
 
 
 async def texts(conductor: Conductor, cassette: Cassette) -> list[str]:
-    """Run, and return the outputs of the steps."""
     result = await conductor.run("?", middleware=cassette)
     assert result.status == "ok", result.problem
     return [outcome.text for outcome in result.outcomes]
@@ -107,7 +105,6 @@ async def test_another_call_is_not_recorded(tmp_path: Path, plan: Plan) -> None:
 
 
 async def test_a_cut_answer_is_of_its_limit(tmp_path: Path) -> None:
-    """A complete one is not."""
     path, reasons = tmp_path / "steps.jsonl", iter(["length", "stop"])
     async with ChatServer(lambda call: says(call, "a word", finish_reason=next(reasons))) as server:
         conductor = Conductor(
@@ -154,7 +151,6 @@ async def test_a_planner_is_recorded(tmp_path: Path) -> None:
     ],
 )
 def test_another_file_is_refused(tmp_path: Path, content: bytes | None, told: str) -> None:
-    """And not changed."""
     path = tmp_path / "steps.jsonl"
     (tmp_path / "packed.jsonl").write_bytes(gzip.compress(content or b""))
     if content is not None:
@@ -187,7 +183,6 @@ ROWS = "".join(
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    """Serve a model that adds."""
     with ChatServer(adds).in_thread() as serving:
         yield serving
 
@@ -218,7 +213,6 @@ def test_plans_are_compared(podium: Podium, config: Path, server: ChatServer) ->
 
 
 def test_answers_are_gzipped_as_the_name_says(podium: Podium, config: Path) -> None:
-    """And another command continues."""
     (config.parent / "sums.jsonl").write_text(ROWS)
     asking = ("evals", "record", "ask", "sums.jsonl", "--out", "r.jsonl.gz", "--worker", "thinker")
     assert podium(*asking, "--calls", "3").exit_code == 3

@@ -182,7 +182,6 @@ async def test_requests_are_tried_again(
 
 
 async def test_kinds_and_workers_that_may_not_be_fetched(tmp_path: Path) -> None:
-    """Before anything is downloaded."""
     with pytest.raises(ConfigError, match="is not a kind"):
         await fetch_reasoning_gym(level="easy", kinds=["unlisted"], folder=tmp_path)
     with pytest.raises(ConfigError, match="'gpt'"):
@@ -190,7 +189,6 @@ async def test_kinds_and_workers_that_may_not_be_fetched(tmp_path: Path) -> None
 
 
 async def test_a_file_of_another_form_is_told(served: Path, tmp_path: Path) -> None:
-    """With its name."""
     path = "easy/maker_model-a_20250315_163713/arithmetic/dice.json"
     (served / path).write_text('{"results": []}')
     with serving(served) as (_, origin), pytest.raises(RecordingInvalid, match=r"dice\.json.*system_prompt"):

@@ -21,8 +21,6 @@ VOTE = Plan((Step(0, "Answer the question."), Step(1, "Answer the question."), S
 
 
 def write(path: Path, about: PlansAbout, plans: Sequence[RecordedPlan]) -> None:
-    """Append plans to a file."""
-
     async def append() -> None:
         with PlanFile(path, about) as file:
             for plan in plans:
@@ -32,7 +30,6 @@ def write(path: Path, about: PlansAbout, plans: Sequence[RecordedPlan]) -> None:
 
 
 def compare(podium: Podium, recording: str, *options: str) -> dict[str, Any]:
-    """Return the arm of the plans in a comparison."""
     result = podium("evals", "run", recording, "--json", *options)
     assert result.exit_code == 0, result.stderr
     found: dict[str, Any] = json.loads(result.stdout)["arms"][-1]
@@ -103,7 +100,6 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_other_files_are_refused(tmp_path: Path, text: str, told: str) -> None:
-    """With the place."""
     path = tmp_path / "p.jsonl"
     head = (
         '{"type": "plans", "version": 1, "planner": "p", "workers": ["a"], "is_told": true, "source": ""}\n'

@@ -23,21 +23,18 @@ SUMS = "".join(
 
 
 def adds(call: Call) -> Reply:
-    """Answer a sum in the last message."""
     words = call.body["messages"][-1]["content"].split("What is ")[-1].split()
     return says(call, f"The answer is {2 * int(words[0])}.")
 
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    """Serve a model that adds."""
     with ChatServer(adds).in_thread() as serving:
         yield serving
 
 
 @pytest.fixture
 def sums(config: Path) -> Path:
-    """Write six questions beside the config."""
     path = config.parent / "sums.jsonl"
     path.write_text(SUMS)
     return path
@@ -222,7 +219,6 @@ def test_questions_say_how_they_are_graded(podium: Podium, config: Path, server:
 
 
 def programs(call: Call) -> Reply:
-    """Write a program that doubles."""
     return says(call, "```python\nprint(2 * int(input()))\n```")
 
 

@@ -65,11 +65,8 @@ def run(
 
 
 class TestRecorded(WorkerContract):
-    """Keeps the contract of workers."""
-
     @pytest.fixture
     def worker(self) -> Worker:
-        """Record the questions of the contract, with a price."""
         texts = [*self.questions, self.questions[0] + ", and nothing else" * 25]
         recordings = Recordings(
             Recording(
@@ -84,7 +81,6 @@ class TestRecorded(WorkerContract):
 
     @pytest.fixture
     def slow_worker(self) -> Worker:
-        """Have none."""
         pytest.skip("recorded answers are there at once")
 
 
@@ -112,7 +108,6 @@ def test_planners_ask_questions_as_they_are(recordings: Recordings) -> None:
 
 
 def test_braces_in_a_question_are_text(recordings: Recordings) -> None:
-    """A plan writes them escaped."""
     assert run(recordings, BRACES.text, (0, literal(BRACES.text), ())).answer == "a reference"
 
 
@@ -178,7 +173,6 @@ async def test_outside_of_a_run(recordings: Recordings) -> None:
 
 
 def test_a_conversation_before_the_question_is_not_recorded(recordings: Recordings) -> None:
-    """Answers may depend on it."""
     conductor = Conductor(RulePlanner(), recorded_pool(recordings, ["a"]))
     before = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
     result = conductor.run_sync([*before, {"role": "user", "content": SKY.text}])

@@ -32,7 +32,6 @@ Answer = Callable[[Request], Any]
 
 
 def sums(count: int) -> list[QuestionRow]:
-    """Return questions whose answers are numbers."""
     rows = []
     for n in range(count):
         text = f"What is {n} + {n}?"
@@ -54,7 +53,6 @@ def adder(name: str = "adder", price: Price | None = None) -> ScriptedWorker:
 async def record(
     path: Path, workers: list[ScriptedWorker], rows: list[QuestionRow], **options: Any
 ) -> Summary:
-    """Record into a file."""
     with GrowingFile(path) as file:
         return await Recorder(file, workers, retry=QUICK, **options).record(rows)
 
@@ -209,7 +207,6 @@ async def test_an_answer_that_cannot_be_graded_ends_the_recording(tmp_path: Path
 
 
 async def test_options_are_checked(tmp_path: Path) -> None:
-    """Before anybody is asked."""
     with GrowingFile(tmp_path / "r.jsonl") as file:
         for options in ({"samples": 0}, {"at_once": 0}):
             with pytest.raises(ConfigError, match="1 or more"):

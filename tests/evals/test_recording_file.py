@@ -79,7 +79,6 @@ def test_what_is_written_is_read(tmp_path: Path, name: str) -> None:
 
 
 def test_a_file_is_not_overwritten(tmp_path: Path) -> None:
-    """It may have cost money."""
     write_recordings(WHOLE, tmp_path / "r.jsonl")
     with pytest.raises(FileExistsError):
         write_recordings(WHOLE, tmp_path / "r.jsonl")
@@ -103,7 +102,6 @@ def test_a_line_that_was_cut_is_left_out(tmp_path: Path) -> None:
     ],
 )
 def test_other_files_are_refused(tmp_path: Path, text: str, told: str) -> None:
-    """With the line."""
     path = tmp_path / "r.jsonl"
     path.write_text(text)
     with pytest.raises(RecordingInvalid, match=told):

@@ -46,7 +46,6 @@ def _recorded(*, strong: str = "") -> Recordings:
 
 @pytest.fixture(scope="module")
 def router() -> Router:
-    """Return a router that knows two specialists."""
     return fit_router(_recorded())
 
 
@@ -113,7 +112,6 @@ def test_a_saved_router_is_the_same(router: Router, tmp_path: Path) -> None:
 
 
 def test_too_little_is_refused() -> None:
-    """Rather than fitted."""
     with pytest.raises(RouterInvalid, match="there are 60 questions and 1 workers"):
         fit_router(_recorded().only([CHEAP]))
     some = [each for each in _recorded() if each.worker == CHEAP or each.question.id != "q3"]
@@ -136,7 +134,6 @@ async def test_a_worker_answers_that_is_worth_its_price() -> None:
 
 
 async def test_a_router_with_a_tier_plans_by_it() -> None:
-    """Its worth is the default."""
     recordings = _recorded(strong=DEAR)
     fitted = fit_router(recordings)
     router = Router(replace(fitted.facts, worth=0.01), fitted.scores)
@@ -164,7 +161,6 @@ async def test_a_router_of_another_pool_is_refused(router: Router) -> None:
 
 
 def test_wrong_options_are_refused(router: Router) -> None:
-    """When the planner is made."""
     for worth in (0.0, -1.0, float("nan")):
         with pytest.raises(ConfigError, match=r"worth is .*: it must be above 0"):
             RouterPlanner(router, worth=worth)
@@ -193,12 +189,9 @@ async def test_measured_rates_decide_for_questions_of_their_kind(router: Router)
 
 
 class TestRouterPlanner(PlannerContract):
-    """It keeps to what planners keep to."""
-
     cards = (Card(name=CHEAP, description="Writes."), Card(name=DEAR, description="Writes."))
     heeds_question = False
 
     @pytest.fixture
     def planner(self, router: Router) -> Planner:
-        """Return the planner."""
         return RouterPlanner(router)

@@ -68,7 +68,6 @@ ALL = {CHEAP: {"verb"}, DEAR: {"add", "verb", "map"}}
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the working folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -91,7 +90,6 @@ def test_a_router_for_a_goal(goal: Goal, asked: dict[str, str]) -> None:
 
 
 def test_a_price_out_of_reach_is_refused() -> None:
-    """With what can be reached."""
     with pytest.raises(RouterInvalid, match=r"no tier reaches a quality of 1.5"):
         fit_for(Goal("quality", 1.5), recorded(knows=ALL))
     with pytest.raises(
@@ -180,7 +178,6 @@ def test_a_router_is_the_planner_of_a_config(own: Path, podium: Podium) -> None:
 def test_what_is_wrong_in_the_planner_names_its_key(
     own: Path, podium: Podium, change: tuple[str, str], told: str
 ) -> None:
-    """With its line."""
     own.write_text(own.read_text().replace(*change))
     result = podium("plan", "--config", str(own), "Add 500 and 7.")
     assert result.exit_code == 2
@@ -190,6 +187,5 @@ def test_what_is_wrong_in_the_planner_names_its_key(
 
 
 def test_commands_that_read_the_journal_do_not_load_the_router(own: Path, podium: Podium) -> None:
-    """Nor need its file."""
     Path("router.npz").unlink()
     assert podium("runs", "--config", str(own)).exit_code == 0

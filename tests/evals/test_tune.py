@@ -80,7 +80,6 @@ def _specialist(call: Call) -> Reply:
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    """Serve two specialists."""
     with ChatServer(_specialist).in_thread() as serving:
         yield serving
 

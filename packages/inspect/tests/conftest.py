@@ -49,14 +49,12 @@ def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    """Serve a model that adds."""
     with ChatServer(adds).in_thread() as serving:
         yield serving
 
 
 @pytest.fixture
 def config(server: ChatServer, tmp_path: Path) -> Path:
-    """Write a config for the server."""
     path = tmp_path / "podium.toml"
     path.write_text(CONFIG.format(url=server.url))
     return path
@@ -64,7 +62,6 @@ def config(server: ChatServer, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def sums(tmp_path: Path) -> str:
-    """Write four questions."""
     path = tmp_path / "sums.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in QUESTIONS))
     return str(path)

@@ -18,7 +18,6 @@ ROW: Final = f'{{"question": "{QUESTION}", "answer": "{ANSWER}", "grader": "exac
 
 
 def sample_of(task: Task, **options: Any) -> EvalSample:
-    """Evaluate one sample, and read it from the log."""
     (log,) = evaluate(task, **options)
     assert log.status == "success", log.error
     (sample,) = read_eval_log(log.location).samples or []
@@ -26,23 +25,19 @@ def sample_of(task: Task, **options: Any) -> EvalSample:
 
 
 def through_model(conductor: Conductor) -> EvalSample:
-    """Ask a conductor as the model."""
     return sample_of(questions("questions.jsonl"), model=conductor_model(conductor))
 
 
 def through_solver(conductor: Conductor) -> EvalSample:
-    """Ask a conductor as the solver."""
     return sample_of(questions("questions.jsonl"), solver=solver_of(made=conductor), model="none/none")
 
 
 def through_other_scorer(conductor: Conductor) -> EvalSample:
-    """Score with a scorer of Inspect's."""
     task = Task(dataset=[Sample(input=QUESTION, target=ANSWER)], scorer=includes())
     return sample_of(task, model=conductor_model(conductor))
 
 
 def says_it(text: str | None) -> bool:
-    """Return whether a text is the sentence."""
     return text is not None and text.startswith("(Not complete: ") and "out of order" in text
 
 

@@ -33,7 +33,6 @@ PRICE = Price(input=1.0, output=2.0)
 def asked(
     model: str | Model, question: Any = QUESTION, *, arguments: dict[str, Any] | None = None, **options: Any
 ) -> EvalLog:
-    """Evaluate one sample."""
     task = Task(dataset=[Sample(input=question, target="4")], scorer=includes())
     if isinstance(model, str):  # Inspect keeps the models of a process
         model = get_model(model, memoize=False, **arguments or {})
@@ -95,7 +94,6 @@ def test_a_rerun_is_answered_from_the_cache(config: Path, server: ChatServer) ->
 
 
 def test_a_config_is_named(config: Path, server: ChatServer, tmp_path: Path) -> None:
-    """By a model argument."""
     config.rename(tmp_path / "other.toml")
     log = asked("podium/x", arguments={"path": str(tmp_path / "other.toml")})
     assert (log.status, len(server.calls)) == ("success", 1)
@@ -110,13 +108,11 @@ def test_a_config_is_named(config: Path, server: ChatServer, tmp_path: Path) -> 
     ],
 )
 def test_wrong_arguments_are_told(config: Path, arguments: dict[str, str], told: str) -> None:
-    """Before anything is asked."""
     with pytest.raises(Exception, match=told):
         get_model("podium/mine", memoize=False, **arguments)
 
 
 def busy(_call: Call) -> Reply:
-    """Fail as a server without the model."""
     return whole({"error": {"message": "no such model"}}, status=404)
 
 

@@ -8,7 +8,6 @@ import inspect_podium
 
 
 def test_the_version_is_the_modules_own() -> None:
-    """And that of `podium-conductor`."""
     told = version("inspect-podium")
     assert inspect_podium.__version__ == told == version("podium-conductor")
 

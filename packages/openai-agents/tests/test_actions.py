@@ -34,17 +34,14 @@ class Lead(ActionHost):
     """An agent whose model is the conductor."""
 
     def tool(self, refund: Refund) -> Worker:
-        """Return a function tool."""
         return as_worker(function_tool(refund), price=FREE)
 
     def agent(self, refund: Refund | None, url: str) -> Worker:
-        """Return an agent."""
         model = OpenAIChatCompletionsModel(MODEL, AsyncOpenAI(base_url=url, api_key="k", max_retries=0))
         tools: Any = [] if refund is None else [function_tool(refund)]
         return as_worker(Agent[Any](name="agent", model=model, tools=tools))
 
     async def ask(self, conductor: Conductor) -> tuple[str, str]:
-        """Run it."""
         result = await Runner.run(Agent[Any](name="lead", model=ConductorModel(conductor)), "Refund it.")
         return podium_metadata(result)["status"], result.final_output
 
@@ -60,12 +57,10 @@ class Own(Agent[Any]):
 
 
 def team(*, acts: bool) -> Conductor:
-    """Return a conductor."""
     return Conductor(FixedPlanner("x"), [FunctionWorker(lambda step: "x", acts=acts)])
 
 
 def one(*tools: Any, **options: Any) -> Agent[Any]:
-    """Return an agent."""
     return Agent[Any](name="one", tools=list(tools), **{"model": SpeakingModel(saying("x")), **options})
 
 
@@ -98,7 +93,6 @@ class Found(ModelProvider):
         self._model = model
 
     def get_model(self, model_name: str | None) -> Model:
-        """Return the model."""
         if self._model is None:
             raise LookupError(model_name)
         return self._model
@@ -177,9 +171,6 @@ async def test_a_tool_that_fails_tells_what_it_has_done() -> None:
 
 
 class TestActions(ActionsContract):
-    """The contract."""
-
     @pytest.fixture
     def host(self) -> ActionHost:
-        """The face."""
         return Lead()

@@ -74,13 +74,11 @@ def _last(request: Any) -> str:
 
 
 async def stored(result: Result, agent: Agent[Any]) -> RunState[Any, Any]:
-    """Return the state, after it was written and read."""
     text = json.dumps(result.to_state().to_json())
     return await RunState.from_json(agent, json.loads(text))
 
 
 def told(result: Result) -> list[tuple[str, dict[str, Any]]]:
-    """Return what is asked."""
     return [(str(each.name), json.loads(each.arguments or "")) for each in result.interruptions]
 
 
@@ -117,7 +115,6 @@ async def test_a_refused_plan_ends_the_run_with_its_reason(run: Run) -> None:
 
 @pytest.mark.parametrize("approved", [True, False])
 async def test_an_action_is_approved_or_refused(run: Run, *, approved: bool) -> None:
-    """The other results are kept."""
     team = Team("look", "refund", policy=Policy(approve="later", ask="actions"))
     result = await run(team.agent, "Refund it.")
     ((name, facts),) = told(result)
@@ -188,7 +185,6 @@ async def test_several_decisions_at_once(run: Run) -> None:
 
 
 async def test_a_text_beside_a_decision_is_refused(run: Run) -> None:
-    """Rather than left out."""
     team = Team("look", policy=Policy(approve="later"))
     state = (await run(team.agent, "How?")).to_state()
     state.approve(state.get_interruptions()[0])
@@ -228,7 +224,6 @@ async def test_a_state_that_is_run_again_repeats_nothing(run: Run) -> None:
 
 
 async def test_an_agent_as_a_tool_asks_through_its_caller(run: Run) -> None:
-    """By the SDK's own means."""
     team = Team("look", policy=Policy(approve="later"))
     tool = team.agent.as_tool("ask_team", "Asks a team.")
     async with ModelServer(capable) as server:

@@ -49,7 +49,6 @@ class AgentFace(Face):
         return run_sync(lambda: self.ask(question))
 
     async def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
-        """Read the pieces of steps, and of the answer."""
         async for piece in _pieces(Runner.run_streamed(self._agent, question)):
             yield piece
 
@@ -77,13 +76,11 @@ class ModelFace(Face):
         self._model = model
 
     async def ask(self, question: str) -> Answer:
-        """Ask for a whole response."""
         response = await self._model.get_response(None, question, *ASKED)
         text = "".join(ItemHelpers.extract_text(item) or "" for item in response.output)
         return answer_of(text, podium_metadata(response), {})
 
     def ask_sync(self, question: str) -> Answer:
-        """Run it in a loop of its own."""
         return run_sync(lambda: self.ask(question))
 
     async def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
@@ -106,20 +103,15 @@ class AgentsAdapter(Adapter):
     as_worker = staticmethod(as_worker)
 
     def worker(self, name: str, speak: Speak) -> Agent[Any]:
-        """Return an agent over a model."""
         return speaker(name, speak)
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
-        """Return an agent that conducts."""
         return AgentFace(ConductorModel(workers=workers, planner=planner, show_steps=True, **options))
 
 
 class TestAgent(AdapterContract):
-    """An agent whose model is a conductor, over agents."""
-
     @pytest.fixture
     def adapter(self) -> Adapter:
-        """The SDK's."""
         return AgentsAdapter()
 
 
@@ -127,18 +119,14 @@ class ModelAdapter(AgentsAdapter):
     """Makes agents, and a conductor that no agent stands before."""
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
-        """Return a model."""
         return ModelFace(ConductorModel(workers=workers, planner=planner, show_steps=True, **options))
 
 
 class TestModel(AdapterContract):
-    """A conductor as a model, over agents."""
-
     lacks: ClassVar[Mapping[str, str]] = {
         "test_one_worker_may_have_several_steps_at_once": "a response has no outputs of other steps",
     }
 
     @pytest.fixture
     def adapter(self) -> Adapter:
-        """The SDK's."""
         return ModelAdapter()

@@ -35,12 +35,10 @@ class Value(BaseModel):
 
 
 def lead_of(conductor: Conductor, **options: Any) -> Agent[Any]:
-    """Return an agent whose model is a conductor."""
     return Agent[Any](name="lead", model=ConductorModel(conductor), **options)
 
 
 async def final_output_again(conductor: Conductor) -> Seen:
-    """Ask again in a session with an incomplete answer."""
     session = SQLiteSession("one")
     await Runner.run(lead_of(conductor), QUESTION, session=session)
     result = await Runner.run(lead_of(conductor), QUESTION, session=session)
@@ -61,7 +59,6 @@ async def stream(conductor: Conductor) -> Seen:
 
 
 async def agent_as_tool(conductor: Conductor) -> Seen:
-    """Ask through an agent that is a tool."""
     asking = lead_of(conductor).as_tool("ask_team", "Asks.")
     async with ModelServer(capable) as server:
         result = await Runner.run(Agent[Any](name="desk", model=server.model(), tools=[asking]), QUESTION)
@@ -89,18 +86,15 @@ async def test_a_user_of_a_model_notices(ask: Ask) -> None:
 
 
 async def test_a_model_that_calls_a_tool_notices() -> None:
-    """By the last sentence."""
     await check_noticed(agent_as_tool)
 
 
 async def output_type(conductor: Conductor) -> int:
-    """Ask an agent for an object."""
     found: Value = (await Runner.run(lead_of(conductor, output_type=Value), QUESTION)).final_output
     return found.value
 
 
 async def output_type_stream(conductor: Conductor) -> int:
-    """Stream an agent for an object."""
     result = Runner.run_streamed(lead_of(conductor, output_type=Value), QUESTION)
     async for _ in result.stream_events():
         pass
@@ -110,7 +104,6 @@ async def output_type_stream(conductor: Conductor) -> int:
 
 @pytest.mark.parametrize("ask", [output_type, output_type_stream], ids=lambda ask: ask.__name__)
 async def test_an_incomplete_object_is_an_error(ask: Callable[[Conductor], Awaitable[Any]]) -> None:
-    """An object cannot say it."""
     await check_refused(ask, OBJECT)
 
 

@@ -36,7 +36,6 @@ def face(model: ConductorModel) -> Face:
 
 
 def over_models(url: str) -> Face:
-    """Return one whose planner and worker share a client."""
     model = OpenAIChatCompletionsModel(MODEL, AsyncOpenAI(base_url=url, api_key="k", max_retries=0))
     return face(
         ConductorModel(workers=[as_worker(model, name="one")], planner=model, retry=Retry(attempts=1))

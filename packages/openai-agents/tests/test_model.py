@@ -146,7 +146,6 @@ async def test_an_output_type_holds_an_agent_too() -> None:
 
 
 async def test_tools_that_nobody_can_be_offered_are_refused() -> None:
-    """Rather than left out."""
     model = ConductorModel(workers=[speaker("one", saying("x"))], planner=ONE)
     with pytest.raises(ConfigError, match="no worker of its conductor"):
         await Runner.run(Agent[Any](name="lead", model=model, tools=[look]), "?")
@@ -271,7 +270,6 @@ async def test_a_session_finds_its_run_that_waits(by: str, *, stream: bool) -> N
 
 
 async def test_another_session_does_not_find_it() -> None:
-    """Its question is another user's."""
     sessions = iter([SQLiteSession(name) for name in "abc"])
 
     async def ask(conductor: Conductor) -> object:
@@ -376,7 +374,6 @@ async def test_cancelling_a_stream_closes_the_requests() -> None:
 
 
 def test_options_are_checked() -> None:
-    """When the model is made."""
     one = speaker("one", saying("x"))
     with pytest.raises(TypeError, match="ConductorModel does not accept colour"):
         ConductorModel(workers=[one], planner=ONE, colour="red")  # type: ignore[call-arg]
@@ -390,7 +387,6 @@ def test_options_are_checked() -> None:
 
 
 async def test_a_hosted_conductor_answers_with_the_tools_of_the_agent() -> None:
-    """Its plan is one step."""
     async with ModelServer(capable) as server:
         hosted = Conductor.of(ChatWorker("fugu", endpoint=Endpoint(server.url, api_key="key")))
         model = ConductorModel(hosted)

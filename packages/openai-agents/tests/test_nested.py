@@ -19,12 +19,10 @@ ONE = planner_of((0, "Have it done.", ()))
 
 
 def manager(model: ConductorModel, **options: Any) -> Agent[Any]:
-    """Return an agent whose model is a conductor."""
     return Agent[Any](name="manager", instructions="Manage well.", model=model, **options)
 
 
 async def test_its_calls_are_booked_in_the_outer_ledger_once() -> None:
-    """Of a streamed run."""
     inner = SpeakingModel(saying("done"))
     agent = manager(ConductorModel(workers=[Agent[Any](name="hand", model=inner)], planner=TWICE))
     result = await Conductor(ONE, [as_worker(agent)]).run("?", on_event=lambda event: None)

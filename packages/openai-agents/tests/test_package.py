@@ -8,7 +8,6 @@ import openai_agents_podium
 
 
 def test_the_version_is_the_modules_own() -> None:
-    """And that of `podium-conductor`."""
     told = version("openai-agents-podium")
     assert openai_agents_podium.__version__ == told == version("podium-conductor")
 

@@ -40,7 +40,6 @@ def response(text: str, **changed: Any) -> dict[str, Any]:
 
 
 def answers(call: Call, body: dict[str, Any], kind: str = "response.completed") -> Reply:
-    """Send a response, whole or as a stream."""
     if not call.body.get("stream"):
         return whole(body)
     text = body["output"][0]["content"][0]["text"]
@@ -52,7 +51,6 @@ def answers(call: Call, body: dict[str, Any], kind: str = "response.completed") 
 
 @asynccontextmanager
 async def responses_model(reply: Any) -> AsyncIterator[tuple[OpenAIResponsesModel, ModelServer]]:
-    """Serve a model."""
     async with (
         ModelServer(reply) as server,
         AsyncOpenAI(base_url=server.url, api_key="none", max_retries=0) as client,
@@ -76,7 +74,6 @@ async def test_it_answers(kind: str, *, stream: bool) -> None:
 
 @BOTH
 async def test_an_answer_that_was_cut_fails(kind: str, *, stream: bool) -> None:
-    """The SDK raises for it."""
     body = response("Forty", status="incomplete", incomplete_details={"reason": "max_output_tokens"})
     async with responses_model(lambda call: answers(call, body, "response.incomplete")) as (model, _):
         worker = as_worker(model if kind == "model" else Agent(name="one", model=model))

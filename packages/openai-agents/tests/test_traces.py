@@ -27,7 +27,6 @@ class Spans(TracingProcessor):
         self.traces = 0
 
     def on_trace_start(self, trace: Trace) -> None:
-        """Count it."""
         self.traces += 1
 
     def on_trace_end(self, trace: Trace) -> None:
@@ -37,7 +36,6 @@ class Spans(TracingProcessor):
         """Do nothing."""
 
     def on_span_end(self, span: Span[Any]) -> None:
-        """Keep it."""
         exported = span.export()
         assert exported is not None
         self.ended.append(exported)
@@ -49,7 +47,6 @@ class Spans(TracingProcessor):
         """Do nothing."""
 
     def named(self, name: str) -> list[dict[str, Any]]:
-        """Return the spans of a name or a type."""
         return [
             span for span in self.ended if name in (span["span_data"].get("name"), span["span_data"]["type"])
         ]
@@ -57,7 +54,6 @@ class Spans(TracingProcessor):
 
 @pytest.fixture
 def spans() -> Iterator[Spans]:
-    """Keep the spans of a test."""
     kept = Spans()
     set_tracing_disabled(False)
     set_trace_processors([kept])
@@ -142,7 +138,6 @@ async def test_a_planners_calls_and_a_tools_run_are_spans(spans: Spans) -> None:
 
 
 def says_private(call: Any) -> Any:
-    """Answer with data that a trace may not hold."""
     return says(call, "quite private")
 
 

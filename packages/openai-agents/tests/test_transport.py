@@ -17,7 +17,6 @@ GIVEN: Any = {"base_url": BASE_URL, "api_key": "none", "max_retries": 0}
 
 
 def transport(reply: Any) -> ConductorTransport:
-    """Return the transport of a conductor with one step."""
     plan = Plan((Step(0, "Answer."),))
     return ConductorTransport(Conductor(FixedPlanner(plan), [ScriptedWorker("writer", reply, piece=2)]))
 

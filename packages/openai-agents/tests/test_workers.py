@@ -54,23 +54,19 @@ LOOK = {"id": "call-1", "type": "function", "function": {"name": "look", "argume
 
 
 async def echo(text: str) -> str:
-    """Say what was heard."""
     return f"heard {text}"
 
 
 async def hang(text: str) -> str:
-    """Say nothing."""
     await anyio.sleep_forever()
     return ""
 
 
 def echoes(call: Call) -> Reply:
-    """Say what was asked."""
     return says(call, f"heard {call.body['messages'][-1]['content']}")
 
 
 def looks_then_says(call: Call) -> Reply:
-    """Call the tool once, then say what it returned."""
     last = call.body["messages"][-1]
     if last["role"] == "tool":
         return says(call, f"I saw {last['content']}.")
@@ -95,22 +91,17 @@ def made(kind: str, model: OpenAIChatCompletionsModel) -> Worker:
 
 
 class TestWorkers(WorkerContract):
-    """Workers of a real server."""
-
     @pytest.fixture(params=["agent", "model"])
     def kind(self, request: pytest.FixtureRequest) -> str:
-        """Each kind."""
         return str(request.param)
 
     @pytest.fixture
     async def worker(self, kind: str) -> AsyncIterator[Worker]:
-        """Answer at once."""
         async with ModelServer(echoes) as server:
             yield made(kind, server.model())
 
     @pytest.fixture
     async def slow_worker(self, kind: str) -> AsyncIterator[Worker]:
-        """Never answer."""
         async with ModelServer(lambda _: Reply((STALL,))) as server:
             yield made(kind, server.model())
 
@@ -132,7 +123,6 @@ async def test_odd_answers_have_the_codes_of_all_adapters(odd: OddAnswer, kind: 
 
 
 async def test_a_url_of_another_server_is_told() -> None:
-    """As with Podium's own client."""
     async with ModelServer(echoes) as clients:
         await check_wrong_url(lambda url: made("model", clients.model(url)), stream=False)
 
@@ -275,8 +265,6 @@ async def test_a_guardrail_after_the_model_holds_the_answer_back() -> None:
 
 
 async def test_an_output_type_is_the_answer_as_json() -> None:
-    """Whatever type it is."""
-
     class Place(BaseModel):
         name: str
 
@@ -325,8 +313,6 @@ async def test_an_agent_is_given_its_context_and_the_settings_of_the_step() -> N
 
 
 async def test_leaving_a_streamed_agent_closes_its_request() -> None:
-    """The cancel reaches the socket."""
-
     def reply(call: Call) -> Reply:
         return events(chunk({"role": "assistant", "content": "Once"}), STALL)
 
@@ -439,7 +425,6 @@ async def test_guardrails_of_a_tool_stop_its_step(options: Any, told: str) -> No
 
 
 async def test_an_agent_as_a_tool_is_a_worker_too() -> None:
-    """Its tokens are counted."""
     worker = as_worker(speaker("one", echo).as_tool("one", "Echoes."))
     done = await complete(worker, question("it"))
     assert done.usage == Usage(READ, WRITTEN)

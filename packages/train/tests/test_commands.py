@@ -28,9 +28,7 @@ splits = ["validation", "kinds"]
 """
 
 
-
 def command(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run `podium-train`."""
     return subprocess.run(
         [sys.executable, "-m", "podium_train", *words],
         capture_output=True,
@@ -42,7 +40,6 @@ def command(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_recipes_are_listed_and_printed(tmp_path: Path) -> None:
-    """An unknown name is refused."""
     assert "paper-7b" in command("recipe", folder=tmp_path).stdout
     assert command("recipe", "lora-3b", folder=tmp_path).stdout == shipped_recipes()["lora-3b"]
     wrong = command("recipe", "lora", folder=tmp_path)

@@ -116,7 +116,6 @@ def test_workers_that_never_answer(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_options_are_told_in_a_line(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
-    """Without a traceback."""
     run = compare(tmp_path, *words)
     assert (run.returncode, run.stdout) == (2, "")
     assert told in run.stderr

@@ -38,7 +38,6 @@ STYLE = PromptStyle(examples=0)
 
 @cache
 def arms_of(environment: RecordedAnswers) -> Sequence[PlanArm]:
-    """Return the arms of an environment."""
     return recorded_arms(environment)
 
 
@@ -48,8 +47,6 @@ def tried(
     arms: Sequence[PlanArm],
     **options: int,
 ) -> Mapping[str, Sequence[Trial]]:
-    """Return the trials of the arms."""
-
     async def run() -> Mapping[str, Sequence[Trial]]:
         return await evaluate(environment, episodes, arms)
 
@@ -62,13 +59,11 @@ def compared(
     arms: Sequence[PlanArm],
     base: str = "best single",
 ) -> Evaluation:
-    """Compare the arms."""
     trials = tried(environment, episodes, arms)
     return compare_arms(arms, trials, base="best single", environment=environment.name, split="questions")
 
 
 def text(worker: int, subtask: str = "Answer the question.") -> str:
-    """Return the text of a plan with one step."""
     return f'model_id = [{worker}]\nsubtasks = ["{subtask}"]\naccess_list = [[]]'
 
 

@@ -148,7 +148,6 @@ def test_an_export_tells_what_cards_showed(tmp_path: Path) -> None:
     ],
 )
 def test_exports_that_are_refused(change: str, told: str, tmp_path: Path) -> None:
-    """And leave nothing."""
     prompts = {"own": 'form = "environment"', "prefill": 'style = { prefill = "Plan: " }'}
     path = trained(tmp_path, RECIPE + (f"[prompt]\n{prompts[change]}\n" if change in prompts else ""))
     model = tmp_path / "run/best"

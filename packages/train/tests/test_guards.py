@@ -41,7 +41,6 @@ GOOD = StepMeasures(
 def sample(
     pool: Sequence[str], workers: tuple[int, ...], value: float | None = 1.0, **facts: float
 ) -> Sample:
-    """Return a sample for a pool."""
     cards = tuple(Card(name=f"w{number}") for number in range(len(pool)))
     episode = Episode(question=" ".join(pool), cards=cards, workers=tuple(pool), kind="sum")
     return Sample(episode=episode, score=Score(value=value, workers=workers), length=10, **facts)  # type: ignore[arg-type]
@@ -121,7 +120,6 @@ def test_the_memory_survives_a_resume() -> None:
 
 
 def test_wrong_settings() -> None:
-    """The error names the setting."""
     with pytest.raises(ConfigError, match="entropy"):
         GuardSettings(entropy=1.5)
 

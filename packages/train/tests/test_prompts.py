@@ -134,6 +134,5 @@ def test_the_fingerprint_changes_with_each_text_of_the_prompt() -> None:
     ],
 )
 def test_wrong_styles_are_refused(settings: dict[str, object], told: str) -> None:
-    """The message names the setting."""
     with pytest.raises(ConfigError, match=told):
         PromptStyle(**settings)  # type: ignore[arg-type]

@@ -41,7 +41,6 @@ every = 2
 
 
 def written(folder: Path, text: str) -> Path:
-    """Write a recipe."""
     path = folder / "recipe.toml"
     path.write_text(text)
     return path

@@ -44,7 +44,6 @@ HELD: tuple[Split, ...] = ("questions", "kinds", "workers", "mixes")
 
 
 def carried_out(environment: RecordedAnswers, episode: Episode, plan: Plan) -> PlanOutcome | None:
-    """Return the outcome of a plan."""
     return anyio.run(environment.carry_out, episode, plan)
 
 
@@ -288,7 +287,6 @@ def test_a_reward_of_an_unrecorded_plan_is_unknown() -> None:
     ],
 )
 def test_wrong_settings_are_refused(changed: dict[str, object], told: str) -> None:
-    """The message names the setting."""
     with pytest.raises(ConfigError, match=told):
         RecordedAnswers(RECORDING, replace(SINGLE, **changed))  # type: ignore[arg-type]
 

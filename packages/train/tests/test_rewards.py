@@ -30,12 +30,10 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Use asyncio, like the trainers."""
     return "asyncio"
 
 
 def asked(text: str, question: str = "What is 2 + 2?") -> ScoreRequest:
-    """Return a request."""
     return ScoreRequest(episode=episode(question), text=text)
 
 
@@ -180,7 +178,6 @@ def test_outcomes_and_spending_survive_a_kill(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_limits(limits: dict[str, float], told: str) -> None:
-    """The error names the limit."""
     with pytest.raises(ConfigError, match=told):
         RewardLimits(**limits)  # type: ignore[arg-type]
 
@@ -235,6 +232,5 @@ def test_cost_decides_only_among_right_plans(values: list[tuple[float | None, fl
 
 @pytest.mark.parametrize("settings_", [{"weight": 0.5}, {"start": 3, "end": 2}])
 def test_wrong_cost_weights(settings_: dict[str, float]) -> None:
-    """They are refused."""
     with pytest.raises(ConfigError, match="cost"):
         CostWeight(**settings_)  # type: ignore[arg-type]

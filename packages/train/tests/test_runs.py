@@ -50,7 +50,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 def started(folder: Path, text: str = RECIPE, part: str = "grpo") -> TrainingRecord:
-    """Return the record of a training that starts now."""
     (folder / "recipe.toml").write_text(text)
     recipe = load_recipe(folder / "recipe.toml")
     return record_of("sft" if part == "sft" else "grpo", recipe, folder)

@@ -238,7 +238,6 @@ class Cheat(ChoosingArm):
         super().__init__("cheat")
 
     def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
-        """Return the plan with the worker that is best on the questions that are asked."""
         del seed
         best = fold.test.workers.index(best_of(fold.test))
         return lambda _question: Plan((Step(best, ASK),))

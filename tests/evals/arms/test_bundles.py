@@ -134,6 +134,5 @@ async def test_a_bundle_as_a_whole_was_never_asked() -> None:
 
 
 async def test_no_interval_is_about_other_kinds() -> None:
-    """A bundle has several kinds."""
     with pytest.raises(ArmUnfit, match="several kinds"):
         await evaluate([BestSingle()], [_fold()], base="best single", unit="kind")

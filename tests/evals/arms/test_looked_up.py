@@ -53,8 +53,6 @@ class AnyPlan(ChoosingArm):
         super().__init__("any plan")
 
     def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
-        """Return plans with one to four workers, and one of three reducers."""
-
         def choose(question: Question) -> Plan:
             random = Random(f"{seed}/{question.key}")  # noqa: S311 - the same plans each time are wanted
             asked = [Step(random.randrange(len(POOL)), ASK) for _ in range(random.randint(1, 4))]
@@ -113,7 +111,6 @@ def _told(asked: Asked) -> tuple[object, ...]:
 
 
 async def test_an_answer_without_a_grade_has_no_score() -> None:
-    """As after a run."""
     (fold,) = folds(_ungraded(), "questions")
     arm = KindRule()
     found = await _answers(arm.answer(fold, (0,)))

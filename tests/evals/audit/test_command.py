@@ -24,7 +24,6 @@ Podium = Callable[..., Result]
 
 @pytest.fixture
 def export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Write an export in the current folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -33,7 +32,6 @@ def export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_report_on_the_terminal(podium: Podium, export: Path) -> None:
-    """Eighty columns wide."""
     result = podium("audit", "costs", str(export))
     assert result.exit_code == 0, result.stderr
     rows = result.stdout.splitlines()
@@ -158,7 +156,6 @@ def test_a_full_disk(export: Path) -> None:
 def test_an_audit_that_is_stopped(
     spawn: Callable[..., subprocess.Popen[bytes]], export: Path, number: signal.Signals
 ) -> None:
-    """It leaves no file."""
     fifo = Path("pipe.jsonl")
     os.mkfifo(fifo)
     process = spawn("audit", "costs", str(export), str(fifo))

@@ -15,7 +15,6 @@ ROWS = [exports.langsmith(Made(id=f"c{n}", trace=f"t{n // 2}", at=float(n))) for
 
 
 def figures(report: Report) -> tuple[int, int, int]:
-    """Return the numbers of queries, calls and input tokens."""
     return report.queries, report.total.calls, report.total.input_tokens
 
 
@@ -155,7 +154,6 @@ def test_byte_order_marks(tmp_path: Path) -> None:
     ],
 )
 def test_files_without_calls(tmp_path: Path, content: bytes, told: str) -> None:
-    """The error says why."""
     path = tmp_path / "export.bin"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=told):

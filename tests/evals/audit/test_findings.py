@@ -13,12 +13,10 @@ FIRST = {"role": "user", "content": "How many?"}
 
 
 def audited(tmp_path: Path, rows: Sequence[Json], turns: int = 10) -> Report:
-    """Audit rows."""
     return audit([lines(tmp_path / "export.jsonl", rows)], turns=turns)
 
 
 def row(report: Report, kind: str) -> FindingRow:
-    """Return the only row of a kind."""
     (found,) = [each for each in report.findings if each.kind == kind]
     return found
 

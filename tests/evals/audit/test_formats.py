@@ -25,7 +25,6 @@ COST = (600 * 0.15 + 400 * 0.075 + 100 * 0.6) / 1e6
 
 
 def found(report: Report) -> dict[str, int]:
-    """Return the number of findings of each kind."""
     return {row.kind: row.count for row in report.findings}
 
 

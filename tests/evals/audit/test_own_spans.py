@@ -41,7 +41,6 @@ def _plain(value: object) -> object:
 
 
 def answers(call: Call) -> Reply:
-    """Answer as a model does."""
     return says(call, "A thought.")
 
 

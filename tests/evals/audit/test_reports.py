@@ -58,7 +58,6 @@ def test_no_secrets_and_no_control_characters(report: Report, tmp_path: Path, po
 
 
 def test_what_is_unknown_is_said(tmp_path: Path, podium: Podium) -> None:
-    """Each gap has a line."""
     calls = [
         exports.pair(Made(id="a", model="our-own")),
         exports.current(

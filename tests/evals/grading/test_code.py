@@ -50,7 +50,6 @@ needs_sandbox = pytest.mark.skipif(bool(WHY), reason=WHY)
 
 
 def packed(cases: object) -> str:
-    """Pack cases as LiveCodeBench does."""
     return base64.b64encode(zlib.compress(pickle.dumps(json.dumps(cases)))).decode()
 
 
@@ -210,7 +209,6 @@ look()
 @needs_sandbox
 @pytest.mark.long
 def test_packed_cases_are_run(grader: Grader) -> None:
-    """Besides the public ones."""
     tests = STDIN | {"packed": packed([{"input": "5\n", "output": "10\n", "testtype": "stdin"}])}
     assert grader({"tests": tests}, "```python\nprint(int(input()) * 2)\n```") == 1
     known = "```python\nprint({3: 6, 4: 8}[int(input())])\n```"

@@ -74,7 +74,6 @@ def test_numbers_are_read(text: str, numbers: list[float]) -> None:
 
 @given(st.integers(-(10**12), 10**12))
 def test_a_grouped_number_is_the_number(value: int) -> None:
-    """However large, with its sign."""
     assert numbers_in(f"It is {value:,}.") == [value]
 
 

@@ -48,7 +48,6 @@ def test_programs() -> None:
 
 @given(st.text(max_size=200))
 def test_any_text_is_read(text: str) -> None:
-    """Whatever a model wrote."""
     for read in (final_choice, plain_math, code_in):
         assert isinstance(read(text), str)
 

@@ -33,7 +33,6 @@ def test_all_arms_in_one_table(podium: Podium, tmp_path: Path) -> None:
 
 
 def test_a_report_for_programs(podium: Podium, tmp_path: Path) -> None:
-    """On stdout."""
     path = written(tmp_path, two_specialists())
     options = ("--arms", "kind-rule", "--split", "kinds", "--seed", "3")
     result = podium("evals", "run", path, *options, "--json")

@@ -34,7 +34,6 @@ EPISODES = WORLD.episodes("train", 6, seed=1)
 
 
 def prompts_of(conductor: TinyConductor) -> tuple[list[list[int]], Prompts]:
-    """Return the prompts of the episodes, of different lengths."""
     rows = encode(conductor.tokenizer, [prompt_text(WORLD.message(episode)) for episode in EPISODES])
     assert len({len(row) for row in rows}) > 1
     return rows, Prompts.of(rows)
@@ -102,7 +101,6 @@ class Wish(Workshop):
     async def carry_out(
         self, episode: Episode, plan: Plan, earlier: EarlierRound | None = None
     ) -> PlanOutcome:
-        """Grade the first worker."""
         type(self).calls += 1
         if plan.steps[0].worker == 1:
             return None  # type: ignore[return-value]  # as environments do for outcomes that are unknown
@@ -137,7 +135,6 @@ def test_the_loop_learns_what_is_rewarded(tmp_path: Path, small: TinyConductor) 
 
 
 def test_the_same_seed_gives_the_same_weights(tmp_path: Path, small: TinyConductor) -> None:
-    """And another seed gives others."""
     small.save(tmp_path)
     trained = []
     for seed in (3, 3, 4):

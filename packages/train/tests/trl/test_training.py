@@ -76,7 +76,6 @@ LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--npro
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a model."""
     folder = tmp_path_factory.mktemp("base") / "base"
     make_base(folder)
     return folder
@@ -90,7 +89,6 @@ def prepare(folder: Path, base: Path, text: str = RECIPE) -> Path:
 
 
 def run(command: str, recipe: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
     words = [*COMMAND, command, "--config", str(recipe)]
     return subprocess.run(words, capture_output=True, text=True, env=QUIET, timeout=300, check=False)
 
@@ -282,7 +280,6 @@ def test_lora(tmp_path: Path, base: Path) -> None:
 
 
 def run_twice(command: str, recipe: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command in two processes that train together."""
     return subprocess.run(
         [*LAUNCH, "-m", "podium_train", command, "--config", str(recipe)],
         capture_output=True,
