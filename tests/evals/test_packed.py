@@ -30,13 +30,6 @@ def test_samples_scores_and_names(tmp_path: Path) -> None:
     assert read.provenance.licence == "Apache-2.0"
 
 
-def test_an_empty_answer_scores_nothing(tmp_path: Path) -> None:
-    """Also where the source's grader gave it something."""
-    read = read_reasoning_gym(write_packed(tmp_path / "rg.gz", [dice_row(1, weak=0.3)]))
-    (question,) = read.questions
-    assert [sample.score for sample in read.samples(question, WEAK)] == [0.3, 0.0, 0.3]
-
-
 def test_an_answer_that_the_source_lacks_is_empty(tmp_path: Path) -> None:
     """It is packed as `None`, which would win votes; a graded answer `None` is an answer."""
     row = dice_row(1)
@@ -74,14 +67,6 @@ def test_choices_are_joined_by_content(tmp_path: Path) -> None:
     assert (question.kind, question.expected) == ("physics", "B")
     assert "(C) z" in question.text
     assert [read.samples(question, worker)[0].score for worker in read.workers] == [1.0, 0.0]
-
-
-def test_questions_with_other_options_stay_in_one_part_of_a_split(tmp_path: Path) -> None:
-    """They are two questions, and know of each other by their split key."""
-    rows = [choice_row(1, preds={STRONG: "B"}), choice_row(1, preds={STRONG: "A"}, options="xy")]
-    first, second = read_mmlu_pro(write_packed(tmp_path / "mmlu.gz", rows)).questions
-    assert first.key != second.key
-    assert first.position(0) == second.position(0) != first.position(1)
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

@@ -99,14 +99,6 @@ def test_the_question_alone_is_answered(recordings: Recordings, subtask: str) ->
     assert (result.status, result.answer) == ("ok", "grey")
 
 
-def test_planners_ask_questions_as_they_are(recordings: Recordings) -> None:
-    """The planner of rules, and the gate that sends short questions on directly."""
-    pool = recorded_pool(recordings, ["b"])
-    for direct in (False, True):
-        conductor = Conductor(RulePlanner(), pool, direct=direct)
-        assert conductor.run_sync(SKY.text).answer == "grey"
-
-
 def test_braces_in_a_question_are_text(recordings: Recordings) -> None:
     assert run(recordings, BRACES.text, (0, literal(BRACES.text), ())).answer == "a reference"
 
@@ -115,18 +107,6 @@ def test_an_output_that_is_the_question_is_answered(recordings: Recordings) -> N
     """A step that is given an earlier output by reference is shown that text alone."""
     result = run(recordings, "go on", (0, SUM.text, ()), (0, "{{0}}", (0,)), show_question=False)
     assert result.answer == "43"
-
-
-def test_a_named_text_that_is_the_question_is_answered(recordings: Recordings) -> None:
-    """So a step is given one part of a bundle."""
-    result = run(
-        recordings,
-        "both",
-        (0, "{{first}}", ()),
-        show_question=False,
-        context={"first": SUM.text, "second": SKY.text},
-    )
-    assert result.answer == "42"
 
 
 @pytest.mark.parametrize(
@@ -170,14 +150,6 @@ async def test_outside_of_a_run(recordings: Recordings) -> None:
     assert (await complete(worker, Request(messages=(asked,)))).text == "grey"
     with pytest.raises(Unrecorded, match="several messages"):
         await complete(worker, Request(messages=(Message("system", "Be brief."), asked)))
-
-
-def test_a_conversation_before_the_question_is_not_recorded(recordings: Recordings) -> None:
-    conductor = Conductor(RulePlanner(), recorded_pool(recordings, ["a"]))
-    before = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
-    result = conductor.run_sync([*before, {"role": "user", "content": SKY.text}])
-    assert result.problem is not None
-    assert result.problem.code == "unrecorded"
 
 
 def test_steps_of_a_plan_get_different_samples(recordings: Recordings) -> None:
@@ -229,23 +201,6 @@ def test_costs_have_a_date_and_a_source(recordings: Recordings) -> None:
     assert earlier is not None
     assert (earlier.price.input, table.at("a", date(2025, 1, 1))) == (1.0, None)
     assert run(recordings, SUM.text, (0, SUM.text, ())).cost is None
-
-
-def test_the_models_of_reasoning_gym_have_prices() -> None:
-    """All eleven; each names its source and its day."""
-    table = PriceTable.shipped()
-    found = table.at("openai_o3-mini")
-    assert found is not None
-    assert found.told == "openrouter openai/o3-mini, price of 2026-11-10"
-    earlier = table.at("qwen_qwq-32b", date(2024, 1, 1))
-    assert earlier is None
-
-
-def test_other_tables_are_refused() -> None:
-    """With the name of the file."""
-    for wrong in ("price = 1", "[[price]]\nworker = 'a'", "[[price]"):
-        with pytest.raises(ConfigError, match="mine"):
-            PriceTable.parse(wrong, "mine")
 
 
 def test_a_worker_must_be_recorded(recordings: Recordings) -> None:

@@ -206,13 +206,6 @@ async def test_an_answer_that_cannot_be_graded_ends_the_recording(tmp_path: Path
         await record(tmp_path / "r.jsonl", [adder()], [row], grader=number)
 
 
-async def test_options_are_checked(tmp_path: Path) -> None:
-    with GrowingFile(tmp_path / "r.jsonl") as file:
-        for options in ({"samples": 0}, {"at_once": 0}):
-            with pytest.raises(ConfigError, match="1 or more"):
-                Recorder(file, [adder()], **options)
-
-
 def test_one_process_appends(tmp_path: Path) -> None:
     """Two would pay for the same answers."""
     with GrowingFile(tmp_path / "r.jsonl"), pytest.raises(RecordingInvalid, match="another process"):

@@ -84,14 +84,6 @@ def test_a_file_is_not_overwritten(tmp_path: Path) -> None:
         write_recordings(WHOLE, tmp_path / "r.jsonl")
 
 
-def test_a_line_that_was_cut_is_left_out(tmp_path: Path) -> None:
-    """As by a kill while it was written."""
-    path = tmp_path / "r.jsonl"
-    write_recordings(WHOLE, path)
-    path.write_bytes(path.read_bytes()[:-5])
-    assert list(read_recordings(path)) == list(WHOLE)[:-1]
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [

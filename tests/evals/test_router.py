@@ -133,15 +133,6 @@ async def test_a_worker_answers_that_is_worth_its_price() -> None:
                 assert f"a right answer is worth ${worth:.4g}" in result.explain()
 
 
-async def test_a_router_with_a_tier_plans_by_it() -> None:
-    recordings = _recorded(strong=DEAR)
-    fitted = fit_router(recordings)
-    router = Router(replace(fitted.facts, worth=0.01), fitted.scores)
-    verb = "Conjugate the verb number 7."
-    by_tier = await Conductor(RouterPlanner(router), recorded_pool(recordings)).run(verb)
-    assert [outcome.worker for outcome in by_tier.outcomes] == [CHEAP]
-
-
 async def test_a_price_that_is_not_known_cannot_be_weighed() -> None:
     """It is not taken for 0."""
     renamed = Recordings(
@@ -158,12 +149,6 @@ async def test_a_router_of_another_pool_is_refused(router: Router) -> None:
     """With the names that it knows."""
     with pytest.raises(PlannerError, match=rf"knows {CHEAP}, {DEAR}, but the pool has none of them"):
         await Conductor(RouterPlanner(router), [Vote("a"), Vote("b")]).run("?")
-
-
-def test_wrong_options_are_refused(router: Router) -> None:
-    for worth in (0.0, -1.0, float("nan")):
-        with pytest.raises(ConfigError, match=r"worth is .*: it must be above 0"):
-            RouterPlanner(router, worth=worth)
 
 
 async def test_measured_rates_decide_for_questions_of_their_kind(router: Router) -> None:

@@ -13,19 +13,6 @@ def _questions(kinds: list[str]) -> list[Question]:
     return [Question(id=str(n), kind=kind, text=f"question {n}") for n, kind in enumerate(kinds)]
 
 
-@pytest.mark.long
-def test_the_interval_of_a_mean_is_the_textbook_one() -> None:
-    """For many independent values the bootstrap and the normal approximation agree."""
-    values = np.random.default_rng(1).normal(0.3, 1, size=2000)
-    interval = interval_of_mean(values.tolist(), Resampling(["a"] * 2000))
-    reach = 1.96 * values.std(ddof=1) / np.sqrt(2000)
-    assert interval.mean == pytest.approx(values.mean())
-    assert (interval.low, interval.high) == pytest.approx(
-        (values.mean() - reach, values.mean() + reach), abs=0.004
-    )
-    assert interval.excludes_zero
-
-
 def test_questions_of_one_kind_are_not_independent() -> None:
     """An interval about other kinds is wide where a kind's questions all go one way."""
     random = np.random.default_rng(2)

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from core.cli.conftest import config, podium, server
 from typer.testing import Result
@@ -96,27 +95,6 @@ def test_a_price_out_of_reach_is_refused() -> None:
         RouterInvalid, match=r"no tier costs \$1e-09 a question or less .*: the cheapest costs \$"
     ):
         fit_for(Goal("price", 1e-9), recorded(knows={CHEAP: {"verb"}, DEAR: {"add"}}))
-
-
-def test_a_curve_needs_costs() -> None:
-    """Of a worker without a price, or without recorded tokens, the cost is not known."""
-    estimated = recorded().with_answers(
-        Recording(each.question, each.worker, (Sample(text=each.samples[0].text, score=each.score),))
-        for each in recorded()
-    )
-    for recordings in (recorded(names=("mine", "yours")), estimated):
-        with pytest.raises(RouterInvalid, match="is not known: its price, or the tokens of an answer"):
-            fit_for(Goal("price", 1.0), recordings)
-
-
-def test_the_choice_weighs_price_against_prediction() -> None:
-    """Of equal workers the cheapest is chosen."""
-    predicted = np.array([[0.5, 0.6, 0.6]])
-    costs = (0.001, 0.01, 0.005)
-    assert choose(predicted, costs).tolist() == [2]
-    assert choose(predicted, costs, 1.0).tolist() == [2]
-    assert choose(predicted, costs, 0.01).tolist() == [0]
-    assert choose(predicted, (None, 0.01, None)).tolist() == [1]
 
 
 TOML = """

@@ -222,15 +222,6 @@ async def test_an_arm_that_does_not_fit_says_why() -> None:
         list(folds(recordings.where(lambda question: question.kind == "sums"), "kinds"))
 
 
-def test_folds_need_an_answer_of_each_worker() -> None:
-    """Otherwise arms would be asked different questions."""
-    question = Question(id="q", kind="a", text="?")
-    some = [Recording(question, "a", (Sample(text="x", score=1),))]
-    other = Recording(Question(id="r", kind="a", text="!"), "b", (Sample(text="x", score=1),))
-    with pytest.raises(ArmUnfit, match=r"recordings\.only"):
-        list(folds(Recordings([*some, other]), "questions"))
-
-
 class Cheat(ChoosingArm):
     """Fits on what it is asked."""
 

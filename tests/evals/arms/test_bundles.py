@@ -25,7 +25,6 @@ from podium_evals.arms.baselines import (
     RoutingOracle,
 )
 from podium_evals.arms.planners import GivenPlanner
-from podium_evals.errors import ArmUnfit
 from podium_evals.recorded import Question, Recording, Recordings, Sample
 from podium_evals.router.planner import RouterArm
 
@@ -102,13 +101,6 @@ async def test_a_router_plans_each_part() -> None:
     assert (routed.recorded, routed.score.mean, routed.calls) == (6, 1, 2)
 
 
-async def test_the_time_of_a_bundle_is_its_longest_path() -> None:
-    """Parts are asked at the same time, but for a part that needs another one."""
-    fold = _fold()
-    found = await _evaluate(fold, KindRule())
-    assert found["kind rule"].latency_s == pytest.approx((2 * 6 + 2 * _linked(fold)) / 6)
-
-
 async def test_a_linked_part_after_a_wrong_answer_scores_nothing() -> None:
     """Nobody was asked the question with a wrong number: that is the worker's fault, not a gap."""
     fold = _fold()
@@ -131,8 +123,3 @@ async def test_a_bundle_as_a_whole_was_never_asked() -> None:
     )
     assert found["whole"].recorded == found["parts"].recorded == 0
     assert found["routing oracle"].recorded == found["random plan"].recorded == 6
-
-
-async def test_no_interval_is_about_other_kinds() -> None:
-    with pytest.raises(ArmUnfit, match="several kinds"):
-        await evaluate([BestSingle()], [_fold()], base="best single", unit="kind")

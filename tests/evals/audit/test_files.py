@@ -43,20 +43,6 @@ def test_bad_rows_are_counted_and_named(tmp_path: Path) -> None:
     assert source.problems[4] == "line 5: the run has no id"
 
 
-def test_bad_spans_of_a_line(tmp_path: Path) -> None:
-    """A line of OTLP has many spans; the others are read."""
-    good = exports.current(Made())
-    line = exports.resource(good, {"traceId": "t1"}, 7, good | {"spanId": "c2"})
-    broken = {"resourceSpans": [{"scopeSpans": {"spans": []}}]}
-    report = audit([lines(tmp_path / "export.jsonl", [line, broken])])
-    assert (report.total.calls, report.sources[0].rows) == (2, {"otlp": 2})
-    assert report.sources[0].problems == [
-        "line 1, span 2: no run, span, request or response; it has 'traceId'",
-        "line 1, span 3: the span is not an object",
-        "line 2: scopeSpans is not a list of objects",
-    ]
-
-
 def test_fields_of_other_types_do_not_end_it(tmp_path: Path) -> None:
     """Each field of a row is replaced by values of other types; the row is read, or is bad."""
     made = [
@@ -85,19 +71,6 @@ def test_arrays_and_documents(tmp_path: Path, indent: int | None) -> None:
         for value in values:
             path.write_text(json.dumps(value, indent=indent))
             assert figures(audit([path])) == told
-
-
-def test_a_large_document_on_one_line(tmp_path: Path) -> None:
-    """It is read in pieces, too."""
-    text = "word " * 50_000
-    spans = [
-        exports.current(Made(id=f"c{n}", prompt=({"role": "user", "content": f"{n} {text}"},)))
-        for n in range(8)
-    ]
-    path = tmp_path / "export.json"
-    path.write_text(json.dumps(exports.resource(*spans)))
-    assert path.stat().st_size > 2**20
-    assert figures(audit([path])) == (1, 8, 8000)
 
 
 def test_a_document_that_is_cut(tmp_path: Path) -> None:
@@ -186,34 +159,9 @@ def test_duplicates_count_once(tmp_path: Path) -> None:
         assert report.findings == ()
 
 
-def test_clocks_that_differ(tmp_path: Path) -> None:
-    """Spans that end before they start have no time; the query has the time of its outermost span."""
-    outer = exports.otlp(Made(id="root", at=10.0, seconds=4.0), {})
-    inner = exports.current(Made(id="c1", parent="root", at=7.0, seconds=2.0))
-    behind = exports.current(Made(id="c2", parent="root", at=11.0, seconds=-3.0))
-    report = audit([lines(tmp_path / "export.jsonl", [exports.resource(inner, behind, outer)])])
-    assert report.latency.p50 == pytest.approx(4.0)
-    assert (report.doubts["early"], report.doubts["backwards"]) == (1, 1)
-
-
-def test_an_outer_span_that_is_missing(tmp_path: Path) -> None:
-    """Exporters of OpenTelemetry send no span that never ended; exports of calls alone lack it, too."""
-    calls = [exports.current(Made(id=f"c{n}", parent="gone", at=2.0 * n)) for n in range(3)]
-    report = audit([lines(tmp_path / "export.jsonl", calls)])
-    assert report.doubts["orphans"] == 3
-    assert report.latency.p50 == pytest.approx(5.0)
-
-
 def test_percentiles(tmp_path: Path) -> None:
     """The time that so many queries in a hundred do not exceed."""
     calls = [Made(id="c", trace=f"t{n}", seconds=float(n)) for n in range(1, 101)]
     report = audit([lines(tmp_path / "export.jsonl", [exports.current(each) for each in calls])])
     assert (report.latency.p50, report.latency.p95) == (pytest.approx(50.0), pytest.approx(95.0))
     assert len(report.expensive) == 10
-
-
-def test_the_most_expensive_queries(tmp_path: Path) -> None:
-    """Ten of them, the most expensive first."""
-    calls = [Made(id="c", trace=f"t{n}", read=1000 * n, cached=0) for n in (*range(20, 40), *range(1, 20))]
-    report = audit([lines(tmp_path / "export.jsonl", [exports.current(each) for each in calls])])
-    assert [each.id for each in report.expensive] == [f"t{n}" for n in range(39, 29, -1)]

@@ -75,14 +75,6 @@ def test_a_loop_that_sends_its_history_again(tmp_path: Path) -> None:
     assert not [each for each in report.findings if each.kind == "repeat"]
 
 
-def test_history_from_a_cache_costs_less(tmp_path: Path) -> None:
-    """The cache has the first part of the prompt."""
-    calls = [exports.pair(each) for each in conversation(3)]
-    calls[2]["response"]["usage"]["prompt_tokens_details"]["cached_tokens"] = 1400
-    found = row(audited(tmp_path, calls), "growing")
-    assert found.wasted == pytest.approx((400 * 0.075 + 100 * 0.15) / 1e6)
-
-
 def test_growth_without_prompts(tmp_path: Path) -> None:
     """Most traces have no prompts: then numbers of tokens show it, and the report says so."""
     rows = [exports.current(each) for each in conversation(4)]
