@@ -3,11 +3,10 @@
 import json
 import subprocess
 import sys
-from itertools import count
 from pathlib import Path
 
 import pytest
-from servers.chat_server import Call, ChatServer, Reply, says, whole
+from servers.chat_server import ChatServer, says, whole
 from small_recording import small_recording
 
 from podium_evals.recorded import write_recordings
@@ -76,23 +75,6 @@ def test_a_planner_that_never_answers(tmp_path: Path) -> None:
     assert (
         "the planner 'mine' gave no plan for the first 8 episodes: worker_unavailable: no conn" in run.stderr
     )
-
-
-def test_a_planner_that_fails_sometimes(tmp_path: Path) -> None:
-    """The table has the share and the first error; such texts are unknown, and not invalid."""
-    number = count(1)
-
-    def answer(call: Call) -> Reply:
-        return says(call, PLAN) if next(number) > 2 else whole({"error": {"message": "bad"}}, status=400)
-
-    with ChatServer(answer).in_thread() as server:
-        (tmp_path / "podium.toml").write_text(PLANNER.format(url=server.url))
-        run = compare(tmp_path, "--planner", "podium.toml", "--episodes", "20", "--out", "found.json")
-    assert run.returncode == 0, run.stderr
-    assert "mine gave no text for 10.0%, first because of worker_refused: " in run.stdout
-    arm = json.loads((tmp_path / "found.json").read_text())["arms"][0]
-    assert (arm["failed"], arm["unknown"], arm["valid"]) == (0.1, pytest.approx(0.1), 0.9)
-    assert run.stdout.splitlines()[3].split()[-4:-2] == ["10.0%", "0"]
 
 
 def test_workers_that_never_answer(tmp_path: Path) -> None:

@@ -170,16 +170,6 @@ def test_the_best_checkpoint_is_kept(tmp_path: Path) -> None:
     assert not (tmp_path / "best.old").exists()
 
 
-def test_texts_without_a_plan_are_named_as_the_cause() -> None:
-    """If all texts lose their plans within the first steps, when there is no reference yet."""
-    guards = Guards(GuardSettings(patience=3))
-    lost = replace(GOOD, valid_plans=0.0, groups_without_variance=1.0)
-    stops = [guards.check(replace(each, step=n)) for n, each in enumerate([GOOD, lost, lost, lost], 1)]
-    assert stops[:3] == [None] * 3
-    assert stops[3] is not None
-    assert stops[3].rule == "valid_plans"
-
-
 def test_a_run_that_ends_without_plans_has_failed() -> None:
     """Although no rule had the patience to stop it."""
     lines = [asdict(replace(GOOD, step=step, valid_plans=1.0 / step)) for step in (1, 2)]

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from small_recording import KINDS, WORKERS, small_recording
+from small_recording import WORKERS, small_recording
 
 from podium import Conductor, Plan, Step
 from podium.errors import ConfigError
@@ -124,29 +124,6 @@ def test_an_outcome_is_that_of_a_run(name: str, data: st.DataObject) -> None:
     if found is not None and expected is not None:
         assert replace(found, cost=None) == replace(expected, cost=None)
         assert found.cost == pytest.approx(expected.cost)
-
-
-@pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_plans_by_part_are_answered(name: str) -> None:
-    """Good workers are right more often than bad ones, and nothing is unrecorded."""
-    environment = ENVIRONMENTS[name]
-    scores: dict[bool, list[float]] = {True: [], False: []}
-    for episode in environment.episodes("train", 150, seed=3):
-        query = environment.query_of(episode)
-        parts = [part.question for part in query.parts] if isinstance(query, Bundle) else [query]
-        for wants_good in (True, False):
-            chosen = []
-            for question in parts:
-                good = WORKERS[KINDS.index(question.kind) // 2]
-                names = {worker for worker in WORKERS if (worker == good) is wants_good}
-                places = [place for place, worker in enumerate(episode.workers) if worker in names]
-                chosen.append(places[:1] or [0])
-            outcome = carried_out(environment, episode, environment.plan_by_part(episode, chosen))
-            assert outcome is not None
-            assert outcome.calls == len(parts)
-            scores[wants_good].append(outcome.score)
-    good, bad = (sum(each) / len(each) for each in (scores[True], scores[False]))
-    assert good > bad + 0.15
 
 
 def test_splits_are_disjoint() -> None:

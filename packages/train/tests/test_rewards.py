@@ -16,7 +16,6 @@ from scored_world import ScoredWorld, episode, plan
 from podium.errors import ConfigError
 from podium_train.rewards import (
     CostWeight,
-    Meter,
     RewardLimits,
     RewardService,
     Score,
@@ -117,17 +116,6 @@ async def test_processes_share_outcomes_and_the_budget(tmp_path: Path) -> None:
     assert [score.why_unknown for score in second] == ["", "", "budget", "budget"]
     assert [len(world.executed) for world in worlds] == [1, 1]
     assert services[0].store.spent == 4
-
-
-async def test_a_meter_spaces_what_it_admits() -> None:
-    """The second waits for the amount of the first, and corrections delay the next."""
-    meter = Meter(per_minute=6000)
-    began = anyio.current_time()
-    for amount in (3, 2):
-        await meter.admit(amount)
-    meter.correct(5)
-    await meter.admit(1)
-    assert anyio.current_time() - began >= 0.1
 
 
 KILLED = """

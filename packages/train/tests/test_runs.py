@@ -1,7 +1,5 @@
 """What a run remembers of its start, and which changes it refuses."""
 
-import os
-import stat
 from pathlib import Path
 
 import pytest
@@ -76,20 +74,6 @@ def test_a_run_and_its_models_have_the_record(folder: Path) -> None:
     (run / RECORD).write_text('{"part": "grpo"}')
     with pytest.raises(ConfigError, match=rf"{RECORD} is not valid: recipe"):
         read_record(run)
-
-
-def test_files_of_a_model_are_readable_as_the_umask_says(folder: Path) -> None:
-    """Although safetensors lets only their owner read them."""
-    model = folder / "run" / "final"
-    model.mkdir(parents=True)
-    before = os.umask(0o027)
-    try:
-        write_record(folder / "run", started(folder))
-        (model / "model.safetensors").touch(0o600)
-        mark_model(model, folder / "run")
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((model / "model.safetensors").stat().st_mode) == 0o640
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,13 @@ from pathlib import Path
 import anyio
 import pytest
 from scored_world import ScoredWorld, episode, plan
-from tiny_conductor.world import Workshop, read
 
 from podium import Conductor
 from podium.budget import Limits
 from podium.errors import ConfigError
 from podium.planners import ChatPlanner
 from podium.workers import ScriptedWorker
-from podium_train import PromptStyle, reward_of, second_messages
+from podium_train import PromptStyle, second_messages
 from podium_train.guards import Sample, measure, second_rounds
 from podium_train.recipe import load_recipe
 from podium_train.rewards import RewardService, Score, ScoreRequest, with_second_rounds
@@ -114,26 +113,6 @@ def test_measures_of_second_rounds() -> None:
     assert (measures.texts, measures.valid_plans, measures.accuracy) == (1, 1.0, 1.0)
     assert measures.second == replace(found, before=0.75, after=0.75)
     assert second_rounds([]) is None
-
-
-def test_an_own_environment_sees_the_first_round() -> None:
-    """The second act of a chain continues the first round, which did the first one."""
-    world, right = Workshop(), 0
-    for each in world.episodes("train", 60, seed=3):
-        task, pool = read(each)
-        if len(task.needs) < 2 or task.cheap:
-            continue
-        first, second = (
-            max(range(len(pool)), key=lambda at, act=act: pool[at].chance(act)) for act in task.needs
-        )
-        before = anyio.run(reward_of, plan(first, subtask=task.needs[0]), each, world)
-        text = plan(second, subtask=task.needs[1]).replace("[[]]", '[["previous"]]')
-
-        async def again() -> float | None:
-            return (await reward_of(text, each, world, earlier=before)).value  # noqa: B023 - called here
-
-        right += anyio.run(again) == 1.0
-    assert right > 5
 
 
 RECIPE = """
