@@ -211,20 +211,6 @@ async def test_it_speaks_in_a_team() -> None:
     assert "critic: Make it shorter." in heard[1]
 
 
-async def test_plans_are_told_where_that_is_wanted() -> None:
-    workers = [Speaker("a", saying("x")), Speaker("b", saying("y"))]
-    for wanted in (True, False):
-        lead = ConductorAgent(
-            "lead",
-            workers=workers,
-            planner=planner_of((0, "Find.", ()), (1, "Say.", (0,))),
-            show_steps=wanted,
-        )
-        messages = (await lead.run(task="?")).messages
-        thoughts = [message.content for message in messages if isinstance(message, ThoughtEvent)]
-        assert thoughts == (["0. a: Find.\n1. b: Say. (shown step 0)"] if wanted else [])
-
-
 async def test_messages_of_the_items_of_a_map_name_their_items() -> None:
     """One that fails is told under this name."""
 
@@ -336,16 +322,3 @@ async def test_a_conductor_of_podiums_can_be_given() -> None:
     assert [message.to_text() for message in result.messages] == ["?", "hello", "hello"]
     with pytest.raises(ConfigError, match="it has its own"):
         ConductorAgent("lead", whole, limits=Limits(steps=1))
-
-
-async def test_estimated_tokens_are_marked() -> None:
-    """Of the run, and of each step."""
-    async with ModelServer(lambda call: says(call, "words " * 10, usage=None)) as server:
-        lead = ConductorAgent(
-            "lead", workers=[AssistantAgent("one", server.client())], planner=planner_of((0, "x", ()))
-        )
-        said = (await lead.run(task="?")).messages[-1]
-    assert isinstance(said, TextMessage)
-    assert json.loads(said.metadata["podium_usage"])["estimated"] is True
-    assert json.loads(said.metadata["podium_steps"])[0]["usage"]["estimated"] is True
-    assert json.loads(said.metadata["podium_maybe_paid"]) is False

@@ -3,14 +3,12 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 import pytest
 from agent_framework import (
     Agent,
-    AgentContext,
     AgentSession,
     Content,
     ContextProvider,
@@ -18,7 +16,6 @@ from agent_framework import (
     SessionContext,
     SupportsAgentRun,
     WorkflowBuilder,
-    agent_middleware,
 )
 from autogen.scripts import PLAN, SAID, said
 from autogen.speaking import READ, WRITTEN, SpeakingClient
@@ -59,21 +56,6 @@ async def test_it_answers() -> None:
     assert facts["plan"]["steps"][2]["access"] == [0, 1]
     assert [step["status"] for step in facts["steps"]] == ["ok", "ok", "ok"]
     assert (facts["maybe_paid"], facts["usage"]["estimated"]) == (False, False)
-
-
-async def test_a_conductor_in_a_pool_is_within_the_limits_around_it() -> None:
-    """Unless it has layers of its own, which its conductor alone would leave out."""
-
-    @agent_middleware
-    async def process(context: AgentContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        await call_next()
-
-    client = SpeakingClient(speak)
-    plain = ConductorAgent(workers=team(client), planner=client, name="lead")
-    assert as_worker(plain) is plain.conductor
-    layered = ConductorAgent(workers=team(client), planner=client, name="lead", middleware=[process])
-    assert as_worker(layered) is not layered.conductor
-    assert as_worker(layered).card.name == "lead"
 
 
 async def test_it_streams_the_answer() -> None:
@@ -204,23 +186,6 @@ async def test_messages_without_an_author() -> None:
     await lead.run("How large?", session=session)
     with pytest.raises(QueryError, match="no message since its last answer"):
         await lead.run(session=session)
-
-
-async def test_middleware_is_around_each_run() -> None:
-    seen: list[str] = []
-
-    @agent_middleware
-    async def watch(context: AgentContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        seen.append(context.messages[0].text)
-        await call_next()
-
-    agent = ConductorAgent(
-        workers=[ScriptedWorker("one", "x")], planner=planner_of((0, "x", ())), middleware=[watch]
-    )
-    assert (await agent.run("my-question")).text == "x"
-    stream = agent.run("my-second", stream=True)
-    assert (await stream.get_final_response()).text == "x"
-    assert seen == ["my-question", "my-second"]
 
 
 @pytest.mark.parametrize(

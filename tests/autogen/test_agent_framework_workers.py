@@ -31,7 +31,7 @@ from contracts.odd_answers import (
 from contracts.worker_contract import WorkerContract, question
 from servers.chat_server import CUT, STALL, USAGE, Call, Reply, chunk, events, says, whole
 
-from autogen_podium.agent_framework import as_planner, as_worker
+from autogen_podium.agent_framework import as_worker
 from podium import Conductor, Price
 from podium.errors import (
     ConfigError,
@@ -298,19 +298,3 @@ async def test_cards_say_what_objects_say() -> None:
         assert [card.name for card in cards] == ["one", "flow", "scripted-1"]
         assert [card.description for card in cards[:2]] == ["Finds facts.", "Flows."]
         assert as_worker(agent, name="two", labels=["eu"]).card.labels == {"eu"}
-
-
-async def test_a_client_plans() -> None:
-    """Held to the schema of plans where that is wanted."""
-
-    def plans(call: Call) -> Reply:
-        if "response_format" in call.body:
-            return says(call, '{"steps": [{"worker": 0, "subtask": "x", "access": []}]}')
-        return says(call, "done")
-
-    async with FrameworkServer(plans) as server:
-        planner = as_planner(server.client(), constrain=True, spelling="json")
-        result = await Conductor(planner, [as_worker(server.client())]).run("?")
-    assert (result.status, result.answer) == ("ok", "done")
-    with pytest.raises(ConfigError, match="plans by itself: give a model with constrain"):
-        as_planner(planner, constrain=True)

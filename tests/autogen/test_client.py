@@ -166,20 +166,6 @@ async def test_a_call_of_a_tool_may_have_a_text() -> None:
     assert [told[1].to_text(), told[-1].to_text()] == ["Let me look.", "12 square metres."]
 
 
-@pytest.mark.parametrize("takes_several", [False, True])
-async def test_system_messages_are_merged_for_a_model_that_takes_one(*, takes_several: bool) -> None:
-    asked = [SystemMessage(content="Be kind."), UserMessage(content="How?", source="user")]
-    asked += [SystemMessage(content="Be brief.")]
-    async with ModelServer(alone) as server:
-        client = server.client()
-        client._model_info = {**client.model_info, "multiple_system_messages": takes_several}
-        conductor = ConductorChatCompletionClient(workers=[client], planner=planner_of((0, "x", ())))
-        await conductor.create(asked)
-        sent = [m["role"] for m in server.calls[0].body["messages"]]
-    assert conductor.model_info.get("multiple_system_messages") is True
-    assert (sent.count("system") > 1) is takes_several
-
-
 async def test_another_client_plans_anew() -> None:
     """What tools returned reaches the last step only."""
     turns: list[LLMMessage] = [

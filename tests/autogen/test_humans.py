@@ -1,6 +1,5 @@
 """Humans among the workers, and agents that hand their subtask off."""
 
-import json
 from typing import Any
 
 import pytest
@@ -64,18 +63,6 @@ async def test_a_human_is_shown_what_the_step_is_about(*, is_async: bool, is_in_
     assert "doors" not in prompt
     assert "\x1b" not in prompt
     assert proxy.input_func == ask
-
-
-async def test_a_human_is_shown_the_conversation() -> None:
-    """Of the turns before, too; and spends no tokens."""
-    human = Human("yes", "no")
-    proxy = UserProxyAgent("boss", input_func=human.answer_async)
-    agent = ConductorAgent("lead", workers=[proxy], planner=planner_of((0, "Decide.", ())))
-    await agent.run(task="Red?")
-    result = await agent.run(task="Blue?")
-    assert human.prompts[1].startswith("user: Red?\n\nassistant: yes\n\nuser: Blue?\n\nYour part:\nDecide.")
-    (step,) = json.loads(result.messages[-1].metadata["podium_steps"])
-    assert (step["usage"]["prompt_tokens"], step["usage"]["completion_tokens"]) == (0, 0)
 
 
 async def test_the_request_for_input_says_whose_step_it_is() -> None:

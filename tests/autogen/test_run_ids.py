@@ -14,7 +14,7 @@ from autogen_core.tools import FunctionTool
 from contracts.adapter_contract import planner_of
 from servers.chat_server import Call, Reply, says
 
-from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam, as_worker
+from autogen_podium import ConductorAgent, ConductorChatCompletionClient, as_worker
 from autogen_podium.agent_framework import (
     ConductorAgent as FrameworkConductor,
     ConductorChatClient,
@@ -123,30 +123,3 @@ async def test_a_chat_client_calls_tools_within_its_step() -> None:
     assert result.answer == "They are 2 and 4."
     with pytest.raises(ConfigError, match="give its tools to the agent itself"):
         framework_worker(FrameworkConductor(Conductor(FixedPlanner("x"), [worker])), tools=[doubled])
-
-
-def mapping(call: Call) -> Reply:
-    """Plan a map if workflows are explained, else one step; do the steps."""
-    text = str(call.body["messages"])
-    if "You are the conductor" not in text:
-        return says(call, "seen")
-    each = ', "each": ["a", "b"]' if "{{item}}" in text else ""
-    return says(call, f'{{"worker": 0, "subtask": "Look.", "access": []{each}}}\n')
-
-
-async def test_a_model_is_asked_for_workflows() -> None:
-    """By both hosts' conductors; the items of a map are in their streams."""
-    async with ModelServer(mapping) as server:
-        lead = ConductorAgent("lead", planner=server.client(), workers=[server.client()], workflows=True)
-        result = await lead.run(task="?")
-    assert {"0[0]", "0[1]"} <= {message.metadata.get("podium_path", "") for message in result.messages}
-    async with FrameworkServer(mapping) as other:
-        conductor = FrameworkConductor(
-            planner=other.client(), workers=[other.client()], workflows=True, show_steps=True
-        )
-        updates = [update async for update in conductor.run("?", stream=True)]
-    named = {(update.additional_properties or {}).get("podium_path", "") for update in updates}
-    assert {"0[0]", "0[1]"} <= named
-    for kind in (ConductorTeam, FrameworkConductor):
-        with pytest.raises(ConfigError, match="plans by itself"):
-            kind(planner=FixedPlanner("x"), workers=[FunctionWorker(lambda step: "x")], workflows=True)  # type: ignore[operator]

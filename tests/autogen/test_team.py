@@ -6,15 +6,13 @@ from typing import Any
 import pytest
 from autogen.scripts import is_planning, model, team
 from autogen.speaking import READ, WRITTEN, ModelServer, Speaker
-from autogen_agentchat.base import TaskResult, TerminationCondition
+from autogen_agentchat.base import TerminationCondition
 from autogen_agentchat.conditions import (
-    ExternalTermination,
     MaxMessageTermination,
     SourceMatchTermination,
     TextMentionTermination,
     TokenUsageTermination,
 )
-from autogen_agentchat.messages import TextMessage
 from contracts.adapter_contract import planner_of
 from servers.chat_server import USAGE, says
 
@@ -73,18 +71,6 @@ async def test_conditions_end_a_run(condition: TerminationCondition, asked: list
         assert called == asked
         assert why in (result.stop_reason or "")
         await chat.reset()
-
-
-async def test_somebody_outside_can_end_a_run() -> None:
-    """At the next message that is judged, which is before the step after it."""
-    outside, called = ExternalTermination(), list[str]()
-    chat = ConductorTeam(workers=noting(called), planner=planner_of(*CHAIN), termination_condition=outside)
-    async for message in chat.run_stream(task="?"):
-        if isinstance(message, TextMessage) and message.source == "a":
-            outside.set()
-    assert isinstance(message, TaskResult)
-    assert "c" not in called
-    assert "External" in (message.stop_reason or "")
 
 
 async def test_too_few_turns_for_an_answer_pay_for_no_step() -> None:
@@ -147,14 +133,6 @@ async def test_it_runs_once_at_a_time() -> None:
         await chat.load_state(await chat.save_state())
     await stream.aclose()
     assert (await chat.run(task="?")).stop_reason == ANSWERED
-
-
-async def test_a_task_is_made_of_messages() -> None:
-    """Another is refused as by other teams."""
-    tasks: list[Any] = [[], [1]]
-    for task in tasks:
-        with pytest.raises(ValueError, match="ask"):
-            await ConductorTeam(workers=noting([]), planner=planner_of(*CHAIN)).run(task=task)
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,8 @@ from contracts.waiting_contract import QUESTION, Ask, check_continued, check_wai
 
 from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam
 from autogen_podium.agent_framework import ConductorAgent as FrameworkConductor, ConductorChatClient
-from podium import Card, Conductor, FunctionWorker, Plan, ScriptedWorker, Step
-from podium.errors import RunFailed
+from podium import Card, Conductor, FunctionWorker, ScriptedWorker
 from podium.journal import MemoryJournal
-from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.workers import PersonWorker
 
@@ -160,24 +158,6 @@ async def test_a_run_of_autogen_asks_the_user_by_handoffs(
     assert tokens == json.loads(result.messages[-1].metadata["podium_usage"])["completion_tokens"]
 
 
-async def test_the_items_of_a_map_are_approved() -> None:
-    """In a workflow of a plan."""
-    looked: list[str] = []
-    parts: dict[str, Any] = {
-        "planner": FixedPlanner(Plan((Step(0, "look at {{item}}", each=("a", "b")),))),
-        "workers": [
-            FunctionWorker(lambda step: looked.append(step.subtask) or "seen", card=Card(name="eye"))
-        ],
-        "policy": Policy(approve="later", ask="fan-outs", ask_above={"calls": 1}),
-    }
-    lead, session = FrameworkConductor(name="lead", **parts), AgentSession()
-    (request,) = (await lead.run("?", session=session)).user_input_requests
-    assert request.function_call is not None
-    assert request.function_call.name == "approve_items"
-    assert not looked
-    assert (await lead.run(await answered([request]), session=session)).text == '["seen","seen"]'
-
-
 async def test_nobody_else_decides() -> None:
     """Not the text of a user, which may be a model's that calls the agent as a tool; not another agent."""
     parts, heard = asking()
@@ -231,18 +211,6 @@ async def test_a_run_of_agent_framework_asks_with_its_requests(
         response = await run(await answered(requests))
     assert (response.text, heard.said) == ("blue", ["Refund it."])
     assert names == told
-
-
-async def test_a_refused_plan_has_no_answer() -> None:
-    """The error says that it was refused; nothing is done."""
-    parts, heard = asking()
-    lead, session = FrameworkConductor(name="lead", **parts), AgentSession()
-    (request,) = (await lead.run("What?", session=session)).user_input_requests
-    with pytest.raises(RunFailed, match="refused"):
-        await lead.run(
-            Message("user", [request.to_function_approval_response(approved=False)]), session=session
-        )
-    assert not heard.said
 
 
 async def test_a_workflow_asks_with_request_info() -> None:

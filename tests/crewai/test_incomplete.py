@@ -41,10 +41,6 @@ def crew_of(conductor: Conductor, **task: Any) -> Crew:
     return Crew(agents=[], tasks=tasks, process=Process.hierarchical, manager_agent=manager)
 
 
-async def crew(conductor: Conductor) -> Seen:
-    return Seen((await crew_of(conductor).akickoff()).raw)
-
-
 async def task_output(conductor: Conductor) -> Seen:
     return Seen(str((await crew_of(conductor).akickoff()).tasks_output[0]))
 
@@ -83,7 +79,7 @@ async def agent(conductor: Conductor) -> Seen:
     return Seen(found.raw)
 
 
-@pytest.mark.parametrize("ask", [crew, task_output, llm_stream, agent], ids=lambda ask: ask.__name__)
+@pytest.mark.parametrize("ask", [task_output, llm_stream, agent], ids=lambda ask: ask.__name__)
 async def test_a_user_notices(ask: Ask) -> None:
     await check_noticed(ask)
 

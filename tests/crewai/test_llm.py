@@ -14,7 +14,7 @@ from crewai.events.types.llm_events import (
 )
 from crewai.tools import tool
 from pydantic import BaseModel
-from servers.chat_server import Call, ChatServer, Reply, says
+from servers.chat_server import ChatServer, says
 from servers.crew_scene import Scene as CrewScene
 
 from crewai_podium import ConductorLLM, ConductorRunEvent
@@ -231,19 +231,12 @@ def test_it_is_the_llm_of_crewais_own_manager() -> None:
 
 @pytest.mark.anyio
 async def test_a_hosted_conductor_is_one_too() -> None:
-    """And a real model behind a real server, with tools."""
-
-    def reply(call: Call) -> Reply:
-        return says(call, "hosted" if call.body["model"] == "fugu" else "served")
-
-    async with ChatServer(reply) as server:
-        hosted = Conductor.of(ChatWorker("fugu", endpoint=Endpoint(server.url, api_key="k")))
-        assert await ConductorLLM(hosted).acall("?") == "hosted"
-        worker = ChatWorker("m", endpoint=Endpoint(server.url, api_key="k"))
-        llm = ConductorLLM(Conductor(FixedPlanner(Plan((Step(0, "x"),))), [worker]))
-        assert await llm.acall("?", tools=[CLOCK]) == "served"
+    """And is offered the tools."""
+    async with ChatServer(lambda call: says(call, "hosted")) as server:
+        llm = ConductorLLM(Conductor.of(ChatWorker("fugu", endpoint=Endpoint(server.url, api_key="k"))))
+        assert await llm.acall("?", tools=[CLOCK]) == "hosted"
         assert server.calls[-1].body["tools"] == [CLOCK]
-        assert llm.get_token_usage_summary().total_tokens == 218
+    assert llm.get_token_usage_summary().total_tokens == 218
 
 
 def half(**options: Any) -> ConductorLLM:

@@ -332,24 +332,6 @@ async def test_a_run_that_was_broken_off_goes_on_at_the_next_kickoff() -> None:
     assert len(scene.sent) == before + 1
 
 
-def test_a_run_that_failed_goes_on_at_the_next_kickoff() -> None:
-    """What failed is asked again, and what was paid for is not paid for again."""
-    is_down = True
-
-    def say(shown: str, tools: Any) -> str:
-        if is_down and "Your part:\nwrite it down" in shown:
-            raise RuntimeError("is down")
-        return Scene.answer(shown, tools)
-
-    scene = Scene(say, journal=MemoryJournal(), run_id="order-17", retry=Retry(attempts=1))
-    for _ in range(2):
-        with pytest.raises(RunFailed, match="is down"):
-            scene.crew().kickoff()
-    is_down, before = False, len(scene.sent)
-    assert scene.crew().kickoff().raw.startswith('{"height": 330')
-    assert len(scene.sent) == before + 1
-
-
 def test_an_llm_is_the_fallback_planner() -> None:
     """As it may be the planner; what plans nothing is refused."""
     llm = SpeakingLLM(model="second", say=lambda shown, tools: PLAN)
@@ -361,17 +343,6 @@ def test_an_llm_is_the_fallback_planner() -> None:
     assert result.planner.is_fallback
     with pytest.raises(ConfigError, match="7 cannot plan: give an LLM"):
         ConductorManager(llm=llm, fallback_planner=7)
-
-
-def test_tokens_that_nobody_reports_are_in_the_crews_usage() -> None:
-    """As estimated: CrewAI has no mark for that, the manager's result has."""
-    scene = Scene()
-    for llm in (scene.llm, scene.finder.llm, scene.writer.llm):
-        llm.counts = False
-    output = scene.crew().kickoff()
-    (result,) = scene.manager.results
-    assert result.usage.estimated
-    assert output.token_usage.total_tokens == result.usage.total_tokens > 0
 
 
 @pytest.mark.anyio
