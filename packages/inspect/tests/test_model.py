@@ -15,7 +15,7 @@ from inspect_ai.log import EvalLog, read_eval_log
 from inspect_ai.model import ChatMessageSystem, ChatMessageUser, ContentImage, ContentText, Model, get_model
 from inspect_ai.scorer import includes
 from inspect_ai.tool import Tool, tool
-from servers.chat_server import USAGE, Call, ChatServer, Reply, says, whole
+from servers.chat_server import USAGE, Call, ChatServer, Reply, says
 
 from inspect_podium import conductor_model
 from inspect_podium.transcript import run_markdown
@@ -99,31 +99,13 @@ def test_a_config_is_named(config: Path, server: ChatServer, tmp_path: Path) -> 
     assert (log.status, len(server.calls)) == ("success", 1)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
+def test_wrong_arguments_are_told(config: Path) -> None:
+    for arguments, told in (
         ({"path": "missing.toml"}, "missing.toml"),
         ({"speed": "fast"}, "does not accept speed: it accepts path, partial, journal"),
-        ({"partial": "often"}, "partial is 'often'"),
-    ],
-)
-def test_wrong_arguments_are_told(config: Path, arguments: dict[str, str], told: str) -> None:
-    with pytest.raises(Exception, match=told):
-        get_model("podium/mine", memoize=False, **arguments)
-
-
-def busy(_call: Call) -> Reply:
-    return whole({"error": {"message": "no such model"}}, status=404)
-
-
-def test_a_failed_run_fails_the_sample(config: Path, server: ChatServer) -> None:
-    """With the reason, and without another try by Inspect."""
-    server.reply = busy
-    log = asked("podium/mine")
-    assert log.status == "error"
-    assert log.error is not None
-    assert "there is no answer" in log.error.message
-    assert len(server.calls) == 1
+    ):
+        with pytest.raises(Exception, match=told):
+            get_model("podium/mine", memoize=False, **arguments)
 
 
 def lacking(server: ChatServer) -> Conductor:

@@ -25,7 +25,7 @@ from servers.capable import PLAN, capable, is_planning
 from servers.chat_server import STALL, Call, Reply, chunk, events, says
 
 from openai_agents_podium import ConductorModel, as_worker, podium_metadata
-from podium import ChatWorker, Conductor, Endpoint, FunctionWorker, Limits, Plan, ScriptedWorker, Step
+from podium import Conductor, FunctionWorker, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, QueryError, RunFailed, WorkerRefused
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
@@ -112,23 +112,6 @@ async def test_a_session_remembers_and_its_calls_go_on_from_it(tmp_path: Path) -
     assert "rain in Bern" in planned
 
 
-async def test_calls_go_on_in_another_process(tmp_path: Path) -> None:
-    """A run that stopped at a tool that needs approval is saved, loaded and resumed."""
-    tool = function_tool(lambda: "rain", name_override="look", needs_approval=True)
-    async with ModelServer(capable) as server:
-        agent = lead(server, tools=[tool])
-        first = await Runner.run(agent, "How is the weather?")
-        (waiting,) = first.interruptions
-        saved = first.to_state().to_json()
-        other = lead(server, tools=[tool])
-        state = await type(first.to_state()).from_json(other, json.loads(json.dumps(saved)))
-        state.approve(state.get_interruptions()[0])
-        assert waiting.tool_name == "look"
-        result = await Runner.run(other, state)
-        assert calls(server) == ["plan", "step", "step", "step"]
-    assert result.final_output == "The tools say rain."
-
-
 async def test_an_output_type_holds_an_agent_too() -> None:
     """Whose own answer may have any form."""
 
@@ -181,32 +164,6 @@ async def test_it_streams_the_answer_in_the_events_of_the_responses_api() -> Non
     assert len(deltas) > 1
     assert "".join(deltas) == result.final_output == "The tools say rain in Bern."
     assert result.context_wrapper.usage.total_tokens == 4 * CALL_TOKENS
-
-
-async def test_an_answer_that_was_cut_is_marked_as_incomplete() -> None:
-    """With the reason, in a stream; the runner keeps the text, and the conversation goes on."""
-
-    def reply(call: Call) -> Reply:
-        if is_planning(call):
-            return says(call, '{"worker": 0, "subtask": "Say it.", "access": []}')
-        return says(call, "Half of", finish_reason="stop" if "Go on." in str(call.body) else "length")
-
-    async with ModelServer(reply) as server:
-        agent = Agent[Any](
-            name="lead", model=ConductorModel(workers=[server.model()], planner=server.model())
-        )
-        result: Any = Runner.run_streamed(agent, "Hello")
-        raw = [event.data async for event in result.stream_events() if event.type == "raw_response_event"]
-        assert raw[-1].type == "response.completed"  # the runner drops the answer of another end
-        assert raw[-1].response.status == "incomplete"
-        assert raw[-1].response.incomplete_details.reason == "max_output_tokens"
-        (item,) = result.raw_responses[-1].output
-        assert result.final_output.startswith("Half of\n\n(Not complete: ")
-        assert item.status == "incomplete"
-        assert podium_metadata(result)["status"] == "partial"
-        asked: Any = [*result.to_input_list(), {"role": "user", "content": "Go on."}]
-        (item,) = (await Runner.run(agent, asked)).raw_responses[-1].output
-    assert item.status == "completed"  # type: ignore[union-attr]
 
 
 async def test_settings_are_those_of_the_last_step() -> None:
@@ -384,18 +341,6 @@ def test_options_are_checked() -> None:
     conductor = Conductor(FixedPlanner("x"), [ScriptedWorker("one", "x")])
     with pytest.raises(ConfigError, match="it has its own"):
         ConductorModel(conductor, limits=Limits(calls=3))
-
-
-async def test_a_hosted_conductor_answers_with_the_tools_of_the_agent() -> None:
-    async with ModelServer(capable) as server:
-        hosted = Conductor.of(ChatWorker("fugu", endpoint=Endpoint(server.url, api_key="key")))
-        model = ConductorModel(hosted)
-        agent = Agent[Any](name="lead", model=model, tools=[look])
-        result = await run(agent, "How is it in 'Bern'?", stream=True)
-        assert len(server.calls) == 2
-    facts = podium_metadata(result)
-    told = (result.final_output, facts["status"], len(facts["steps"]))
-    assert told == ("The tools say rain in Bern.", "ok", 1)
 
 
 async def test_answers_without_a_conductor_have_no_metadata() -> None:

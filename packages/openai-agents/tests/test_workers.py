@@ -172,23 +172,6 @@ async def test_agents_as_tools_are_in_the_bill() -> None:
     assert done.usage == ONE_CALL + ONE_CALL + ONE_CALL
 
 
-async def test_too_many_turns_fail_the_step() -> None:
-    """They are not tried again; what they used is known."""
-
-    def reply(call: Call) -> Reply:
-        return says(call, "", tool_calls=[LOOK], finish_reason="tool_calls")
-
-    async with ModelServer(reply) as server:
-        worker = as_worker(Agent(name="one", model=server.model(), tools=[look]), max_turns=2)
-        result = await Conductor(FixedPlanner(Plan((Step(0, "Look."),))), [worker]).run("?")
-        assert len(server.calls) == 2
-    (outcome,) = result.outcomes
-    assert outcome.problem is not None
-    assert (outcome.problem.code, outcome.attempts) == ("worker_failed", 1)
-    assert "max_turns" in outcome.problem.message
-    assert outcome.usage == ONE_CALL + ONE_CALL
-
-
 @pytest.mark.parametrize("status", [400, 500])
 async def test_the_finished_turns_of_a_run_that_failed_are_on_the_bill(status: int) -> None:
     """The call that the server refused cost nothing; one that it broke may be billed for its prompt."""
@@ -310,19 +293,6 @@ async def test_an_agent_is_given_its_context_and_the_settings_of_the_step() -> N
     assert "hidden" not in json.dumps(body)
     told = {name: body[name] for name in ("temperature", "max_tokens", "seed", "stop")}
     assert told == {"temperature": 0.5, "max_tokens": 9, "seed": 3, "stop": ["END"]}
-
-
-async def test_leaving_a_streamed_agent_closes_its_request() -> None:
-    def reply(call: Call) -> Reply:
-        return events(chunk({"role": "assistant", "content": "Once"}), STALL)
-
-    async with ModelServer(reply) as server:
-        worker = as_worker(Agent(name="one", model=server.model()))
-        pieces = worker.call(question("?", stream=True))
-        assert await anext(pieces) == "Once"
-        await pieces.aclose()
-        with anyio.fail_after(10):
-            await server.calls[0].hung_up.wait()
 
 
 async def test_what_cannot_be_a_worker_is_refused() -> None:
