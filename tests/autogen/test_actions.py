@@ -221,7 +221,6 @@ def weather(city: str) -> str:
 
 
 async def client_turns(made: Callable[[], Conductor]) -> str:
-    """Call two clients of AutoGen's."""
     tools = [FunctionTool(weather, description="Tells the weather.")]
     asked = UserMessage(content="Refund it.", source="user")
     calls: Any = (await ConductorChatCompletionClient(made()).create([asked], tools=tools)).content
@@ -238,8 +237,6 @@ async def client_turns(made: Callable[[], Conductor]) -> str:
 
 
 async def approved_turns(made: Callable[[], Conductor]) -> str:
-    """Approve a tool's call in a session that was stored."""
-
     def lead() -> Agent[Any]:
         tools = [framework_function(weather, approval_mode="always_require")]
         return Agent(ConductorChatClient(made()), name="lead", tools=tools)
@@ -281,8 +278,6 @@ async def test_another_client_continues_after_tool_calls(turns: Turns) -> None:
 
 
 def refunding(begun: anyio.Event | None = None, *, waits: bool = False) -> FunctionWorker:
-    """Return who refunds, or, with `waits`, begins to refund."""
-
     async def refund(step: Any) -> str:
         if begun is not None:
             begun.set()

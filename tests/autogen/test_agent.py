@@ -96,7 +96,6 @@ async def test_usage_of_nested_conductors_adds_up() -> None:
 
 
 def listening(**options: Any) -> tuple[ConductorAgent, list[str]]:
-    """Return an agent with one worker, and what this worker hears."""
     heard: list[str] = []
 
     async def listen(text: str) -> str:
@@ -258,7 +257,6 @@ async def test_images_reach_workers_that_take_them() -> None:
 
 
 async def test_a_handoff_brings_its_context() -> None:
-    """As AutoGen's own agents take it."""
     agent, heard = listening()
     context = [UserMessage(content="the-context", source="user")]
     handoff = HandoffMessage(content="Take over.", source="other", target="lead", context=context)
@@ -306,7 +304,6 @@ async def test_a_void_answer_is_no_message() -> None:
 
 @pytest.mark.parametrize("kind", [ConductorAgent, ConductorTeam, ConductorChatCompletionClient])
 async def test_errors_of_options_name_the_class(kind: Any) -> None:
-    """And the option that was meant, first."""
     named = {"name": "lead"} if kind is ConductorAgent else {}
     with pytest.raises(ConfigError, match=f"{kind.__name__} has no planner"):
         kind(workers=[ScriptedWorker("one", "x")], **named)

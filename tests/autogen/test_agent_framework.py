@@ -77,7 +77,6 @@ async def test_it_streams_the_answer() -> None:
 
 
 async def test_updates_of_the_items_of_a_map_name_their_items() -> None:
-    """Each is a message of its own."""
     plan = Plan((Step(0, "look at {{item}}", each=("a", "b")), Step(1, "join", access=(0,))))
     workers = [ScriptedWorker("eye", "seen"), ScriptedWorker("mouth", "two")]
     agent = ConductorAgent(Conductor(FixedPlanner(plan), workers), name="lead", show_steps=True)
@@ -252,8 +251,6 @@ async def test_what_it_cannot_do_is_told() -> None:
 
 
 async def test_who_asks_for_approval_has_not_answered() -> None:
-    """A step cannot wait for anybody."""
-
     class Asking(SpeakingClient):
         def _inner_get_response(self, **kwargs: Any) -> Any:
             async def whole() -> Any:

@@ -37,7 +37,6 @@ def asked(text: str = "How large?") -> list[Message]:
 
 
 def alone(call: Call) -> Reply:
-    """Plan one step of the only worker, and answer it."""
     return says(call, ONE if is_planning(call) else "12 square metres.")
 
 

@@ -54,7 +54,6 @@ def echoes(call: Call) -> Reply:
 
 
 def looking(call: Call) -> Reply:
-    """Call the function `look` twice, then say what it returned."""
     returned = [m["content"] for m in call.body["messages"] if m["role"] == "tool"]
     if len(returned) < 2:
         asking = {

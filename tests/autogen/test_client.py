@@ -41,7 +41,6 @@ PLAN = (
 
 
 def alone(call: Call) -> Reply:
-    """Plan one step of the only worker, and answer it."""
     if is_planning(call):
         return says(call, '{"worker": 0, "subtask": "Answer it.", "access": []}\n')
     return says(call, "12 square metres.")
@@ -70,12 +69,10 @@ def time(city: str) -> str:
 
 
 def pool(server: ModelServer) -> list[Any]:
-    """Return a plain worker, and a model that takes tools."""
     return [ScriptedWorker("search", "found"), as_worker(server.client(), name="model")]
 
 
 async def test_it_answers_as_a_model() -> None:
-    """With all tokens as its usage."""
     async with ModelServer(model) as server:
         conductor = ConductorChatCompletionClient(workers=team(server), planner=server.client())
         result = await conductor.create(ASKED)
@@ -86,7 +83,6 @@ async def test_it_answers_as_a_model() -> None:
 
 
 async def test_it_streams() -> None:
-    """The last step's text, then the result."""
     async with ModelServer(alone) as server:
         stream = ConductorChatCompletionClient(
             workers=[server.client()], planner=server.client()
@@ -289,7 +285,6 @@ async def test_a_token_cancels_it() -> None:
 
 
 async def test_a_partial_answer_is_told() -> None:
-    """It is raised, if that is wanted."""
     pool = [ScriptedWorker("good", "3 m"), ScriptedWorker("bad", ValueError("no ruler"))]
     plan = planner_of((0, "height", ()), (1, "width", ()), (0, "area", (0, 1)))
     strict = ConductorChatCompletionClient(workers=pool, planner=plan, partial="raise")

@@ -26,7 +26,6 @@ def run(name: str, *arguments: str) -> str:
 
 
 def counted(call: Call, text: str) -> Reply:
-    """Answer with a usage that counts four characters as a token."""
     usage = {"prompt_tokens": len(shown(call)) // 4, "completion_tokens": len(text) // 4}
     return says(call, text, usage={**usage, "total_tokens": sum(usage.values())})
 

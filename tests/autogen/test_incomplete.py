@@ -53,7 +53,6 @@ async def tool_of_team(conductor: Conductor) -> Seen:
 
 
 async def agent_again(conductor: Conductor) -> Seen:
-    """Run an agent that has given an incomplete answer before."""
     lead = ConductorAgent("lead", conductor)
     await lead.run(task=QUESTION)
     return _last(await lead.run(task=QUESTION))
@@ -169,7 +168,6 @@ async def created(conductor: Conductor) -> int:
 
 
 async def framework_value(conductor: Conductor) -> int:
-    """Ask a chat client of Agent Framework for an object."""
     found: Any = await ConductorChatClient(conductor).get_response(
         [Message("user", [QUESTION])], options={"response_format": Value}
     )
@@ -196,5 +194,4 @@ async def test_an_incomplete_object_is_an_error(ask: Callable[[Conductor], Await
 
 
 async def test_a_tool_passes_it_on() -> None:
-    """To the run of another conductor."""
     await check_passed_on(as_worker(tool_of(conductor_of(is_complete=False))))

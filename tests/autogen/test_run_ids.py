@@ -114,7 +114,6 @@ async def test_a_model_client_calls_tools_within_its_step() -> None:
 
 
 async def test_a_chat_client_calls_tools_within_its_step() -> None:
-    """As an agent of Agent Framework's."""
     doubled = tool(double)
     async with FrameworkServer(doubling) as server:
         worker = framework_worker(server.client(), name="model", tools=[doubled])

@@ -50,7 +50,6 @@ async def client(conductor: Conductor, run_id: str | None = None) -> object:
 
 
 def in_session() -> Ask:
-    """Return what asks an agent of Agent Framework's in one session."""
     session = AgentSession()
 
     async def ask(conductor: Conductor) -> str:
@@ -171,7 +170,6 @@ async def test_nobody_else_decides() -> None:
 
 
 async def answered(contents: list[Content]) -> Message:
-    """Return a message that approves each request, and answers each question."""
     answers = [
         each.to_function_approval_response(approved=True)
         if each.type == "function_approval_request"
@@ -279,5 +277,4 @@ async def test_a_session_finds_the_run_that_waits(make: Callable[[], Ask]) -> No
 @SESSIONS
 @pytest.mark.parametrize("how", ["failed", "cancelled"])
 async def test_a_session_continues_what_broke_off(make: Callable[[], Ask], how: Any) -> None:
-    """What was done is not done again."""
     await check_continued(make(), how)

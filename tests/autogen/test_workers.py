@@ -84,7 +84,6 @@ async def test_an_agent_is_reset_before_each_step() -> None:
 
 
 async def test_one_agent_in_two_pools_does_one_step_at_a_time() -> None:
-    """Though no pool knows of the other."""
     busy, most = 0, 0
 
     async def speak(text: str) -> str:
@@ -110,8 +109,6 @@ async def test_one_agent_in_two_pools_does_one_step_at_a_time() -> None:
 
 
 async def test_what_an_agent_used_is_on_the_bill_when_it_fails_too() -> None:
-    """As far as it said so."""
-
     def once(call: Call) -> Reply:
         if call.body["messages"][-1]["role"] == "tool":
             return whole({"error": {"message": "overloaded"}}, status=503)
@@ -191,7 +188,6 @@ async def test_errors_inside_a_team_are_told_as_outside(status: int, code: str, 
 
 
 async def test_a_cancel_reaches_a_teams_members() -> None:
-    """Down to their requests, and soon."""
     async with ModelServer(lambda _: Reply((STALL,))) as server:
         chat = RoundRobinGroupChat([AssistantAgent("a", server.client())], max_turns=1)
         task = asyncio.create_task(complete(as_worker(chat), question("?")))
@@ -284,7 +280,6 @@ async def test_images_by_address_are_refused() -> None:
 
 
 def test_cards_say_what_a_thing_is() -> None:
-    """By itself, or as its owner says."""
     card = as_worker(Speaker("one", echo)).card
     assert (card.name, card.description, card.concurrency) == ("one", "Speaks as one.", 1)
     told = as_worker(Speaker("one", echo), name="two", description="Other.", labels=["eu"]).card
@@ -299,7 +294,6 @@ def test_cards_say_what_a_thing_is() -> None:
 
 
 async def test_who_plans() -> None:
-    """A client, a worker, or a planner."""
     assert isinstance(as_planner(ScriptedWorker("w", "x"), spelling="json"), ChatPlanner)
     fixed = FixedPlanner("x")
     assert as_planner(fixed) is fixed
@@ -352,7 +346,6 @@ async def test_a_refusal_is_an_empty_answer() -> None:
 
 
 async def test_an_agents_answer_that_was_cut_is_partial() -> None:
-    """AutoGen returns it as a whole one."""
     async with ModelServer(lambda call: says(call, "Once upon", finish_reason="length")) as server:
         agent = AssistantAgent("one", server.client())
         result = await Conductor(planner_of((0, "x", ())), [as_worker(agent)]).run("?")

@@ -46,7 +46,6 @@ CHAIN = planner_of(*((0, f"part {number}", (number - 1,) if number else ()) for 
 
 
 def client(worker: ScriptedWorker) -> ConductorChatCompletionClient:
-    """Return a model client whose every answer takes six calls."""
     return ConductorChatCompletionClient(workers=[worker], planner=CHAIN)
 
 

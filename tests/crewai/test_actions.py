@@ -77,7 +77,6 @@ def agent(*tools: Any, kind: Any = Agent, llm: Any = None, role: str = "one") ->
 
 
 def calling(llm: Any) -> Any:
-    """Return an agent with another LLM for its function calls."""
     model = SpeakingLLM(model="speaking", say=None)
     return Agent(role="one", goal="Look.", backstory="Old.", llm=model, function_calling_llm=llm)
 

@@ -46,7 +46,6 @@ async def task_output(conductor: Conductor) -> Seen:
 
 
 async def llm(conductor: Conductor) -> Seen:
-    """Call an LLM, and read the finish reason in its event."""
     heard = list[Any]()
     with crewai_event_bus.scoped_handlers():
 
@@ -60,7 +59,6 @@ async def llm(conductor: Conductor) -> Seen:
 
 
 async def llm_stream(conductor: Conductor) -> Seen:
-    """Read the chunks of an LLM."""
     heard = list[str]()
     with crewai_event_bus.scoped_handlers():
 

@@ -66,7 +66,6 @@ class Scene:
 
 
 def use_clock(request: Request) -> Completion | str:
-    """Call the tool that is offered, until it has returned something."""
     if request.tool_messages or request.tools is None:
         return f"It is {request.tool_messages[-1].text if request.tool_messages else 'late'}."
     call = {"id": "1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
@@ -231,7 +230,6 @@ def test_it_is_the_llm_of_crewais_own_manager() -> None:
 
 @pytest.mark.anyio
 async def test_a_hosted_conductor_is_one_too() -> None:
-    """And is offered the tools."""
     async with ChatServer(lambda call: says(call, "hosted")) as server:
         llm = ConductorLLM(Conductor.of(ChatWorker("fugu", endpoint=Endpoint(server.url, api_key="k"))))
         assert await llm.acall("?", tools=[CLOCK]) == "hosted"

@@ -77,7 +77,6 @@ def test_the_planner_is_told_of_roles_goals_backstories_and_tools() -> None:
 
 
 def _extra(kind: str, llm: LLM, url: str) -> Worker:
-    """Return a worker that is no agent of the crew."""
     inner = Agent(role="Inner", goal="Look.", backstory="Old hand.", llm=llm)
     match kind:
         case "crew":
@@ -211,8 +210,6 @@ def test_an_answer_in_another_form_is_mended_by_the_llm() -> None:
 
 
 def test_the_tools_of_a_task_reach_the_agent_it_names_alone() -> None:
-    """Without such an agent all have them."""
-
     def offered(**named: Any) -> list[bool]:
         found: list[bool] = []
 
@@ -419,7 +416,6 @@ def test_a_role_names_one_agent() -> None:
 
 
 def test_a_crew_under_a_conductor_is_a_worker() -> None:
-    """In any pool, and under another manager."""
     inner, outer = Scene(), Scene(planner=FixedPlanner(Plan((Step(2, "describe the tower"),))))
     worker = as_worker(inner.crew(inner.task("Do: {part}")), name="inner")
     outer.manager.workers = [worker]

@@ -173,8 +173,6 @@ async def test_an_llm_plans_and_streams_its_plan() -> None:
 
 @pytest.mark.anyio
 async def test_an_llm_is_offered_the_callers_tools() -> None:
-    """Its calls come back, in OpenAI's form."""
-
     def say(shown: str, tools: Any) -> Any:
         if "noon" in shown:
             return "It is noon."
@@ -217,7 +215,6 @@ async def test_what_a_provider_says_is_told_in_podiums_errors(
 
 @pytest.mark.anyio
 async def test_sampling_reaches_the_provider() -> None:
-    """And leaves the LLM as it was."""
     async with ChatServer(lambda call: says(call, "fine")) as server:
         with provider_llm(server.url) as llm:
             sampling = Sampling(temperature=0.5, max_tokens=77)
@@ -357,7 +354,6 @@ async def test_a_url_of_another_server_is_told() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize(("kind", "stream"), [("llm", True), ("agent", False), ("crew", True)])
 async def test_an_answer_that_was_cut_is_partial(kind: str, *, stream: bool) -> None:
-    """CrewAI returns it as it is."""
     options: dict[str, Any] = {"on_event": lambda event: None} if stream else {}
     async with ChatServer(lambda call: says(call, "Once upon", finish_reason="length")) as server:
         with provider_llm(server.url) as llm:
@@ -437,7 +433,6 @@ async def test_an_answer_without_its_tool_is_partial(
 
 @pytest.mark.anyio
 async def test_a_plan_that_was_cut_is_no_plan() -> None:
-    """Though its text reads as one."""
     plan = '{"worker": 0, "subtask": "x", "access": []}\n'
     async with ChatServer(lambda call: says(call, plan, finish_reason="length")) as server:
         with provider_llm(server.url) as llm, pytest.raises(PlannerError, match="cut"):

@@ -129,7 +129,6 @@ def test_bundles_are_frozen_by_their_seed() -> None:
 
 
 def test_parts_are_of_different_kinds_and_stand_once() -> None:
-    """Bundles are independent of each other."""
     made = make_bundles(many(), 15, seed=1, linked=0.5)
     used = [part.question.key for bundle in made for part in bundle.parts]
     assert len(used) == len(set(used))

@@ -84,7 +84,6 @@ def served(tmp_path: Path) -> Path:
 
 @contextmanager
 def serving(folder: Path, fault: Fault = lambda _path, _number: "") -> Iterator[tuple[FileServer, Origin]]:
-    """Serve a folder, and list its files."""
     with FileServer(folder, fault).in_thread() as server:
         files = tuple(
             OriginFile(

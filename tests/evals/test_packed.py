@@ -70,7 +70,6 @@ def test_choices_are_joined_by_content(tmp_path: Path) -> None:
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
-    """With the file in the message."""
     path = write_packed(tmp_path / "rg.gz", [dice_row(number) for number in range(50)])
     for content in (path.read_bytes()[:100], b"no gzip", gzip.compress(b'{"level": "easy"}\n')):
         path.write_bytes(content)

@@ -104,14 +104,12 @@ def test_a_budget_stops_it_and_the_next_time_goes_on(podium: Podium, sums: Path)
 
 
 def test_a_cost_needs_prices(podium: Podium, sums: Path, server: ChatServer) -> None:
-    """The model of the config has none."""
     result = podium("evals", "record", "ask", str(sums), "--out", "r.jsonl", "--cost", "1")
     assert (result.exit_code, server.calls) == (3, [])
     assert "price" in result.stderr
 
 
 def test_wrong_options_are_told(podium: Podium, sums: Path, tmp_path: Path) -> None:
-    """Before anything is asked or downloaded."""
     (tmp_path / "old.jsonl").write_text("")
     for arguments, told in (
         (("ask", str(sums), "--grader", "vibes"), "--grader 'vibes' is unknown: use one of exact, number"),
@@ -190,7 +188,6 @@ def test_runs_of_the_journal_are_recorded(podium: Podium, sums: Path, config: Pa
 def test_fetching_shows_licence_and_citation(
     podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the origin cannot be reached."""
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.setattr("podium_evals.recorded.public.ATTEMPTS", 1)
     out = tmp_path / "data" / "r.jsonl"  # the folder is made before anything is downloaded

@@ -167,7 +167,6 @@ def test_steps_of_a_plan_get_different_samples(recordings: Recordings) -> None:
 
 
 def test_usage_is_recorded_or_marked_as_estimated(recordings: Recordings) -> None:
-    """An estimate is counted from the texts."""
     exact = run(recordings, SUM.text, (0, SUM.text, ())).outcomes[0].usage
     guessed = run(recordings, SKY.text, (0, SKY.text, ())).outcomes[0].usage
     assert exact == Usage(9, 300)
@@ -204,6 +203,5 @@ def test_costs_have_a_date_and_a_source(recordings: Recordings) -> None:
 
 
 def test_a_worker_must_be_recorded(recordings: Recordings) -> None:
-    """A misspelt name is told at once."""
     with pytest.raises(RecordingInvalid, match="'c'"):
         RecordedWorker(recordings, "c")

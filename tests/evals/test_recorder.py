@@ -41,8 +41,6 @@ def sums(count: int) -> list[QuestionRow]:
 
 
 def adder(name: str = "adder", price: Price | None = None) -> ScriptedWorker:
-    """Return a worker that doubles the first number of the question."""
-
     def double(request: Request) -> Completion:
         first = int(request.messages[-1].text.split()[2])
         return Completion(f"I add. The answer is {2 * first}.", usage=Usage(10, 20))
@@ -163,7 +161,6 @@ async def test_a_refusal_is_an_answer(tmp_path: Path, kind: type[WorkerError]) -
 
 
 async def test_a_call_that_takes_too_long_fails(tmp_path: Path) -> None:
-    """With its worst case on the bill."""
     slow = ScriptedWorker("w", "late", latency=60.0)
     limits = Limits(attempt_seconds=0.05)
     with GrowingFile(tmp_path / "r.jsonl") as file:
@@ -173,7 +170,6 @@ async def test_a_call_that_takes_too_long_fails(tmp_path: Path) -> None:
 
 
 async def test_calls_at_once_are_bounded(tmp_path: Path) -> None:
-    """By the option, and by the card."""
     running = peak = 0
 
     class Busy(ScriptedWorker):
@@ -240,7 +236,6 @@ def test_questions_are_read(tmp_path: Path) -> None:
 
 
 def test_other_lines_are_no_questions(tmp_path: Path) -> None:
-    """With the number of the line."""
     path = tmp_path / "mine.jsonl"
     for text in ("no JSON", "[]", '{"question": " "}', '{"text": "?"}'):
         path.write_text('{"question": "One?"}\n' + text + "\n")

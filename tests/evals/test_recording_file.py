@@ -56,7 +56,6 @@ WHOLE = Recordings(
 
 @pytest.mark.parametrize("name", ["r.jsonl", "r.jsonl.gz"])
 def test_what_is_written_is_read(tmp_path: Path, name: str) -> None:
-    """All of it, gzipped or not."""
     write_recordings(WHOLE, tmp_path / name)
     read = read_recordings(tmp_path / name)
     assert list(read) == list(WHOLE)

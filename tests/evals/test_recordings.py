@@ -57,6 +57,5 @@ def test_a_score_is_between_nothing_and_one() -> None:
 
 
 def test_the_mean_of_samples_needs_a_grade() -> None:
-    """Answers without scores have no mean."""
     with pytest.raises(RecordingInvalid, match="have no scores"):
         _ = Recording(RED, "a", (Sample(text="red"),)).score

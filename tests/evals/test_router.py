@@ -50,7 +50,6 @@ def router() -> Router:
 
 
 async def test_a_router_learns_from_the_words_who_is_good_at_what() -> None:
-    """On questions it has not seen."""
     parts = list(folds(_recorded(), "questions"))
     _, routed = await evaluate([BestSingle(), RouterArm()], parts, base="best single", unit="question")
     assert routed.score is not None
@@ -134,7 +133,6 @@ async def test_a_worker_answers_that_is_worth_its_price() -> None:
 
 
 async def test_a_price_that_is_not_known_cannot_be_weighed() -> None:
-    """It is not taken for 0."""
     renamed = Recordings(
         Recording(each.question, {CHEAP: "mine", DEAR: DEAR}[each.worker], each.samples)
         for each in _recorded()
@@ -146,7 +144,6 @@ async def test_a_price_that_is_not_known_cannot_be_weighed() -> None:
 
 
 async def test_a_router_of_another_pool_is_refused(router: Router) -> None:
-    """With the names that it knows."""
     with pytest.raises(PlannerError, match=rf"knows {CHEAP}, {DEAR}, but the pool has none of them"):
         await Conductor(RouterPlanner(router), [Vote("a"), Vote("b")]).run("?")
 

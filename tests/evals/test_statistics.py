@@ -88,7 +88,6 @@ def test_a_difference_that_is_always_the_same_is_certain() -> None:
 
 
 def test_a_comparison_refuses_scores_of_other_questions() -> None:
-    """Arms are compared question by question."""
     with pytest.raises(ValueError, match=r"arm 'b' has 1 scores for 2 questions"):
         compare({"a": [1, 0], "b": [1]}, Resampling("xy"), against="a")
     with pytest.raises(ValueError, match="at least two kinds: there are 1"):
@@ -101,7 +100,6 @@ kinds_of_questions = st.lists(st.sampled_from("abcdef"), min_size=2, max_size=60
 
 @given(kinds_of_questions, st.integers(0, 5))
 def test_halves_share_nothing_and_each_kind_is_halved(kinds: list[str], seed: int) -> None:
-    """The same seed gives the same halves."""
     questions = _questions(kinds)
     first, second = halves(questions, seed=seed)
     assert sorted([*first, *second]) == list(range(len(kinds)))

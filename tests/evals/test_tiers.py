@@ -128,7 +128,6 @@ def own(folder: Path, server: object) -> Path:
 
 @pytest.mark.long
 def test_a_router_is_the_planner_of_a_config(own: Path, podium: Podium) -> None:
-    """`check`, `plan` and `run` work with it."""
     checked = podium("check", "--config", str(own))
     assert checked.exit_code == 0, checked.stdout
     assert "router" in checked.stdout

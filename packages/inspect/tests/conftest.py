@@ -40,7 +40,6 @@ def adds(call: Call) -> Reply:
 
 @pytest.fixture(autouse=True)
 def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep logs, caches and journals out of the user's folders."""
     for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "INSPECT_LOG_DIR", "INSPECT_CACHE_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     monkeypatch.setenv("INSPECT_DISPLAY", "none")

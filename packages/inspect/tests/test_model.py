@@ -109,7 +109,6 @@ def test_wrong_arguments_are_told(config: Path) -> None:
 
 
 def lacking(server: ChatServer) -> Conductor:
-    """Return a conductor whose answer lacks the output of a step."""
     steps = (Step(0, "Fail."), Step(1, "Find."), Step(2, "Answer.", (0, 1)))
     workers = [
         ScriptedWorker("broken", ValueError("down")),
@@ -179,7 +178,6 @@ def adder() -> Tool:
 
 
 def uses_tools(call: Call) -> Reply:
-    """Add with a tool, then submit what the tool returned."""
     told = [message["content"] for message in call.body["messages"] if message["role"] == "tool"]
     name, arguments = ("submit", {"answer": told[0]}) if told else ("adder", {"x": 2, "y": 2})
     function = {"name": name, "arguments": json.dumps(arguments)}

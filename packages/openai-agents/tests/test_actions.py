@@ -65,7 +65,6 @@ def one(*tools: Any, **options: Any) -> Agent[Any]:
 
 
 def asking(conductor: Conductor, **options: Any) -> Any:
-    """Return a conductor as a tool, by the SDK's own means."""
     lead = Agent[Any](name="lead", model=ConductorModel(conductor))
     return lead.as_tool("ask_team", "Asks a team.", **options)
 

@@ -35,8 +35,6 @@ Run = Callable[..., Awaitable[Any]]
 
 @pytest.fixture(params=["whole", "streamed"])
 def run(request: pytest.FixtureRequest) -> Run:
-    """Return a function that runs an agent."""
-
     async def running(agent: Agent[Any], asked: Any, **options: Any) -> Result:
         if request.param == "whole":
             return await Runner.run(agent, asked, **options)

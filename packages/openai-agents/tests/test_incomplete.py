@@ -108,5 +108,4 @@ async def test_an_incomplete_object_is_an_error(ask: Callable[[Conductor], Await
 
 
 async def test_a_tool_passes_it_on() -> None:
-    """To the run of another conductor."""
     await check_passed_on(as_worker(lead_of(conductor_of(is_complete=False)).as_tool("ask_team", "Asks.")))

@@ -44,5 +44,4 @@ def over_models(url: str) -> Face:
 
 @pytest.mark.parametrize("mode", ASYNC_MODES.values(), ids=ASYNC_MODES)
 def test_no_call_is_lost_whatever_loop_it_is_made_in(mode: Mode) -> None:
-    """Streamed and whole answers in turn."""
     check_loops(over_models, mode, 8)

@@ -81,7 +81,6 @@ async def test_the_last_step_calls_the_tools_of_the_agent() -> None:
 
 
 async def run(agent: Agent[Any], asked: Any, *, stream: bool, **options: Any) -> Any:
-    """Run an agent, in a stream or not."""
     if not stream:
         return await Runner.run(agent, asked, **options)
     result = Runner.run_streamed(agent, asked, **options)
@@ -113,8 +112,6 @@ async def test_a_session_remembers_and_its_calls_go_on_from_it(tmp_path: Path) -
 
 
 async def test_an_output_type_holds_an_agent_too() -> None:
-    """Whose own answer may have any form."""
-
     class Number(BaseModel):
         number: int
 
@@ -344,7 +341,6 @@ def test_options_are_checked() -> None:
 
 
 async def test_answers_without_a_conductor_have_no_metadata() -> None:
-    """An agent over any other model."""
     result = await Runner.run(speaker("one", saying("x")), "?")
     with pytest.raises(LookupError, match="no answer of a conductor"):
         podium_metadata(result)

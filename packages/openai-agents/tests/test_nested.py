@@ -31,7 +31,6 @@ async def test_its_calls_are_booked_in_the_outer_ledger_once() -> None:
 
 
 async def test_the_limits_of_the_outer_run_hold_inside() -> None:
-    """Not one call more is made."""
     inner = SpeakingModel(saying("done"))
     agent = manager(ConductorModel(workers=[Agent[Any](name="hand", model=inner)], planner=TWICE))
     outer = Conductor(ONE, [as_worker(agent)], limits=Limits(calls=1), retry=Retry(attempts=1))

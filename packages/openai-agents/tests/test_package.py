@@ -13,7 +13,6 @@ def test_the_version_is_the_modules_own() -> None:
 
 
 def test_importing_it_imports_no_sdk() -> None:
-    """Before a name is asked for."""
     code = (
         "import sys, openai_agents_podium; "
         "assert not {'agents', 'openai'} & sys.modules.keys(); "

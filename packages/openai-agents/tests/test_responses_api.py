@@ -24,7 +24,6 @@ pytestmark = pytest.mark.anyio
 
 
 def response(text: str, **changed: Any) -> dict[str, Any]:
-    """Return the body of a response."""
     part = {"type": "output_text", "text": text, "annotations": []}
     item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
     usage = {
@@ -82,7 +81,6 @@ async def test_an_answer_that_was_cut_fails(kind: str, *, stream: bool) -> None:
 
 
 async def test_messages_have_the_form_of_the_api() -> None:
-    """With pictures, calls and their results."""
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     called = {"id": "call-1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     asked = (

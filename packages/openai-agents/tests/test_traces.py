@@ -98,7 +98,6 @@ def _ancestors(above: dict[str, Any], span: str) -> list[str]:
 
 
 async def test_failures_are_on_the_spans_and_secrets_are_not(spans: Spans) -> None:
-    """With the code of the error."""
     plan = planner_of((0, f"Use {SECRET}.", ()), (1, "Say it.", (0,)), (1, "More.", (0, 1)))
     workers = [speaker("bad", failing), ScriptedWorker("sayer", f"It is {SECRET}")]
     model = ConductorModel(workers=workers, planner=plan, retry=Retry(attempts=1))

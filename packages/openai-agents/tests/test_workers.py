@@ -138,8 +138,6 @@ async def test_an_answer_that_was_cut_is_marked(kind: str, *, stream: bool) -> N
 
 @pytest.mark.parametrize("kind", ["agent", "model"])
 async def test_a_stream_without_an_end_is_no_answer(kind: str) -> None:
-    """The SDK takes it for one."""
-
     def reply(call: Call) -> Reply:
         return events(chunk({"role": "assistant", "content": "Once"}), CUT, done=False)
 
@@ -296,7 +294,6 @@ async def test_an_agent_is_given_its_context_and_the_settings_of_the_step() -> N
 
 
 async def test_what_cannot_be_a_worker_is_refused() -> None:
-    """At once, with what to do instead."""
     other = speaker("other", echo)
     for agent in (speaker("one", echo, handoffs=[other]),):
         with pytest.raises(ConfigError, match="has handoffs to other"):
@@ -317,7 +314,6 @@ async def test_what_cannot_be_a_worker_is_refused() -> None:
 
 
 async def test_a_tool_of_an_agent_that_needs_approval_fails_the_step() -> None:
-    """Nobody is there to give it."""
     async with ModelServer(looks_then_says) as server:
         tool = function_tool(lambda: "x", name_override="look", needs_approval=True)
         worker = as_worker(Agent(name="one", model=server.model(), tools=[tool]))
@@ -425,7 +421,6 @@ async def test_a_model_is_offered_tools_and_a_form() -> None:
 
 
 async def test_messages_reach_a_model_as_they_are() -> None:
-    """Pictures, calls and their results included."""
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}
     asked = (
         Message("system", "Be short."),
@@ -443,8 +438,6 @@ async def test_messages_reach_a_model_as_they_are() -> None:
 
 
 def test_a_model_has_the_price_of_its_endpoint() -> None:
-    """As a worker and as a planner."""
-
     def make(url: str | None, /, *, card: Card | None = None) -> Worker:
         client = AsyncOpenAI(api_key="k", base_url=url)
         return as_worker(OpenAIChatCompletionsModel(MODEL, client), card=card)

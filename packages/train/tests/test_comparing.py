@@ -39,7 +39,6 @@ PLAN = 'model_id = [0]\nsubtasks = ["Answer the question."]\naccess_list = [[]]'
 
 
 def compare(folder: Path, *words: str, recipe: str = RECIPE) -> subprocess.CompletedProcess[str]:
-    """Run `podium-train compare` on a recipe with a small recording."""
     (folder / "recipe.toml").write_text(recipe)
     write_recordings(small_recording(), folder / "recorded.jsonl")
     return subprocess.run(

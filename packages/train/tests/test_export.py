@@ -93,7 +93,6 @@ def trained(folder: Path, recipe: str = RECIPE) -> Path:
 
 
 def test_an_export_has_the_model_and_its_facts(tmp_path: Path) -> None:
-    """And not the state of the trainer."""
     path = trained(tmp_path)
     recipe = load_recipe(path)
     facts = export_conductor(recipe, tmp_path, tmp_path / "run/best", tmp_path / "out")
@@ -265,7 +264,6 @@ def test_the_plans_of_a_training_run_in_production(tmp_path: Path) -> None:
 
 
 def configured(folder: Path, url: str, facts: ConductorFacts | None = FACTS_OF) -> Path:
-    """Write an exported folder and a `podium.toml` that uses it."""
     (folder / "conductor").mkdir()
     if facts is not None:
         (folder / "conductor" / FACTS_FILE).write_bytes(FACTS.dump_json(facts))

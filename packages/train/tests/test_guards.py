@@ -99,7 +99,6 @@ def test_a_rule_stops_a_run(change: dict[str, float], rule: str, told: str) -> N
 
 
 def test_a_loss_that_is_no_number_stops_at_once() -> None:
-    """There is nothing to wait for."""
     stop = Guards().check(replace(GOOD, loss=float("nan")))
     assert stop is not None
     assert (stop.rule, "nan" in stop.told) == ("loss", True)

@@ -63,7 +63,6 @@ def files(tmp_path: Path) -> Callable[[str], tuple[Path, Path]]:
 
 
 def right(call: Call) -> Reply:
-    """Answer sums correctly as the model `large`, and wrongly as `small`."""
     number = int(call.body["messages"][-1]["content"].split("What is ")[1].split(" ")[0])
     return says(call, f"It is {number + (call.body['model'] == 'large')}.")
 

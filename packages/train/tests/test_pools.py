@@ -12,7 +12,6 @@ NAMES = ["a", "b", "c", "d"]
 
 
 def test_a_pool_has_distinct_workers_in_any_order_and_size() -> None:
-    """All sizes and all orders are drawn."""
     random = Random(1)
     drawn = {PoolDraw(sizes=(2, 3)).draw(NAMES, random) for _ in range(2000)}
     assert {len(pool) for pool in drawn} == {2, 3}

@@ -54,7 +54,6 @@ def test_shipped_recipes_are_valid(name: str, tmp_path: Path) -> None:
 
 
 def test_the_settings_of_the_paper(tmp_path: Path) -> None:
-    """The recipe and the defaults have them."""
     recipe = load_recipe(written(tmp_path, shipped_recipes()["paper-7b"]))
     grpo = recipe.grpo
     assert grpo is not None
@@ -95,7 +94,6 @@ def test_the_settings_of_the_paper(tmp_path: Path) -> None:
     ],
 )
 def test_errors_name_the_key(text: str, told: str, tmp_path: Path) -> None:
-    """And the line, if there is one."""
     with pytest.raises(ConfigError) as error:
         load_recipe(written(tmp_path, text))
     assert told in str(error.value)

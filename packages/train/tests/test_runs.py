@@ -39,7 +39,6 @@ LORA = RECIPE.replace("[sft]", "[model.lora]\n[sft]")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with a base, a recording and examples."""
     (tmp_path / "base").mkdir()
     (tmp_path / "base" / "model.safetensors").write_text("weights")
     (tmp_path / "plans.jsonl").write_text("{}\n")
@@ -87,7 +86,6 @@ def test_a_run_and_its_models_have_the_record(folder: Path) -> None:
     ],
 )
 def test_a_run_refuses_changes_that_would_alter_it(change: tuple[str, str], told: str, folder: Path) -> None:
-    """Each is named, and the record stays."""
     run = with_checkpoint(folder, first := started(folder))
     with pytest.raises(ConfigError, match="name another 'folder'") as error:
         begin(run, started(folder, RECIPE.replace(*change)))
@@ -111,7 +109,6 @@ def test_a_run_allows_changes_that_cannot_alter_it(folder: Path) -> None:
 
 
 def test_a_run_refuses_other_data_and_weights_under_the_same_name(folder: Path) -> None:
-    """And other examples of supervised training."""
     run = with_checkpoint(folder, started(folder, part="sft"))
     (folder / "recording.jsonl").unlink()
     write_recordings(small_recording(seed=2), folder / "recording.jsonl")

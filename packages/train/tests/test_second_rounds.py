@@ -34,7 +34,6 @@ def score(requests: Sequence[ScoreRequest], path: Path | None = None) -> tuple[l
 
 
 def second(text: str, earlier: str) -> ScoreRequest:
-    """Return the request for a text of the second round."""
     return ScoreRequest(episode=episode(), text=text, earlier=earlier)
 
 
@@ -140,7 +139,6 @@ group_size = 4
     ],
 )
 def test_recipes_that_cannot_run(old: str, new: str, told: str, tmp_path: Path) -> None:
-    """The error says what to write."""
     (tmp_path / "recipe.toml").write_text(RECIPE)
     assert load_recipe(tmp_path / "recipe.toml").recursion is not None
     (tmp_path / "recipe.toml").write_text(RECIPE.replace(old, new))

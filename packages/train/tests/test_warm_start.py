@@ -45,7 +45,6 @@ def best(environment: RecordedAnswers, arm: object, **options: float) -> list[Ex
 
 
 def text(worker: int, thought: str = "") -> str:
-    """Return a plan of one step, with a thought before it."""
     return f'{thought}model_id = [{worker}]\nsubtasks = ["Answer the question."]\naccess_list = [[]]'
 
 

@@ -259,7 +259,6 @@ async def test_a_server_that_is_down_is_no_wrong_answer() -> None:
 
 
 async def test_fewer_questions_are_the_same_for_each_arm() -> None:
-    """A limit leaves the training part whole."""
     (whole,), (some,) = (
         list(folds(_recorded(_specialists), "questions", questions=count)) for count in (None, 7)
     )

@@ -87,7 +87,6 @@ def langsmith(call: Made) -> Json:
 
 
 def langsmith_step(**changes: Any) -> Json:
-    """Return the run of a chain or a tool."""
     return {
         "id": "root",
         "trace_id": "t1",

@@ -72,7 +72,6 @@ def test_prices_of_your_own(podium: Podium, export: Path) -> None:
 
 
 def test_turns(podium: Podium, export: Path) -> None:
-    """The limit of turns is an option."""
     agent = exports.otlp(Made(id="a", seconds=9.0), {"gen_ai.operation.name": "invoke_agent"})
     calls = [exports.current(Made(id=f"c{n}", parent="a", at=2.0 * n)) for n in range(3)]
     lines(export, [agent, *calls])

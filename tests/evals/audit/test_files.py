@@ -74,7 +74,6 @@ def test_arrays_and_documents(tmp_path: Path, indent: int | None) -> None:
 
 
 def test_a_document_that_is_cut(tmp_path: Path) -> None:
-    """What was read before the cut counts."""
     path = tmp_path / "export.json"
     path.write_text(json.dumps(ROWS)[:-200])
     report = audit([path])

@@ -40,7 +40,6 @@ def hostile() -> list[exports.Json]:
 
 @pytest.fixture
 def report(tmp_path: Path) -> Report:
-    """Audit hostile rows, in a file with a hostile name."""
     rows = [*hostile(), f"no json {SCRIPT} {KEY} {CONTROL}"]
     return audit([lines(tmp_path / "a<b>&'c'.jsonl", rows)])
 

@@ -55,7 +55,6 @@ def packed(cases: object) -> str:
 
 @pytest.fixture(scope="module")
 def grader() -> Grader:
-    """Run programs for at most two seconds, with 1 GB."""
     return code_grader("python3", CodeLimits(seconds=2, memory_mb=1024, output_mb=1))
 
 
@@ -180,7 +179,6 @@ def test_an_attack_scores_nothing(grader: Grader, attack: str) -> None:
 async def test_a_program_sees_nothing_of_the_user(
     grader: Grader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No variables, files, processes and network."""
     monkeypatch.setenv("SECRET_KEY", LANTERN)
     secret = tmp_path / "secret"
     secret.write_text(LANTERN)
@@ -239,7 +237,6 @@ def test_packed_cases_that_are_something_else(text: str, told: str) -> None:
 
 @needs_sandbox
 def test_a_question_without_tests_is_told(grader: Grader) -> None:
-    """Instead of scoring each answer 0."""
     rows: list[dict[str, Any]] = [
         {"question": "q"},
         {"tests": {"type": "magic"}},
@@ -255,7 +252,6 @@ def test_a_question_without_tests_is_told(grader: Grader) -> None:
 
 @pytest.mark.parametrize(("python", "told"), [("no-such-python", "no Python"), ("true", "does not run")])
 def test_an_interpreter_that_does_not_run(python: str, told: str) -> None:
-    """Is refused before any answer is graded."""
     with pytest.raises(ConfigError, match=told):
         code_grader(python)
 

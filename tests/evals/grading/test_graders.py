@@ -89,13 +89,11 @@ def test_no_text_breaks_a_grader(text: str) -> None:
     ],
 )
 def test_a_question_that_cannot_be_graded_is_told(grader: Any, row: dict[str, Any], told: str) -> None:
-    """Instead of scoring each answer 0."""
     with pytest.raises(ConfigError, match=told):
         grader(row, "1")
 
 
 def test_answers_of_several_lines_are_kept() -> None:
-    """A grid is not its first line."""
     grid = "The answer is:\n1 2\n3 4"
     assert tagged_answer(grid) == grid
     assert tagged_answer("I turn it.<answer>\n1 2\n3 4\n</answer>") == "1 2\n3 4"

@@ -27,7 +27,6 @@ def test_mathematics() -> None:
 def test_a_comparison_that_takes_too_long_scores_0(
     right: str, limit: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the next comparison is made."""
     with monkeypatch.context() as patch:
         patch.setattr(math_checker, "LIMIT_S", limit)
         assert math({"answer": right}, r"\boxed{9^{9^{9^{9}}}}") == 0
@@ -71,7 +70,6 @@ def test_any_text_is_read(text: str) -> None:
     st.sampled_from(["", "I compare the options.\n\n", "B is wrong, as A is. So:\n\nThe answer is "]),
 )
 def test_a_letter_is_read_in_any_dress(letter: str, form: str, before: str) -> None:
-    """With brackets, marks and sentences around it."""
     assert final_choice(before + form.format(letter)) == letter
 
 

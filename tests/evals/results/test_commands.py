@@ -87,7 +87,6 @@ def _plan(call: Call) -> str:
 
 
 def test_what_cannot_be_compared_is_told(podium: Podium, tmp_path: Path) -> None:
-    """In a line, without a traceback."""
     path = written(tmp_path, two_specialists())
     for options, why in (
         (("--split", "days"), "--split 'days': write questions, kinds"),

@@ -72,7 +72,6 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def prepare(folder: Path, base: Path, text: str = RECIPE) -> Path:
-    """Write a recipe beside the model, and return its path."""
     (folder / "base").symlink_to(base)
     (folder / "recipe.toml").write_text(text)
     return folder / "recipe.toml"
