@@ -64,13 +64,18 @@ def called(done: Any) -> None:
     CALLED.append(type(done).__name__)
 
 
+def crew_called(done: Any) -> None:
+    CALLED.append("crew")
+
+
 def test_the_planner_is_told_of_roles_goals_backstories_and_tools() -> None:
     """The crew calls the callbacks of its steps and tasks."""
     CALLED.clear()
     scene = Scene()
     scene.finder.tools = [ruler]  # an agent without tools has no steps that CrewAI would tell of
-    scene.crew(scene.task(callback=called), task_callback=called, step_callback=called).kickoff()
-    assert [name == "TaskOutput" for name in CALLED] == [False, False, True, True]
+    scene.crew(scene.task(callback=called), task_callback=crew_called, step_callback=called).kickoff()
+    assert len(CALLED) == 4
+    assert CALLED[2:] == ["TaskOutput", "crew"]
     told = scene.sent[0]
     assert "Worker 0: Finder. Find facts. Knows archives. Tool Ruler: Measures what it is told." in told
     assert "Worker 1: Writer. Write. Was a clerk." in told
