@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from crewai import Agent, Crew, Process, Task
+from crewai import Agent, Crew, Task
 from crewai.events.event_bus import crewai_event_bus
 from crewai.events.types.llm_events import (
     LLMCallCompletedEvent,
@@ -203,31 +203,6 @@ def test_windows_and_counts() -> None:
     assert Scene().llm.get_input_tokens_count([{"role": "user", "content": "x"}], tools=[CLOCK]) > 20
 
 
-def test_it_is_the_llm_of_crewais_own_manager() -> None:
-    """Which delegates by tools that the last step's worker calls."""
-
-    def say(request: Request) -> Completion | str:
-        tools = [] if request.tools is None else [one["function"]["name"] for one in request.tools.offered]
-        if not tools:
-            return "330 m"
-        if request.tool_messages:
-            return f"The guide says: {request.tool_messages[-1].text.splitlines()[0]}"
-        name = next(name for name in tools if name.startswith("delegate"))
-        given = '{"task": "Say how high it is.", "context": "The tower.", "coworker": "Guide"}'
-        call = {"id": "1", "type": "function", "function": {"name": name, "arguments": given}}
-        return Completion("", "tool_calls", tool_calls=(call,))
-
-    scene = Scene(say)
-    agent = Agent(role="Guide", goal="Answer.", backstory="Old hand.", llm=scene.llm)
-    crew = Crew(
-        agents=[agent],
-        tasks=[Task(description="How high?", expected_output="a height")],
-        process=Process.hierarchical,
-        manager_llm=scene.llm,
-    )
-    assert crew.kickoff().raw == "The guide says: 330 m"
-
-
 @pytest.mark.anyio
 async def test_a_hosted_conductor_is_one_too() -> None:
     async with ChatServer(lambda call: says(call, "hosted")) as server:
@@ -305,13 +280,3 @@ def test_the_same_call_continues_its_run() -> None:
     assert (len(seeker.requests), len(writer.requests)) == (1, 2)
     ConductorLLM(conductor, run_id="desk").call("Where?")
     assert len(seeker.requests) == 2
-
-
-def test_images_go_to_workers_that_can_see_them() -> None:
-    eyes = ScriptedWorker(Card(name="eyes", parts=frozenset({"image_url"})), "A cat.")
-    blind = ScriptedWorker("blind", "A question.")
-    llm = ConductorLLM(Conductor(FixedPlanner(Plan((Step(0, "look"), Step(1, "read", (0,))))), [eyes, blind]))
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-    llm.call([{"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]}])
-    seen = ["AAAA" in str(worker.requests[0].messages[-1].content) for worker in (eyes, blind)]
-    assert seen == [True, False]

@@ -331,8 +331,8 @@ def test_agents_within_agents_do_not_wait_for_each_others_threads() -> None:
         (FILTERED, "llm", True),
         (CALLS, "llm", False),
         (LATIN, "llm", True),
-        (CALLS, "agent", False),
-        (FILTERED, "crew", False),
+        (FILTERED, "agent", False),
+        (CALLS, "crew", False),
     ],
 )
 async def test_an_answer_that_is_none_has_its_own_code(odd: OddAnswer, kind: str, *, stream: bool) -> None:
