@@ -319,3 +319,12 @@ async def test_a_conductor_of_podiums_can_be_given() -> None:
     assert [message.to_text() for message in result.messages] == ["?", "hello", "hello"]
     with pytest.raises(ConfigError, match="it has its own"):
         ConductorAgent("lead", whole, limits=Limits(steps=1))
+
+
+async def test_a_token_cancelled_before_stops_it_at_once() -> None:
+    agent, heard = listening()
+    token = CancellationToken()
+    token.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await agent.run(task="?", cancellation_token=token)
+    assert heard == []

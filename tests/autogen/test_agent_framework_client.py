@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from agent_framework import (
     Agent,
+    Content,
     ContextProvider,
     Message,
     SessionContext,
@@ -20,7 +21,7 @@ from servers.chat_server import USAGE, Call, Reply, says
 from autogen_podium.agent_framework import ConductorAgent, ConductorChatClient, as_worker
 from podium import ScriptedWorker
 from podium.errors import ConfigError, QueryError, RunFailed
-from podium.workers import FREE, StepInput
+from podium.workers import FREE, Card, StepInput
 from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
@@ -213,3 +214,14 @@ async def test_a_partial_answer_is_raised_if_that_is_wanted() -> None:
         await ConductorChatClient(**parts, partial="raise").get_response(asked())
     with pytest.raises(ConfigError, match="partial is 'perhaps'"):
         ConductorChatClient(**parts, partial="perhaps")
+
+
+async def test_images_reach_a_worker_that_takes_them() -> None:
+    """As parts of the question."""
+    async with FrameworkServer(alone) as server:
+        worker = as_worker(server.client(), card=Card(name="eyes", parts=frozenset({"image_url"})))
+        agent = Agent(ConductorChatClient(workers=[worker], planner=planner_of((0, "Look.", ()))))
+        picture = Content.from_data(b"\x89PNG", media_type="image/png")
+        response = await agent.run(Message("user", ["What is it?", picture]))
+        assert "data:image/png;base64" in str(server.calls[-1].body)
+    assert response.text == "12 square metres."

@@ -308,3 +308,16 @@ async def test_a_client_is_the_fallback_planner() -> None:
     assert planner.is_fallback
     with pytest.raises(ConfigError, match="fallback_planner: 7 "):
         ConductorChatCompletionClient(workers=pool, planner=FixedPlanner("no plan"), fallback_planner=7)
+
+
+async def test_system_messages_are_merged_for_a_model_that_takes_one() -> None:
+    """The conductor itself takes several."""
+    asked = [SystemMessage(content="Be kind."), *ASKED, SystemMessage(content="Be brief.")]
+    async with ModelServer(alone) as server:
+        client = server.client()
+        client._model_info = {**client.model_info, "multiple_system_messages": False}
+        conductor = ConductorChatCompletionClient(workers=[client], planner=planner_of((0, "x", ())))
+        await conductor.create(asked)
+        sent = [m["role"] for m in server.calls[0].body["messages"]]
+    assert conductor.model_info.get("multiple_system_messages") is True
+    assert sent.count("system") == 1

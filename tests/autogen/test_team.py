@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from autogen.scripts import is_planning, model, team
+from autogen.scripts import is_planning, model, shown, team
 from autogen.speaking import READ, WRITTEN, ModelServer, Speaker
 from autogen_agentchat.base import TerminationCondition
 from autogen_agentchat.conditions import (
@@ -13,7 +13,8 @@ from autogen_agentchat.conditions import (
     TextMentionTermination,
     TokenUsageTermination,
 )
-from contracts.adapter_contract import planner_of
+from autogen_agentchat.teams import RoundRobinGroupChat
+from contracts.adapter_contract import planner_of, saying
 from servers.chat_server import USAGE, says
 
 from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam
@@ -166,3 +167,22 @@ def test_a_conductor_cannot_be_dumped() -> None:
     for face in faces:
         with pytest.raises(NotImplementedError, match="does not support dumping to config"):
             face.dump_component()
+
+
+async def test_it_is_a_member_of_other_teams() -> None:
+    """What others say is asked of it."""
+    async with ModelServer(model) as server:
+        inner = ConductorTeam(workers=team(server), planner=server.client())
+        critic = Speaker("critic", saying("Shorter."))
+        result = await RoundRobinGroupChat([inner, critic], max_turns=3).run(task="How large?")
+        plans = [shown(call) for call in server.calls if is_planning(call)]
+    spoke = [m.source for m in result.messages if m.source in ("critic", "ConductorTeam")]
+    assert spoke == ["ConductorTeam", "critic", "ConductorTeam"]
+    assert "critic: Shorter." in plans[1]
+
+
+async def test_a_task_is_made_of_messages() -> None:
+    tasks: list[Any] = [[], [1]]
+    for task in tasks:
+        with pytest.raises(ValueError, match="ask"):
+            await ConductorTeam(workers=noting([]), planner=planner_of(*CHAIN)).run(task=task)
