@@ -1,11 +1,10 @@
 """The command that compares a served conductor with baselines."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command_line import Done, command
 from servers.chat_server import ChatServer, says, whole
 from small_recording import small_recording
 
@@ -38,17 +37,10 @@ spelling = "lists"
 PLAN = 'model_id = [0]\nsubtasks = ["Answer the question."]\naccess_list = [[]]'
 
 
-def compare(folder: Path, *words: str, recipe: str = RECIPE) -> subprocess.CompletedProcess[str]:
+def compare(folder: Path, *words: str, recipe: str = RECIPE) -> Done:
     (folder / "recipe.toml").write_text(recipe)
     write_recordings(small_recording(), folder / "recorded.jsonl")
-    return subprocess.run(
-        [sys.executable, "-m", "podium_train", "compare", "--config", "recipe.toml", *words],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        timeout=300,
-        check=False,
-    )
+    return command("compare", "--config", "recipe.toml", *words, folder=folder)
 
 
 def test_a_served_conductor_is_compared(tmp_path: Path) -> None:
@@ -100,4 +92,3 @@ def test_wrong_options_are_told_in_a_line(tmp_path: Path, words: tuple[str, ...]
     run = compare(tmp_path, *words)
     assert (run.returncode, run.stdout) == (2, "")
     assert told in run.stderr
-    assert "Traceback" not in run.stderr
