@@ -48,6 +48,7 @@ MATH = [
     ("6:00 PM", "6:00 pm", 1),
     (r"\frac{\sqrt{3}}{3}", r"\frac{1}{\sqrt{3}}", 1),
     (r"1\frac{4}{5}", r"\frac95", 1),
+    ("1 4/5", "9/5", 1),
 ]
 """Right answer, answer in the box, score."""
 CHOICES = [

@@ -7,6 +7,7 @@ from podium import Conductor, Result
 from podium.planners import FixedPlanner
 from podium.types import Message
 from podium.workers import Request, StepInput, VisibleStep, Worker
+from podium_evals.errors import RecordingInvalid
 from podium_evals.recorded import (
     Bundle,
     JoinParts,
@@ -152,3 +153,11 @@ def test_links_go_back_and_are_right() -> None:
     assert not [
         part for bundle in make_bundles(recorded, 9, seed=1, linked=0) for part in bundle.parts if part.number
     ]
+
+
+def test_too_few_questions_are_told() -> None:
+    """And sizes that make no bundle."""
+    with pytest.raises(RecordingInvalid, match="too few"):
+        make_bundles(many(kinds=3), 50, seed=1)
+    with pytest.raises(RecordingInvalid, match="two parts"):
+        make_bundles(many(), 1, seed=1, sizes=(1, 3))

@@ -96,6 +96,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         ("", "it is empty"),
         ("plans\n", "does not begin with"),
         ('{"type": "plans", "version": 2}\n', "version"),
+        ('HEAD{"type": "plan", "query": "q", "steps": null, "problem": null}\n', "line 2"),
         ('HEAD{"steps": [{"worker": "z"}], "problem": null, "query": "q"}\n', "line 2"),
     ],
 )

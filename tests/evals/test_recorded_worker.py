@@ -205,3 +205,20 @@ def test_costs_have_a_date_and_a_source(recordings: Recordings) -> None:
 def test_a_worker_must_be_recorded(recordings: Recordings) -> None:
     with pytest.raises(RecordingInvalid, match="'c'"):
         RecordedWorker(recordings, "c")
+
+
+def test_a_conversation_before_the_question_is_not_recorded(recordings: Recordings) -> None:
+    """Answers may depend on it."""
+    conductor = Conductor(RulePlanner(), recorded_pool(recordings, ["a"]))
+    before = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+    result = conductor.run_sync([*before, {"role": "user", "content": SKY.text}])
+    assert result.problem is not None
+    assert result.problem.code == "unrecorded"
+
+
+def test_other_tables_are_refused() -> None:
+    """With the name of the file."""
+    day = "[[price]]\nworker = 'a'\nas_of = '2026'\ninput = 1\noutput = 1\nsource = 's'"
+    for wrong in ("price = 1", "[[price]]\nworker = 'a'", day, "[[price]"):
+        with pytest.raises(ConfigError, match="mine"):
+            PriceTable.parse(wrong, "mine")

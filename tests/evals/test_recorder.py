@@ -243,3 +243,11 @@ def test_other_lines_are_no_questions(tmp_path: Path) -> None:
             read_questions(path)
     with pytest.raises(RecordingInvalid, match="cannot be read"):
         read_questions(tmp_path / "absent.jsonl")
+
+
+async def test_options_are_checked(tmp_path: Path) -> None:
+    """Before anybody is asked."""
+    with GrowingFile(tmp_path / "r.jsonl") as file:
+        for options in ({"samples": 0}, {"at_once": 0}):
+            with pytest.raises(ConfigError, match="1 or more"):
+                Recorder(file, [adder()], **options)

@@ -177,3 +177,8 @@ class TestRouterPlanner(PlannerContract):
     @pytest.fixture
     def planner(self, router: Router) -> Planner:
         return RouterPlanner(router)
+
+
+def test_a_right_answer_is_worth_something(router: Router) -> None:
+    with pytest.raises(ConfigError, match=r"worth is .*: it must be above 0"):
+        RouterPlanner(router, worth=0.0)

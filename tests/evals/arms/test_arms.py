@@ -265,3 +265,12 @@ async def test_fewer_questions_are_the_same_for_each_arm() -> None:
     assert len(some.test) == 7
     assert len(some.train) == len(whole.train) == 20
     assert set(some.test.questions) <= set(whole.test.questions)
+
+
+def test_folds_need_an_answer_of_each_worker() -> None:
+    """Otherwise arms would be asked different questions."""
+    question = Question(id="q", kind="a", text="?")
+    some = [Recording(question, "a", (Sample(text="x", score=1),))]
+    other = Recording(Question(id="r", kind="a", text="!"), "b", (Sample(text="x", score=1),))
+    with pytest.raises(ArmUnfit, match=r"recordings\.only"):
+        list(folds(Recordings([*some, other]), "questions"))

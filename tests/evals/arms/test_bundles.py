@@ -25,6 +25,7 @@ from podium_evals.arms.baselines import (
     RoutingOracle,
 )
 from podium_evals.arms.planners import GivenPlanner
+from podium_evals.errors import ArmUnfit
 from podium_evals.recorded import Question, Recording, Recordings, Sample
 from podium_evals.router.planner import RouterArm
 
@@ -123,3 +124,9 @@ async def test_a_bundle_as_a_whole_was_never_asked() -> None:
     )
     assert found["whole"].recorded == found["parts"].recorded == 0
     assert found["routing oracle"].recorded == found["random plan"].recorded == 6
+
+
+async def test_no_interval_is_about_other_kinds() -> None:
+    """A bundle has several kinds."""
+    with pytest.raises(ArmUnfit, match="several kinds"):
+        await evaluate([BestSingle()], [_fold()], base="best single", unit="kind")

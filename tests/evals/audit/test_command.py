@@ -112,6 +112,7 @@ def test_journals(podium: Podium, export: Path, postgres_url: str) -> None:
         (("export.jsonl", "--format", "journal"), "export.jsonl is not a journal"),
         (("other.db",), "other.db is an SQLite file, but not a journal of Podium"),
         (("other.db", "--format", "otlp"), "other.db is a database, not a file of the format otlp"),
+        (("sqlite:///nowhere.db",), "nowhere.db cannot be read"),
         (("--format", "otlp"), "--format otlp needs a file"),
         (("export.jsonl", "export.jsonl"), "export.jsonl is named twice"),
         (("export.jsonl", "--prices", "no.toml"), "no.toml cannot be read"),

@@ -164,3 +164,30 @@ def test_percentiles(tmp_path: Path) -> None:
     report = audit([lines(tmp_path / "export.jsonl", [exports.current(each) for each in calls])])
     assert (report.latency.p50, report.latency.p95) == (pytest.approx(50.0), pytest.approx(95.0))
     assert len(report.expensive) == 10
+
+
+def test_bad_spans_of_a_line(tmp_path: Path) -> None:
+    """A line of OTLP has many spans; the others are read."""
+    good = exports.current(Made())
+    line = exports.resource(good, {"traceId": "t1"}, 7, good | {"spanId": "c2"})
+    broken = {"resourceSpans": [{"scopeSpans": {"spans": []}}]}
+    report = audit([lines(tmp_path / "export.jsonl", [line, broken])])
+    assert (report.total.calls, report.sources[0].rows) == (2, {"otlp": 2})
+    assert report.sources[0].problems == [
+        "line 1, span 2: no run, span, request or response; it has 'traceId'",
+        "line 1, span 3: the span is not an object",
+        "line 2: scopeSpans is not a list of objects",
+    ]
+
+
+def test_a_large_document_on_one_line(tmp_path: Path) -> None:
+    """It is read in pieces, too."""
+    text = "word " * 50_000
+    spans = [
+        exports.current(Made(id=f"c{n}", prompt=({"role": "user", "content": f"{n} {text}"},)))
+        for n in range(8)
+    ]
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps(exports.resource(*spans)))
+    assert path.stat().st_size > 2**20
+    assert figures(audit([path])) == (1, 8, 8000)

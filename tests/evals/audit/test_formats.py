@@ -1,6 +1,7 @@
 """The same calls, exported by different tools, give the same figures."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -178,3 +179,22 @@ def test_runs_of_a_journal(tmp_path: Path) -> None:
     assert report.expensive[0].question == "How many?"
     assert found(report) == {"failed_call": 1, "rate_limit": 1, "retry": 1}
     assert report.total.exported == 4
+
+
+def test_runs_of_wrapped_clients(tmp_path: Path) -> None:
+    """LangSmith's wrapper of OpenAI's client exports OpenAI's own objects."""
+    made = Made()
+    chat = exports.langsmith(made) | {
+        "inputs": {"messages": list(made.prompt), "model": made.model},
+        "outputs": exports.chat_body(replace(made, finish="length")),
+    }
+    answered = exports.langsmith(replace(made, id="c2")) | {
+        "inputs": {"input": "How many?", "model": made.model},
+        "outputs": exports.response_body(replace(made, refusal="No.")),
+        "prompt_tokens": None,
+        "completion_tokens": None,
+    }
+    answered["extra"]["metadata"]["usage_metadata"] = {"input_tokens": 10, "output_tokens": 5}
+    report = audit([lines(tmp_path / "export.jsonl", [chat, answered])])
+    assert report.total.input_tokens == 1010
+    assert found(report) == {"cut": 1, "refusal": 1, "repeat": 1}
