@@ -107,3 +107,11 @@ def test_samples_need_their_question(tmp_path: Path) -> None:
     path.write_text("".join(line for line in lines if '"question", "id": "sea"' not in line))
     with pytest.raises(RecordingInvalid, match="a question that is missing"):
         read_recordings(path)
+
+
+def test_a_line_that_was_cut_is_left_out(tmp_path: Path) -> None:
+    """As by a kill while it was written."""
+    path = tmp_path / "r.jsonl"
+    write_recordings(WHOLE, path)
+    path.write_bytes(path.read_bytes()[:-5])
+    assert list(read_recordings(path)) == list(WHOLE)[:-1]
