@@ -20,14 +20,13 @@ from autogen_agentchat.messages import (
 )
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import CancellationToken, Image
-from autogen_core.model_context import BufferedChatCompletionContext
 from autogen_core.models import UserMessage
 from contracts.adapter_contract import planner_of, saying
 from PIL import Image as Picture
 from servers.chat_server import STALL, USAGE, Call, Reply, says
 
 from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam
-from podium import Card, Conductor, FunctionWorker, Limits, Plan, ScriptedWorker, Step
+from podium import Card, Conductor, FunctionWorker, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, QueryError
 from podium.execution import Retry
 from podium.planners import FixedPlanner
@@ -126,14 +125,6 @@ async def test_its_state_is_saved_and_loaded() -> None:
     await second[0].run(task="And?")
     assert "Remember me." in second[1][-1]
     assert "Forget me." not in second[1][-1]
-
-
-async def test_a_context_bounds_what_it_remembers() -> None:
-    agent, heard = listening(model_context=BufferedChatCompletionContext(buffer_size=2))
-    for number in range(3):
-        await agent.run(task=f"question-{number}")
-    assert "question-1" in heard[2]
-    assert "question-0" not in heard[2]
 
 
 async def test_a_token_cancels_the_run_and_its_requests() -> None:
@@ -310,15 +301,6 @@ async def test_errors_of_options_name_the_class(kind: Any) -> None:
     told = rf"{kind.__name__} does not accept limit, runid \(did you mean limits, run_id\?\): its options "
     with pytest.raises(TypeError, match=told + "are planner, workers, .*partial"):
         kind(planner=planner_of((0, "x", ())), limit=1, runid="1", **named)
-
-
-async def test_a_conductor_of_podiums_can_be_given() -> None:
-    """Whole, and then nothing that would be part of one."""
-    whole = Conductor(planner_of((0, "x", ())), [ScriptedWorker("one", "hello")])
-    result = await ConductorAgent("lead", whole).run(task="?")
-    assert [message.to_text() for message in result.messages] == ["?", "hello", "hello"]
-    with pytest.raises(ConfigError, match="it has its own"):
-        ConductorAgent("lead", whole, limits=Limits(steps=1))
 
 
 async def test_a_token_cancelled_before_stops_it_at_once() -> None:

@@ -1,19 +1,16 @@
 """A conductor as a model client of AutoGen's, in agents that know nothing of it."""
 
-import asyncio
 import json
 from typing import Any
 
-import anyio
 import pytest
 from autogen.scripts import is_planning, model, shown, team
 from autogen.speaking import ModelServer, Speaker
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent, StructuredMessage
-from autogen_core import CancellationToken, FunctionCall
+from autogen_core import FunctionCall
 from autogen_core.models import (
     AssistantMessage,
-    CreateResult,
     FunctionExecutionResult,
     FunctionExecutionResultMessage,
     LLMMessage,
@@ -24,11 +21,11 @@ from autogen_core.models import (
 from autogen_core.tools import FunctionTool
 from contracts.adapter_contract import planner_of, saying
 from pydantic import BaseModel
-from servers.chat_server import STALL, USAGE, Call, Reply, says
+from servers.chat_server import USAGE, Call, Reply, says
 
 from autogen_podium import ConductorChatCompletionClient, as_worker
 from podium import Card, ScriptedWorker
-from podium.errors import ConfigError, RunFailed
+from podium.errors import ConfigError
 from podium.planners import FixedPlanner
 
 pytestmark = pytest.mark.anyio
@@ -80,27 +77,6 @@ async def test_it_answers_as_a_model() -> None:
         assert result.usage == RequestUsage(4 * READ, 4 * WRITTEN)
         await conductor.create(ASKED)
         assert conductor.actual_usage() == conductor.total_usage() == RequestUsage(8 * READ, 8 * WRITTEN)
-
-
-async def test_it_streams() -> None:
-    async with ModelServer(alone) as server:
-        stream = ConductorChatCompletionClient(
-            workers=[server.client()], planner=server.client()
-        ).create_stream(ASKED)
-        *pieces, last = [item async for item in stream]
-    assert isinstance(last, CreateResult)
-    assert len(pieces) > 1
-    assert "".join(str(piece) for piece in pieces) == last.content
-
-
-async def test_an_agent_asks_it() -> None:
-    """Its instructions reach planner and steps; chunks are streamed."""
-    async with ModelServer(alone) as server:
-        conductor = ConductorChatCompletionClient(workers=[server.client()], planner=server.client())
-        agent = AssistantAgent("solo", conductor, system_message="Be brief.", model_client_stream=True)
-        messages = [message async for message in agent.run_stream(task="How large?")]
-        assert all("Be brief." in shown(call) for call in server.calls)
-    assert ModelClientStreamingChunkEvent in {type(message) for message in messages}
 
 
 @pytest.mark.parametrize(
@@ -268,31 +244,6 @@ async def test_tokens_are_counted_and_left() -> None:
     )
     with pytest.raises(ConfigError, match="context_window="):
         plain.remaining_tokens(asked)
-
-
-async def test_a_token_cancels_it() -> None:
-    async with ModelServer(lambda _: Reply((STALL,))) as server:
-        conductor = ConductorChatCompletionClient(workers=[server.client()], planner=planner_of((0, "x", ())))
-        token = CancellationToken()
-        task = asyncio.create_task(conductor.create(ASKED, cancellation_token=token))
-        with anyio.fail_after(20):
-            while not server.calls:  # noqa: ASYNC110 - nothing announces a call
-                await anyio.sleep(0.01)
-            token.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            await server.calls[0].hung_up.wait()
-
-
-async def test_a_partial_answer_is_told() -> None:
-    pool = [ScriptedWorker("good", "3 m"), ScriptedWorker("bad", ValueError("no ruler"))]
-    plan = planner_of((0, "height", ()), (1, "width", ()), (0, "area", (0, 1)))
-    strict = ConductorChatCompletionClient(workers=pool, planner=plan, partial="raise")
-    with pytest.raises(RunFailed, match="is partial"):
-        await strict.create(ASKED)
-    with pytest.raises(RunFailed, match="is partial"):
-        _ = [piece async for piece in strict.create_stream(ASKED)]
-    assert [result.status for result in strict.results] == ["partial", "partial"]
 
 
 async def test_a_client_is_the_fallback_planner() -> None:

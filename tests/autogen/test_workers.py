@@ -222,23 +222,6 @@ async def test_a_stream_that_was_cut_is_no_answer(tail: Any) -> None:
     assert caught.value.maybe_paid
 
 
-async def test_what_a_model_thinks_is_no_answer() -> None:
-    """Where its client streams it before the content."""
-
-    def thinks(call: Call) -> Reply:
-        frames = [
-            chunk({"reasoning_content": "hm"}),
-            chunk({"reasoning_content": "aha"}),
-            chunk({"content": "Yes."}),
-        ]
-        return events(*frames, chunk({}, finish_reason="stop"))
-
-    async with ModelServer(thinks) as server:
-        worker = as_worker(server.client())
-        pieces = [piece async for piece in worker.call(question("?", stream=True))]
-    assert pieces[:-1] == ["Yes."]
-
-
 async def test_how_a_model_is_asked() -> None:
     """In the client's words: sampling, a form, tools, roles."""
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
