@@ -158,14 +158,6 @@ def test_duplicates_count_once(tmp_path: Path) -> None:
         assert report.findings == ()
 
 
-def test_percentiles(tmp_path: Path) -> None:
-    """The time that so many queries in a hundred do not exceed."""
-    calls = [Made(id="c", trace=f"t{n}", seconds=float(n)) for n in range(1, 101)]
-    report = audit([lines(tmp_path / "export.jsonl", [exports.current(each) for each in calls])])
-    assert (report.latency.p50, report.latency.p95) == (pytest.approx(50.0), pytest.approx(95.0))
-    assert len(report.expensive) == 10
-
-
 def test_bad_spans_of_a_line(tmp_path: Path) -> None:
     """A line of OTLP has many spans; the others are read."""
     good = exports.current(Made())
