@@ -31,6 +31,7 @@ from podium.types import Plan, Step
 from podium.workers import ScriptedWorker
 
 
+@pytest.mark.long
 def test_two_crews_at_once_may_share_a_manager() -> None:
     """Each task is done by the agents of its own crew, though the manager is told of the last crew only."""
     both = threading.Barrier(2)
@@ -233,6 +234,7 @@ def test_a_task_built_on_a_partial_task_is_partial(context: str) -> None:
         assert "the output of task 'describe' is partial" in two.problem.message
 
 
+@pytest.mark.long
 def test_a_task_is_whole_again_where_the_task_before_it_is() -> None:
     """At a second kickoff, in which nothing fails; the event tells it, too."""
     closed = [True]

@@ -179,6 +179,7 @@ def test_a_recording_is_tuned_for_the_workers_of_a_config(
     assert load_config(config).conductor() is not None
 
 
+@pytest.mark.long
 def test_scores_without_texts_have_no_repairs_and_no_votes(podium: Podium, tmp_path: Path) -> None:
     """A price chooses a router that weighs prices; a price without recorded tokens is an error."""
     plain = two_specialists()
