@@ -1,10 +1,10 @@
 """Agents of the SDK as workers, and each face of a conductor, keep to what all adapters keep to."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any
 
 import pytest
-from agents import Agent, ItemHelpers, ModelSettings, ModelTracing, Runner, RunResultStreaming
+from agents import Agent, Runner, RunResultStreaming
 from agents_speaking import READ, WRITTEN, speaker
 from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, Told
 
@@ -69,33 +69,6 @@ async def _pieces(result: RunResultStreaming) -> AsyncGenerator[tuple[int, str],
         yield last, piece
 
 
-class ModelFace(Face):
-    """A conductor as a model, asked without the runner and mostly in one piece."""
-
-    def __init__(self, model: ConductorModel) -> None:
-        self._model = model
-
-    async def ask(self, question: str) -> Answer:
-        response = await self._model.get_response(None, question, *ASKED)
-        text = "".join(ItemHelpers.extract_text(item) or "" for item in response.output)
-        return answer_of(text, podium_metadata(response), {})
-
-    def ask_sync(self, question: str) -> Answer:
-        return run_sync(lambda: self.ask(question))
-
-    async def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
-        """Read the pieces of steps, and of the answer, which is the second step's."""
-        async for event in self._model.stream_response(None, question, *ASKED):
-            if event.type == "response.reasoning_summary_text.delta":
-                if (step := event.item_id.split("_")[3]) != "plan":
-                    yield int(step), event.delta
-            elif event.type == "response.output_text.delta":
-                yield 1, event.delta
-
-
-ASKED: Final[Any] = (ModelSettings(), [], None, [], ModelTracing.DISABLED)
-
-
 class AgentsAdapter(Adapter):
     """Makes agents of the SDK."""
 
@@ -113,20 +86,3 @@ class TestAgent(AdapterContract):
     @pytest.fixture
     def adapter(self) -> Adapter:
         return AgentsAdapter()
-
-
-class ModelAdapter(AgentsAdapter):
-    """Makes agents, and a conductor that no agent stands before."""
-
-    def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
-        return ModelFace(ConductorModel(workers=workers, planner=planner, show_steps=True, **options))
-
-
-class TestModel(AdapterContract):
-    lacks: ClassVar[Mapping[str, str]] = {
-        "test_one_worker_may_have_several_steps_at_once": "a response has no outputs of other steps",
-    }
-
-    @pytest.fixture
-    def adapter(self) -> Adapter:
-        return ModelAdapter()

@@ -3,17 +3,15 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from random import Random
 
 import pytest
 import torch
 from tiny_conductor.model import TinyConductor, TinyConfig
-from tiny_conductor.texts import END, encode, prompt_text, warm_text
+from tiny_conductor.texts import encode, prompt_text
 from tiny_conductor.training import (
     Grpo,
     Prompts,
     Update,
-    advantages,
     roll_out,
     sample,
     scores_of,
@@ -23,7 +21,6 @@ from tiny_conductor.training import (
 from tiny_conductor.world import Workshop
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from podium.plan_text import parse_plan
 from podium.types import Plan
 from podium_train import EarlierRound, Episode, PlanOutcome
 
@@ -37,16 +34,6 @@ def prompts_of(conductor: TinyConductor) -> tuple[list[list[int]], Prompts]:
     rows = encode(conductor.tokenizer, [prompt_text(WORLD.message(episode)) for episode in EPISODES])
     assert len({len(row) for row in rows}) > 1
     return rows, Prompts.of(rows)
-
-
-def test_texts_of_the_warm_start_are_plans() -> None:
-    """Each has a valid plan, and the tokenizer gives its text back."""
-    tokenizer, random = TinyConductor.new(0, SMALL).tokenizer, Random(1)
-    for episode in WORLD.episodes("train", 50, seed=3):
-        text = warm_text(episode, random)
-        parse_plan(text, workers=len(episode.cards), max_steps=5, previous=False)
-        (row,) = encode(tokenizer, [text + END])
-        assert tokenizer.decode(row, skip_special_tokens=True) == text
 
 
 def test_hugging_face_loads_the_folder(small: TinyConductor, tmp_path: Path) -> None:
@@ -83,14 +70,6 @@ def test_texts_are_sampled_with_their_probabilities(small: TinyConductor) -> Non
     token = first.mode().values.view(1, 1, 1)
     chance = scores_of(small.model, prompts, token).logps.exp().item()
     assert abs(share - chance) < 4 * math.sqrt(chance * (1 - chance) / 1000) + 1e-6
-
-
-def test_advantages() -> None:
-    """They are relative to the group; an unknown reward changes nothing."""
-    unknown = float("nan")
-    found = advantages(torch.tensor([[1.0, 0.5, unknown], [0.5, 0.5, 0.5], [unknown] * 3]))
-    assert torch.allclose(found[0], torch.tensor([1.0, -1.0, 0.0]), atol=1e-3)
-    assert not found[1:].any()
 
 
 class Wish(Workshop):
