@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_conductor.model import TinyConductor, TinyConfig
+from tiny_conductor.model import TinyConductor
 from tiny_conductor.texts import encode, prompt_text
 from tiny_conductor.training import (
     Grpo,
@@ -26,7 +26,6 @@ from podium_train import EarlierRound, Episode, PlanOutcome
 
 pytestmark = pytest.mark.timeout(300)
 WORLD = Workshop()
-SMALL = TinyConfig(width=32, heads=2, feed_forward=48, layers=2)  # as the fixture `small`
 EPISODES = WORLD.episodes("train", 6, seed=1)
 
 
