@@ -21,12 +21,10 @@ SAID = {
 
 
 def shown(call: Call) -> str:
-    """Return all text that a call shows a model."""
     return json.dumps(call.body["messages"], ensure_ascii=False)
 
 
 def is_planning(call: Call) -> bool:
-    """Say whether a call asks for a plan."""
     return "You are the conductor" in shown(call)
 
 
@@ -44,6 +42,5 @@ def said(text: str, table: Mapping[str, str]) -> str:
 
 
 def team(server: ModelServer, **options: Any) -> list[AssistantAgent]:
-    """Return agents that ask the server."""
     names = ("researcher", "coder", "writer")
     return [AssistantAgent(n, server.client(), description=f"A {n}.", **options) for n in names]

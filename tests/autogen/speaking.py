@@ -24,7 +24,6 @@ READ, WRITTEN = 230, 12
 
 
 def client_of(url: str, **options: Any) -> OpenAIChatCompletionClient:
-    """Return a client of a server that retries nothing."""
     info: dict[str, Any] = {"vision": True, "function_calling": True, "json_output": True}
     info |= {"structured_output": True, "family": "unknown"}
     return OpenAIChatCompletionClient(
@@ -67,13 +66,11 @@ class Speaker(BaseChatAgent):
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """Text."""
         return (TextMessage,)
 
     async def on_messages(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> Response:
-        """Answer."""
         async for item in self.on_messages_stream(messages, cancellation_token):
             last = item
         assert isinstance(last, Response)
@@ -82,7 +79,6 @@ class Speaker(BaseChatAgent):
     async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
-        """Answer, word by word."""
         self.heard += [message.to_model_text() for message in messages]
         text = await self._speak("\n".join(self.heard))
         for number, word in enumerate(text.split(" ") if self._streams else ()):
@@ -92,7 +88,6 @@ class Speaker(BaseChatAgent):
         yield Response(chat_message=TextMessage(content=text, source=self.name, models_usage=usage))
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        """Forget."""
         self.heard.clear()
         self.resets += 1
 

@@ -1,40 +1,26 @@
 """A conductor as a chat client of Agent Framework's, in agents and orchestrations that know nothing of it."""
 
-import asyncio
-import json
-from collections.abc import Awaitable, Callable
 from typing import Any
 
-import anyio
 import pytest
 from agent_framework import (
     Agent,
-    ChatContext,
-    ChatResponse,
     Content,
     ContextProvider,
-    FunctionInvocationContext,
     Message,
     SessionContext,
-    SupportsChatGetResponse,
-    chat_middleware,
-    function_middleware,
     tool,
 )
-from agent_framework.observability import OBSERVABILITY_SETTINGS
-from agent_framework.orchestrations import GroupChatBuilder, HandoffBuilder, MagenticBuilder
+from agent_framework.orchestrations import HandoffBuilder
 from autogen.framework_speaking import FrameworkServer
-from autogen.scripts import is_planning, model, shown
+from autogen.scripts import is_planning, shown
 from contracts.adapter_contract import planner_of
 from pydantic import BaseModel
-from servers.chat_server import STALL, USAGE, Call, Reply, says
+from servers.chat_server import USAGE, Call, Reply, says
 
 from autogen_podium.agent_framework import ConductorAgent, ConductorChatClient, as_worker
 from podium import ScriptedWorker
 from podium.errors import ConfigError, QueryError, RunFailed
-from podium.execution import Retry
-from podium.planners import FixedPlanner
-from podium.types import Result
 from podium.workers import FREE, Card, StepInput
 from podium.workers.simple import FunctionWorker
 
@@ -48,18 +34,11 @@ ONE = '{"worker": 0, "subtask": "Answer it.", "access": []}\n'
 
 
 def asked(text: str = "How large?") -> list[Message]:
-    """Return a conversation of one question."""
     return [Message("user", [text])]
 
 
 def alone(call: Call) -> Reply:
-    """Plan one step of the only worker, and answer it."""
     return says(call, ONE if is_planning(call) else "12 square metres.")
-
-
-def team(server: FrameworkServer) -> list[Agent[Any]]:
-    """Return agents that ask the server."""
-    return [Agent(server.client(), name=name) for name in ("researcher", "coder", "writer")]
 
 
 def pool(server: FrameworkServer, searched: list[str] | None = None) -> list[Any]:
@@ -98,39 +77,6 @@ def time(city: str) -> str:
     return f"noon in {city}"
 
 
-async def test_it_answers_as_a_chat_client() -> None:
-    """With all tokens as its usage, and the whole result behind the response."""
-    async with FrameworkServer(model) as server:
-        client = ConductorChatClient(workers=team(server), planner=server.client())
-        assert isinstance(client, SupportsChatGetResponse)
-        response = await client.get_response(asked())
-    assert (response.text, response.finish_reason, response.model) == ("12 square metres.", "stop", "podium")
-    spent = {"input_token_count": 4 * READ, "output_token_count": 4 * WRITTEN}
-    assert response.usage_details is not None
-    assert spent.items() <= response.usage_details.items()
-    facts = response.additional_properties["podium"]
-    assert [step["worker"] for step in facts["steps"]] == ["researcher", "coder", "writer"]
-    assert isinstance(response.raw_representation, Result)
-
-
-async def test_it_streams() -> None:
-    """The pieces are the answer; usage, finish reason and the result come with the last."""
-    async with FrameworkServer(model) as server:
-        client = ConductorChatClient(workers=team(server), planner=server.client())
-        stream = client.get_response(asked(), stream=True)
-        texts = [update.text async for update in stream if update.text]
-        response = await stream.get_final_response()
-        agent = Agent(client, "You measure.", name="solo")
-        whole = await agent.run("How large?", stream=True).get_final_response()
-    assert len(texts) > 1
-    assert "".join(texts) == response.text == whole.text == "12 square metres."
-    assert response.finish_reason == "stop"
-    assert len(response.messages) == 1
-    assert response.usage_details is not None
-    assert response.usage_details["input_token_count"] == 4 * READ
-    assert response.additional_properties["podium"]["status"] == "ok"
-
-
 @pytest.mark.parametrize("stream", [False, True])
 async def test_functions_are_called_by_the_framework(*, stream: bool) -> None:
     """Their calls are the last step's; the turn after each neither plans nor does the other steps again."""
@@ -159,7 +105,6 @@ class Tooled(ContextProvider):
     """Gives an agent its tools."""
 
     async def before_run(self, *, context: SessionContext, **_: Any) -> None:
-        """Give them."""
         context.extend_tools(self.source_id, [weather])
 
 
@@ -184,17 +129,6 @@ async def test_a_named_function_must_be_called() -> None:
         plain = ConductorChatClient(workers=[ScriptedWorker("one", "x")], planner=planner_of((0, "x", ())))
         with pytest.raises(RunFailed, match="requires a tool call"):
             await plain.get_response(asked(), options={"tools": [weather], "tool_choice": "required"})
-
-
-async def test_a_function_that_raises_is_told_to_the_model() -> None:
-    """As with any chat client."""
-
-    def broken(city: str) -> str:
-        raise ValueError("no thermometer")
-
-    async with FrameworkServer(lambda call: calling(call, "broken")) as server:
-        agent = Agent(ConductorChatClient(workers=pool(server), planner=server.client()), tools=[broken])
-        assert (await agent.run("How is it?")).text == "It is Error: Function failed.."
 
 
 async def test_structured_output() -> None:
@@ -242,160 +176,6 @@ async def test_options_are_the_last_steps() -> None:
             await agent.client.get_response([])
 
 
-async def test_middleware_is_around_calls_and_functions() -> None:
-    """Chat middleware around each run, function middleware around each function."""
-    seen: list[str] = []
-
-    @chat_middleware
-    async def around_chat(context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        seen.append("chat")
-        await call_next()
-        assert isinstance(context.result, ChatResponse)
-
-    @function_middleware
-    async def around_function(
-        context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]
-    ) -> None:
-        seen.append(context.function.name)
-        await call_next()
-
-    async with FrameworkServer(lambda call: calling(call, "weather")) as server:
-        layers = [around_chat, around_function]
-        client = ConductorChatClient(workers=pool(server), planner=server.client(), middleware=layers)
-        await Agent(client, tools=[weather]).run("How is it?")
-    assert seen == ["chat", "weather", "chat"]
-
-
-async def test_it_is_traced_by_the_framework(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A span of a chat, with its model and tokens."""
-    from opentelemetry import trace  # noqa: PLC0415
-    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor  # noqa: PLC0415
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter  # noqa: PLC0415
-
-    spans, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(spans))
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
-    monkeypatch.setattr(OBSERVABILITY_SETTINGS, "enable_instrumentation", True)
-    client = ConductorChatClient(workers=[ScriptedWorker("one", "x")], planner=planner_of((0, "x", ())))
-    await client.get_response(asked())
-    chats = [span for span in spans.get_finished_spans() if span.name == "chat podium"]
-    assert len(chats) == 1
-    attributes = dict(chats[0].attributes or {})
-    assert attributes["gen_ai.provider.name"] == "podium"
-    assert attributes["gen_ai.response.finish_reasons"] == '["stop"]'
-
-
-async def test_a_session_remembers() -> None:
-    """The agent's; the conductor plans with the whole conversation."""
-    worker = ScriptedWorker("one", "noted")
-    agent = Agent(ConductorChatClient(workers=[worker], planner=planner_of((0, "x", ()))), name="solo")
-    session = agent.create_session()
-    await agent.run("question-1", session=session)
-    await agent.run("question-2", session=session)
-    said = str(worker.requests[-1].messages)
-    assert "question-1" in said
-    assert "noted" in said
-
-
-async def test_no_answer_is_an_error() -> None:
-    """With the result; an answer in part is one where that is wanted."""
-    failing = ConductorChatClient(
-        workers=[ScriptedWorker("bad", ValueError("no ruler"))], planner=planner_of((0, "x", ()))
-    )
-    for answer in (
-        failing.get_response(asked()),
-        failing.get_response(asked(), stream=True).get_final_response(),
-    ):
-        with pytest.raises(RunFailed, match="no ruler") as caught:
-            await answer
-        assert caught.value.result.status == "failed"
-    workers = [ScriptedWorker("good", "fine"), ScriptedWorker("bad", ValueError("no ruler"))]
-    planner, once = planner_of((0, "x", ()), (1, "y", ()), (0, "z", (0, 1))), Retry(attempts=1)
-    response = await ConductorChatClient(workers=workers, planner=planner, retry=once).get_response(asked())
-    assert response.additional_properties["podium"]["status"] == "partial"
-    with pytest.raises(RunFailed, match="is partial"):
-        await ConductorChatClient(workers=workers, planner=planner, partial="raise", retry=once).get_response(
-            asked()
-        )
-    wrong: Any = "perhaps"
-    with pytest.raises(ConfigError, match="partial is 'perhaps'"):
-        ConductorChatClient(workers=workers, planner=planner, partial=wrong)
-
-
-async def test_leaving_a_stream_hangs_up() -> None:
-    """The requests of its workers are closed."""
-
-    def stall(call: Call) -> Reply:
-        return Reply((STALL,))
-
-    async with FrameworkServer(stall) as server:
-        client = ConductorChatClient(workers=[server.client()], planner=FixedPlanner(ONE))
-        task = asyncio.create_task(client.get_response(asked(), stream=True).get_final_response())
-        with anyio.fail_after(20):
-            while not server.calls:  # noqa: ASYNC110 - nothing announces a call
-                await anyio.sleep(0.01)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            await server.calls[0].hung_up.wait()
-
-
-async def test_messages_without_an_author() -> None:
-    """Each has the role that it says; agents that it is given as workers are told apart by name."""
-    worker = ScriptedWorker("one", "x")
-    client = ConductorChatClient(workers=[worker], planner=planner_of((0, "x", ())))
-    conversation = [
-        Message("system", ["Be brief."]),
-        Message("user", ["How large?"]),
-        Message("assistant", ["12 metres."]),
-        Message("user", ["Sure?"]),
-    ]
-    assert [message.author_name for message in conversation] == [None] * 4
-    await client.get_response(conversation)
-    query = worker.requests[0].step_input
-    assert query is not None
-    assert [(m.role, m.text) for m in query.query] == [
-        ("system", "Be brief."),
-        ("user", "How large?"),
-        ("assistant", "12 metres."),
-        ("user", "Sure?"),
-    ]
-
-
-async def test_images_reach_a_worker_that_takes_them() -> None:
-    """As parts of the question."""
-    async with FrameworkServer(alone) as server:
-        worker = as_worker(server.client(), card=Card(name="eyes", parts=frozenset({"image_url"})))
-        agent = Agent(ConductorChatClient(workers=[worker], planner=FixedPlanner(ONE)))
-        picture = Content.from_data(b"\x89PNG", media_type="image/png")
-        response = await agent.run(Message("user", ["What is it?", picture]))
-        assert "data:image/png;base64" in str(server.calls[-1].body)
-    assert response.text == "12 square metres."
-
-
-def orchestrator(call: Call) -> Reply:
-    """Select the speaker of a group chat, or end it."""
-    if is_planning(call):
-        return says(call, ONE)
-    done = "Use metres." in shown(call)
-    picked = {"terminate": done, "reason": "so", "next_speaker": None if done else "critic"}
-    return says(call, json.dumps({**picked, "final_message": "We use metres." if done else None}))
-
-
-async def test_it_orchestrates_a_group_chat() -> None:
-    """By structured output, as the agent of `GroupChatBuilder`."""
-    async with FrameworkServer(orchestrator) as server:
-        lead = ConductorAgent(workers=[server.client()], planner=server.client(), name="lead")
-        critic_client = ConductorChatClient(
-            workers=[ScriptedWorker("one", "Use metres.")], planner=FixedPlanner(ONE)
-        )
-        critic = Agent(critic_client, name="critic", description="Criticises.")
-        chat = GroupChatBuilder(participants=[critic], orchestrator_agent=lead, max_rounds=4).build()
-        outputs = (await chat.run("How do we measure?")).get_outputs()
-    assert "We use metres." in str(outputs[-1])
-
-
 async def test_it_hands_off() -> None:
     """The framework's handoff functions are called by the last step's worker."""
 
@@ -427,46 +207,21 @@ async def test_it_hands_off() -> None:
     assert [(h.source, h.target) for h in handed] == [("front", "back")]
 
 
-async def test_it_manages_magentic() -> None:
-    """As the manager's chat client."""
-
-    def manager(call: Call) -> Reply:
-        text = shown(call)
-        if is_planning(call):
-            return says(call, ONE)
-        if "is_request_satisfied" in text:
-            done = "12 metres" in text
-            reason = {"reason": "so", "answer": done}
-            ledger = {
-                "is_request_satisfied": reason,
-                "is_in_loop": {"reason": "so", "answer": False},
-                "is_progress_being_made": {"reason": "so", "answer": True},
-                "next_speaker": {"reason": "so", "answer": "worker"},
-                "instruction_or_question": {"reason": "so", "answer": "Measure."},
-            }
-            return says(call, json.dumps(ledger))
-        return says(call, "It is done.")
-
-    async with (
-        FrameworkServer(manager) as server,
-        FrameworkServer(lambda call: says(call, "12 metres")) as two,
-    ):
-        lead = ConductorAgent(workers=[server.client()], planner=server.client(), name="manager")
-        worker = Agent(two.client(), name="worker", description="Measures.")
-        flow = MagenticBuilder(participants=[worker], manager_agent=lead, max_round_count=5).build()
-        outputs = (await flow.run("How large?")).get_outputs()
-    assert "It is done." in str(outputs[-1])
+async def test_a_partial_answer_is_raised_if_that_is_wanted() -> None:
+    workers = [ScriptedWorker("good", "fine"), ScriptedWorker("bad", ValueError("no ruler"))]
+    parts: Any = {"workers": workers, "planner": planner_of((0, "x", ()), (1, "y", ()), (0, "z", (0, 1)))}
+    with pytest.raises(RunFailed, match="is partial"):
+        await ConductorChatClient(**parts, partial="raise").get_response(asked())
+    with pytest.raises(ConfigError, match="partial is 'perhaps'"):
+        ConductorChatClient(**parts, partial="perhaps")
 
 
-async def test_a_client_in_a_pool_is_within_the_limits_around_it() -> None:
-    """Unless it has middleware, which its conductor alone would leave out."""
-
-    @chat_middleware
-    async def watch(context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        await call_next()
-
-    worker = ScriptedWorker("one", "x")
-    plain = ConductorChatClient(workers=[worker], planner=planner_of((0, "x", ())))
-    assert as_worker(plain) is plain.conductor
-    layered = ConductorChatClient(workers=[worker], planner=planner_of((0, "x", ())), middleware=[watch])
-    assert as_worker(layered) is not layered.conductor
+async def test_images_reach_a_worker_that_takes_them() -> None:
+    """As parts of the question."""
+    async with FrameworkServer(alone) as server:
+        worker = as_worker(server.client(), card=Card(name="eyes", parts=frozenset({"image_url"})))
+        agent = Agent(ConductorChatClient(workers=[worker], planner=planner_of((0, "Look.", ()))))
+        picture = Content.from_data(b"\x89PNG", media_type="image/png")
+        response = await agent.run(Message("user", ["What is it?", picture]))
+        assert "data:image/png;base64" in str(server.calls[-1].body)
+    assert response.text == "12 square metres."

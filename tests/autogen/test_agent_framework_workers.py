@@ -18,11 +18,20 @@ from agent_framework import (
 )
 from autogen.framework_speaking import FrameworkServer
 from contracts.adapter_contract import planner_of
-from contracts.odd_answers import ODD_ANSWERS, OddAnswer, check, check_wrong_url
+from contracts.odd_answers import (
+    CALLS,
+    FILTERED,
+    ODD_ANSWERS,
+    REFUSED,
+    TALK,
+    OddAnswer,
+    check,
+    check_wrong_url,
+)
 from contracts.worker_contract import WorkerContract, question
 from servers.chat_server import CUT, STALL, USAGE, Call, Reply, chunk, events, says, whole
 
-from autogen_podium.agent_framework import as_planner, as_worker
+from autogen_podium.agent_framework import as_worker
 from podium import Conductor, Price
 from podium.errors import (
     ConfigError,
@@ -41,12 +50,10 @@ SCHEMA = {"type": "object", "properties": {"metres": {"type": "integer"}}, "requ
 
 
 def echoes(call: Call) -> Reply:
-    """Say what was asked."""
     return says(call, f"heard {call.body['messages'][-1]['content']}")
 
 
 def looking(call: Call) -> Reply:
-    """Call the function `look` twice, then say what it returned."""
     returned = [m["content"] for m in call.body["messages"] if m["role"] == "tool"]
     if len(returned) < 2:
         asking = {
@@ -58,113 +65,74 @@ def looking(call: Call) -> Reply:
     return says(call, f"I saw {' and '.join(returned)}.")
 
 
-class TestClientWorker(WorkerContract):
-    """A chat client of a real server."""
+def made(kind: str, client: Any) -> Worker:
+    """Return a client, an agent over it, or a workflow of this agent as a worker."""
+    agent = Agent(client, name="one")
+    thing = {"client": client, "agent": agent}.get(kind) or WorkflowBuilder(start_executor=agent).build()
+    return as_worker(thing, price=Price(input=1.0, output=1.0))
+
+
+class TestWorkers(WorkerContract):
+    @pytest.fixture(params=["client", "agent", "workflow"])
+    def kind(self, request: pytest.FixtureRequest) -> str:
+        """Each kind."""
+        return str(request.param)
 
     @pytest.fixture
-    async def worker(self) -> AsyncIterator[Worker]:
-        """Answer at once."""
+    async def worker(self, kind: str) -> AsyncIterator[Worker]:
         async with FrameworkServer(echoes) as server:
-            yield as_worker(server.client(), price=Price(input=1.0, output=1.0))
+            yield made(kind, server.client())
 
     @pytest.fixture
-    async def slow_worker(self) -> AsyncIterator[Worker]:
-        """Never answer."""
+    async def slow_worker(self, kind: str) -> AsyncIterator[Worker]:
         async with FrameworkServer(lambda _: Reply((STALL,))) as server:
-            yield as_worker(server.client())
+            yield made(kind, server.client())
 
 
-class TestAgentWorker(WorkerContract):
-    """An agent on a real server."""
-
-    @pytest.fixture
-    async def worker(self) -> AsyncIterator[Worker]:
-        """Answer at once."""
-        async with FrameworkServer(echoes) as server:
-            yield as_worker(Agent(server.client(), name="one"), price=Price(input=1.0, output=1.0))
-
-    @pytest.fixture
-    async def slow_worker(self) -> AsyncIterator[Worker]:
-        """Never answer."""
-        async with FrameworkServer(lambda _: Reply((STALL,))) as server:
-            yield as_worker(Agent(server.client(), name="one"))
-
-
-class TestWorkflowWorker(WorkerContract):
-    """A workflow of an agent on a real server."""
-
-    @pytest.fixture
-    async def worker(self) -> AsyncIterator[Worker]:
-        """Answer at once."""
-        async with FrameworkServer(echoes) as server:
-            flow = WorkflowBuilder(start_executor=Agent(server.client(), name="one")).build()
-            yield as_worker(flow, price=Price(input=1.0, output=1.0))
-
-    @pytest.fixture
-    async def slow_worker(self) -> AsyncIterator[Worker]:
-        """Never answer."""
-        async with FrameworkServer(lambda _: Reply((STALL,))) as server:
-            yield as_worker(WorkflowBuilder(start_executor=Agent(server.client(), name="one")).build())
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_url_of_another_server_is_told(*, stream: bool) -> None:
-    """As with Podium's own client."""
+async def test_a_url_of_another_server_is_told() -> None:
     async with FrameworkServer(echoes) as clients:
-        await check_wrong_url(lambda url: as_worker(clients.client(base_url=url)), stream=stream)
-
-
-@pytest.mark.parametrize("kind", ["client", "agent", "workflow"])
-@pytest.mark.parametrize("odd", ODD_ANSWERS, ids=lambda odd: odd.name)
-@pytest.mark.parametrize("stream", [False, True])
-async def test_an_odd_answer_is_no_answer(odd: OddAnswer, kind: str, *, stream: bool) -> None:
-    """It has the code that it has in every adapter."""
-    async with FrameworkServer(echoes) as clients:
-
-        def make(url: str) -> Worker:
-            made: Any = clients.client(base_url=url)
-            if kind != "client":
-                made = Agent(made, name="one")
-            if kind == "workflow":
-                made = WorkflowBuilder(start_executor=made).build()
-            return as_worker(made)
-
-        await check(make, odd, stream=stream)
+        await check_wrong_url(lambda url: made("client", clients.client(base_url=url)), stream=True)
 
 
 @pytest.mark.parametrize(
-    ("reply", "error"),
+    ("odd", "kind", "stream"),
     [
-        (lambda _: whole({"error": {"message": "slow down"}}, status=429), WorkerUnavailable),
-        (lambda _: whole({"error": {"message": "no such key"}}, status=401), WorkerRefused),
-        (lambda _: whole({"error": {"message": "oops"}}, status=500), WorkerUnavailable),
-        (lambda call: says(call, ""), WorkerBroken),
+        *((odd, "client", True) for odd in ODD_ANSWERS),
+        (REFUSED, "agent", False),
+        (CALLS, "agent", True),
+        (FILTERED, "workflow", True),
+        (TALK, "workflow", False),
     ],
 )
-@pytest.mark.parametrize("kind", ["client", "agent", "workflow"])
-@pytest.mark.parametrize("stream", [False, True])
+async def test_an_odd_answer_is_no_answer(odd: OddAnswer, kind: str, *, stream: bool) -> None:
+    """It has the code that it has in every adapter."""
+    async with FrameworkServer(echoes) as clients:
+        await check(lambda url: made(kind, clients.client(base_url=url)), odd, stream=stream)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "error"),
+    [
+        (429, "client", WorkerUnavailable),
+        (401, "agent", WorkerRefused),
+        (500, "workflow", WorkerUnavailable),
+    ],
+)
 async def test_faults_of_a_server_are_told_as_podiums(
-    reply: Any, error: type[WorkerError], kind: str, *, stream: bool
+    status: int, kind: str, error: type[WorkerError]
 ) -> None:
     """By their status, through the framework's own exceptions."""
-    async with FrameworkServer(reply) as server:
-        made: Any = server.client()
-        if kind != "client":
-            made = Agent(made, name="one")
-        if kind == "workflow":
-            made = WorkflowBuilder(start_executor=made).build()
+    async with FrameworkServer(lambda _: whole({"error": {"message": "no"}}, status=status)) as server:
         with pytest.raises(error):
-            await complete(as_worker(made), question("?", stream=stream))
+            await complete(made(kind, server.client()), question("?", stream=True))
 
 
-@pytest.mark.parametrize("tail", [(), (CUT,)])
-@pytest.mark.parametrize("is_agent", [False, True])
-async def test_a_stream_that_was_cut_is_no_answer(tail: Any, *, is_agent: bool) -> None:
+@pytest.mark.parametrize(("kind", "tail"), [("client", (CUT,)), ("agent", ())])
+async def test_a_stream_that_was_cut_is_no_answer(kind: str, tail: Any) -> None:
     """Nobody said why it ended, so that it did not."""
     async with FrameworkServer(lambda _: events(chunk({"content": "half"}), *tail)) as server:
-        made: Any = Agent(server.client(), name="one") if is_agent else server.client()
         with pytest.raises(WorkerBroken) as caught:
-            await complete(as_worker(made), question("?", stream=True))
+            await complete(made(kind, server.client()), question("?", stream=True))
     assert caught.value.maybe_paid
 
 
@@ -201,8 +169,7 @@ async def test_tools_and_forms_reach_a_client() -> None:
     assert "json" in worker.constraint_kinds
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_tool_of_an_agent_that_fails_makes_the_run_partial(*, stream: bool) -> None:
+async def test_a_tool_of_an_agent_that_fails_makes_the_run_partial() -> None:
     """Where its last call failed: the model reads "Function failed.", and may say anything."""
     fails = [True, True]
 
@@ -215,24 +182,21 @@ async def test_a_tool_of_an_agent_that_fails_makes_the_run_partial(*, stream: bo
 
     async with FrameworkServer(looking) as server:
         agent = Agent(server.client(), name="one", tools=[look])
-        request = question("?", stream=stream)
-        done = await complete(as_worker(agent), request)
-        assert done.missing == "its tool 'look' failed: no lamp"
-        assert done.text == "I saw Error: Function failed. and Error: Function failed.."
-        assert done.usage == Usage(3 * USAGE["prompt_tokens"], 3 * USAGE["completion_tokens"])
-        fails[:] = [True, True]
-        result = await Conductor(planner_of((0, "x", ())), [as_worker(agent)]).run("?")
-        assert (result.status, result.problem is not None and "no lamp" in result.problem.message) == (
+        conductor = Conductor(planner_of((0, "x", ())), [as_worker(agent)])
+        result = await conductor.run("?")
+        assert result.answer == "I saw Error: Function failed. and Error: Function failed.."
+        assert result.problem is not None
+        assert (result.status, "its tool 'look' failed: no lamp" in result.problem.message) == (
             "partial",
             True,
         )
+        assert result.usage == Usage(3 * USAGE["prompt_tokens"], 3 * USAGE["completion_tokens"])
         fails[:] = [False, True]  # from the end: the first call fails, the second does not
-        done = await complete(as_worker(agent), request)
-        assert (done.text, done.missing) == ("I saw Error: Function failed. and a chair.", None)
+        result = await conductor.run("?", on_event=lambda event: None)
+        assert (result.answer, result.status) == ("I saw Error: Function failed. and a chair.", "ok")
 
 
 def chain(server: FrameworkServer) -> Any:
-    """Return a workflow of two agents."""
     first, second = (Agent(server.client(), f"You are {name}.", name=name) for name in ("first", "second"))
     return WorkflowBuilder(start_executor=first).add_edge(first, second).build()
 
@@ -243,14 +207,10 @@ async def test_a_workflow_starts_afresh_for_each_step() -> None:
         flow = chain(server)
         for worker in (as_worker(flow, name="a"), as_worker(flow.as_agent(name="b"))):
             for word in ("first-question", "second-question"):
-                assert (await complete(worker, question(word))).text == f"heard heard {word}"
+                done = await complete(worker, question(word))
+                assert (done.text, done.usage) == (f"heard heard {word}", Usage(422, 14))
         assert worker.card.concurrency == 1
         assert all("first-question" not in str(call.body) for call in server.calls[2:4])
-    async with FrameworkServer(lambda call: says(call, "seen")) as server:
-        planner = planner_of((0, "x", ()), (0, "y", ()), (0, "z", (0, 1)))
-        result = await Conductor(planner, [as_worker(chain(server), name="a")]).run("?")
-        assert result.status == "ok", result.explain()
-        assert [len(server.calls), result.usage.output_tokens] == [6, 6 * USAGE["completion_tokens"]]
 
 
 async def test_outputs_of_a_workflow() -> None:
@@ -330,30 +290,10 @@ async def test_a_workflow_that_asks_somebody_has_not_answered() -> None:
 
 
 async def test_cards_say_what_objects_say() -> None:
-    """Names and descriptions; a price for an endpoint of a known provider; parts where they are given."""
     async with FrameworkServer(echoes) as server:
         agent = Agent(server.client(), name="one", description="Finds facts.")
-        assert (as_worker(agent).card.name, as_worker(agent).card.description) == ("one", "Finds facts.")
-        assert as_worker(server.client()).card.name == "scripted-1"
-        assert as_worker(agent, name="two", labels=["eu"]).card.labels == {"eu"}
         flow = WorkflowBuilder(start_executor=agent, name="flow", description="Flows.").build()
-        assert (as_worker(flow).card.name, as_worker(flow).card.description) == ("flow", "Flows.")
-        known = server.client(base_url="https://api.openai.com/v1")
-        known.model = "gpt-4o"
-        assert as_worker(known).card.price is not None
-
-
-async def test_a_client_plans() -> None:
-    """Held to the schema of plans where that is wanted."""
-
-    def plans(call: Call) -> Reply:
-        if "response_format" in call.body:
-            return says(call, '{"steps": [{"worker": 0, "subtask": "x", "access": []}]}')
-        return says(call, "done")
-
-    async with FrameworkServer(plans) as server:
-        planner = as_planner(server.client(), constrain=True, spelling="json")
-        result = await Conductor(planner, [as_worker(server.client())]).run("?")
-    assert (result.status, result.answer) == ("ok", "done")
-    with pytest.raises(ConfigError, match="plans by itself: give a model with constrain"):
-        as_planner(planner, constrain=True)
+        cards = [as_worker(thing).card for thing in (agent, flow, server.client())]
+        assert [card.name for card in cards] == ["one", "flow", "scripted-1"]
+        assert [card.description for card in cards[:2]] == ["Finds facts.", "Flows."]
+        assert as_worker(agent, name="two", labels=["eu"]).card.labels == {"eu"}

@@ -13,10 +13,7 @@ from podium import Conductor
 
 
 class TestModelClient(ConversationContract):
-    """AutoGen's model client."""
-
     async def ask(self, used: Conductor, texts: Sequence[str]) -> Any:
-        """Return the answer."""
         said: list[LLMMessage] = [
             AssistantMessage(content=text, source="a") if at % 2 else UserMessage(content=text, source="u")
             for at, text in enumerate(texts)
@@ -25,9 +22,6 @@ class TestModelClient(ConversationContract):
 
 
 class TestChatClient(ConversationContract):
-    """Agent Framework's chat client."""
-
     async def ask(self, used: Conductor, texts: Sequence[str]) -> Any:
-        """Return the answer."""
         said = [Message(("user", "assistant")[at % 2], [text]) for at, text in enumerate(texts)]
         return (await ConductorChatClient(used).get_response(said)).text

@@ -19,7 +19,6 @@ WORDS = " ".join(["word"] * 240)
 
 
 def run(name: str, *arguments: str) -> str:
-    """Run an example and return what it printed."""
     command = [sys.executable, str(EXAMPLES / name), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
@@ -27,7 +26,6 @@ def run(name: str, *arguments: str) -> str:
 
 
 def counted(call: Call, text: str) -> Reply:
-    """Answer with a usage that counts four characters as a token."""
     usage = {"prompt_tokens": len(shown(call)) // 4, "completion_tokens": len(text) // 4}
     return says(call, text, usage={**usage, "total_tokens": sum(usage.values())})
 

@@ -5,32 +5,17 @@ from collections.abc import Callable
 import pytest
 from agent_framework import Agent
 from autogen.speaking import SpeakingClient, client_of
-from autogen_agentchat.agents import AssistantAgent
 from autogen_core.models import UserMessage
 from contracts.loops_contract import ASYNC_MODES, RUNS, Face, Mode, check_loops
 from openai import AsyncOpenAI
 from servers.chat_server import MODEL
 
-from autogen_podium import ConductorChatCompletionClient, ConductorTeam
+from autogen_podium import ConductorChatCompletionClient
 from autogen_podium.agent_framework import ConductorAgent
 from podium.execution import Retry
 
 
-def team(url: str) -> Face:
-    """Return a team for each run, as a team of AutoGen's runs once at a time; the clients are the same."""
-    planner, worker = client_of(url), client_of(url)
-
-    async def ask() -> str:
-        team = ConductorTeam(
-            workers=[AssistantAgent("worker", worker)], planner=planner, retry=Retry(attempts=1)
-        )
-        return (await team.run(task="Why?")).messages[-1].to_model_text()  # type: ignore[union-attr]
-
-    return Face(ask)
-
-
 def client(url: str) -> Face:
-    """Return a conductor as a model client."""
     asked = ConductorChatCompletionClient(
         workers=[client_of(url)], planner=client_of(url), retry=Retry(attempts=1), partial="raise"
     )
@@ -62,7 +47,7 @@ def framework_agent(url: str) -> Face:
 @pytest.mark.long
 @pytest.mark.parametrize("runs", RUNS)
 @pytest.mark.parametrize("mode", ASYNC_MODES.values(), ids=ASYNC_MODES)
-@pytest.mark.parametrize("make", [team, client, framework_agent])
+@pytest.mark.parametrize("make", [client, framework_agent])
 def test_no_call_is_lost_whatever_loop_it_is_made_in(
     make: Callable[[str], Face], mode: Mode, runs: int
 ) -> None:

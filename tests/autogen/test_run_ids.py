@@ -14,7 +14,7 @@ from autogen_core.tools import FunctionTool
 from contracts.adapter_contract import planner_of
 from servers.chat_server import Call, Reply, says
 
-from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam, as_worker
+from autogen_podium import ConductorAgent, ConductorChatCompletionClient, as_worker
 from autogen_podium.agent_framework import (
     ConductorAgent as FrameworkConductor,
     ConductorChatClient,
@@ -31,24 +31,12 @@ RUN: dict[str, Any] = {"run_id": "order-1017"}
 
 
 async def agent(conductor: Conductor) -> object:
-    """Ask an agent of AutoGen's."""
     return (await ConductorAgent("lead", conductor, **RUN).run(task="?")).messages[-1].to_text()
 
 
-async def team(conductor: Conductor) -> object:
-    """Ask a team of AutoGen's."""
-    return (await ConductorTeam(conductor, **RUN).run(task="?")).messages[-1].to_text()
-
-
 async def client(conductor: Conductor) -> object:
-    """Ask a model client of AutoGen's."""
     asked = UserMessage(content="?", source="user")
     return (await ConductorChatCompletionClient(conductor, **RUN).create([asked])).content
-
-
-async def framework_agent(conductor: Conductor) -> object:
-    """Ask an agent of Agent Framework's."""
-    return (await FrameworkConductor(conductor).run("?", options=RUN)).text
 
 
 async def framework_default(conductor: Conductor) -> object:
@@ -58,13 +46,10 @@ async def framework_default(conductor: Conductor) -> object:
 
 
 async def framework_client(conductor: Conductor) -> object:
-    """Ask a chat client of Agent Framework's."""
     return (await ConductorChatClient(conductor).get_response([Message("user", ["?"])], options=RUN)).text
 
 
-FACES = pytest.mark.parametrize(
-    "ask", [agent, team, client, framework_agent, framework_default, framework_client]
-)
+FACES = pytest.mark.parametrize("ask", [agent, client, framework_default, framework_client])
 
 
 @FACES
@@ -129,7 +114,6 @@ async def test_a_model_client_calls_tools_within_its_step() -> None:
 
 
 async def test_a_chat_client_calls_tools_within_its_step() -> None:
-    """As an agent of Agent Framework's."""
     doubled = tool(double)
     async with FrameworkServer(doubling) as server:
         worker = framework_worker(server.client(), name="model", tools=[doubled])
@@ -138,32 +122,3 @@ async def test_a_chat_client_calls_tools_within_its_step() -> None:
     assert result.answer == "They are 2 and 4."
     with pytest.raises(ConfigError, match="give its tools to the agent itself"):
         framework_worker(FrameworkConductor(Conductor(FixedPlanner("x"), [worker])), tools=[doubled])
-
-
-def mapping(call: Call) -> Reply:
-    """Plan a map if workflows are explained, else one step; do the steps."""
-    text = str(call.body["messages"])
-    if "You are the conductor" not in text:
-        return says(call, "seen")
-    each = ', "each": ["a", "b"]' if "{{item}}" in text else ""
-    return says(call, f'{{"worker": 0, "subtask": "Look.", "access": []{each}}}\n')
-
-
-@pytest.mark.parametrize("workflows", [False, True])
-async def test_a_model_is_asked_for_workflows(*, workflows: bool) -> None:
-    """By both hosts' conductors; the items of a map are in their streams."""
-    async with ModelServer(mapping) as server:
-        lead = ConductorAgent("lead", planner=server.client(), workers=[server.client()], workflows=workflows)
-        result = await lead.run(task="?")
-    paths = {message.metadata.get("podium_path", "") for message in result.messages}
-    assert ({"0[0]", "0[1]"} <= paths) is workflows
-    async with FrameworkServer(mapping) as other:
-        conductor = FrameworkConductor(
-            planner=other.client(), workers=[other.client()], workflows=workflows, show_steps=True
-        )
-        updates = [update async for update in conductor.run("?", stream=True)]
-    named = {(update.additional_properties or {}).get("podium_path", "") for update in updates}
-    assert ({"0[0]", "0[1]"} <= named) is workflows
-    for kind in (ConductorTeam, FrameworkConductor):
-        with pytest.raises(ConfigError, match="plans by itself"):
-            kind(planner=FixedPlanner("x"), workers=[FunctionWorker(lambda step: "x")], workflows=True)  # type: ignore[operator]

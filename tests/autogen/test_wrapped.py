@@ -1,19 +1,34 @@
-"""Conductors inside AutoGen's own agents, teams and tools: their runs belong to the run around them."""
+"""Conductors inside objects of the hosts: their runs belong to the run around them."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from agent_framework import (
+    Agent,
+    AgentContext,
+    ChatContext,
+    Workflow,
+    WorkflowBuilder,
+    WorkflowExecutor,
+    agent_middleware,
+    chat_middleware,
+)
 from autogen.scripts import is_planning, shown
 from autogen.speaking import ModelServer
 from autogen_agentchat.agents import AssistantAgent, MessageFilterAgent, SocietyOfMindAgent
 from autogen_agentchat.agents._message_filter_agent import MessageFilterConfig, PerSourceFilter
-from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
+from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_agentchat.tools import AgentTool, TeamTool
 from contracts.adapter_contract import planner_of
 from servers.chat_server import USAGE, Call, Reply, says, whole
 
 from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam, as_worker
+from autogen_podium.agent_framework import (
+    ConductorAgent as FrameworkConductor,
+    ConductorChatClient,
+    as_worker as in_framework,
+)
 from podium import Conductor, Limits, ScriptedWorker
 from podium.execution import Retry
 from podium.usage import Usage
@@ -31,62 +46,89 @@ CHAIN = planner_of(*((0, f"part {number}", (number - 1,) if number else ()) for 
 
 
 def client(worker: ScriptedWorker) -> ConductorChatCompletionClient:
-    """Return a model client whose every answer takes six calls."""
     return ConductorChatCompletionClient(workers=[worker], planner=CHAIN)
 
 
-def chat(worker: ScriptedWorker) -> Any:
-    """Return a team with such a conductor, and one who ends the conversation."""
-    return RoundRobinGroupChat(
-        [ConductorAgent("lead", workers=[worker], planner=CHAIN)], max_turns=1, name="chat"
-    )
+def lead(worker: ScriptedWorker) -> ConductorAgent:
+    return ConductorAgent("lead", workers=[worker], planner=CHAIN)
+
+
+def society(worker: ScriptedWorker) -> Any:
+    return SocietyOfMindAgent("society", ConductorTeam(workers=[worker], planner=CHAIN), client(worker))
+
+
+def filtered(worker: ScriptedWorker) -> Any:
+    only = MessageFilterConfig(per_source=[PerSourceFilter(source="user")])
+    return MessageFilterAgent("filtered", lead(worker), only)
+
+
+def tool_of_team(worker: ScriptedWorker) -> Any:
+    team: Any = ConductorTeam(workers=[worker], planner=CHAIN)
+    return TeamTool(team, "room", "Measures.")
+
+
+@agent_middleware
+async def around_agent(context: AgentContext, call_next: Callable[[], Awaitable[None]]) -> None:
+    await call_next()
+
+
+@chat_middleware
+async def around_chat(context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
+    await call_next()
+
+
+def framework_client(worker: ScriptedWorker, **options: Any) -> ConductorChatClient:
+    return ConductorChatClient(workers=[worker], planner=CHAIN, **options)
+
+
+def framework_lead(worker: ScriptedWorker, **options: Any) -> FrameworkConductor:
+    return FrameworkConductor(workers=[worker], planner=CHAIN, name="lead", **options)
+
+
+def flow_in_a_flow(worker: ScriptedWorker) -> Workflow:
+    inner = WorkflowBuilder(start_executor=framework_lead(worker)).build()
+    part = WorkflowExecutor(inner, id="part", allow_direct_output=True)
+    return WorkflowBuilder(start_executor=part).build()
 
 
 WRAPPED: dict[str, Callable[[ScriptedWorker], Any]] = {
-    "agent over a client": lambda worker: AssistantAgent("solo", client(worker)),
-    "streaming agent over a client": lambda worker: AssistantAgent(
-        "solo", client(worker), model_client_stream=True
-    ),
-    "team of an agent": chat,
-    "swarm of an agent over a client": lambda worker: Swarm(
-        [AssistantAgent("solo", client(worker))], max_turns=1, name="swarm"
-    ),
-    "society of a team": lambda worker: SocietyOfMindAgent(
-        "society", ConductorTeam(workers=[worker], planner=CHAIN), client(worker)
-    ),
-    "filter of an agent": lambda worker: MessageFilterAgent(
-        "filtered",
-        ConductorAgent("lead", workers=[worker], planner=CHAIN),
-        MessageFilterConfig(per_source=[PerSourceFilter(source="user")]),
-    ),
-    "tool of an agent": lambda worker: AgentTool(ConductorAgent("lead", workers=[worker], planner=CHAIN)),
-    "tool of a team": lambda worker: TeamTool(chat(worker), "room", "Measures."),
-    "tool of a conducting team": lambda worker: TeamTool(
-        ConductorTeam(workers=[worker], planner=CHAIN),  # type: ignore[arg-type]
-        "room",
-        "Measures.",
-    ),
+    "streaming agent": lambda worker: AssistantAgent("solo", client(worker), model_client_stream=True),
+    "group": lambda worker: RoundRobinGroupChat([lead(worker)], max_turns=1, name="chat"),
+    "society": society,
+    "filter": filtered,
+    "tool of an agent": lambda worker: AgentTool(lead(worker)),
+    "tool of a team": tool_of_team,
+}
+IN_FRAMEWORK: dict[str, Callable[[ScriptedWorker], Any]] = {
+    "framework agent": lambda worker: Agent(framework_client(worker), name="solo"),
+    "agent with middleware": lambda worker: framework_lead(worker, middleware=[around_agent]),
+    "client with middleware": lambda worker: framework_client(worker, middleware=[around_chat]),
+    "workflow in a workflow": flow_in_a_flow,
 }
 
 
-@pytest.mark.parametrize("make", WRAPPED.values(), ids=WRAPPED.keys())
-async def test_calls_count_against_the_limits_around(make: Callable[[ScriptedWorker], Any]) -> None:
+@pytest.mark.parametrize(
+    ("wrap", "make"),
+    [*((as_worker, make) for make in WRAPPED.values()), *((in_framework, m) for m in IN_FRAMEWORK.values())],
+    ids=[*WRAPPED, *IN_FRAMEWORK],
+)
+async def test_calls_count_against_the_limits_around(
+    wrap: Any, make: Callable[[ScriptedWorker], Any]
+) -> None:
     """No more than three are made where three are allowed; where they fit, there is an answer."""
     worker = ScriptedWorker("worker", "12 m")
-    outer = ConductorAgent(
-        "outer", workers=[make(worker)], planner=planner_of((0, "Ask.", ())), limits=Limits(calls=3)
-    )
-    result = await outer.conductor.run("How large?")
-    assert result.status != "ok"
-    assert len(worker.requests) <= 3
-    fitting = Conductor(planner_of((0, "Ask.", ())), [*outer.conductor.pool], limits=Limits(calls=20))
-    result = await fitting.run("How large?")
-    assert result.status == "ok", result.explain()
+    inner = wrap(make(worker), name="inner")
+    for calls, is_ok in ((3, False), (20, True)):
+        outer = Conductor(planner_of((0, "Ask.", ())), [inner], limits=Limits(calls=calls))
+        result = await outer.run("How large?")
+        assert (result.status == "ok") is is_ok, result.explain()
+        assert len(worker.requests) <= calls
     assert "12 m" in result.answer
 
 
-@pytest.mark.parametrize("status", [200, 400, 500])
-@pytest.mark.parametrize("kind", ["agent", "team", "team of one turn"])
+@pytest.mark.parametrize(
+    ("kind", "status"), [("agent", 400), ("team", 200), ("team", 500), ("team of one turn", 200)]
+)
 async def test_a_conductor_in_a_tool_is_billed_once_however_it_ends(kind: str, status: int) -> None:
     """The messages inside a run are on the agent's stream, but a run without an answer is not all there."""
     paid: list[str] = []

@@ -34,17 +34,14 @@ class CrewFace(Face):
         )
 
     async def ask(self, question: str) -> Answer:
-        """Kick a crew off."""
         crew = self._crew.copy()
         return _answer(crew, (await crew.akickoff({"question": question})).raw)
 
     def ask_sync(self, question: str) -> Answer:
-        """Kick a crew off."""
         crew = self._crew.copy()
         return _answer(crew, crew.kickoff({"question": question}).raw)
 
     async def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
-        """Read the chunks of the agents' LLMs, whose task is the step."""
         async for piece in _chunks([agent.llm for agent in self._crew.agents], lambda: self.ask(question)):
             yield piece
 
@@ -82,12 +79,10 @@ class LLMFace(Face):
         )
 
     async def ask(self, question: str) -> Answer:
-        """Call the LLM."""
         llm = self._llm()
         return _told(await llm.acall(question), llm.results)
 
     def ask_sync(self, question: str) -> Answer:
-        """Call the LLM."""
         llm = self._llm()
         return _told(llm.call(question), llm.results)
 
@@ -126,8 +121,6 @@ class CrewAdapter(Adapter):
     as_worker = staticmethod(as_worker)
 
     def worker(self, name: str, speak: Speak) -> Agent:
-        """Return an agent, whose LLM is called in a thread."""
-
         def say(shown: str, tools: Any) -> str:
             async def said() -> str:
                 return await speak(shown)
@@ -139,7 +132,6 @@ class CrewAdapter(Adapter):
         )
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
-        """Return crews of the agents."""
         return CrewFace(planner, workers, options)
 
 
@@ -147,30 +139,24 @@ class LLMAdapter(CrewAdapter):
     """Makes agents, and an LLM."""
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
-        """Return the LLM."""
         return LLMFace(planner, workers, options)
 
 
 _IN_THREADS: Final = "CrewAI calls an agent's LLM in a thread, which nothing can stop"
 
 
+@pytest.mark.long
 class TestCrewAI(AdapterContract):
-    """A conductor as the manager of a crew."""
-
     lacks: ClassVar = {"test_a_cancel_reaches_the_worker": _IN_THREADS}
 
     @pytest.fixture
     def adapter(self) -> Adapter:
-        """Return the adapter."""
         return CrewAdapter()
 
 
 class TestConductorLLM(AdapterContract):
-    """A conductor as an LLM."""
-
     lacks: ClassVar = {"test_a_cancel_reaches_the_worker": _IN_THREADS}
 
     @pytest.fixture
     def adapter(self) -> Adapter:
-        """Return the adapter."""
         return LLMAdapter()

@@ -16,10 +16,7 @@ from podium.policy import Policy, Rule
 
 
 class TestConductorLLM(ConversationContract):
-    """Its messages are plain data."""
-
     async def ask(self, used: Conductor, texts: Sequence[str]) -> Any:
-        """Return the answer."""
         said = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
         return await ConductorLLM(used).acall(said)
 
@@ -39,16 +36,15 @@ def crew_of(*plans: str, guardrail: Any = None, **context: Any) -> tuple[Crew, S
     first = Task(description="How high is it?", expected_output="a number", guardrail=guardrail)
     tasks = [first]
     if guardrail is None:
-        told = {"context": [first]} if context.get("named") else context
-        tasks.append(Task(description="Mail it.", expected_output="a mail", **told))
+        tasks.append(Task(description="Mail it.", expected_output="a mail", **context))
     return Crew(agents=[agent], tasks=tasks, process=Process.hierarchical, manager_agent=manager), mailer
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     "context",
-    [{}, {"named": True}, {"guardrail": lambda output: (False, "again")}],
-    ids=["implicit", "named", "again"],
+    [{}, {"guardrail": lambda output: (False, "again")}],
+    ids=["implicit", "again"],
 )
 async def test_a_task_knows_the_labels_of_its_context(context: dict[str, Any]) -> None:
     """The planner of the next task, or after a guardrail, is shown only workers that the policy allows."""
@@ -60,7 +56,6 @@ async def test_a_task_knows_the_labels_of_its_context(context: dict[str, Any]) -
 
 @pytest.mark.anyio
 async def test_a_task_without_context_has_no_labels_of_others() -> None:
-    """Also in the next kickoff."""
     crew, mailer = crew_of(_FIND, _MAIL, _FIND, _MAIL, context=[])
     for _ in range(2):
         await crew.akickoff()

@@ -68,15 +68,3 @@ def test_the_flow_mends_what_is_not_whole(tmp_path: Path) -> None:
 
     with ChatServer(reply).in_thread() as server:
         assert run("flow.py", server.url, tmp_path).rstrip().endswith("mended")
-
-
-def test_the_flow_hands_in_what_is_whole(tmp_path: Path) -> None:
-    """Without another run."""
-
-    def reply(call: Call) -> Reply:
-        conducts = "You are the conductor" in json.dumps(call.body["messages"])
-        return says(call, PLAN if conducts else "a finding")
-
-    with ChatServer(reply).in_thread() as server:
-        assert run("flow.py", server.url, tmp_path).rstrip().endswith("a finding")
-        assert len(server.calls) == 4

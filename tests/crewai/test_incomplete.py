@@ -41,18 +41,11 @@ def crew_of(conductor: Conductor, **task: Any) -> Crew:
     return Crew(agents=[], tasks=tasks, process=Process.hierarchical, manager_agent=manager)
 
 
-async def crew(conductor: Conductor) -> Seen:
-    """Kick a crew off."""
-    return Seen((await crew_of(conductor).akickoff()).raw)
-
-
 async def task_output(conductor: Conductor) -> Seen:
-    """Read the output of a crew's task."""
     return Seen(str((await crew_of(conductor).akickoff()).tasks_output[0]))
 
 
 async def llm(conductor: Conductor) -> Seen:
-    """Call an LLM, and read the finish reason in its event."""
     heard = list[Any]()
     with crewai_event_bus.scoped_handlers():
 
@@ -66,7 +59,6 @@ async def llm(conductor: Conductor) -> Seen:
 
 
 async def llm_stream(conductor: Conductor) -> Seen:
-    """Read the chunks of an LLM."""
     heard = list[str]()
     with crewai_event_bus.scoped_handlers():
 
@@ -80,15 +72,13 @@ async def llm_stream(conductor: Conductor) -> Seen:
 
 
 async def agent(conductor: Conductor) -> Seen:
-    """Ask an agent whose LLM is a conductor."""
     guide = Agent(role="Guide", goal="Answer.", backstory="Old hand.", llm=ConductorLLM(conductor))
     found = await guide.kickoff_async(QUESTION)
     return Seen(found.raw)
 
 
-@pytest.mark.parametrize("ask", [crew, task_output, llm_stream, agent], ids=lambda ask: ask.__name__)
+@pytest.mark.parametrize("ask", [task_output, llm_stream, agent], ids=lambda ask: ask.__name__)
 async def test_a_user_notices(ask: Ask) -> None:
-    """By the last sentence."""
     await check_noticed(ask)
 
 
@@ -104,14 +94,12 @@ async def test_the_arguments_of_a_tool_in_text_are_unchanged() -> None:
 
 
 async def model_of_task(conductor: Conductor) -> int:
-    """Kick a crew off for an object."""
     found = await crew_of(conductor, output_pydantic=Value).akickoff()
     assert isinstance(found.pydantic, Value)
     return found.pydantic.value
 
 
 async def model_of_llm(conductor: Conductor) -> int:
-    """Call an LLM for an object."""
     return Value.model_validate_json(
         await ConductorLLM(conductor).acall(QUESTION, response_model=Value)
     ).value
@@ -122,5 +110,4 @@ OBJECT_FACES: Final = (model_of_task, model_of_llm)
 
 @pytest.mark.parametrize("ask", OBJECT_FACES, ids=lambda ask: ask.__name__)
 async def test_an_incomplete_object_is_an_error(ask: Callable[[Conductor], Awaitable[Any]]) -> None:
-    """An object cannot say it."""
     await check_refused(ask, OBJECT)

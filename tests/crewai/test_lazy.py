@@ -42,7 +42,6 @@ def run(code: str, home: Path, **more: str) -> str:
 
 
 def test_nothing_is_imported_before_a_name_is_asked_for(tmp_path: Path) -> None:
-    """No framework, and nothing is written."""
     assert run(NOTHING, tmp_path / "a") == "[]\n[]"
 
 

@@ -11,7 +11,6 @@ from podium.planners import ChatPlanner
 
 
 def llm(url: str) -> Face:
-    """Return a conductor as an LLM, sync and async."""
     planner, worker = (LLM(model="openai/gpt-4o-mini", base_url=url, api_key="k") for _ in range(2))
     workers = [as_worker(worker, name="worker")]
     asked = ConductorLLM(Conductor(ChatPlanner(as_worker(planner)), workers, retry=Retry(attempts=1)))

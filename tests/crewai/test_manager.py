@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any
 
@@ -24,7 +23,6 @@ from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.plan_text.saved import SavedPlan
 from podium.planners import ChatPlanner, FixedPlanner
-from podium.policy import Policy
 from podium.types import Plan, Step
 from podium.workers import Calculator, Card, ChatWorker, Endpoint, Price, ScriptedWorker, Worker
 
@@ -46,41 +44,56 @@ def test_a_task_is_planned_once_and_done_by_the_agents() -> None:
     assert output.tasks_output[0].messages[-1]["content"] == output.raw
 
 
+@tool("Ruler")
+def ruler(what: str) -> str:
+    """Measures what it is told."""
+    return f"{what}: 330 m"
+
+
+def measure(tools: Any) -> list[dict[str, Any]]:
+    """Return a call of the ruler."""
+    function = {"name": tools[0]["function"]["name"], "arguments": '{"what": "tower"}'}
+    return [{"id": "1", "type": "function", "function": function}]
+
+
+CALLED: list[str] = []
+
+
+def called(done: Any) -> None:
+    """Be a callback, which CrewAI wants in a module."""
+    CALLED.append(type(done).__name__)
+
+
+def crew_called(done: Any) -> None:
+    CALLED.append("crew")
+
+
 def test_the_planner_is_told_of_roles_goals_backstories_and_tools() -> None:
-    """And of nothing else."""
-
-    @tool("Ruler")
-    def ruler(length: str) -> str:
-        """Measures what it is told."""
-        return length
-
+    """The crew calls the callbacks of its steps and tasks."""
+    CALLED.clear()
     scene = Scene()
-    scene.finder.tools = [ruler]
-    scene.crew().kickoff()
+    scene.finder.tools = [ruler]  # an agent without tools has no steps that CrewAI would tell of
+    scene.crew(scene.task(callback=called), task_callback=crew_called, step_callback=called).kickoff()
+    assert len(CALLED) == 4
+    assert CALLED[2:] == ["TaskOutput", "crew"]
     told = scene.sent[0]
     assert "Worker 0: Finder. Find facts. Knows archives. Tool Ruler: Measures what it is told." in told
     assert "Worker 1: Writer. Write. Was a clerk." in told
 
 
 def _extra(kind: str, llm: LLM, url: str) -> Worker:
-    """Return a worker that is no agent of the crew."""
     inner = Agent(role="Inner", goal="Look.", backstory="Old hand.", llm=llm)
     match kind:
-        case "agent":
-            return as_worker(inner)
         case "crew":
             task = Task(description="{asked}", expected_output="an answer", agent=inner)
             return as_worker(Crew(name="bureau", agents=[inner], tasks=[task]))
         case "chat":
             return ChatWorker("m", endpoint=Endpoint(url))
-        case "conductor":
-            return Conductor(FixedPlanner(Plan((Step(0, "look"),))), [as_worker(llm)])
         case _:
-            return as_worker(llm)
+            return Conductor(FixedPlanner(Plan((Step(0, "look"),))), [as_worker(llm)])
 
 
-@pytest.mark.parametrize("answer", ["fine", ""])
-@pytest.mark.parametrize("kind", ["llm", "agent", "crew", "chat", "conductor"])
+@pytest.mark.parametrize(("kind", "answer"), [("crew", ""), ("chat", "fine"), ("conductor", "fine")])
 def test_the_crews_metrics_count_every_call(kind: str, answer: str) -> None:
     """Of workers beside the crew and of a planner of Podium's, too; also if the answer cannot be used."""
 
@@ -100,39 +113,24 @@ def test_the_crews_metrics_count_every_call(kind: str, answer: str) -> None:
     assert told == manager.results[0].usage.total_tokens == USAGE["total_tokens"] * len(server.calls)
 
 
-async def kick(crew: Crew, how: str) -> Any:
-    """Kick a crew off in one of the ways there are."""
-    inputs = {"thing": "tower"}
-    match how:
-        case "kickoff":
-            return crew.kickoff(inputs)  # inside a running loop, where a crew of agents alone raises
-        case "akickoff":
-            return await crew.akickoff(inputs)
-        case "kickoff_async":
-            return await crew.kickoff_async(inputs)
-        case "kickoff_for_each":
-            return crew.kickoff_for_each([inputs])[0]
-        case "akickoff_for_each":
-            return (await crew.akickoff_for_each([inputs, inputs]))[0]
-        case _:
-            crew.kickoff({"thing": "tree"})
-            return crew.kickoff(inputs)
-
-
 @pytest.mark.long
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    "how", ["kickoff", "akickoff", "kickoff_async", "kickoff_for_each", "akickoff_for_each", "twice"]
-)
-async def test_every_way_to_kick_a_crew_off_works(how: str) -> None:
+async def test_every_way_to_kick_a_crew_off_works() -> None:
     """Inputs are put into tasks and roles, also where the crew was copied or has run before."""
     scene = Scene()
     scene.finder.role = "Finder of the {thing}"
-    output = await kick(scene.crew(scene.task("Describe the {thing}.")), how)
-    assert output.raw.startswith('{"height": 330')
-    result = scene.manager.results[-1]
-    assert result.workers == ("Finder of the tower", "Writer")
-    assert any("Describe the tower." in shown for shown in scene.sent)
+    crew = scene.crew(scene.task("Describe the {thing}."))
+    tower: Any = {"thing": "tower"}
+    crew.kickoff({"thing": "tree"})  # inside a running loop, where a crew of agents alone raises
+    outputs: list[Any] = [
+        crew.kickoff(tower),
+        await crew.kickoff_async(tower),
+        crew.kickoff_for_each([tower])[0],
+        *(await crew.akickoff_for_each([tower, tower])),
+    ]
+    assert {output.raw for output in outputs} == {'{"height": 330, "words": "of iron"}'}
+    workers = [result.workers for result in scene.manager.results]
+    assert workers == [("Finder of the tree", "Writer"), *[("Finder of the tower", "Writer")] * 5]
 
 
 def test_a_task_is_shown_the_tasks_before_it() -> None:
@@ -191,19 +189,7 @@ def test_tasks_in_the_same_words_keep_their_agents() -> None:
     assert len(scene.sent) == 12
 
 
-@pytest.mark.long
-def test_a_second_kickoff_asks_whom_each_of_two_like_tasks_names() -> None:
-    """Without a journal, in their order."""
-    scene = Scene()
-    crew = scene.crew(scene.task(agent=scene.finder), scene.task(agent=scene.writer))
-    for _ in range(2):
-        crew.kickoff()
-    lasts = [result.outcomes[-1].worker for result in scene.manager.results]
-    assert lasts == ["Finder", "Writer"] * 2
-
-
 def test_of_two_agents_in_one_role_the_named_one_has_the_last_step() -> None:
-    """Not the first of them."""
     scene = Scene()
     second = Agent(role="Writer", goal="Write well.", backstory="Was a poet.", llm=scene.llm)
     crew = scene.crew(scene.task(agent=second), agents=[scene.finder, scene.writer, second])
@@ -228,75 +214,7 @@ def test_an_answer_in_another_form_is_mended_by_the_llm() -> None:
         bare.crew(bare.task(output_pydantic=Finding)).kickoff()
 
 
-def test_a_guardrail_has_the_task_done_again() -> None:
-    """What it found wrong is in the question of the next run."""
-    scene, seen = Scene(), list[str]()
-
-    def check(output: Any) -> tuple[bool, Any]:
-        seen.append(output.raw)
-        return (True, output.raw) if len(seen) == 2 else (False, "say more of the iron")
-
-    output = scene.crew(scene.task(guardrail=check)).kickoff()
-    assert output.raw == '{"height": 330, "words": "of iron"}'
-    assert len(scene.manager.results) == 2
-    assert "say more of the iron" in scene.sent[4]
-
-
-CALLED: list[str] = []
-
-
-def task_done(output: Any) -> None:
-    """Be a callback of a task."""
-    CALLED.append("task")
-
-
-def crew_task_done(output: Any) -> None:
-    """Be a crew's callback of tasks."""
-    CALLED.append("crew")
-
-
-def step_done(step: Any) -> None:
-    """Be a crew's callback of its agents' steps."""
-    CALLED.append("step")
-
-
-def test_callbacks_are_called() -> None:
-    """Of the agents' steps, of the task, and of the crew's tasks."""
-
-    @tool("Ruler")
-    def ruler(what: str) -> str:
-        """Measures what it is told."""
-        return f"{what}: 330 m"
-
-    CALLED.clear()
-    scene = Scene()
-    scene.finder.tools = [ruler]  # an agent without tools has no steps that CrewAI would tell of
-    task = scene.task(callback=task_done)
-    scene.crew(task, task_callback=crew_task_done, step_callback=step_done).kickoff()
-    assert CALLED == ["step", "step", "task", "crew"]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kickoffs", [1, 2])
-def test_an_agent_that_a_task_names_has_the_last_step(kickoffs: int) -> None:
-    """Others may help; that holds at a second kickoff, before which CrewAI forgets the name."""
-    scene = Scene(planner=FixedPlanner(PLAN.strip()))
-    crew = scene.crew(scene.task(agent=scene.finder))
-    for _ in range(kickoffs):
-        crew.kickoff()
-    assert [o.worker for o in scene.manager.results[-1].outcomes] == ["Finder", "Finder", "Finder"]
-    crew.kickoff_for_each([{}])
-    assert [o.worker for o in scene.manager.results[-1].outcomes] == ["Finder", "Finder", "Finder"]
-
-
 def test_the_tools_of_a_task_reach_the_agent_it_names_alone() -> None:
-    """Without such an agent all have them."""
-
-    @tool("Ruler")
-    def ruler(length: str) -> str:
-        """Measures."""
-        return length
-
     def offered(**named: Any) -> list[bool]:
         found: list[bool] = []
 
@@ -315,15 +233,9 @@ def test_the_tools_of_a_task_reach_the_agent_it_names_alone() -> None:
 def test_an_agent_runs_its_tools_within_its_step() -> None:
     """All calls of its LLM are on the step's bill, and nobody else's."""
 
-    @tool("Ruler")
-    def ruler(what: str) -> str:
-        """Measures what it is told."""
-        return f"{what}: 330 m"
-
     def say(shown: str, tools: Any) -> Any:
         if tools and "330 m" not in shown:
-            function = {"name": tools[0]["function"]["name"], "arguments": '{"what": "tower"}'}
-            return [{"id": "1", "type": "function", "function": function}]
+            return measure(tools)
         return "measured" if tools else "written"
 
     scene = Scene(say)
@@ -338,16 +250,8 @@ def test_an_agent_runs_its_tools_within_its_step() -> None:
 def test_an_llm_may_be_given_tools() -> None:
     """It calls them within its step, in the pool of any conductor; an agent has its own."""
 
-    @tool("Ruler")
-    def ruler(what: str) -> str:
-        """Measures what it is told."""
-        return f"{what}: 330 m"
-
     def say(shown: str, tools: Any) -> Any:
-        if "330 m" in shown:
-            return "It is 330 m high."
-        function = {"name": tools[0]["function"]["name"], "arguments": '{"what": "tower"}'}
-        return [{"id": "1", "type": "function", "function": function}]
+        return "It is 330 m high." if "330 m" in shown else measure(tools)
 
     model = as_worker(SpeakingLLM(model="speaking", say=say), name="model", tools=[ruler])
     conductor = Conductor(FixedPlanner(Plan((Step(0, "measure the tower"),))), [model])
@@ -357,9 +261,10 @@ def test_an_llm_may_be_given_tools() -> None:
         as_worker(Scene().finder, tools=[ruler])
 
 
-def test_events_tell_the_step_of_each_agent() -> None:
-    """CrewAI's own, under the role of the agent, the task named after the step."""
-    scene, told = Scene(), list[tuple[str, str]]()
+def test_events_of_the_items_of_a_map_name_their_items() -> None:
+    """CrewAI's own, under the role of the agent."""
+    plan = Plan((Step(0, "find the {{item}}", each=("height", "age")), Step(1, "write it down", access=(0,))))
+    scene, told = Scene(planner=FixedPlanner(plan)), list[tuple[str, str]]()
     with crewai_event_bus.scoped_handlers():
 
         @crewai_event_bus.on(AgentExecutionCompletedEvent)
@@ -369,32 +274,16 @@ def test_events_tell_the_step_of_each_agent() -> None:
         scene.crew().kickoff()
         crewai_event_bus.flush()
     assert sorted(told) == [
-        ("Finder", "step 0: find the height"),
-        ("Finder", "step 1: find the age"),
-        ("Writer", "step 2: write it down"),
+        ("Finder", "step 0[0]: find the height"),
+        ("Finder", "step 0[1]: find the age"),
+        ("Writer", "step 1: write it down"),
     ]
 
 
-def test_events_of_the_items_of_a_map_name_their_items() -> None:
-    """CrewAI's own, as for steps."""
-    plan = Plan((Step(0, "find the {{item}}", each=("height", "age")), Step(1, "write it down", access=(0,))))
-    scene, told = Scene(planner=FixedPlanner(plan)), list[str]()
-    with crewai_event_bus.scoped_handlers():
-
-        @crewai_event_bus.on(AgentExecutionCompletedEvent)
-        def heard(source: Any, event: AgentExecutionCompletedEvent) -> None:
-            told.append(event.task.name)
-
-        scene.crew().kickoff()
-        crewai_event_bus.flush()
-    assert sorted(told) == ["step 0[0]: find the height", "step 0[1]: find the age", "step 1: write it down"]
-
-
-@pytest.mark.parametrize("options", [{}, {"output_pydantic": Finding}])
-def test_a_crew_streams(options: dict[str, Any]) -> None:
+def test_a_crew_streams() -> None:
     """Chunks of all its agents, each under its role."""
     scene = Scene()
-    stream = scene.crew(scene.task(**options), stream=True).kickoff()
+    stream = scene.crew(scene.task(output_pydantic=Finding), stream=True).kickoff()
     chunks = [(chunk.agent_role, chunk.content) for chunk in stream]
     assert "".join(text for role, text in chunks if role == "Writer") == '{"height": 330, "words": "of iron"}'
     assert Finding.model_validate_json(stream.result.raw) == Finding(height=330, words="of iron")
@@ -445,38 +334,11 @@ async def test_a_run_that_was_broken_off_goes_on_at_the_next_kickoff() -> None:
     assert len(scene.sent) == before + 1
 
 
-@pytest.mark.parametrize("failing", ["step", "planner"])
-def test_a_run_that_failed_goes_on_at_the_next_kickoff(failing: str) -> None:
-    """What failed is asked again, and what was paid for is not paid for again."""
-    is_down = True
-
-    def say(shown: str, tools: Any) -> str:
-        if is_down and failing == "step" and "Your part:\nwrite it down" in shown:
-            raise RuntimeError("is down")
-        return Scene.answer(shown, tools)
-
-    def plan(shown: str, tools: Any) -> str:
-        if is_down and failing == "planner":
-            raise RuntimeError("is down")
-        return PLAN
-
-    planner = ChatPlanner(as_worker(SpeakingLLM(model="planner", say=plan)))
-    scene = Scene(say, planner=planner, journal=MemoryJournal(), run_id="order-17", retry=Retry(attempts=1))
-    for _ in range(2):
-        with pytest.raises(RunFailed if failing == "step" else PlannerError, match="is down"):
-            scene.crew().kickoff()
-    is_down, before = False, len(scene.sent)
-    assert scene.crew().kickoff().raw.startswith('{"height": 330')
-    assert len(scene.sent) == before + (1 if failing == "step" else 3)
-
-
-@pytest.mark.parametrize("fallback", ["llm", "planner"])
-def test_an_llm_or_a_planner_is_the_fallback_planner(fallback: str) -> None:
-    """As the planner itself may be either; anything else is refused."""
-    plan = FixedPlanner(PLAN)
+def test_an_llm_is_the_fallback_planner() -> None:
+    """As it may be the planner; what plans nothing is refused."""
     llm = SpeakingLLM(model="second", say=lambda shown, tools: PLAN)
-    scene = Scene(planner=FixedPlanner("no plan"), fallback_planner=llm if fallback == "llm" else plan)
-    assert scene.crew().kickoff().raw.startswith('{"height": 330')
+    scene = Scene(planner=FixedPlanner("no plan"), fallback_planner=llm)
+    scene.crew().kickoff()
     (result,) = scene.manager.results
     assert result.status == "partial"
     assert result.planner is not None
@@ -485,32 +347,15 @@ def test_an_llm_or_a_planner_is_the_fallback_planner(fallback: str) -> None:
         ConductorManager(llm=llm, fallback_planner=7)
 
 
-def test_tokens_that_nobody_reports_are_in_the_crews_usage() -> None:
-    """As estimated: CrewAI has no mark for that, the manager's result has."""
-    scene = Scene()
-    for llm in (scene.llm, scene.finder.llm, scene.writer.llm):
-        llm.counts = False
-    output = scene.crew().kickoff()
-    (result,) = scene.manager.results
-    assert result.usage.estimated
-    assert output.token_usage.total_tokens == result.usage.total_tokens > 0
-
-
 @pytest.mark.anyio
 async def test_after_a_cancel_no_model_is_called_any_more() -> None:
     """The call that is under way goes on in its thread; neither its agent nor a later step calls again."""
     reached, leave = threading.Event(), threading.Event()
 
-    @tool("Ruler")
-    def ruler(what: str) -> str:
-        """Measures what it is told."""
-        return f"{what}: 330 m"
-
     def say(shown: str, tools: Any) -> Any:
         reached.set()
         leave.wait(20)
-        function = {"name": tools[0]["function"]["name"], "arguments": '{"what": "tower"}'}
-        return [{"id": "1", "type": "function", "function": function}]
+        return measure(tools)
 
     scene = Scene(say)
     scene.finder.tools = [ruler]
@@ -525,60 +370,14 @@ async def test_after_a_cancel_no_model_is_called_any_more() -> None:
     assert len(scene.sent) == before
 
 
-def test_limits_and_a_policy_hold() -> None:
+def test_a_limit_of_the_cost_holds() -> None:
     """Money is known where a card says what an agent costs."""
     price = Price(input=1000.0, output=1000.0)
-    cards = {
-        role: Card(name=role, price=price, labels=frozenset({"in-house"})) for role in ("Finder", "Writer")
-    }
-    planner = FixedPlanner(PLAN.strip())
-    scene = Scene(planner=planner, cards=cards, limits=Limits(cost=0.001))
+    cards = {role: Card(name=role, price=price) for role in ("Finder", "Writer")}
+    scene = Scene(planner=FixedPlanner(PLAN.strip()), cards=cards, limits=Limits(cost=0.001))
     with pytest.raises(RunFailed, match=r"Limits\.cost"):
         scene.crew().kickoff()
     assert scene.sent == []
-    scene = Scene(planner=planner, cards=cards, policy=Policy(denied={"Writer"}))
-    scene.crew().kickoff()
-    assert {o.worker for o in scene.manager.results[0].outcomes} == {"Finder"}
-
-
-def test_a_plan_is_looked_at_before_it_runs() -> None:
-    """By whoever the policy names."""
-    looked: list[int] = []
-
-    def approve(asked: Any) -> bool:
-        looked.append(len(asked.plan.steps))
-        return False
-
-    scene = Scene(policy=Policy(approve=approve))
-    with pytest.raises(RunFailed, match="no answer"):
-        scene.crew().kickoff()
-    assert looked == [3]
-    assert len(scene.sent) == 1
-
-
-def test_workers_of_podiums_stand_beside_the_agents() -> None:
-    """In the same plans."""
-    plan = Plan((Step(2, "6 * 7"), Step(1, "write it down", (0,))))
-    scene = Scene(planner=FixedPlanner(plan), workers=[Calculator()])
-    scene.crew().kickoff()
-    assert "42" in scene.sent[0]
-
-
-def test_two_agents_of_one_role_are_told_apart() -> None:
-    """By a number, as plans must name each."""
-    scene = Scene()
-    twin = Agent(role="Finder", goal="Find more.", backstory="Young.", llm=scene.llm)
-    scene.crew(agents=[scene.finder, scene.writer, twin]).kickoff()
-    assert scene.manager.results[0].workers == ("Finder", "Writer", "Finder (2)")
-
-
-def test_a_crew_whose_agents_share_an_llm_is_billed_once() -> None:
-    """CrewAI adds the LLM's tokens up for each agent that has it."""
-    scene = Scene()
-    crew = scene.crew()
-    crew.kickoff()
-    assert crew.usage_metrics is not None
-    assert crew.usage_metrics.total_tokens == 242 * len(scene.sent)
 
 
 @pytest.mark.parametrize(
@@ -611,33 +410,22 @@ def test_the_options_of_a_conductor_are_a_managers() -> None:
     assert "measure-it" in scene.sent[0]
 
 
-@pytest.mark.parametrize(
-    "options", [{"cards": {"Painter": Card(name="Painter")}}, {"acts": {"Painter": True}}]
-)
-def test_a_role_names_one_agent(options: dict[str, Any]) -> None:
+def test_a_role_names_one_agent() -> None:
     """Else a card or a value of `acts` would have no effect, or be for another agent, too."""
-    scene = Scene(**options)
     with pytest.raises(ConfigError, match="'Painter', which no agent has"):
-        scene.crew().kickoff()
-    scene = Scene(**options)
+        Scene(acts={"Painter": True}).crew().kickoff()
+    scene = Scene(cards={"Painter": Card(name="Painter")})
     painters = [Agent(role="Painter", goal="Paint.", backstory="b", llm=scene.llm) for _ in range(2)]
     with pytest.raises(ConfigError, match="'Painter', which 2 agents have"):
         scene.crew_of(scene.manager, painters, [scene.task()]).kickoff()
 
 
-def roles(workers: Iterable[Any]) -> list[str]:
-    """Return the names of workers."""
-    return [worker.card.name for worker in workers]
-
-
 def test_a_crew_under_a_conductor_is_a_worker() -> None:
-    """In any pool, and under another manager."""
     inner, outer = Scene(), Scene(planner=FixedPlanner(Plan((Step(2, "describe the tower"),))))
     worker = as_worker(inner.crew(inner.task("Do: {part}")), name="inner")
     outer.manager.workers = [worker]
     output = outer.crew().kickoff()
     assert output.raw.startswith('{"height": 330')
-    assert roles(outer.manager.workers) == ["inner"]
     assert outer.manager.results[0].outcomes[0].usage.total_tokens == 968
     assert output.token_usage.total_tokens == 968
 
@@ -663,10 +451,7 @@ def test_an_agent_outside_the_crew_is_an_error() -> None:
         scene.crew_of(scene.manager, poets, [scene.task(agent=other)]).kickoff()
 
 
-@pytest.mark.parametrize(
-    "name", ["limit", "max_execution_time", "max_rpm", "reasoning", "tools", "step_callback"]
-)
-def test_an_option_without_effect_is_refused(name: str) -> None:
+def test_an_option_without_effect_is_refused() -> None:
     """By name, with the options that there are."""
-    with pytest.raises(TypeError, match=f"does not accept {name}.*: its options are .*limits"):
-        Scene(**{name: 1})
+    with pytest.raises(TypeError, match=r"does not accept max_rpm.*: its options are .*limits"):
+        Scene(max_rpm=1)

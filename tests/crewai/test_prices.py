@@ -15,8 +15,6 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_llm_has_the_price_of_its_endpoint() -> None:
-    """Its own name alone says nothing."""
-
     def make(url: str | None, /, *, card: Card | None = None) -> Worker:
         return as_worker(LLM(model=f"openai/{MODEL}", base_url=url, api_key="k"), card=card)
 

@@ -38,29 +38,13 @@ ONCE = Retry(attempts=1)
 
 
 def echo(shown: str, tools: Any) -> str:
-    """Say what was asked."""
     task = shown.partition("Current Task: ")[2].partition("\n")[0]
     return f"you asked: {task or shown}"
 
 
 def agent_of(say: Callable[[str, Any], Any], **facts: Any) -> Agent:
-    """Return an agent over a scripted LLM."""
     llm = SpeakingLLM(model="speaking", say=say)
     return Agent(role="Clerk", goal="Answer.", backstory="Old hand.", llm=llm, **facts)
-
-
-async def hanging(make: Callable[[SpeakingLLM], Any]) -> AsyncIterator[Worker]:
-    """Yield a worker whose LLM answers when the test is over."""
-    leave = threading.Event()
-
-    def wait(shown: str, tools: Any) -> str:
-        leave.wait(30)
-        return "late"
-
-    try:
-        yield as_worker(make(SpeakingLLM(model="speaking", say=wait)))
-    finally:
-        leave.set()
 
 
 @contextmanager
@@ -73,61 +57,41 @@ def provider_llm(url: str, **options: Any) -> Iterator[Any]:
         llm._client.close()
 
 
-class TestAgent(WorkerContract):
-    """An agent alone."""
-
-    @pytest.fixture
-    def worker(self) -> Worker:
-        """Return one that repeats the question."""
-        return as_worker(agent_of(echo))
-
-    @pytest.fixture
-    async def slow_worker(self) -> AsyncIterator[Worker]:
-        """Return one whose LLM hangs."""
-        async for worker in hanging(lambda llm: Agent(role="Clerk", goal="a", backstory="b", llm=llm)):
-            yield worker
-
-
-class TestCrew(WorkerContract):
-    """A crew of one agent."""
-
-    @pytest.fixture
-    def worker(self) -> Worker:
-        """Return one that repeats the question."""
-        return as_worker(crew_of(agent_of(echo)))
-
-    @pytest.fixture
-    async def slow_worker(self) -> AsyncIterator[Worker]:
-        """Return one whose LLM hangs."""
-        made = lambda llm: crew_of(Agent(role="Clerk", goal="a", backstory="b", llm=llm))  # noqa: E731
-        async for worker in hanging(made):
-            yield worker
-
-
-class TestLLM(WorkerContract):
-    """An LLM, bare."""
-
-    @pytest.fixture
-    def worker(self) -> Worker:
-        """Return one that repeats the question."""
-        return as_worker(SpeakingLLM(model="speaking", say=echo))
-
-    @pytest.fixture
-    async def slow_worker(self) -> AsyncIterator[Worker]:
-        """Return one that hangs."""
-        async for worker in hanging(lambda llm: llm):
-            yield worker
-
-
 def crew_of(agent: Agent, description: str = "{asked}") -> Crew:
-    """Return a crew of one agent and one task."""
     task = Task(description=description, expected_output="an answer", agent=agent)
     return Crew(name="bureau", agents=[agent], tasks=[task])
 
 
+def made_of(kind: str, llm: Any) -> Any:
+    if kind == "llm":
+        return llm
+    agent = Agent(role="Clerk", goal="Answer.", backstory="Old hand.", llm=llm)
+    return agent if kind == "agent" else crew_of(agent)
+
+
+class TestWorkers(WorkerContract):
+    @pytest.fixture(params=["llm", "agent", pytest.param("crew", marks=pytest.mark.long)])
+    def kind(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+    @pytest.fixture
+    def worker(self, kind: str) -> Worker:
+        return as_worker(made_of(kind, SpeakingLLM(model="speaking", say=echo)))
+
+    @pytest.fixture
+    async def slow_worker(self, kind: str) -> AsyncIterator[Worker]:
+        leave = threading.Event()
+
+        def wait(shown: str, tools: Any) -> str:
+            leave.wait(30)
+            return "late"
+
+        yield as_worker(made_of(kind, SpeakingLLM(model="speaking", say=wait)))
+        leave.set()
+
+
 @pytest.mark.anyio
-@pytest.mark.parametrize("streams", [False, True])
-@pytest.mark.parametrize("stalls", ["planner", "worker"])
+@pytest.mark.parametrize(("stalls", "streams"), [("planner", False), ("worker", True)])
 async def test_a_cancel_closes_the_connections_of_llms(stalls: str, *, streams: bool) -> None:
     """Of each call that is under way, whether it has begun to answer or not."""
     stalled, all_stalled = list[Call](), asyncio.Event()
@@ -188,24 +152,7 @@ async def test_agents_crews_llms_and_tools_work_in_one_pool() -> None:
 
 
 @pytest.mark.anyio
-async def test_steps_side_by_side_have_each_their_own_bill() -> None:
-    """One agent, one LLM, and calls that overlap; a crew under way twice, too."""
-    both = threading.Barrier(2)
-
-    def meet(shown: str, tools: Any) -> str:
-        both.wait(20)
-        return "met"
-
-    for thing in (agent_of(meet), crew_of(agent_of(meet)), SpeakingLLM(model="bare", say=meet)):
-        pool = [as_worker(thing, name="one"), ScriptedWorker("join", "joined")]
-        plan = Plan((Step(0, "a"), Step(0, "b"), Step(1, "c", (0, 1))))
-        result = await Conductor(FixedPlanner(plan), pool).run("?")
-        assert [o.usage.total_tokens for o in result.outcomes[:2]] == [242, 242]
-
-
-@pytest.mark.anyio
 async def test_an_llm_that_reports_nothing_is_estimated() -> None:
-    """And said to be."""
     llm = SpeakingLLM(model="silent", say=lambda shown, tools: "x" * 40, counts=False)
     for thing in (llm, Agent(role="Clerk", goal="a", backstory="b", llm=llm)):
         usage = (await complete(as_worker(thing), question("y" * 40))).usage
@@ -226,8 +173,6 @@ async def test_an_llm_plans_and_streams_its_plan() -> None:
 
 @pytest.mark.anyio
 async def test_an_llm_is_offered_the_callers_tools() -> None:
-    """Its calls come back, in OpenAI's form."""
-
     def say(shown: str, tools: Any) -> Any:
         if "noon" in shown:
             return "It is noon."
@@ -253,17 +198,14 @@ async def test_an_llm_is_offered_the_callers_tools() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("reply", "kind", "told"),
-    [
-        (lambda call: whole({"error": {"message": "no"}}, status=401), WorkerRefused, "the key was refused"),
-        (lambda call: whole({"error": {"message": "down"}}, status=503), WorkerUnavailable, "answered 503"),
-    ],
+    ("status", "kind", "told"),
+    [(401, WorkerRefused, "the key was refused"), (503, WorkerUnavailable, "answered 503")],
 )
 async def test_what_a_provider_says_is_told_in_podiums_errors(
-    reply: Callable[[Call], Reply], kind: type[Exception], told: str
+    status: int, kind: type[Exception], told: str
 ) -> None:
     """By the status: a real provider of CrewAI's, against a real server."""
-    async with ChatServer(reply) as server:
+    async with ChatServer(lambda call: whole({"error": {"message": "no"}}, status=status)) as server:
         with provider_llm(server.url, max_retries=0) as llm:
             for thing in (llm, Agent(role="Clerk", goal="a", backstory="b", llm=llm)):
                 with pytest.raises(kind, match=told):
@@ -273,7 +215,6 @@ async def test_what_a_provider_says_is_told_in_podiums_errors(
 
 @pytest.mark.anyio
 async def test_sampling_reaches_the_provider() -> None:
-    """And leaves the LLM as it was."""
     async with ChatServer(lambda call: says(call, "fine")) as server:
         with provider_llm(server.url) as llm:
             sampling = Sampling(temperature=0.5, max_tokens=77)
@@ -322,28 +263,6 @@ async def test_a_crews_inputs_are_made_of_the_step() -> None:
 
     done = await complete(as_worker(crew, inputs=inputs), question("Tower"))
     assert done.text == "you asked: Tower in Danish"
-
-
-@pytest.mark.anyio
-async def test_a_tool_is_given_what_its_subtask_says() -> None:
-    """One text as it is; more as JSON, which its card asks for."""
-
-    @tool("Shout")
-    def shout(words: str) -> str:
-        """Shouts."""
-        return words.upper()
-
-    @tool("Add")
-    def add(left: int, right: int) -> int:
-        """Adds."""
-        return left + right
-
-    assert (await complete(as_worker(shout), question("hello"))).text == "HELLO"
-    adder = as_worker(add)
-    assert '"left" (integer), "right" (integer)' in adder.card.description
-    assert (await complete(adder, question('Add {"left": 1, "right": 2}.'))).text == "3"
-    with pytest.raises(WorkerRefused, match="as a JSON object"):
-        await complete(adder, question("one and two"))
 
 
 def test_a_card_says_what_its_owner_says() -> None:
@@ -405,68 +324,40 @@ def test_agents_within_agents_do_not_wait_for_each_others_threads() -> None:
 
 
 @pytest.mark.anyio
-async def test_what_is_told_of_the_run_is_in_the_agents_prompt_word_for_word() -> None:
-    """The whole of what Podium renders, and around it only what CrewAI puts around every task."""
-    shown: list[str] = []
-
-    def say(text: str, tools: Any) -> str:
-        shown.append(text)
-        return "done"
-
-    steps = (Step(1, "look"), Step(0, "write", (0,)))
-    spy = ScriptedWorker("spy", "seen")
-    await Conductor(FixedPlanner(Plan(steps)), [as_worker(agent_of(say)), spy]).run("The question?")
-    requests: list[Request] = []
-    twin = ScriptedWorker("Clerk", lambda request: requests.append(request) or "done")
-    await Conductor(FixedPlanner(Plan(steps)), [twin, spy]).run("The question?")
-    assert requests[0].messages[0].text in shown[0]
-    await asyncio.sleep(0)
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("odd", [FILTERED, CALLS, LATIN], ids=lambda odd: odd.name)
-async def test_an_answer_that_is_none_has_its_own_code(odd: OddAnswer, *, stream: bool) -> None:
-    """As with Podium's own client; CrewAI's LLMs leave refusals out."""
-    with ExitStack() as stack:
-        await check(lambda url: as_worker(stack.enter_context(provider_llm(url))), odd, stream=stream)
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_url_of_another_server_is_told(*, stream: bool) -> None:
-    """As with Podium's own client."""
-    with ExitStack() as stack:
-        await check_wrong_url(lambda url: as_worker(stack.enter_context(provider_llm(url))), stream=stream)
-
-
-def agent_of_provider(llm: Any) -> Agent:
-    """Return an agent without tools."""
-    return Agent(role="Clerk", goal="Answer.", backstory="Old hand.", llm=llm)
-
-
-MAKERS: list[Callable[[Any], Any]] = [agent_of_provider, lambda llm: crew_of(agent_of_provider(llm))]
-
-
-@pytest.mark.anyio
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # CrewAI's, of an answer with calls
-@pytest.mark.parametrize("make", MAKERS, ids=["agent", "crew"])
-@pytest.mark.parametrize("odd", [FILTERED, CALLS], ids=lambda odd: odd.name)
-async def test_an_agent_has_no_answer_where_its_llm_has_none(odd: OddAnswer, make: Any) -> None:
-    """CrewAI returns what was filtered as the answer, and calls of tools as JSON."""
+@pytest.mark.parametrize(
+    ("odd", "kind", "stream"),
+    [
+        (FILTERED, "llm", True),
+        (CALLS, "llm", False),
+        (LATIN, "llm", True),
+        (FILTERED, "agent", False),
+        (CALLS, "crew", False),
+    ],
+)
+async def test_an_answer_that_is_none_has_its_own_code(odd: OddAnswer, kind: str, *, stream: bool) -> None:
+    """CrewAI's LLMs leave refusals out; its agents return what was filtered, and calls of tools as JSON."""
     with ExitStack() as stack:
-        await check(lambda url: as_worker(make(stack.enter_context(provider_llm(url)))), odd, stream=False)
+
+        def make(url: str) -> Worker:
+            return as_worker(made_of(kind, stack.enter_context(provider_llm(url))))
+
+        await check(make, odd, stream=stream)
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("make", [lambda llm: llm, *MAKERS], ids=["llm", "agent", "crew"])
-async def test_an_answer_that_was_cut_is_partial(make: Any, *, stream: bool) -> None:
-    """CrewAI returns it as it is."""
+async def test_a_url_of_another_server_is_told() -> None:
+    with ExitStack() as stack:
+        await check_wrong_url(lambda url: as_worker(stack.enter_context(provider_llm(url))), stream=False)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("kind", "stream"), [("llm", True), ("agent", False), ("crew", True)])
+async def test_an_answer_that_was_cut_is_partial(kind: str, *, stream: bool) -> None:
     options: dict[str, Any] = {"on_event": lambda event: None} if stream else {}
     async with ChatServer(lambda call: says(call, "Once upon", finish_reason="length")) as server:
         with provider_llm(server.url) as llm:
-            conductor = Conductor(FixedPlanner(Plan((Step(0, "x"),))), [as_worker(make(llm))])
+            conductor = Conductor(FixedPlanner(Plan((Step(0, "x"),))), [as_worker(made_of(kind, llm))])
             result = await conductor.run("?", **options)
     assert (result.status, result.answer) == ("partial", "Once upon")
     assert result.problem is not None
@@ -474,9 +365,8 @@ async def test_an_answer_that_was_cut_is_partial(make: Any, *, stream: bool) -> 
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("make", [lambda llm: llm, *MAKERS[:1]], ids=["llm", "agent"])
-async def test_an_answer_without_a_finish_reason_is_none(make: Any, *, stream: bool) -> None:
+@pytest.mark.parametrize(("kind", "stream"), [("llm", True), ("agent", False)])
+async def test_an_answer_without_a_finish_reason_is_none(kind: str, *, stream: bool) -> None:
     """As a stream that was cut: CrewAI returns what there is."""
 
     def cut(call: Call) -> Reply:
@@ -488,28 +378,30 @@ async def test_an_answer_without_a_finish_reason_is_none(make: Any, *, stream: b
 
     async with ChatServer(cut) as server:
         with provider_llm(server.url, stream=stream) as llm:
-            conductor = Conductor(FixedPlanner(Plan((Step(0, "x"),))), [as_worker(make(llm))], retry=ONCE)
+            worker = as_worker(made_of(kind, llm))
+            conductor = Conductor(FixedPlanner(Plan((Step(0, "x"),))), [worker], retry=ONCE)
             result = await conductor.run("?", **({"on_event": lambda event: None} if stream else {}))
     assert (result.status, result.answer) == ("failed", "")
     assert result.problem is not None
     assert (result.problem.code, "no finish_reason" in result.problem.message) == ("worker_broken", True)
 
 
+GOOD, BAD = '{"city": "Paris"}', '{"city": "Nowhere"}'
 TOOL_CASES = [
-    pytest.param('{"city": "Nowhere"}', 5, "its tool 'weather' failed: no such city", id="raises"),
-    pytest.param('{"city": "Par', 5, "its tool 'weather' failed:", id="cut arguments"),
-    pytest.param('{"city": "Paris"}', 1, "max_iter=1", id="max_iter"),
-    pytest.param('{"city": "Paris"}', 5, None, id="ok"),
+    pytest.param(lambda agent: agent, [BAD], 5, "its tool 'weather' failed: no such city", id="raises"),
+    pytest.param(crew_of, [GOOD, BAD], 5, "its tool 'weather' failed: no such city", id="raises in a crew"),
+    pytest.param(lambda agent: agent, ['{"city": "Par'], 5, "its tool 'weather' failed:", id="cut"),
+    pytest.param(lambda agent: agent, [GOOD], 1, "max_iter=1", id="max_iter"),
+    pytest.param(lambda agent: agent, [BAD, GOOD], 5, None, id="succeeds at last"),
 ]
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("make", [lambda agent: agent, crew_of], ids=["agent", "crew"])
-@pytest.mark.parametrize(("arguments", "max_iter", "told"), TOOL_CASES)
+@pytest.mark.parametrize(("make", "calls", "max_iter", "told"), TOOL_CASES)
 async def test_an_answer_without_its_tool_is_partial(
-    make: Any, arguments: str, max_iter: int, told: str | None
+    make: Any, calls: list[str], max_iter: int, told: str | None
 ) -> None:
-    """CrewAI has the agent answer all the same."""
+    """CrewAI has the agent answer all the same; the last call of the tool counts."""
 
     @tool
     def weather(city: str) -> str:
@@ -519,10 +411,11 @@ async def test_an_answer_without_its_tool_is_partial(
         return "22 degrees"
 
     def reply(call: Call) -> Reply:
-        if any(message["role"] == "tool" for message in call.body["messages"]):
+        done = sum(message["role"] == "tool" for message in call.body["messages"])
+        if done == len(calls):
             return says(call, "It is warm.")
-        function = {"name": "weather", "arguments": arguments}
-        asked = [{"id": "1", "type": "function", "function": function}]
+        function = {"name": "weather", "arguments": calls[done]}
+        asked = [{"id": str(done), "type": "function", "function": function}]
         return says(call, "", tool_calls=asked, finish_reason="tool_calls")
 
     async with ChatServer(reply) as server:
@@ -539,34 +432,7 @@ async def test_an_answer_without_its_tool_is_partial(
 
 
 @pytest.mark.anyio
-async def test_a_tool_that_succeeds_at_last_is_no_failure() -> None:
-    """Only the last call of a tool counts."""
-
-    @tool
-    def weather(city: str) -> str:
-        """Tell the weather."""
-        if city != "Paris":
-            raise ValueError("no such city")
-        return "22 degrees"
-
-    def reply(call: Call) -> Reply:
-        results = [message for message in call.body["messages"] if message["role"] == "tool"]
-        if len(results) == 2:
-            return says(call, "It is warm.")
-        function = {"name": "weather", "arguments": '{"city": "%s"}' % ("Paris" if results else "Pari")}
-        asked = [{"id": str(len(results)), "type": "function", "function": function}]
-        return says(call, "", tool_calls=asked, finish_reason="tool_calls")
-
-    async with ChatServer(reply) as server:
-        with provider_llm(server.url) as llm:
-            agent = Agent(role="Clerk", goal="Answer.", backstory="b", llm=llm, tools=[weather])
-            result = await Conductor(FixedPlanner(Plan((Step(0, "x"),))), [as_worker(agent)]).run("?")
-    assert (result.answer, result.status) == ("It is warm.", "ok")
-
-
-@pytest.mark.anyio
 async def test_a_plan_that_was_cut_is_no_plan() -> None:
-    """Though its text reads as one."""
     plan = '{"worker": 0, "subtask": "x", "access": []}\n'
     async with ChatServer(lambda call: says(call, plan, finish_reason="length")) as server:
         with provider_llm(server.url) as llm, pytest.raises(PlannerError, match="cut"):
@@ -574,7 +440,6 @@ async def test_a_plan_that_was_cut_is_no_plan() -> None:
 
 
 def guarded(say: Callable[[str, Any], Any], guardrail: Any, retries: int = 2) -> Agent:
-    """Return an agent with a guardrail of its own."""
     return agent_of(say, guardrail=guardrail, guardrail_max_retries=retries)
 
 
@@ -626,7 +491,6 @@ async def test_an_answer_that_a_guardrail_refuses_to_the_end_is_none(*, in_words
 
 @pytest.mark.anyio
 async def test_a_task_of_a_crew_that_its_guardrail_refuses_has_the_same_code() -> None:
-    """CrewAI raises a bare exception."""
     agent = agent_of(lambda shown, tools: "no")
     task = Task(
         description="{asked}",

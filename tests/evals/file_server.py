@@ -22,10 +22,9 @@ class FileServer:
 
     @contextmanager
     def in_thread(self) -> Iterator["FileServer"]:
-        """Serve until the block ends."""
         server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{server.server_port}/"
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         try:
             yield self
@@ -49,7 +48,6 @@ class FileServer:
         return Handler
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
-        """Answer one request."""
         path = unquote(handler.path).removeprefix("/")
         asked = handler.headers.get("range", "")
         self.requests.append((path, asked))

@@ -36,7 +36,6 @@ def choice_row(
 
 
 def write_packed(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
-    """Write rows as gzipped JSON lines."""
     with gzip.open(path, "wt", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
     return path

@@ -26,7 +26,6 @@ pytestmark = pytest.mark.anyio
 Podium = Callable[..., Result]
 GUESS = Step(0, "Guess.")
 TWICE = Plan((GUESS, GUESS, Step(1, "Join {{0}} and {{1}}.", (0, 1))))
-NAMES = pytest.mark.parametrize("name", ["steps.jsonl", "steps.jsonl.gz"])
 
 
 class Team:
@@ -36,7 +35,6 @@ class Team:
         self.calls, self._fails = 0, fails
 
     def conductor(self, plan: Plan = TWICE) -> Conductor:
-        """Return a conductor with new workers."""
         workers = [
             FunctionWorker(self._guess, card=Card(name="guess")),
             FunctionWorker(lambda step: f"joined {step.subtask}", card=Card(name="join")),
@@ -53,14 +51,12 @@ class Team:
 
 
 async def texts(conductor: Conductor, cassette: Cassette) -> list[str]:
-    """Run, and return the outputs of the steps."""
     result = await conductor.run("?", middleware=cassette)
     assert result.status == "ok", result.problem
     return [outcome.text for outcome in result.outcomes]
 
 
-@NAMES
-@pytest.mark.parametrize("fails", [(), (1,), (2,)])
+@pytest.mark.parametrize(("name", "fails"), [("steps.jsonl", ()), ("steps.jsonl.gz", (2,))])
 async def test_a_run_is_replayed_exactly(tmp_path: Path, name: str, fails: tuple[int, ...]) -> None:
     """Equal calls of one run differ; those of another run, also at the same time, are the same."""
     team, path, seen = Team(fails), tmp_path / name, list[list[str]]()
@@ -109,7 +105,6 @@ async def test_another_call_is_not_recorded(tmp_path: Path, plan: Plan) -> None:
 
 
 async def test_a_cut_answer_is_of_its_limit(tmp_path: Path) -> None:
-    """A complete one is not."""
     path, reasons = tmp_path / "steps.jsonl", iter(["length", "stop"])
     async with ChatServer(lambda call: says(call, "a word", finish_reason=next(reasons))) as server:
         conductor = Conductor(
@@ -156,7 +151,6 @@ async def test_a_planner_is_recorded(tmp_path: Path) -> None:
     ],
 )
 def test_another_file_is_refused(tmp_path: Path, content: bytes | None, told: str) -> None:
-    """And not changed."""
     path = tmp_path / "steps.jsonl"
     (tmp_path / "packed.jsonl").write_bytes(gzip.compress(content or b""))
     if content is not None:
@@ -189,34 +183,22 @@ ROWS = "".join(
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    """Serve a model that adds."""
     with ChatServer(adds).in_thread() as serving:
         yield serving
 
 
-@NAMES
-def test_plans_are_compared(podium: Podium, config: Path, server: ChatServer, name: str) -> None:
+def test_plans_are_compared(podium: Podium, config: Path, server: ChatServer) -> None:
     """By their scores on the same questions; a second time without a call."""
     (config.parent / "sums.jsonl").write_text(ROWS)
     once = [{"worker": "speaker", "subtask": "Add.", "access": []}]
     check = [*once, {"worker": "thinker", "subtask": "Check {{0}}.", "access": [0]}]
     for plan, steps in (("once", once), ("check", check)):
         (config.parent / f"{plan}.json").write_text(json.dumps(steps))
-    asking = (
-        "evals",
-        "record",
-        "run",
-        "sums.jsonl",
-        "--out",
-        name,
-        "--plan",
-        "once.json",
-        "--plan",
-        "check.json",
-    )
+    words = "evals record run sums.jsonl --out steps.jsonl --plan once.json --plan check.json"
+    asking = words.split()
     first = podium(*asking)
     assert first.exit_code == 0, first.stderr
-    assert f"podium: {name}: 10 calls recorded, 5 replayed" in first.stderr
+    assert "podium: steps.jsonl: 10 calls recorded, 5 replayed" in first.stderr
     lines = first.stdout.splitlines()
     assert lines[0].startswith("once.json: score 0.000, 5 of 5 scored, 5 calls, ")
     assert lines[1].startswith(
@@ -231,7 +213,6 @@ def test_plans_are_compared(podium: Podium, config: Path, server: ChatServer, na
 
 
 def test_answers_are_gzipped_as_the_name_says(podium: Podium, config: Path) -> None:
-    """And another command continues."""
     (config.parent / "sums.jsonl").write_text(ROWS)
     asking = ("evals", "record", "ask", "sums.jsonl", "--out", "r.jsonl.gz", "--worker", "thinker")
     assert podium(*asking, "--calls", "3").exit_code == 3

@@ -1,7 +1,6 @@
 """Public recordings are fetched from a server with the layout of their origin, whole or not at all."""
 
 import json
-import os
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -20,13 +19,9 @@ from podium_evals.recorded import (
     OriginFile,
     Progress,
     Provenance,
-    Recordings,
-    Sample,
     fetch_mmlu_pro,
     fetch_reasoning_gym,
     mmlu_pro_origin,
-    read_mmlu_pro,
-    read_reasoning_gym,
     reasoning_gym_origin,
 )
 
@@ -89,7 +84,6 @@ def served(tmp_path: Path) -> Path:
 
 @contextmanager
 def serving(folder: Path, fault: Fault = lambda _path, _number: "") -> Iterator[tuple[FileServer, Origin]]:
-    """Serve a folder, and list its files."""
     with FileServer(folder, fault).in_thread() as server:
         files = tuple(
             OriginFile(
@@ -120,18 +114,6 @@ async def test_reasoning_gym(served: Path, tmp_path: Path) -> None:
     assert not read.samples(second, "maker_model-b")
     assert third.text == "What is 3 + 3?"
     assert read.provenance == origin.provenance
-
-
-async def test_usage_counts_the_text_before_the_answer(served: Path, tmp_path: Path) -> None:
-    """Estimated, and marked so."""
-    with serving(served) as (_, origin):
-        read = await fetch_reasoning_gym(
-            level="hard", kinds=["aiw"], folder=tmp_path / "cache", origin=origin
-        )
-    usage = read.samples(read.questions[0], "maker_model-b")[0].usage
-    assert usage is not None
-    assert usage.estimated
-    assert (usage.input_tokens > 5, usage.output_tokens > 80) == (True, True)
 
 
 async def test_mmlu_pro(served: Path, tmp_path: Path) -> None:
@@ -194,7 +176,6 @@ async def test_requests_are_tried_again(
 
 
 async def test_kinds_and_workers_that_may_not_be_fetched(tmp_path: Path) -> None:
-    """Before anything is downloaded."""
     with pytest.raises(ConfigError, match="is not a kind"):
         await fetch_reasoning_gym(level="easy", kinds=["unlisted"], folder=tmp_path)
     with pytest.raises(ConfigError, match="'gpt'"):
@@ -202,7 +183,6 @@ async def test_kinds_and_workers_that_may_not_be_fetched(tmp_path: Path) -> None
 
 
 async def test_a_file_of_another_form_is_told(served: Path, tmp_path: Path) -> None:
-    """With its name."""
     path = "easy/maker_model-a_20250315_163713/arithmetic/dice.json"
     (served / path).write_text('{"results": []}')
     with serving(served) as (_, origin), pytest.raises(RecordingInvalid, match=r"dice\.json.*system_prompt"):
@@ -220,52 +200,3 @@ def test_the_lists_name_what_is_there() -> None:
             for file in origin.files
         }
         assert len(parts) == models
-
-
-REAL, ORIGINS = os.environ.get("PODIUM_EVALS_DATA", ""), os.environ.get("PODIUM_EVALS_ORIGINS", "")
-
-
-@pytest.mark.long
-@pytest.mark.timeout(600)
-@pytest.mark.skipif(
-    not (REAL and ORIGINS), reason="PODIUM_EVALS_ORIGINS names no folder with copies of the origins"
-)
-async def test_real_origins_have_what_is_packed(tmp_path: Path) -> None:
-    """Fetched from a loopback server of a copy: the same answers and scores as in the packed files."""
-    with FileServer(Path(ORIGINS)).in_thread() as server:
-        for level in ("easy", "hard"):
-            listed = reasoning_gym_origin()
-            origin = Origin(
-                name="rg", provenance=listed.provenance, url=f"{server.url}reasoning_gym/", files=listed.files
-            )
-            fetched = await fetch_reasoning_gym(
-                level="easy" if level == "easy" else "hard", folder=tmp_path, origin=origin
-            )
-            packed = read_reasoning_gym(
-                Path(REAL) / "reasoning_gym_recorded.jsonl.gz", level="easy" if level == "easy" else "hard"
-            )
-            assert disagreements(packed, fetched) == []
-        listed = mmlu_pro_origin()
-        origin = Origin(
-            name="mmlu", provenance=listed.provenance, url=f"{server.url}mmlu_pro/", files=listed.files
-        )
-        fetched = await fetch_mmlu_pro(folder=tmp_path, origin=origin)
-        packed = read_mmlu_pro(Path(REAL) / "mmlu_pro_recorded.jsonl.gz").only(fetched.workers)
-        # Files of some models have other wordings of a dozen questions, which were joined in packing.
-        assert len(disagreements(packed, fetched)) < 200 < len(list(packed)) / 500
-
-
-def disagreements(packed: Recordings, fetched: Recordings) -> list[str]:
-    """Return what is packed, and is not in the origin; packed scores have four digits."""
-
-    def agree(here: Sample, there: Sample) -> bool:
-        assert here.score is not None
-        assert there.score is not None
-        return here.text.strip() == there.text[:2000].strip() and abs(here.score - there.score) < 1e-3
-
-    wrong = []
-    for each in packed:
-        found = fetched.samples(each.question, each.worker)
-        if len(found) != len(each.samples) or not all(map(agree, each.samples, found)):
-            wrong.append(f"{each.question.id} {each.worker}")
-    return wrong

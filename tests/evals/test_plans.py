@@ -21,8 +21,6 @@ VOTE = Plan((Step(0, "Answer the question."), Step(1, "Answer the question."), S
 
 
 def write(path: Path, about: PlansAbout, plans: Sequence[RecordedPlan]) -> None:
-    """Append plans to a file."""
-
     async def append() -> None:
         with PlanFile(path, about) as file:
             for plan in plans:
@@ -32,7 +30,6 @@ def write(path: Path, about: PlansAbout, plans: Sequence[RecordedPlan]) -> None:
 
 
 def compare(podium: Podium, recording: str, *options: str) -> dict[str, Any]:
-    """Return the arm of the plans in a comparison."""
     result = podium("evals", "run", recording, "--json", *options)
     assert result.exit_code == 0, result.stderr
     found: dict[str, Any] = json.loads(result.stdout)["arms"][-1]
@@ -98,16 +95,12 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     [
         ("", "it is empty"),
         ("plans\n", "does not begin with"),
-        ('{"type": "recording", "version": 1}\n', "is not a file of plans"),
         ('{"type": "plans", "version": 2}\n', "version"),
-        ('{"type": "plans", "version": 1, "planner": "p"}\n', "'is_told'"),
-        ("HEAD[]\n", "line 2 cannot be read"),
         ('HEAD{"type": "plan", "query": "q", "steps": null, "problem": null}\n', "line 2"),
         ('HEAD{"steps": [{"worker": "z"}], "problem": null, "query": "q"}\n', "line 2"),
     ],
 )
 def test_other_files_are_refused(tmp_path: Path, text: str, told: str) -> None:
-    """With the place."""
     path = tmp_path / "p.jsonl"
     head = (
         '{"type": "plans", "version": 1, "planner": "p", "workers": ["a"], "is_told": true, "source": ""}\n'

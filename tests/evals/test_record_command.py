@@ -23,21 +23,18 @@ SUMS = "".join(
 
 
 def adds(call: Call) -> Reply:
-    """Answer a sum in the last message."""
     words = call.body["messages"][-1]["content"].split("What is ")[-1].split()
     return says(call, f"The answer is {2 * int(words[0])}.")
 
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    """Serve a model that adds."""
     with ChatServer(adds).in_thread() as serving:
         yield serving
 
 
 @pytest.fixture
 def sums(config: Path) -> Path:
-    """Write six questions beside the config."""
     path = config.parent / "sums.jsonl"
     path.write_text(SUMS)
     return path
@@ -107,24 +104,21 @@ def test_a_budget_stops_it_and_the_next_time_goes_on(podium: Podium, sums: Path)
 
 
 def test_a_cost_needs_prices(podium: Podium, sums: Path, server: ChatServer) -> None:
-    """The model of the config has none."""
     result = podium("evals", "record", "ask", str(sums), "--out", "r.jsonl", "--cost", "1")
     assert (result.exit_code, server.calls) == (3, [])
     assert "price" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("--grader", "vibes"), "--grader 'vibes' is unknown: use one of exact, number"),
-        (("--worker", "nobody"), "--worker 'nobody' is not a worker of"),
-    ],
-)
-def test_wrong_options_are_told(podium: Podium, sums: Path, arguments: tuple[str, ...], told: str) -> None:
-    """Before anything is asked."""
-    result = podium("evals", "record", "ask", str(sums), "--out", "r.jsonl", *arguments)
-    assert result.exit_code == 2
-    assert told in result.stderr
+def test_wrong_options_are_told(podium: Podium, sums: Path, tmp_path: Path) -> None:
+    (tmp_path / "old.jsonl").write_text("")
+    for arguments, told in (
+        (("ask", str(sums), "--grader", "vibes"), "--grader 'vibes' is unknown: use one of exact, number"),
+        (("ask", str(sums), "--worker", "nobody"), "--worker 'nobody' is not a worker of"),
+        (("runs", "--grader", "number"), "--questions"),
+        (("fetch", "mmlu-pro", "--out", str(tmp_path / "old.jsonl")), "already exists"),
+    ):
+        result = podium("evals", "record", *arguments[:1], "--out", "r.jsonl", *arguments[1:])
+        assert (result.exit_code, told in result.stderr) == (2, True)
 
 
 @pytest.mark.long
@@ -177,17 +171,8 @@ def test_runs_of_the_journal_are_recorded(podium: Podium, sums: Path, config: Pa
     config.write_text(text.replace('[planner]\nworker = "thinker"', '[planner]\ntype = "rule"'))
     for question in ("What is 3 + 3?", "What is 3 + 3?", "What is 4 + 4? And what is 5 + 5?"):
         assert podium("run", question).exit_code == 0
-    recording = (
-        "evals",
-        "record",
-        "runs",
-        "--out",
-        "r.jsonl",
-        "--questions",
-        str(sums),
-        "--grader",
-        "number",
-    )
+    words = f"evals record runs --out r.jsonl --grader number --questions {sums}"
+    recording = words.split()
     result = podium(*recording, "--json")
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)
@@ -200,23 +185,9 @@ def test_runs_of_the_journal_are_recorded(podium: Podium, sums: Path, config: Pa
     assert "recorded 0 answers in r.jsonl; 2 were recorded before" in again.stderr
 
 
-def test_a_grader_of_runs_needs_right_answers(podium: Podium, config: Path) -> None:
-    """A journal has none."""
-    result = podium("evals", "record", "runs", "--out", "r.jsonl", "--grader", "number")
-    assert (result.exit_code, "--questions" in result.stderr) == (2, True)
-
-
-def test_a_file_that_is_there_is_not_fetched_into(podium: Podium, tmp_path: Path) -> None:
-    """Before anything is downloaded."""
-    (tmp_path / "r.jsonl").write_text("")
-    result = podium("evals", "record", "fetch", "mmlu-pro", "--out", str(tmp_path / "r.jsonl"))
-    assert (result.exit_code, "already exists" in result.stderr) == (2, True)
-
-
 def test_fetching_shows_licence_and_citation(
     podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the origin cannot be reached."""
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.setattr("podium_evals.recorded.public.ATTEMPTS", 1)
     out = tmp_path / "data" / "r.jsonl"  # the folder is made before anything is downloaded
@@ -245,7 +216,6 @@ def test_questions_say_how_they_are_graded(podium: Podium, config: Path, server:
 
 
 def programs(call: Call) -> Reply:
-    """Write a program that doubles."""
     return says(call, "```python\nprint(2 * int(input()))\n```")
 
 

@@ -12,7 +12,6 @@ from podium_evals.recorded import NO_ANSWER, FirstAgreeing, Longest, Reducer, Vo
 
 
 def showing(outputs: Sequence[str], *, stream: bool = False) -> Request:
-    """Return a request that shows these outputs."""
     visible = tuple(VisibleStep(number, "find", output) for number, output in enumerate(outputs))
     query = (Message("user", "which?"),)
     return Request(messages=query, step_input=StepInput("choose", visible, query), stream=stream)
@@ -22,21 +21,16 @@ class ReducerContract(WorkerContract):
     """A reducer's questions are the answers it is shown."""
 
     def asking(self, text: str, *, stream: bool = False) -> Request:
-        """Show two steps that agree."""
         return showing([text, text], stream=stream)
 
     @pytest.fixture
     def slow_worker(self) -> Worker:
-        """Have none."""
         pytest.skip("choosing waits for nothing")
 
 
 class TestVote(ReducerContract):
-    """The majority."""
-
     @pytest.fixture
     def worker(self) -> Worker:
-        """Vote."""
         return Vote()
 
 
@@ -59,7 +53,6 @@ async def test_what_is_chosen(reducer: Reducer, outputs: list[str], chosen: str)
 
 @pytest.mark.anyio
 async def test_steps_without_answers_have_no_answer() -> None:
-    """Which is told."""
     answer = await complete(Vote(), showing([NO_ANSWER, ""]))
     assert (answer.text, answer.missing) == (NO_ANSWER, "no visible step has an answer")
 

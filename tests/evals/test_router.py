@@ -46,12 +46,10 @@ def _recorded(*, strong: str = "") -> Recordings:
 
 @pytest.fixture(scope="module")
 def router() -> Router:
-    """Return a router that knows two specialists."""
     return fit_router(_recorded())
 
 
 async def test_a_router_learns_from_the_words_who_is_good_at_what() -> None:
-    """On questions it has not seen."""
     parts = list(folds(_recorded(), "questions"))
     _, routed = await evaluate([BestSingle(), RouterArm()], parts, base="best single", unit="question")
     assert routed.score is not None
@@ -112,14 +110,7 @@ def test_a_saved_router_is_the_same(router: Router, tmp_path: Path) -> None:
         Router.load(tmp_path / "none.npz")
 
 
-def test_the_fingerprint_is_that_of_the_data(router: Router) -> None:
-    """The same recording gives the same; another score gives another."""
-    assert fit_router(_recorded()).facts.fingerprint == router.facts.fingerprint
-    assert fit_router(_recorded(strong=DEAR)).facts.fingerprint != router.facts.fingerprint
-
-
 def test_too_little_is_refused() -> None:
-    """Rather than fitted."""
     with pytest.raises(RouterInvalid, match="there are 60 questions and 1 workers"):
         fit_router(_recorded().only([CHEAP]))
     some = [each for each in _recorded() if each.worker == CHEAP or each.question.id != "q3"]
@@ -141,18 +132,7 @@ async def test_a_worker_answers_that_is_worth_its_price() -> None:
                 assert f"a right answer is worth ${worth:.4g}" in result.explain()
 
 
-async def test_a_router_with_a_tier_plans_by_it() -> None:
-    """Its worth is the default."""
-    recordings = _recorded(strong=DEAR)
-    fitted = fit_router(recordings)
-    router = Router(replace(fitted.facts, worth=0.01), fitted.scores)
-    verb = "Conjugate the verb number 7."
-    by_tier = await Conductor(RouterPlanner(router), recorded_pool(recordings)).run(verb)
-    assert [outcome.worker for outcome in by_tier.outcomes] == [CHEAP]
-
-
 async def test_a_price_that_is_not_known_cannot_be_weighed() -> None:
-    """It is not taken for 0."""
     renamed = Recordings(
         Recording(each.question, {CHEAP: "mine", DEAR: DEAR}[each.worker], each.samples)
         for each in _recorded()
@@ -164,16 +144,8 @@ async def test_a_price_that_is_not_known_cannot_be_weighed() -> None:
 
 
 async def test_a_router_of_another_pool_is_refused(router: Router) -> None:
-    """With the names that it knows."""
     with pytest.raises(PlannerError, match=rf"knows {CHEAP}, {DEAR}, but the pool has none of them"):
         await Conductor(RouterPlanner(router), [Vote("a"), Vote("b")]).run("?")
-
-
-def test_wrong_options_are_refused(router: Router) -> None:
-    """When the planner is made."""
-    for worth in (0.0, -1.0, float("nan")):
-        with pytest.raises(ConfigError, match=r"worth is .*: it must be above 0"):
-            RouterPlanner(router, worth=worth)
 
 
 async def test_measured_rates_decide_for_questions_of_their_kind(router: Router) -> None:
@@ -199,12 +171,14 @@ async def test_measured_rates_decide_for_questions_of_their_kind(router: Router)
 
 
 class TestRouterPlanner(PlannerContract):
-    """It keeps to what planners keep to."""
-
     cards = (Card(name=CHEAP, description="Writes."), Card(name=DEAR, description="Writes."))
     heeds_question = False
 
     @pytest.fixture
     def planner(self, router: Router) -> Planner:
-        """Return the planner."""
         return RouterPlanner(router)
+
+
+def test_a_right_answer_is_worth_something(router: Router) -> None:
+    with pytest.raises(ConfigError, match=r"worth is .*: it must be above 0"):
+        RouterPlanner(router, worth=0.0)

@@ -13,19 +13,6 @@ def _questions(kinds: list[str]) -> list[Question]:
     return [Question(id=str(n), kind=kind, text=f"question {n}") for n, kind in enumerate(kinds)]
 
 
-@pytest.mark.long
-def test_the_interval_of_a_mean_is_the_textbook_one() -> None:
-    """For many independent values the bootstrap and the normal approximation agree."""
-    values = np.random.default_rng(1).normal(0.3, 1, size=2000)
-    interval = interval_of_mean(values.tolist(), Resampling(["a"] * 2000))
-    reach = 1.96 * values.std(ddof=1) / np.sqrt(2000)
-    assert interval.mean == pytest.approx(values.mean())
-    assert (interval.low, interval.high) == pytest.approx(
-        (values.mean() - reach, values.mean() + reach), abs=0.004
-    )
-    assert interval.excludes_zero
-
-
 def test_questions_of_one_kind_are_not_independent() -> None:
     """An interval about other kinds is wide where a kind's questions all go one way."""
     random = np.random.default_rng(2)
@@ -101,7 +88,6 @@ def test_a_difference_that_is_always_the_same_is_certain() -> None:
 
 
 def test_a_comparison_refuses_scores_of_other_questions() -> None:
-    """Arms are compared question by question."""
     with pytest.raises(ValueError, match=r"arm 'b' has 1 scores for 2 questions"):
         compare({"a": [1, 0], "b": [1]}, Resampling("xy"), against="a")
     with pytest.raises(ValueError, match="at least two kinds: there are 1"):
@@ -114,7 +100,6 @@ kinds_of_questions = st.lists(st.sampled_from("abcdef"), min_size=2, max_size=60
 
 @given(kinds_of_questions, st.integers(0, 5))
 def test_halves_share_nothing_and_each_kind_is_halved(kinds: list[str], seed: int) -> None:
-    """The same seed gives the same halves."""
     questions = _questions(kinds)
     first, second = halves(questions, seed=seed)
     assert sorted([*first, *second]) == list(range(len(kinds)))

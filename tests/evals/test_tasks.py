@@ -14,10 +14,9 @@ from podium_evals.recording import read_questions
 from podium_evals.tasks import gym_questions, gym_rows
 
 __all__ = ["podium"]
-SYNTAX = pytest.mark.filterwarnings("ignore::SyntaxWarning")
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::SyntaxWarning")]  # of Reasoning Gym
 
 
-@SYNTAX
 def test_questions_of_a_file_are_the_questions(tmp_path: Path) -> None:
     """With their kind, their id, and what their grader needs."""
     path = tmp_path / "q.jsonl"
@@ -29,14 +28,12 @@ def test_questions_of_a_file_are_the_questions(tmp_path: Path) -> None:
     assert reasoning_gym(rows[0].row, str(made[0].question.expected)) == 1.0
 
 
-@SYNTAX
 def test_kinds_that_json_changes_are_refused() -> None:
     """Their graders would reject each answer."""
     with pytest.raises(ConfigError, match="rejects the question's right answer"):
         gym_rows("rearc", 1, seed=7)
 
 
-@SYNTAX
 def test_questions_are_written_by_a_command(podium: Callable[..., Result], tmp_path: Path) -> None:
     """Of some kinds, with settings; an existing file, and a setting without JSON, are refused."""
     path = tmp_path / "q.jsonl"

@@ -40,7 +40,6 @@ def adds(call: Call) -> Reply:
 
 @pytest.fixture(autouse=True)
 def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep logs, caches and journals out of the user's folders."""
     for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "INSPECT_LOG_DIR", "INSPECT_CACHE_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     monkeypatch.setenv("INSPECT_DISPLAY", "none")
@@ -49,14 +48,12 @@ def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    """Serve a model that adds."""
     with ChatServer(adds).in_thread() as serving:
         yield serving
 
 
 @pytest.fixture
 def config(server: ChatServer, tmp_path: Path) -> Path:
-    """Write a config for the server."""
     path = tmp_path / "podium.toml"
     path.write_text(CONFIG.format(url=server.url))
     return path
@@ -64,7 +61,6 @@ def config(server: ChatServer, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def sums(tmp_path: Path) -> str:
-    """Write four questions."""
     path = tmp_path / "sums.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in QUESTIONS))
     return str(path)

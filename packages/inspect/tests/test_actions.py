@@ -15,23 +15,17 @@ class Asked(ActionHost):
     """A model; its pool has workers of Podium only."""
 
     def tool(self, refund: Refund) -> Worker:
-        """Return a tool of Podium."""
-
         async def call(arguments: dict[str, int]) -> str:
             return refund(arguments["order"])
 
         return ToolWorker(ORDER, call, card=Card(name="refund", price=FREE))
 
     async def ask(self, conductor: Conductor) -> tuple[str, str]:
-        """Ask it."""
         output = await conductor_model(conductor).generate("Refund it.")
         return (output.metadata or {})["podium"]["status"], output.completion
 
 
 class TestActions(ActionsContract):
-    """The contract."""
-
     @pytest.fixture
     def host(self) -> ActionHost:
-        """The model."""
         return Asked()

@@ -18,7 +18,6 @@ ROW: Final = f'{{"question": "{QUESTION}", "answer": "{ANSWER}", "grader": "exac
 
 
 def sample_of(task: Task, **options: Any) -> EvalSample:
-    """Evaluate one sample, and read it from the log."""
     (log,) = evaluate(task, **options)
     assert log.status == "success", log.error
     (sample,) = read_eval_log(log.location).samples or []
@@ -26,42 +25,34 @@ def sample_of(task: Task, **options: Any) -> EvalSample:
 
 
 def through_model(conductor: Conductor) -> EvalSample:
-    """Ask a conductor as the model."""
     return sample_of(questions("questions.jsonl"), model=conductor_model(conductor))
 
 
 def through_solver(conductor: Conductor) -> EvalSample:
-    """Ask a conductor as the solver."""
     return sample_of(questions("questions.jsonl"), solver=solver_of(made=conductor), model="none/none")
 
 
 def through_other_scorer(conductor: Conductor) -> EvalSample:
-    """Score with a scorer of Inspect's."""
     task = Task(dataset=[Sample(input=QUESTION, target=ANSWER)], scorer=includes())
     return sample_of(task, model=conductor_model(conductor))
 
 
 def says_it(text: str | None) -> bool:
-    """Return whether a text is the sentence."""
     return text is not None and text.startswith("(Not complete: ") and "out of order" in text
 
 
 @pytest.mark.parametrize(
     ("ask", "is_ours"), [(through_model, True), (through_solver, True), (through_other_scorer, False)]
 )
-@pytest.mark.parametrize("is_complete", [True, False])
-def test_a_reader_of_a_log_notices(
-    ask: Callable[[Conductor], EvalSample],
-    is_ours: bool,  # noqa: FBT001
-    is_complete: bool,  # noqa: FBT001
-) -> None:
+def test_a_reader_of_a_log_notices(ask: Callable[[Conductor], EvalSample], *, is_ours: bool) -> None:
     """In Inspect's own fields; the text is unchanged, because scorers compare it."""
     Path("questions.jsonl").write_text(ROW)  # the fixtures change to a folder of the test
-    sample = ask(conductor_of(is_complete=is_complete))
-    output, (score,) = sample.output, (sample.scores or {}).values()
-    assert score.value in (1, "C")
-    said = (output.stop_reason, says_it(output.error))
-    said += (score.reason, says_it(score.explanation)) if is_ours else ()
     whole, lacking = ("stop", False, None, False), ("max_tokens", True, "partial", True)
-    face = Face(complete=whole[: len(said)], incomplete=lacking[: len(said)], is_text=False)
-    check_seen(face, Seen(output.completion, said), is_complete=is_complete)
+    for is_complete in (True, False):
+        sample = ask(conductor_of(is_complete=is_complete))
+        output, (score,) = sample.output, (sample.scores or {}).values()
+        assert score.value in (1, "C")
+        said = (output.stop_reason, says_it(output.error))
+        said += (score.reason, says_it(score.explanation)) if is_ours else ()
+        face = Face(complete=whole[: len(said)], incomplete=lacking[: len(said)], is_text=False)
+        check_seen(face, Seen(output.completion, said), is_complete=is_complete)

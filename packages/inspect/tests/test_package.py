@@ -8,13 +8,11 @@ import inspect_podium
 
 
 def test_the_version_is_the_modules_own() -> None:
-    """And that of `podium-conductor`."""
     told = version("inspect-podium")
     assert inspect_podium.__version__ == told == version("podium-conductor")
 
 
 def test_importing_it_does_not_import_inspect() -> None:
-    """Before a name is asked for."""
     code = (
         "import sys, inspect_podium; assert 'inspect_ai' not in sys.modules; "
         "inspect_podium.conductor_model; assert 'inspect_ai' in sys.modules"

@@ -18,7 +18,6 @@ from podium_evals.recorded import Question, Recording, Recordings, Sample, write
 
 
 def value(log: EvalLog) -> float:
-    """Return the mean score."""
     assert log.status == "success", log.error
     assert log.results is not None
     return log.results.scores[0].metrics["mean"].value
@@ -56,7 +55,6 @@ def test_a_conductor_is_a_solver(config: Path, sums: str, server: ChatServer) ->
 
 
 def test_code_is_run_with_permission_alone(tmp_path: Path) -> None:
-    """As on the command line."""
     row = {"question": "Double it.", "tests": {"type": "stdin", "cases": []}, "grader": "code"}
     (tmp_path / "code.jsonl").write_text(json.dumps(row) + "\n")
     with pytest.raises(ConfigError, match="runs the code in answers"):
@@ -80,7 +78,7 @@ def answers(tmp_path: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(("workers", "score"), [("a", 0.5), ("b", 0.5), ("all", 0.5), ("b,c", 0.5)])
+@pytest.mark.parametrize(("workers", "score"), [("a", 0.5), ("all", 0.5)])
 def test_a_recording_is_a_task(answers: str, workers: str, score: float) -> None:
     """One worker alone or the vote of several; epochs take the samples in turn, and no model is called."""
     (log,) = evaluate("inspect_podium/recording", task_args={"file": answers, "workers": workers}, epochs=2)

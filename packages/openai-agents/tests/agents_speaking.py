@@ -47,7 +47,6 @@ class SpeakingModel(Model):
         *_: Any,
         **__: Any,
     ) -> ModelResponse:
-        """Answer in one piece."""
         text = await self._said(system_instructions, input)
         used = Usage(requests=1, input_tokens=READ, output_tokens=WRITTEN, total_tokens=READ + WRITTEN)
         return ModelResponse([message(text)], used, None)
@@ -59,7 +58,6 @@ class SpeakingModel(Model):
         *_: Any,
         **__: Any,
     ) -> AsyncIterator[TResponseStreamEvent]:
-        """Answer word by word."""
         text = await self._said(system_instructions, input)
         for number, word in enumerate(text.split(" ")):
             yield ResponseTextDeltaEvent(
@@ -99,7 +97,6 @@ class SpeakingModel(Model):
 
 
 def speaker(name: str, speak: Speak, **options: Any) -> Agent[Any]:
-    """Return an agent over a model that speaks."""
     return Agent(name=name, model=SpeakingModel(speak), handoff_description=f"Speaks as {name}.", **options)
 
 
@@ -110,14 +107,13 @@ class ModelServer(ChatServer):
         super().__init__(reply)
         self._clients: list[AsyncOpenAI] = []
 
-    def model(self) -> OpenAIChatCompletionsModel:
-        """Return a model; its client is closed with the server."""
-        client = AsyncOpenAI(base_url=self.url, api_key="none", max_retries=0)
+    def model(self, url: str | None = None) -> OpenAIChatCompletionsModel:
+        """Return a model of this server or another; its client is closed with this server."""
+        client = AsyncOpenAI(base_url=url or self.url, api_key="none", max_retries=0)
         self._clients.append(client)
         return OpenAIChatCompletionsModel(MODEL, client)
 
     async def __aexit__(self, *raised: object) -> None:
-        """Close the clients and the server."""
         for client in self._clients:
             await client.close()
         await super().__aexit__(*raised)

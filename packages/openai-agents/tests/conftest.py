@@ -14,7 +14,6 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def _state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep the default journal out of the user's folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
@@ -22,7 +21,6 @@ def _state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_upload() -> Iterator[None]:
-    """Send no traces to OpenAI."""
     set_trace_processors([])
     yield
     set_trace_processors([])

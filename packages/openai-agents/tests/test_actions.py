@@ -17,7 +17,7 @@ from agents import (
     function_tool,
 )
 from agents_speaking import ModelServer, SpeakingModel
-from contracts.actions_contract import ONCE, REFUND, WRITE, ActionHost, ActionsContract, Refund, Shop, pool
+from contracts.actions_contract import ONCE, REFUND, ActionHost, ActionsContract, Refund, Shop, pool
 from contracts.adapter_contract import saying
 from openai import AsyncOpenAI
 from servers.capable import capable
@@ -25,11 +25,8 @@ from servers.chat_server import MODEL
 
 from openai_agents_podium import ConductorModel, podium_metadata
 from openai_agents_podium.workers import as_worker
-from podium import Conductor, FunctionWorker, Plan, Retry, ScriptedWorker, Step
-from podium.errors import WorkerUnavailable
-from podium.hosts import tool_call
+from podium import Conductor, FunctionWorker, Plan, Step
 from podium.planners import FixedPlanner
-from podium.types import Completion
 from podium.workers import FREE, Worker
 
 
@@ -37,17 +34,14 @@ class Lead(ActionHost):
     """An agent whose model is the conductor."""
 
     def tool(self, refund: Refund) -> Worker:
-        """Return a function tool."""
         return as_worker(function_tool(refund), price=FREE)
 
     def agent(self, refund: Refund | None, url: str) -> Worker:
-        """Return an agent."""
         model = OpenAIChatCompletionsModel(MODEL, AsyncOpenAI(base_url=url, api_key="k", max_retries=0))
         tools: Any = [] if refund is None else [function_tool(refund)]
         return as_worker(Agent[Any](name="agent", model=model, tools=tools))
 
     async def ask(self, conductor: Conductor) -> tuple[str, str]:
-        """Run it."""
         result = await Runner.run(Agent[Any](name="lead", model=ConductorModel(conductor)), "Refund it.")
         return podium_metadata(result)["status"], result.final_output
 
@@ -63,17 +57,14 @@ class Own(Agent[Any]):
 
 
 def team(*, acts: bool) -> Conductor:
-    """Return a conductor."""
     return Conductor(FixedPlanner("x"), [FunctionWorker(lambda step: "x", acts=acts)])
 
 
 def one(*tools: Any, **options: Any) -> Agent[Any]:
-    """Return an agent."""
     return Agent[Any](name="one", tools=list(tools), **{"model": SpeakingModel(saying("x")), **options})
 
 
 def asking(conductor: Conductor, **options: Any) -> Any:
-    """Return a conductor as a tool, by the SDK's own means."""
     lead = Agent[Any](name="lead", model=ConductorModel(conductor))
     return lead.as_tool("ask_team", "Asks a team.", **options)
 
@@ -101,7 +92,6 @@ class Found(ModelProvider):
         self._model = model
 
     def get_model(self, model_name: str | None) -> Model:
-        """Return the model."""
         if self._model is None:
             raise LookupError(model_name)
         return self._model
@@ -179,27 +169,7 @@ async def test_a_tool_that_fails_tells_what_it_has_done() -> None:
     assert done in result.final_output
 
 
-@pytest.mark.anyio
-async def test_an_agent_whose_model_is_a_team_acts_by_its_own_tool() -> None:
-    """The team calls the tool, and fails after that: nobody knows what the agent did."""
-    shop = Shop()
-    replies = iter([Completion("", tool_calls=(tool_call("c1", "refund", '{"order": 1017}'),))])
-    model = ScriptedWorker("model", lambda request: next(replies, WorkerUnavailable("busy")))
-    model.takes_tools = True
-    inner = Conductor(FixedPlanner(Plan((Step(0, "Refund it."),))), [model], retry=ONCE)
-    agent = Agent[Any](name="agent", model=ConductorModel(inner), tools=[function_tool(shop.refund)])
-    pool = [as_worker(agent), ScriptedWorker("writer", "text")]
-    retry = Retry(attempts=3, first_wait=0.001)
-    conductor = Conductor(FixedPlanner(Plan((Step(0, "Refund it."), WRITE))), pool, retry=retry)
-    result = await conductor.run("Refund it.")
-    assert (result.status, shop.refunds) == ("partial", [1017])
-    assert [action.end for action in result.actions] == ["failed"]
-
-
 class TestActions(ActionsContract):
-    """The contract."""
-
     @pytest.fixture
     def host(self) -> ActionHost:
-        """The face."""
         return Lead()

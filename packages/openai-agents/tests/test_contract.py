@@ -1,11 +1,11 @@
 """Agents of the SDK as workers, and each face of a conductor, keep to what all adapters keep to."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any
 
 import pytest
-from agents import Agent, ItemHelpers, ModelSettings, ModelTracing, Runner, RunResultStreaming
-from agents_speaking import READ, WRITTEN, SpeakingModel, speaker
+from agents import Agent, Runner, RunResultStreaming
+from agents_speaking import READ, WRITTEN, speaker
 from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, Told
 
 from openai_agents_podium import ConductorModel, podium_metadata
@@ -49,7 +49,6 @@ class AgentFace(Face):
         return run_sync(lambda: self.ask(question))
 
     async def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
-        """Read the pieces of steps, and of the answer."""
         async for piece in _pieces(Runner.run_streamed(self._agent, question)):
             yield piece
 
@@ -70,35 +69,6 @@ async def _pieces(result: RunResultStreaming) -> AsyncGenerator[tuple[int, str],
         yield last, piece
 
 
-class ModelFace(Face):
-    """A conductor as a model, asked without the runner and mostly in one piece."""
-
-    def __init__(self, model: ConductorModel) -> None:
-        self._model = model
-
-    async def ask(self, question: str) -> Answer:
-        """Ask for a whole response."""
-        response = await self._model.get_response(None, question, *ASKED)
-        text = "".join(ItemHelpers.extract_text(item) or "" for item in response.output)
-        return answer_of(text, podium_metadata(response), {})
-
-    def ask_sync(self, question: str) -> Answer:
-        """Run it in a loop of its own."""
-        return run_sync(lambda: self.ask(question))
-
-    async def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
-        """Read the pieces of steps, and of the answer, which is the second step's."""
-        async for event in self._model.stream_response(None, question, *ASKED):
-            if event.type == "response.reasoning_summary_text.delta":
-                if (step := event.item_id.split("_")[3]) != "plan":
-                    yield int(step), event.delta
-            elif event.type == "response.output_text.delta":
-                yield 1, event.delta
-
-
-ASKED: Final[Any] = (ModelSettings(), [], None, [], ModelTracing.DISABLED)
-
-
 class AgentsAdapter(Adapter):
     """Makes agents of the SDK."""
 
@@ -106,56 +76,13 @@ class AgentsAdapter(Adapter):
     as_worker = staticmethod(as_worker)
 
     def worker(self, name: str, speak: Speak) -> Agent[Any]:
-        """Return an agent over a model."""
         return speaker(name, speak)
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
-        """Return an agent that conducts."""
         return AgentFace(ConductorModel(workers=workers, planner=planner, show_steps=True, **options))
 
 
 class TestAgent(AdapterContract):
-    """An agent whose model is a conductor, over agents."""
-
     @pytest.fixture
     def adapter(self) -> Adapter:
-        """The SDK's."""
         return AgentsAdapter()
-
-
-class ModelsAdapter(AgentsAdapter):
-    """Makes models of the SDK."""
-
-    def worker(self, name: str, speak: Speak) -> Any:
-        """Return a worker over a model, which has no name of its own."""
-        return as_worker(SpeakingModel(speak), name=name)
-
-
-class TestAgentOverModels(AdapterContract):
-    """An agent whose model is a conductor, over models."""
-
-    @pytest.fixture
-    def adapter(self) -> Adapter:
-        """The SDK's."""
-        return ModelsAdapter()
-
-
-class ModelAdapter(AgentsAdapter):
-    """Makes agents, and a conductor that no agent stands before."""
-
-    def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
-        """Return a model."""
-        return ModelFace(ConductorModel(workers=workers, planner=planner, show_steps=True, **options))
-
-
-class TestModel(AdapterContract):
-    """A conductor as a model, over agents."""
-
-    lacks: ClassVar[Mapping[str, str]] = {
-        "test_one_worker_may_have_several_steps_at_once": "a response has no outputs of other steps",
-    }
-
-    @pytest.fixture
-    def adapter(self) -> Adapter:
-        """The SDK's."""
-        return ModelAdapter()

@@ -35,18 +35,10 @@ class Value(BaseModel):
 
 
 def lead_of(conductor: Conductor, **options: Any) -> Agent[Any]:
-    """Return an agent whose model is a conductor."""
     return Agent[Any](name="lead", model=ConductorModel(conductor), **options)
 
 
-async def final_output(conductor: Conductor) -> Seen:
-    """Read the final output and the status of its item."""
-    result = await Runner.run(lead_of(conductor), QUESTION)
-    return _seen(result.final_output, result.raw_responses[-1].output)
-
-
 async def final_output_again(conductor: Conductor) -> Seen:
-    """Ask again in a session with an incomplete answer."""
     session = SQLiteSession("one")
     await Runner.run(lead_of(conductor), QUESTION, session=session)
     result = await Runner.run(lead_of(conductor), QUESTION, session=session)
@@ -67,7 +59,6 @@ async def stream(conductor: Conductor) -> Seen:
 
 
 async def agent_as_tool(conductor: Conductor) -> Seen:
-    """Ask through an agent that is a tool."""
     asking = lead_of(conductor).as_tool("ask_team", "Asks.")
     async with ModelServer(capable) as server:
         result = await Runner.run(Agent[Any](name="desk", model=server.model(), tools=[asking]), QUESTION)
@@ -85,7 +76,7 @@ def _seen(text: str, items: Any) -> Seen:
     return Seen(text, item.status)
 
 
-STATUS_FACES: Final = (final_output, final_output_again, stream)
+STATUS_FACES: Final = (final_output_again, stream)
 
 
 @pytest.mark.parametrize("ask", STATUS_FACES, ids=lambda ask: ask.__name__)
@@ -95,18 +86,15 @@ async def test_a_user_of_a_model_notices(ask: Ask) -> None:
 
 
 async def test_a_model_that_calls_a_tool_notices() -> None:
-    """By the last sentence."""
     await check_noticed(agent_as_tool)
 
 
 async def output_type(conductor: Conductor) -> int:
-    """Ask an agent for an object."""
     found: Value = (await Runner.run(lead_of(conductor, output_type=Value), QUESTION)).final_output
     return found.value
 
 
 async def output_type_stream(conductor: Conductor) -> int:
-    """Stream an agent for an object."""
     result = Runner.run_streamed(lead_of(conductor, output_type=Value), QUESTION)
     async for _ in result.stream_events():
         pass
@@ -116,10 +104,8 @@ async def output_type_stream(conductor: Conductor) -> int:
 
 @pytest.mark.parametrize("ask", [output_type, output_type_stream], ids=lambda ask: ask.__name__)
 async def test_an_incomplete_object_is_an_error(ask: Callable[[Conductor], Awaitable[Any]]) -> None:
-    """An object cannot say it."""
     await check_refused(ask, OBJECT)
 
 
 async def test_a_tool_passes_it_on() -> None:
-    """To the run of another conductor."""
     await check_passed_on(as_worker(lead_of(conductor_of(is_complete=False)).as_tool("ask_team", "Asks.")))

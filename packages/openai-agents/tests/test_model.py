@@ -17,18 +17,16 @@ from agents import (
     function_tool,
 )
 from agents_speaking import CALL_TOKENS, READ, WRITTEN, ModelServer, SpeakingModel, speaker
-from contracts.adapter_contract import failing, planner_of, saying
+from contracts.adapter_contract import planner_of, saying
 from contracts.waiting_contract import QUESTION, check_continued, check_waiting
 from openai.types.shared import Reasoning
 from pydantic import BaseModel
 from servers.capable import PLAN, capable, is_planning
 from servers.chat_server import STALL, Call, Reply, chunk, events, says
-from test_workers import no_maths, no_secrets
 
 from openai_agents_podium import ConductorModel, as_worker, podium_metadata
-from podium import ChatWorker, Conductor, Endpoint, FunctionWorker, Limits, Plan, ScriptedWorker, Step
+from podium import Conductor, FunctionWorker, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, QueryError, RunFailed, WorkerRefused
-from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.workers import StepInput
@@ -82,23 +80,27 @@ async def test_the_last_step_calls_the_tools_of_the_agent() -> None:
     assert result.context_wrapper.usage.total_tokens == 4 * CALL_TOKENS
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_session_remembers_and_its_calls_go_on_from_it(tmp_path: Path, *, stream: bool) -> None:
+async def run(agent: Agent[Any], asked: Any, *, stream: bool, **options: Any) -> Any:
+    if not stream:
+        return await Runner.run(agent, asked, **options)
+    result = Runner.run_streamed(agent, asked, **options)
+    try:
+        async for _ in result.stream_events():
+            pass
+    finally:
+        result.cancel()
+    return result
+
+
+async def test_a_session_remembers_and_its_calls_go_on_from_it(tmp_path: Path) -> None:
     """Another process goes on from what the session holds."""
     path = tmp_path / "session.db"
 
     async def ask(server: ModelServer, question: str) -> str:
         session = SQLiteSession("s", path)
-        agent = lead(server, tools=[look])
-        if stream:
-            streamed = Runner.run_streamed(agent, question, session=session)
-            async for _ in streamed.stream_events():
-                pass
-            text = str(streamed.final_output)
-        else:
-            text = str((await Runner.run(agent, question, session=session)).final_output)
+        result = await run(lead(server, tools=[look]), question, stream=True, session=session)
         session.close()
-        return text
+        return str(result.final_output)
 
     async with ModelServer(capable) as server:
         assert await ask(server, "What is the weather in 'Bern'?") == "The tools say rain in Bern."
@@ -109,39 +111,7 @@ async def test_a_session_remembers_and_its_calls_go_on_from_it(tmp_path: Path, *
     assert "rain in Bern" in planned
 
 
-async def test_calls_go_on_in_another_process(tmp_path: Path) -> None:
-    """A run that stopped at a tool that needs approval is saved, loaded and resumed."""
-    tool = function_tool(lambda: "rain", name_override="look", needs_approval=True)
-    async with ModelServer(capable) as server:
-        agent = lead(server, tools=[tool])
-        first = await Runner.run(agent, "How is the weather?")
-        (waiting,) = first.interruptions
-        saved = first.to_state().to_json()
-        other = lead(server, tools=[tool])
-        state = await type(first.to_state()).from_json(other, json.loads(json.dumps(saved)))
-        state.approve(state.get_interruptions()[0])
-        assert waiting.tool_name == "look"
-        result = await Runner.run(other, state)
-        assert calls(server) == ["plan", "step", "step", "step"]
-    assert result.final_output == "The tools say rain."
-
-
-async def test_an_output_type_holds_the_last_step() -> None:
-    """The planner and the other steps write as they like."""
-
-    class Number(BaseModel):
-        number: int
-
-    async with ModelServer(capable) as server:
-        result = await Runner.run(lead(server, output_type=Number), "Give me 7")
-        forms = ["response_format" in call.body for call in server.calls]
-    assert result.final_output == Number(number=7)
-    assert forms == [False, False, True]
-
-
 async def test_an_output_type_holds_an_agent_too() -> None:
-    """Whose own answer may have any form."""
-
     class Number(BaseModel):
         number: int
 
@@ -150,15 +120,12 @@ async def test_an_output_type_holds_an_agent_too() -> None:
         agent = Agent[Any](
             name="lead", model=ConductorModel(workers=[writer], planner=ONE), output_type=Number
         )
-        assert (await Runner.run(agent, "Give me 7")).final_output == Number(number=7)
-        streamed = Runner.run_streamed(agent, "Give me 8")
-        assert [event async for event in streamed.stream_events()]
-        assert streamed.final_output == Number(number=8)
+        for stream in (False, True):
+            assert (await run(agent, "Give me 7", stream=stream)).final_output == Number(number=7)
         assert server.calls[0].body["response_format"]["json_schema"]["strict"] is True
 
 
 async def test_tools_that_nobody_can_be_offered_are_refused() -> None:
-    """Rather than left out."""
     model = ConductorModel(workers=[speaker("one", saying("x"))], planner=ONE)
     with pytest.raises(ConfigError, match="no worker of its conductor"):
         await Runner.run(Agent[Any](name="lead", model=model, tools=[look]), "?")
@@ -194,52 +161,6 @@ async def test_it_streams_the_answer_in_the_events_of_the_responses_api() -> Non
     assert len(deltas) > 1
     assert "".join(deltas) == result.final_output == "The tools say rain in Bern."
     assert result.context_wrapper.usage.total_tokens == 4 * CALL_TOKENS
-
-
-async def test_a_plan_with_a_map_streams_its_answer_alone() -> None:
-    """What its items write is reasoning; the steps of the run have their names."""
-    plan = Plan((Step(0, "look at {{item}}", each=("a", "b")), Step(1, "join", access=(0,))))
-    workers = [ScriptedWorker("eye", "seen"), ScriptedWorker("mouth", "two")]
-    model = ConductorModel(Conductor(FixedPlanner(plan), workers), show_steps=True)
-    result = Runner.run_streamed(Agent[Any](name="lead", model=model), "?")
-    raw = [event.data async for event in result.stream_events() if event.type == "raw_response_event"]
-    assert "".join(event.delta for event in raw if event.type == "response.output_text.delta") == "two"
-    facts = podium_metadata(result)
-    assert [(step["path"], step["subtask"]) for step in facts["steps"]][2:] == [
-        ("0[0]", "look at {{item}} (for each of 2)"),
-        ("0[1]", "look at {{item}} (for each of 2)"),
-    ]
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_an_answer_that_was_cut_is_marked_as_incomplete(*, stream: bool) -> None:
-    """With the reason, in a stream; the runner keeps the text, and the conversation goes on."""
-
-    def reply(call: Call) -> Reply:
-        if is_planning(call):
-            return says(call, '{"worker": 0, "subtask": "Say it.", "access": []}')
-        return says(call, "Half of", finish_reason="stop" if "Go on." in str(call.body) else "length")
-
-    async with ModelServer(reply) as server:
-        agent = Agent[Any](
-            name="lead", model=ConductorModel(workers=[server.model()], planner=server.model())
-        )
-        result: Any
-        if stream:
-            result = Runner.run_streamed(agent, "Hello")
-            raw = [event.data async for event in result.stream_events() if event.type == "raw_response_event"]
-            assert raw[-1].type == "response.completed"  # the runner drops the answer of another end
-            assert raw[-1].response.status == "incomplete"
-            assert raw[-1].response.incomplete_details.reason == "max_output_tokens"
-        else:
-            result = await Runner.run(agent, "Hello")
-        (item,) = result.raw_responses[-1].output
-        assert result.final_output.startswith("Half of\n\n(Not complete: ")
-        assert item.status == "incomplete"
-        assert podium_metadata(result)["status"] == "partial"
-        asked: Any = [*result.to_input_list(), {"role": "user", "content": "Go on."}]
-        (item,) = (await Runner.run(agent, asked)).raw_responses[-1].output
-    assert item.status == "completed"  # type: ignore[union-attr]
 
 
 async def test_settings_are_those_of_the_last_step() -> None:
@@ -280,17 +201,6 @@ async def test_what_a_conductor_cannot_see_is_refused() -> None:
         assert server.calls == []
 
 
-async def test_guardrails_stop_the_agent() -> None:
-    """As they stop any agent."""
-    model = ConductorModel(workers=[speaker("one", saying("x"))], planner=ONE)
-    before = Agent[Any](name="lead", model=model, input_guardrails=[no_maths])
-    with pytest.raises(Exception, match="tripwire"):
-        await Runner.run(before, "2+2")
-    after = Agent[Any](name="lead", model=model, output_guardrails=[no_secrets])
-    with pytest.raises(Exception, match="tripwire"):
-        await Runner.run(after, "2+2")
-
-
 async def test_an_agent_may_hand_off_after_a_plan() -> None:
     """A handoff is a tool of the last step."""
     async with ModelServer(capable) as server:
@@ -299,42 +209,7 @@ async def test_an_agent_may_hand_off_after_a_plan() -> None:
     assert (result.last_agent.name, result.final_output) == ("clerk", "The clerk was here.")
 
 
-async def test_a_run_config_may_name_the_model() -> None:
-    """For agents without one, whose settings are those of the SDK's default model."""
-    model = ConductorModel(workers=[speaker("one", saying("conducted"))], planner=ONE)
-    anonymous = Agent[Any](name="lead")
-    assert (await Runner.run(anonymous, "?", run_config=RunConfig(model=model))).final_output == "conducted"
-
-
-async def test_an_answer_in_part_is_marked_or_raised() -> None:
-    """As it is told."""
-    workers = [speaker("bad", failing), speaker("good", saying("fine"))]
-    options: Any = {"retry": Retry(attempts=1)}
-    plan = planner_of((0, "a", ()), (1, "b", ()), (1, "c", (0, 1)))
-    marked = Agent[Any](name="lead", model=ConductorModel(workers=workers, planner=plan, **options))
-    result = await Runner.run(marked, "?")
-    assert result.final_output.startswith("fine\n\n(Not complete: ")
-    assert podium_metadata(result)["status"] == "partial"
-    raised = Agent[Any](
-        name="lead", model=ConductorModel(workers=workers, planner=plan, partial="raise", **options)
-    )
-    with pytest.raises(RunFailed, match="is partial") as caught:
-        await Runner.run(raised, "?")
-    assert caught.value.result.answer == "fine"
-
-
-async def test_a_plan_that_waits_for_approval_goes_on_from_the_journal() -> None:
-    """The error names the run."""
-
-    async def ask(conductor: Conductor) -> object:
-        agent = Agent[Any](name="lead", model=ConductorModel(conductor))
-        return (await Runner.run(agent, QUESTION)).final_output
-
-    await check_waiting(ask)
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("by", ["session", "group_id"])
+@pytest.mark.parametrize(("by", "stream"), [("session", True), ("group_id", False)])
 async def test_a_session_finds_its_run_that_waits(by: str, *, stream: bool) -> None:
     """It is asked the same again; a session stores each question, also those without an answer."""
     session = SQLiteSession("order")
@@ -342,19 +217,13 @@ async def test_a_session_finds_its_run_that_waits(by: str, *, stream: bool) -> N
     async def ask(conductor: Conductor) -> object:
         lead = Agent[Any](name="lead", instructions="Be brief.", model=ConductorModel(conductor))
         told: Any = {"session": session} if by == "session" else {"run_config": RunConfig(group_id="order")}
-        if not stream:
-            return (await Runner.run(lead, QUESTION, **told)).final_output
-        result = Runner.run_streamed(lead, QUESTION, **told)
-        async for _ in result.stream_events():
-            pass
-        return result.final_output
+        return (await run(lead, QUESTION, stream=stream, **told)).final_output
 
     await check_waiting(ask, is_named=True)
     session.close()
 
 
 async def test_another_session_does_not_find_it() -> None:
-    """Its question is another user's."""
     sessions = iter([SQLiteSession(name) for name in "abc"])
 
     async def ask(conductor: Conductor) -> object:
@@ -368,38 +237,10 @@ async def test_another_session_does_not_find_it() -> None:
     await check_waiting(ask)
 
 
-async def test_a_failed_run_goes_on_from_the_journal() -> None:
-    """What was paid for is not paid again."""
-    asked = list[str]()
-
-    async def counted(text: str) -> str:
-        asked.append(text)
-        return "found"
-
-    async def fails_once(text: str) -> str:
-        asked.append(text)
-        if len(asked) == 2:
-            raise ValueError("the lights went out")
-        return "said"
-
-    async with MemoryJournal() as journal:
-        model = ConductorModel(
-            workers=[speaker("one", counted), speaker("two", fails_once)],
-            planner=TWO,
-            journal=journal,
-            retry=Retry(attempts=1),
-        )
-        with pytest.raises(RunFailed, match="lights went out") as caught:
-            await Runner.run(Agent[Any](name="lead", model=model), "?")
-        conductor = model.conductor
-        assert isinstance(conductor, Conductor)
-        assert (await conductor.resume(caught.value.result.run_id)).answer == "said"
-    assert len(asked) == 3
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("how", ["failed", "cancelled"])
-@pytest.mark.parametrize("by", ["session", "run_id"])
+@pytest.mark.parametrize(
+    ("by", "how", "stream"),
+    [("session", "failed", True), ("session", "cancelled", False), ("run_id", "cancelled", True)],
+)
 async def test_a_question_asked_again_continues_its_run(
     by: str, how: Literal["failed", "cancelled"], *, stream: bool
 ) -> None:
@@ -411,15 +252,7 @@ async def test_a_question_asked_again_continues_its_run(
         told: Any = {"session": session} if by == "session" else {}
         agent = Agent[Any](name="lead", model=ConductorModel(conductor))
         agent = agent if by == "session" else agent.clone(model_settings=settings)
-        if not stream:
-            return (await Runner.run(agent, QUESTION, **told)).final_output
-        result = Runner.run_streamed(agent, QUESTION, **told)
-        try:
-            async for _ in result.stream_events():
-                pass
-        finally:
-            result.cancel()
-        return result.final_output
+        return (await run(agent, QUESTION, stream=stream, **told)).final_output
 
     await check_continued(ask, how)
     session.close()
@@ -451,8 +284,7 @@ async def test_options_of_a_run_are_in_the_settings() -> None:
             await ask("And in 'Thun'?", runid="order-18")
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_images_reach_the_steps_that_can_see_them(*, stream: bool) -> None:
+async def test_images_reach_the_steps_that_can_see_them() -> None:
     """As the SDK's items have them; the others read the text."""
     picture = "data:image/png;base64,AAAA"
     asked: Any = [
@@ -467,12 +299,7 @@ async def test_images_reach_the_steps_that_can_see_them(*, stream: bool) -> None
     async with ModelServer(capable) as server:
         eyes = as_worker(server.model(), name="eyes", parts=["image_url"])
         model = ConductorModel(workers=[eyes, as_worker(server.model(), name="mouth")], planner=TWO)
-        agent = Agent[Any](name="lead", model=model)
-        if stream:
-            streamed = Runner.run_streamed(agent, asked)
-            assert [event async for event in streamed.stream_events()]
-        else:
-            await Runner.run(agent, asked)
+        await Runner.run(Agent[Any](name="lead", model=model), asked)
         bodies = [json.dumps(call.body) for call in server.calls]
     assert [picture in body for body in bodies] == [True, False]
     assert all("What is this?" in body for body in bodies)
@@ -501,7 +328,6 @@ async def test_cancelling_a_stream_closes_the_requests() -> None:
 
 
 def test_options_are_checked() -> None:
-    """When the model is made."""
     one = speaker("one", saying("x"))
     with pytest.raises(TypeError, match="ConductorModel does not accept colour"):
         ConductorModel(workers=[one], planner=ONE, colour="red")  # type: ignore[call-arg]
@@ -514,34 +340,14 @@ def test_options_are_checked() -> None:
         ConductorModel(conductor, limits=Limits(calls=3))
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_hosted_conductor_answers_with_the_tools_of_the_agent(*, stream: bool) -> None:
-    """Its plan is one step."""
-    async with ModelServer(capable) as server:
-        hosted = Conductor.of(ChatWorker("fugu", endpoint=Endpoint(server.url, api_key="key")))
-        model = ConductorModel(hosted)
-        agent = Agent[Any](name="lead", model=model, tools=[look])
-        if stream:
-            streamed = Runner.run_streamed(agent, "How is it in 'Bern'?")
-            assert [event async for event in streamed.stream_events()]
-            text, facts = streamed.final_output, podium_metadata(streamed)
-        else:
-            result = await Runner.run(agent, "How is it in 'Bern'?")
-            text, facts = result.final_output, podium_metadata(result)
-        assert len(server.calls) == 2
-    assert (text, facts["status"], len(facts["steps"])) == ("The tools say rain in Bern.", "ok", 1)
-
-
 async def test_answers_without_a_conductor_have_no_metadata() -> None:
-    """An agent over any other model."""
     result = await Runner.run(speaker("one", saying("x")), "?")
     with pytest.raises(LookupError, match="no answer of a conductor"):
         podium_metadata(result)
     assert result.context_wrapper.usage.total_tokens == READ + WRITTEN
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_calls_whose_ids_a_server_repeats_go_on_from_the_turn_before(*, stream: bool) -> None:
+async def test_calls_whose_ids_a_server_repeats_go_on_from_the_turn_before() -> None:
     """The SDK drops calls whose id comes again, so each has an id of its own in the session."""
 
     def reply(call: Call) -> Reply:
@@ -557,11 +363,7 @@ async def test_calls_whose_ids_a_server_repeats_go_on_from_the_turn_before(*, st
         agent = lead(server, tools=[look])
         for _ in range(3):
             before = len(server.calls)
-            if stream:
-                streamed = Runner.run_streamed(agent, "How is it?", session=session)
-                assert [event async for event in streamed.stream_events()]
-            else:
-                await Runner.run(agent, "How is it?", session=session)
+            await run(agent, "How is it?", stream=True, session=session)
             assert calls(server)[before:] == ["plan", "step", "step", "step"]
     items: list[Any] = await session.get_items()
     ids = [item["call_id"] for item in items if item.get("type") == "function_call"]

@@ -8,13 +8,11 @@ import openai_agents_podium
 
 
 def test_the_version_is_the_modules_own() -> None:
-    """And that of `podium-conductor`."""
     told = version("openai-agents-podium")
     assert openai_agents_podium.__version__ == told == version("podium-conductor")
 
 
 def test_importing_it_imports_no_sdk() -> None:
-    """Before a name is asked for."""
     code = (
         "import sys, openai_agents_podium; "
         "assert not {'agents', 'openai'} & sys.modules.keys(); "

@@ -24,7 +24,6 @@ pytestmark = pytest.mark.anyio
 
 
 def response(text: str, **changed: Any) -> dict[str, Any]:
-    """Return the body of a response."""
     part = {"type": "output_text", "text": text, "annotations": []}
     item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
     usage = {
@@ -40,7 +39,6 @@ def response(text: str, **changed: Any) -> dict[str, Any]:
 
 
 def answers(call: Call, body: dict[str, Any], kind: str = "response.completed") -> Reply:
-    """Send a response, whole or as a stream."""
     if not call.body.get("stream"):
         return whole(body)
     text = body["output"][0]["content"][0]["text"]
@@ -52,7 +50,6 @@ def answers(call: Call, body: dict[str, Any], kind: str = "response.completed") 
 
 @asynccontextmanager
 async def responses_model(reply: Any) -> AsyncIterator[tuple[OpenAIResponsesModel, ModelServer]]:
-    """Serve a model."""
     async with (
         ModelServer(reply) as server,
         AsyncOpenAI(base_url=server.url, api_key="none", max_retries=0) as client,
@@ -60,8 +57,10 @@ async def responses_model(reply: Any) -> AsyncIterator[tuple[OpenAIResponsesMode
         yield OpenAIResponsesModel("m", client), server
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("kind", ["agent", "model"])
+BOTH = pytest.mark.parametrize(("kind", "stream"), [("agent", True), ("model", False)])
+
+
+@BOTH
 async def test_it_answers(kind: str, *, stream: bool) -> None:
     """With its tokens, cached and reasoning ones told apart."""
     async with responses_model(lambda call: answers(call, response("Forty-two."))) as (model, server):
@@ -72,10 +71,8 @@ async def test_it_answers(kind: str, *, stream: bool) -> None:
     assert done.usage == Usage(211, 7, cached_tokens=11, reasoning_tokens=3)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("kind", ["agent", "model"])
+@BOTH
 async def test_an_answer_that_was_cut_fails(kind: str, *, stream: bool) -> None:
-    """The SDK raises for it."""
     body = response("Forty", status="incomplete", incomplete_details={"reason": "max_output_tokens"})
     async with responses_model(lambda call: answers(call, body, "response.incomplete")) as (model, _):
         worker = as_worker(model if kind == "model" else Agent(name="one", model=model))
@@ -84,7 +81,6 @@ async def test_an_answer_that_was_cut_fails(kind: str, *, stream: bool) -> None:
 
 
 async def test_messages_have_the_form_of_the_api() -> None:
-    """With pictures, calls and their results."""
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     called = {"id": "call-1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     asked = (

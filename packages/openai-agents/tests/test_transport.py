@@ -17,13 +17,11 @@ GIVEN: Any = {"base_url": BASE_URL, "api_key": "none", "max_retries": 0}
 
 
 def transport(reply: Any) -> ConductorTransport:
-    """Return the transport of a conductor with one step."""
     plan = Plan((Step(0, "Answer."),))
     return ConductorTransport(Conductor(FixedPlanner(plan), [ScriptedWorker("writer", reply, piece=2)]))
 
 
 async def test_answers_and_streams() -> None:
-    """Of the async and the sync client."""
     http = transport("Yes.")
     client = openai.AsyncOpenAI(http_client=http.async_client("httpx2"), **GIVEN)
     sync = openai.OpenAI(http_client=http.client("httpx2"), **GIVEN)
@@ -41,7 +39,6 @@ async def test_answers_and_streams() -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_the_error_of_a_run(*, stream: bool) -> None:
-    """It is raised itself, with its result."""
     http = transport(WorkerRefused("out of order"))
     client = openai.AsyncOpenAI(http_client=http.async_client("httpx2"), **GIVEN)
 

@@ -26,7 +26,6 @@ CARDS = (
 
 
 def episode(question: str = "What is 2 + 2?") -> Episode:
-    """Return an episode with the workers `good` and `bad`."""
     return Episode(question=question, cards=CARDS, workers=("good", "bad"), kind="sum")
 
 
@@ -50,13 +49,11 @@ class ScoredWorld(Environment):
         self.running = self.most_running = 0
 
     def episodes(self, split: Split, count: int, *, seed: int) -> Sequence[Episode]:
-        """Return episodes with different questions."""
         return [episode(f"What is {seed} + {index}?") for index in range(count)]
 
     async def carry_out(
         self, episode: Episode, plan: Plan, earlier: EarlierRound | None = None
     ) -> PlanOutcome | None:
-        """Grade the last step's worker."""
         self.executed.append(plan)
         self.running += 1
         self.most_running = max(self.most_running, self.running)

@@ -1,13 +1,11 @@
 """The command that compares a served conductor with baselines."""
 
 import json
-import subprocess
-import sys
-from itertools import count
 from pathlib import Path
 
 import pytest
-from servers.chat_server import Call, ChatServer, Reply, says, whole
+from command_line import Done, command
+from servers.chat_server import ChatServer, says, whole
 from small_recording import small_recording
 
 from podium_evals.recorded import write_recordings
@@ -39,18 +37,10 @@ spelling = "lists"
 PLAN = 'model_id = [0]\nsubtasks = ["Answer the question."]\naccess_list = [[]]'
 
 
-def compare(folder: Path, *words: str, recipe: str = RECIPE) -> subprocess.CompletedProcess[str]:
-    """Run `podium-train compare` on a recipe with a small recording."""
+def compare(folder: Path, *words: str, recipe: str = RECIPE) -> Done:
     (folder / "recipe.toml").write_text(recipe)
     write_recordings(small_recording(), folder / "recorded.jsonl")
-    return subprocess.run(
-        [sys.executable, "-m", "podium_train", "compare", "--config", "recipe.toml", *words],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        timeout=300,
-        check=False,
-    )
+    return command("compare", "--config", "recipe.toml", *words, folder=folder)
 
 
 def test_a_served_conductor_is_compared(tmp_path: Path) -> None:
@@ -68,16 +58,6 @@ def test_a_served_conductor_is_compared(tmp_path: Path) -> None:
     assert len(server.calls) == 20
 
 
-def test_a_planner_without_plans(tmp_path: Path) -> None:
-    """The table is told, and the command ends with the reason and another exit code."""
-    with ChatServer(lambda call: says(call, "I cannot plan.")).in_thread() as server:
-        (tmp_path / "podium.toml").write_text(PLANNER.format(url=server.url))
-        run = compare(tmp_path, "--planner", "podium.toml", "--episodes", "5", "--out", "found.json")
-    assert (run.returncode, run.stdout.splitlines()[3].split()[0]) == (3, "mine")
-    assert run.stderr.splitlines()[-1] == "none of the texts of mine has a valid plan."
-    assert (tmp_path / "found.json").exists()
-
-
 def test_a_planner_that_never_answers(tmp_path: Path) -> None:
     """The command ends with its first error, and without a table of zeros."""
     (tmp_path / "podium.toml").write_text(PLANNER.format(url="http://127.0.0.1:9/v1"))
@@ -86,23 +66,6 @@ def test_a_planner_that_never_answers(tmp_path: Path) -> None:
     assert (
         "the planner 'mine' gave no plan for the first 8 episodes: worker_unavailable: no conn" in run.stderr
     )
-
-
-def test_a_planner_that_fails_sometimes(tmp_path: Path) -> None:
-    """The table has the share and the first error; such texts are unknown, and not invalid."""
-    number = count(1)
-
-    def answer(call: Call) -> Reply:
-        return says(call, PLAN) if next(number) > 2 else whole({"error": {"message": "bad"}}, status=400)
-
-    with ChatServer(answer).in_thread() as server:
-        (tmp_path / "podium.toml").write_text(PLANNER.format(url=server.url))
-        run = compare(tmp_path, "--planner", "podium.toml", "--episodes", "20", "--out", "found.json")
-    assert run.returncode == 0, run.stderr
-    assert "mine gave no text for 10.0%, first because of worker_refused: " in run.stdout
-    arm = json.loads((tmp_path / "found.json").read_text())["arms"][0]
-    assert (arm["failed"], arm["unknown"], arm["valid"]) == (0.1, pytest.approx(0.1), 0.9)
-    assert run.stdout.splitlines()[3].split()[-4:-2] == ["10.0%", "0"]
 
 
 def test_workers_that_never_answer(tmp_path: Path) -> None:
@@ -122,14 +85,10 @@ def test_workers_that_never_answer(tmp_path: Path) -> None:
     ("words", "told"),
     [
         (("--split", "weather"), "there is no split 'weather'"),
-        (("--planner", "none.toml"), "none.toml cannot be read"),
-        (("--episodes", "5", "--out", "missing/found.json"), "cannot be written: there is no folder missing"),
         (("--episodes", "5", "--out", "recipe.toml"), "recipe.toml exists: name another file with --out"),
     ],
 )
 def test_wrong_options_are_told_in_a_line(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
-    """Without a traceback."""
     run = compare(tmp_path, *words)
     assert (run.returncode, run.stdout) == (2, "")
     assert told in run.stderr
-    assert "Traceback" not in run.stderr

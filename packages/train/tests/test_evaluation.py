@@ -10,13 +10,11 @@ import anyio
 import pytest
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from small_recording import small_recording
-from tiny_conductor.world import BASELINES, Workshop
+from tiny_conductor.world import Workshop
 
 from podium.config import load_config
 from podium.errors import ConfigError, WorkerUnavailable
-from podium.planners import ChatPlanner
 from podium.types import Message, Plan, Step
-from podium.workers import ScriptedWorker
 from podium_train import Episode, PromptStyle, RecordedAnswers, RecordedSettings, messages
 from podium_train.evaluation import (
     Evaluation,
@@ -24,7 +22,6 @@ from podium_train.evaluation import (
     Trial,
     as_json,
     as_table,
-    card_arms,
     compare_arms,
     conductor_arm,
     evaluate,
@@ -41,7 +38,6 @@ STYLE = PromptStyle(examples=0)
 
 @cache
 def arms_of(environment: RecordedAnswers) -> Sequence[PlanArm]:
-    """Return the arms of an environment."""
     return recorded_arms(environment)
 
 
@@ -51,8 +47,6 @@ def tried(
     arms: Sequence[PlanArm],
     **options: int,
 ) -> Mapping[str, Sequence[Trial]]:
-    """Return the trials of the arms."""
-
     async def run() -> Mapping[str, Sequence[Trial]]:
         return await evaluate(environment, episodes, arms)
 
@@ -65,13 +59,11 @@ def compared(
     arms: Sequence[PlanArm],
     base: str = "best single",
 ) -> Evaluation:
-    """Compare the arms."""
     trials = tried(environment, episodes, arms)
     return compare_arms(arms, trials, base="best single", environment=environment.name, split="questions")
 
 
 def text(worker: int, subtask: str = "Answer the question.") -> str:
-    """Return the text of a plan with one step."""
     return f'model_id = [{worker}]\nsubtasks = ["{subtask}"]\naccess_list = [[]]'
 
 
@@ -150,15 +142,6 @@ def test_samples_of_an_episode_count_as_one() -> None:
     assert found.episodes == 30
 
 
-def test_a_planner_of_podium_is_an_arm() -> None:
-    """A chat model on a server is asked with the prompt of production."""
-    model = ScriptedWorker("model", text(1))
-    arm = planner_arm("model", ChatPlanner(model, spelling="lists"), max_steps=5)
-    trials = tried(SINGLE, SINGLE.episodes("questions", 5, seed=1), [arm])
-    assert [trial.reward.plan for trial in trials["model"]] == [Plan((Step(1, "Answer the question."),))] * 5
-    assert "THE WORKERS:" in model.requests[0].messages[-1].text
-
-
 def test_a_conductor_on_a_server_is_an_arm(tmp_path: Path) -> None:
     """Its plans are read from the endpoint of a `podium.toml`; an outage is told, and counts 0."""
     asked: list[str] = []
@@ -184,17 +167,6 @@ def test_a_conductor_on_a_server_is_an_arm(tmp_path: Path) -> None:
     assert {trial.failure.partition(":")[0] for trial in trials[1::2]} == {"worker_unavailable"}
     episode = trials[0].episode
     assert asked[0] == messages(episode, PromptStyle())[-1].text
-
-
-def test_the_synthetic_world_can_be_evaluated() -> None:
-    """Its baselines are arms too, and cards without rates leave the first worker."""
-    world = Workshop()
-    arms = [plan_arm(name, choose) for name, choose in BASELINES.items()]
-    episodes = world.episodes("mixes", 60, seed=1)
-    trials = tried(world, episodes, [*arms, *card_arms()])
-    found = compare_arms(arms, trials, base="fair rule", environment="world", split="mixes")
-    scores = {arm.name: arm.score.mean for arm in found.arms}
-    assert scores["oracle"] > scores["fair rule"] > scores["random plan"]
 
 
 def test_wrong_arguments_are_refused() -> None:

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from datetime import date
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -63,7 +62,7 @@ type = "conductor"
 path = "conductor"
 base_url = "{url}"
 model = "conductor"
-provider = "{provider}"
+provider = "vllm"
 [limits]
 plan_steps = {steps}
 """
@@ -94,7 +93,6 @@ def trained(folder: Path, recipe: str = RECIPE) -> Path:
 
 
 def test_an_export_has_the_model_and_its_facts(tmp_path: Path) -> None:
-    """And not the state of the trainer."""
     path = trained(tmp_path)
     recipe = load_recipe(path)
     facts = export_conductor(recipe, tmp_path, tmp_path / "run/best", tmp_path / "out")
@@ -124,7 +122,7 @@ def test_an_export_tells_what_cards_showed(tmp_path: Path) -> None:
     facts = export_conductor(load_recipe(path), tmp_path, model, tmp_path / "recorded")
     assert (facts.pool.workers, facts.pool.rates, facts.pool.prices) == ((), True, False)
     assert (facts.pool.brings, facts.pool.tools, facts.pool.shows_question) == (("vote",), (), True)
-    config = CONFIG.format(url="http://127.0.0.1:9/v1", steps=5, provider="vllm").partition("[planner]")[0]
+    config = CONFIG.format(url="http://127.0.0.1:9/v1", steps=5).partition("[planner]")[0]
     (tmp_path / "podium.toml").write_text(
         f'{config}\n[workers.join]\ntype = "gather"\n[planner]\ntype = "rule"\n'
     )
@@ -143,15 +141,12 @@ def test_an_export_tells_what_cards_showed(tmp_path: Path) -> None:
     ("change", "told"),
     [
         ("out", "name a new folder"),
-        ("config.json", "there is no model"),
-        ("chat_template.jinja", "no chat template"),
         (RECORD, "was not trained by podium-train"),
         ("own", "cannot be served"),
         ("prefill", "has the prefill '', and the training had 'Plan: '"),
     ],
 )
 def test_exports_that_are_refused(change: str, told: str, tmp_path: Path) -> None:
-    """And leave nothing."""
     prompts = {"own": 'form = "environment"', "prefill": 'style = { prefill = "Plan: " }'}
     path = trained(tmp_path, RECIPE + (f"[prompt]\n{prompts[change]}\n" if change in prompts else ""))
     model = tmp_path / "run/best"
@@ -184,11 +179,6 @@ def test_exports_that_are_refused(change: str, told: str, tmp_path: Path) -> Non
                 "'recording' in [environment]: not set",
             ],
         ),
-        (
-            RECIPE.replace(WORLD, WORLD + "\nsizes = [3]"),
-            ["'sizes' in [environment]: not set, now [3]"],
-        ),
-        (RECIPE.replace('"base"', '"other"'), ['\'base\' in [model]: "base", now "other"']),
     ],
 )
 def test_an_export_needs_the_recipe_of_its_training(text: str, told: list[str], tmp_path: Path) -> None:
@@ -216,28 +206,24 @@ def test_the_weights_under_small_matrices(tmp_path: Path) -> None:
         export_conductor(load_recipe(path), tmp_path, model, tmp_path / "out")
 
 
-@pytest.mark.parametrize("inside", [False, True])
-def test_an_export_with_a_prefill(tmp_path: Path, *, inside: bool) -> None:
+def test_an_export_with_a_prefill(tmp_path: Path) -> None:
     """In its chat template, wherever the tokenizer keeps it, and in its fingerprint."""
     path = trained(tmp_path, RECIPE + "[prompt]\nstyle = { prefill = 'model_id = [\"' }\n")
     model = tmp_path / "run/best"
-    if inside:
-        template = (model / "chat_template.jinja").read_text()
-        (model / "chat_template.jinja").unlink()
-        (model / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+    template = (model / "chat_template.jinja").read_text()
+    (model / "chat_template.jinja").unlink()
+    (model / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
     facts = export_conductor(load_recipe(path), tmp_path, model, tmp_path / "out")
     assert facts.style.prefill == 'model_id = ["'
     assert facts.fingerprint != FACTS_OF.fingerprint
 
 
-@pytest.mark.parametrize("parts", [None, (2, 3)], ids=["questions", "bundles"])
-def test_the_plans_of_a_training_run_in_production(parts: tuple[int, int] | None, tmp_path: Path) -> None:
+def test_the_plans_of_a_training_run_in_production(tmp_path: Path) -> None:
     """All of them, through `podium run`: the section adds the workers that the pools of the training had.
 
-    The model writes for each question what is right in its training: votes of three, and joined parts.
+    The model writes for each question what is right in its training.
     """
-    bundles = "" if parts is None else f', parts = {list(parts)}, asks = "shown"'
-    answers = f"answers = {{ sizes = [5], held_workers = 0{bundles} }}"
+    answers = 'answers = { sizes = [5], held_workers = 0, parts = [2, 3], asks = "shown" }'
     write_recordings(small_recording(), tmp_path / "recording.jsonl")
     path = trained(
         tmp_path,
@@ -250,9 +236,7 @@ def test_the_plans_of_a_training_run_in_production(parts: tuple[int, int] | None
     episodes = environment.episodes("train", 24, seed=1)
     plans = {
         " ".join(each.question.split()): write_plan(
-            environment.plan_by_part(
-                each, [(0,) if parts else (0, 1, 2)] * len(parts_of(environment.query_of(each)))
-            ),
+            environment.plan_by_part(each, [(0,)] * len(parts_of(environment.query_of(each)))),
             "lists",
         )
         for each in episodes
@@ -266,7 +250,7 @@ def test_the_plans_of_a_training_run_in_production(parts: tuple[int, int] | None
 
     with ChatServer(model).in_thread() as server:
         tables = "".join(f'[workers.{name}]\nendpoint = "local"\nmodel = "{name}"\n' for name in WORKERS)
-        _, _, rest = CONFIG.format(url=server.url, steps=5, provider="vllm").partition("[planner]")
+        _, _, rest = CONFIG.format(url=server.url, steps=5).partition("[planner]")
         text = f'[endpoints.local]\nbase_url = "{server.url}"\n{tables}[planner]{rest}[journal]\noff = true\n'
         (tmp_path / "podium.toml").write_text(text)
         words = ["run", "--config", str(tmp_path / "podium.toml"), "--json"]
@@ -275,39 +259,15 @@ def test_the_plans_of_a_training_run_in_production(parts: tuple[int, int] | None
             assert done.exit_code == 0, done.output
             result = json.loads(done.stdout)
             assert {outcome["status"] for outcome in result["outcomes"]} == {"ok"}
-            shown = ("Part 1: The answer is", "Part 2: The answer is") if parts else ("The answer is",)
-            assert all(part in result["answer"] for part in shown)
+            assert "Part 1: The answer is" in result["answer"]
+            assert "Part 2: The answer is" in result["answer"]
 
 
-@pytest.mark.parametrize(
-    ("pool", "told"),
-    [
-        ({"tools": ("join",)}, "workers that the pool lacks: add a worker join"),
-        (
-            {"brings": ("judge",)},
-            "the worker 'judge' of its environment, and podium-train has vote, join-parts",
-        ),
-    ],
-)
-def test_pools_that_lack_a_worker_of_the_training(pool: dict[str, object], told: str, tmp_path: Path) -> None:
-    """They are refused when the conductor is made, and `podium check` tells it."""
-    facts = replace(FACTS_OF, pool=replace(FACTS_OF.pool, **pool))
-    path = configured(tmp_path, "http://127.0.0.1:9/v1", facts)
-    with pytest.raises(ConfigError, match=told):
-        load_config(path).conductor(journaled=False)
-    done = CliRunner().invoke(app, ["check", "--config", str(path)])
-    assert done.exit_code == 1
-    assert told in " ".join(done.output.split())
-
-
-def configured(
-    folder: Path, url: str, facts: ConductorFacts | None = FACTS_OF, *, steps: int = 5, provider: str = "vllm"
-) -> Path:
-    """Write an exported folder and a `podium.toml` that uses it."""
+def configured(folder: Path, url: str, facts: ConductorFacts | None = FACTS_OF) -> Path:
     (folder / "conductor").mkdir()
     if facts is not None:
         (folder / "conductor" / FACTS_FILE).write_bytes(FACTS.dump_json(facts))
-    (folder / "podium.toml").write_text(CONFIG.format(url=url, steps=steps, provider=provider))
+    (folder / "podium.toml").write_text(CONFIG.format(url=url, steps=5))
     return folder / "podium.toml"
 
 
@@ -322,7 +282,7 @@ async def test_an_export_plans_with_the_prompt_of_its_training(tmp_path: Path, a
         assert plan.steps
         assert plan.planner is not None
         assert plan.planner.name == "conductor"
-        (tmp_path / "podium.toml").write_text(CONFIG.format(url=server.url, steps=3, provider="vllm"))
+        (tmp_path / "podium.toml").write_text(CONFIG.format(url=server.url, steps=3))
         with pytest.raises(PlannerError, match="plan_steps = 5"):
             await load_config(tmp_path / "podium.toml").conductor(journaled=False).plan("What is 2 + 2?")
 
@@ -344,25 +304,24 @@ async def test_a_plan_begins_with_the_prefill(tmp_path: Path, anyio_backend: str
 
 
 @pytest.mark.parametrize(
-    ("facts", "provider", "told"),
+    ("facts", "told"),
     [
-        (None, "vllm", "podium-train export"),
+        (None, "podium-train export"),
+        (replace(FACTS_OF, fingerprint="0123456789abcdef"), "trained with the prompt 0123456789abcdef"),
         (
-            replace(FACTS_OF, fingerprint="0123456789abcdef"),
-            "vllm",
-            "trained with the prompt 0123456789abcdef",
+            replace(FACTS_OF, pool=replace(FACTS_OF.pool, tools=("join",))),
+            "workers that the pool lacks: add a worker join",
         ),
-        (replace(FACTS_OF, schema=2), "vllm", "schema 2"),
-        (FACTS_OF, "vllmm", "vllmm"),
     ],
 )
-def test_conductors_that_cannot_plan(
-    facts: ConductorFacts | None, provider: str, told: str, tmp_path: Path
-) -> None:
-    """The error of the config says why."""
-    path = configured(tmp_path, "http://127.0.0.1:9/v1", facts, provider=provider)
+def test_conductors_that_cannot_plan(facts: ConductorFacts | None, told: str, tmp_path: Path) -> None:
+    """The error of the config says why, and `podium check` tells it."""
+    path = configured(tmp_path, "http://127.0.0.1:9/v1", facts)
     with pytest.raises(ConfigError, match=told):
         load_config(path).conductor(journaled=False)
+    done = CliRunner().invoke(app, ["check", "--config", str(path)])
+    assert done.exit_code == 1
+    assert told in " ".join(done.output.split())
 
 
 ORDINALS = PromptStyle(spelling="lists", show="ordinals")
@@ -372,16 +331,11 @@ ORDINALS = PromptStyle(spelling="lists", show="ordinals")
     ("style", "pool", "told"),
     [
         (FACTS_OF.style, {}, ""),
-        (
-            FACTS_OF.style,
-            {"rates": True},
-            "these have none: adder. So its plans may be worse. Measure the rates",
-        ),
+        (FACTS_OF.style, {"rates": True}, "these have none: adder. So its plans may be worse. Measure the"),
         (FACTS_OF.style, {"prices": False}, "without prices of workers, and these have one: adder"),
-        (ORDINALS, {"rates": True, "workers": ("adder", "join")}, ""),
         (ORDINALS, {"workers": ("join", "adder")}, "join, adder, and the pool has adder, join"),
     ],
-    ids=["same", "no rates", "a price", "numbers", "other numbers"],
+    ids=["same", "no rates", "a price", "other numbers"],
 )
 def test_other_cards_than_those_of_the_training(
     style: PromptStyle, pool: dict[str, object], told: str, tmp_path: Path
@@ -397,12 +351,9 @@ def test_other_cards_than_those_of_the_training(
     assert (len(conductor.warnings), told in "".join(conductor.warnings)) == (bool(told), True)
 
 
-@pytest.mark.parametrize("trained_with", [False, True])
-def test_rates_on_cards(tmp_path: Path, *, trained_with: bool) -> None:
-    """Calibration ends the warning; rates that the training did not have are warned about."""
-    path = configured(
-        tmp_path, "http://127.0.0.1:9/v1", replace(FACTS_OF, pool=replace(FACTS_OF.pool, rates=trained_with))
-    )
+def test_rates_on_cards(tmp_path: Path) -> None:
+    """Rates that the training did not have are warned about."""
+    path = configured(tmp_path, "http://127.0.0.1:9/v1")
     config = load_config(path)
     rate = RateEntry(
         identity=identity_of(config.worker("adder")),
@@ -421,25 +372,5 @@ def test_rates_on_cards(tmp_path: Path, *, trained_with: bool) -> None:
     path.write_text(path.read_text() + '[pool]\nmeasured = "measured.json"\n')
     conductor = load_config(path).conductor(journaled=False)
     assert isinstance(conductor, Conductor)
-    told = "Leave out `measured` in [pool]"
-    assert [told in warning for warning in conductor.warnings] == ([] if trained_with else [True])
-    with ChatServer(answer).in_thread() as server:
-        path.write_text(path.read_text().replace("http://127.0.0.1:9/v1", server.url))
-        rate = rate.model_copy(update={"identity": identity_of(load_config(path).worker("adder"))})
-        kind = kind.model_copy(update={"rates": {"adder": rate}})
-        write_measured(MeasuredFile(kinds={"sums": kind}), tmp_path / "measured.json")
-        checked = CliRunner().invoke(app, ["check", "--config", str(path)])
-    assert (checked.exit_code, told in checked.stdout) == (0, not trained_with), checked.output
-
-
-def test_facts_that_are_not_valid(tmp_path: Path) -> None:
-    """The error names the file and the key."""
-    (tmp_path / FACTS_FILE).write_text(json.dumps({"fingerprint": 3}))
-    with pytest.raises(ConfigError, match=rf"{FACTS_FILE} is not valid: \w+.*export the conductor again"):
-        read_facts(tmp_path)
-
-
-def test_the_planner_is_announced() -> None:
-    """As an entry point, so that core needs no change."""
-    names = {entry.name for entry in entry_points(group="podium.planners")}
-    assert "conductor" in names
+    (warning,) = conductor.warnings
+    assert "Leave out `measured` in [pool]" in warning

@@ -41,7 +41,6 @@ GOOD = StepMeasures(
 def sample(
     pool: Sequence[str], workers: tuple[int, ...], value: float | None = 1.0, **facts: float
 ) -> Sample:
-    """Return a sample for a pool."""
     cards = tuple(Card(name=f"w{number}") for number in range(len(pool)))
     episode = Episode(question=" ".join(pool), cards=cards, workers=tuple(pool), kind="sum")
     return Sample(episode=episode, score=Score(value=value, workers=workers), length=10, **facts)  # type: ignore[arg-type]
@@ -80,11 +79,9 @@ def test_entropy_is_relative_to_the_pools() -> None:
     ("change", "rule", "told"),
     [
         ({"worker_entropy": 0.2, "most_used": "gpt", "most_used_share": 0.9}, "collapse", "gpt has 90%"),
-        ({"number_entropy": 0.4}, "collapse", "same worker"),
         ({"groups_without_variance": 1.0}, "no_variance", "nothing is learnt"),
         ({"valid_plans": 0.4}, "valid_plans", "only 40%"),
         ({"length": 301.0}, "length", "301 tokens"),
-        ({"cut": 0.6}, "length", "60% are cut"),
         ({"unknown": 0.6}, "unknown", "server of rewards"),
     ],
 )
@@ -102,7 +99,6 @@ def test_a_rule_stops_a_run(change: dict[str, float], rule: str, told: str) -> N
 
 
 def test_a_loss_that_is_no_number_stops_at_once() -> None:
-    """There is nothing to wait for."""
     stop = Guards().check(replace(GOOD, loss=float("nan")))
     assert stop is not None
     assert (stop.rule, "nan" in stop.told) == ("loss", True)
@@ -122,19 +118,9 @@ def test_the_memory_survives_a_resume() -> None:
     assert stopped[-1] is not None
 
 
-def test_a_reference_of_the_oracle() -> None:
-    """A run whose first steps are already collapsed is stopped too."""
-    guards = Guards(GuardSettings(patience=2, reference_entropy=0.9))
-    low = replace(GOOD, worker_entropy=0.3)
-    assert guards.check(low) is None
-    assert guards.check(low) is not None
-
-
-@pytest.mark.parametrize("settings", [{"patience": 0}, {"entropy": 1.5}, {"length": 1.0}, {"cut": -1}])
-def test_wrong_settings(settings: dict[str, float]) -> None:
-    """The error names the setting."""
-    with pytest.raises(ConfigError, match=next(iter(settings))):
-        GuardSettings(**settings)  # type: ignore[arg-type]
+def test_wrong_settings() -> None:
+    with pytest.raises(ConfigError, match="entropy"):
+        GuardSettings(entropy=1.5)
 
 
 def test_the_log_continues_after_a_crash(tmp_path: Path) -> None:
@@ -181,16 +167,6 @@ def test_the_best_checkpoint_is_kept(tmp_path: Path) -> None:
     assert kept.best is not None
     assert (kept.best.step, (kept.folder / "weights").read_text()) == (20, "20")
     assert not (tmp_path / "best.old").exists()
-
-
-def test_texts_without_a_plan_are_named_as_the_cause() -> None:
-    """If all texts lose their plans within the first steps, when there is no reference yet."""
-    guards = Guards(GuardSettings(patience=3))
-    lost = replace(GOOD, valid_plans=0.0, groups_without_variance=1.0)
-    stops = [guards.check(replace(each, step=n)) for n, each in enumerate([GOOD, lost, lost, lost], 1)]
-    assert stops[:3] == [None] * 3
-    assert stops[3] is not None
-    assert stops[3].rule == "valid_plans"
 
 
 def test_a_run_that_ends_without_plans_has_failed() -> None:

@@ -66,7 +66,6 @@ ANSWERS = {
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, Path | None]:
-    """Write the sources."""
     found: dict[str, Path | None] = {}
     for kind, rows in ROWS.items():
         path = tmp_path / f"{kind}.jsonl"

@@ -1,19 +1,17 @@
 """Drawing pools, and the cards that a conductor reads."""
 
-from datetime import date
 from random import Random
 
 import pytest
 
 from podium.errors import ConfigError
-from podium.workers import Card, Kind, Price
-from podium_train import PoolDraw, disguised, measured_rates
+from podium.workers import Card, Price
+from podium_train import PoolDraw, disguised
 
 NAMES = ["a", "b", "c", "d"]
 
 
 def test_a_pool_has_distinct_workers_in_any_order_and_size() -> None:
-    """All sizes and all orders are drawn."""
     random = Random(1)
     drawn = {PoolDraw(sizes=(2, 3)).draw(NAMES, random) for _ in range(2000)}
     assert {len(pool) for pool in drawn} == {2, 3}
@@ -40,13 +38,3 @@ def test_disguised_cards_tell_neither_name_nor_exact_price() -> None:
     outputs = [card.price.output for card in (*first, *second) if card.price]
     assert len(set(outputs)) > 2
     assert all(10.4 <= output <= 19.6 for output in outputs)
-
-
-def test_measured_rates_are_between_prior_and_share() -> None:
-    """More answers move the rate to the share of right answers, as `podium evals tune` computes it."""
-    kind, day = Kind("sums", ("1 + 1?",)), date(2026, 1, 1)
-    few = measured_rates(kind, prior=[0.5, 0.5], right=[3.0, 0.0], answers=3, day=day)
-    many = measured_rates(kind, prior=[0.5, 0.5], right=[30.0, 0.0], answers=30, day=day)
-    assert [rate.rate for rate in few] == [0.75, 0.25]
-    assert many[0].rate > 0.95 > many[0].low > few[0].low
-    assert (few[0].answers, few[0].right, few[1].right) == (3, 3.0, 0.0)

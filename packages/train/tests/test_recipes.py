@@ -41,7 +41,6 @@ every = 2
 
 
 def written(folder: Path, text: str) -> Path:
-    """Write a recipe."""
     path = folder / "recipe.toml"
     path.write_text(text)
     return path
@@ -55,7 +54,6 @@ def test_shipped_recipes_are_valid(name: str, tmp_path: Path) -> None:
 
 
 def test_the_settings_of_the_paper(tmp_path: Path) -> None:
-    """The recipe and the defaults have them."""
     recipe = load_recipe(written(tmp_path, shipped_recipes()["paper-7b"]))
     grpo = recipe.grpo
     assert grpo is not None
@@ -65,17 +63,7 @@ def test_the_settings_of_the_paper(tmp_path: Path) -> None:
     assert (recipe.prompt.style.show, recipe.prompt.style.examples) == ("ordinals", 4)
     default = load_recipe(written(tmp_path, SMALL.partition("[grpo]")[0] + "[grpo]\n")).grpo
     assert default is not None
-    same = (
-        "groups",
-        "group_size",
-        "steps",
-        "learning_rate",
-        "beta",
-        "epsilon",
-        "loss",
-        "temperature",
-        "warm_up",
-    )
+    same = ("groups", "group_size", "steps", "learning_rate", "beta", "epsilon", "loss", "warm_up")
     assert all(getattr(default, key) == getattr(grpo, key) for key in same)
 
 
@@ -92,9 +80,7 @@ def test_the_settings_of_the_paper(tmp_path: Path) -> None:
             "recipe.toml:10: 'steps' in [grpo] is '4': write a whole",
         ),
         (SMALL.replace("steps = 4", "steps = 0"), "it must be 1 or more"),
-        (SMALL.replace('"python"', '"pithon"'), "'type' in [environment] is 'pithon'"),
         (SMALL.replace('"python"', '"recorded"'), "[environment]: an environment of type 'recorded' needs"),
-        (SMALL.replace('base = "base"', ""), "[model] lacks 'base'"),
         (SMALL.partition("[grpo]")[0], "neither [sft] nor [grpo]"),
         (SMALL.replace("micro_batch = 8", "micro_batch = 5"), "not a multiple of micro_batch"),
         (
@@ -105,20 +91,12 @@ def test_the_settings_of_the_paper(tmp_path: Path) -> None:
         (SMALL + "[reward.limits]\nbudget = 3.0\n", "[reward.limits]: budget needs plan_cost"),
         (SMALL + "[reward.cost]\nweight = 0.7\n", "below 0.5"),
         (SMALL + '[prompt]\nstyle = { spelling = "xml" }\n', "'spelling' in [prompt.style]"),
-        (SMALL + '[prompts]\nform = "environment"\n', "unknown table [prompts]"),
     ],
 )
 def test_errors_name_the_key(text: str, told: str, tmp_path: Path) -> None:
-    """And the line, if there is one."""
     with pytest.raises(ConfigError) as error:
         load_recipe(written(tmp_path, text))
     assert told in str(error.value)
-
-
-def test_a_missing_recipe(tmp_path: Path) -> None:
-    """The error names those of the package."""
-    with pytest.raises(ConfigError, match=r"lora-3b.*paper-7b"):
-        load_recipe(tmp_path / "none.toml")
 
 
 def test_environments_of_recipes(tmp_path: Path) -> None:
@@ -193,9 +171,7 @@ def test_prompts_of_recipes(tmp_path: Path) -> None:
     ("old", "new", "told"),
     [
         ("tiny_conductor.world:", "tiny_conductor.wrld:", "cannot be imported: No module named"),
-        (":Workshop", ":Workshp", "cannot be imported: module"),
         (":Workshop", "", "write module:name"),
-        (":Workshop", ":Task", "'options' in [environment] do not fit tiny_conductor.world:Task"),
         ("tiny_conductor.world:Workshop", "builtins:dict", "returns no podium_train.Environment"),
         ('"python"', '"python"\noptions = { size = 3 }', "'options' in [environment] do not fit"),
     ],
@@ -211,12 +187,9 @@ def test_environments_that_cannot_be_made(old: str, new: str, told: str, tmp_pat
 @pytest.mark.parametrize(
     ("base", "told"),
     [
-        ("./modl", "'./modl': there is no folder "),
-        ("/modl", "there is no folder /modl, and it is not a name"),
         ("~/modl", "there is no folder /"),
         ("models/new/3b", "not a name on the Hugging Face Hub"),
         (".", "has no config.json"),
-        ("recipe.toml", "is the file "),
     ],
 )
 def test_a_base_that_cannot_be_a_model(base: str, told: str, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from small_recording import KINDS, WORKERS, small_recording
+from small_recording import WORKERS, small_recording
 
 from podium import Conductor, Plan, Step
 from podium.errors import ConfigError
@@ -44,7 +44,6 @@ HELD: tuple[Split, ...] = ("questions", "kinds", "workers", "mixes")
 
 
 def carried_out(environment: RecordedAnswers, episode: Episode, plan: Plan) -> PlanOutcome | None:
-    """Return the outcome of a plan."""
     return anyio.run(environment.carry_out, episode, plan)
 
 
@@ -108,7 +107,7 @@ def plans(draw: st.DrawFn, environment: RecordedAnswers, episode: Episode) -> Pl
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(data=st.data())
 def test_an_outcome_is_that_of_a_run(name: str, data: st.DataObject) -> None:
     """The score, the cost, the calls and the tokens; and the same plans are unrecorded."""
@@ -125,29 +124,6 @@ def test_an_outcome_is_that_of_a_run(name: str, data: st.DataObject) -> None:
     if found is not None and expected is not None:
         assert replace(found, cost=None) == replace(expected, cost=None)
         assert found.cost == pytest.approx(expected.cost)
-
-
-@pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_plans_by_part_are_answered(name: str) -> None:
-    """Good workers are right more often than bad ones, and nothing is unrecorded."""
-    environment = ENVIRONMENTS[name]
-    scores: dict[bool, list[float]] = {True: [], False: []}
-    for episode in environment.episodes("train", 150, seed=3):
-        query = environment.query_of(episode)
-        parts = [part.question for part in query.parts] if isinstance(query, Bundle) else [query]
-        for wants_good in (True, False):
-            chosen = []
-            for question in parts:
-                good = WORKERS[KINDS.index(question.kind) // 2]
-                names = {worker for worker in WORKERS if (worker == good) is wants_good}
-                places = [place for place, worker in enumerate(episode.workers) if worker in names]
-                chosen.append(places[:1] or [0])
-            outcome = carried_out(environment, episode, environment.plan_by_part(episode, chosen))
-            assert outcome is not None
-            assert outcome.calls == len(parts)
-            scores[wants_good].append(outcome.score)
-    good, bad = (sum(each) / len(each) for each in (scores[True], scores[False]))
-    assert good > bad + 0.15
 
 
 def test_splits_are_disjoint() -> None:
@@ -217,19 +193,6 @@ def test_rates_are_measured_on_other_questions_and_as_noisy_as_probes() -> None:
     )
 
 
-def test_a_kind_that_cannot_be_measured_is_not_shown() -> None:
-    """Of the kind `words`, one question is held out, so the other one has none on which to measure."""
-    few = RECORDING.where(lambda question: question.kind != "words" or question.id in ("words/1", "words/2"))
-    episodes = RecordedAnswers(few, SINGLE).episodes("train", 100, seed=1)
-    shown = {
-        episode.kind: {rate.kind.name: rate.kind.questions for rate in episode.cards[0].measured}
-        for episode in episodes
-    }
-    assert "words" not in shown["words"]
-    assert any("words" in kinds for kinds in shown.values())
-    assert all(questions for kinds in shown.values() for questions in kinds.values())
-
-
 def test_episodes_are_the_same_in_each_process() -> None:
     """Keys, which are the keys of the cache of rewards, do not depend on the hash seed of Python."""
     code = (
@@ -257,12 +220,9 @@ def test_episodes_are_the_same_in_each_process() -> None:
 @pytest.mark.parametrize(
     ("subtask", "is_asked"),
     [
-        ("Answer part 1.", True),
         ("please solve only the question in Part 1 of the question", True),
-        ("Solve part 1 only", True),
         ("Answer part 1 and part 2.", False),
         ("Answer part 1 in French.", False),
-        ("Answer part 9.", False),
         ("Check part 1.", False),
     ],
 )
@@ -298,19 +258,12 @@ def test_a_reward_of_an_unrecorded_plan_is_unknown() -> None:
             {"sizes": (5,)},
             r"the recording has 5 workers, and needs 6: 5 for the largest pool \(`sizes`\), and 1 that",
         ),
-        ({"sizes": (1,)}, "sizes"),
-        ({"probes": -1}, "probes"),
         ({"shown_kinds": 4}, "shown_kinds"),
-        ({"parts": (1, 2)}, "parts"),
         ({"parts": (3, 2)}, "parts"),
-        ({"linked": 2}, "linked"),
-        ({"asks": "both"}, "asks"),
         ({"held_out": 1}, "held_out"),
-        ({"held_workers": -1}, "held_workers"),
     ],
 )
 def test_wrong_settings_are_refused(changed: dict[str, object], told: str) -> None:
-    """The message names the setting."""
     with pytest.raises(ConfigError, match=told):
         RecordedAnswers(RECORDING, replace(SINGLE, **changed))  # type: ignore[arg-type]
 

@@ -16,13 +16,10 @@ from scored_world import ScoredWorld, episode, plan
 from podium.errors import ConfigError
 from podium_train.rewards import (
     CostWeight,
-    Meter,
     RewardLimits,
     RewardService,
     Score,
     ScoreRequest,
-    episode_json,
-    read_episode,
     with_costs,
 )
 from podium_train.store import RewardStore
@@ -32,12 +29,10 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Use asyncio, like the trainers."""
     return "asyncio"
 
 
 def asked(text: str, question: str = "What is 2 + 2?") -> ScoreRequest:
-    """Return a request."""
     return ScoreRequest(episode=episode(question), text=text)
 
 
@@ -90,14 +85,6 @@ async def test_the_budget_holds_although_plans_run_together() -> None:
     assert len(world.executed) == 2
 
 
-async def test_concurrency_is_limited() -> None:
-    """Whatever the size of the batch."""
-    world = ScoredWorld()
-    scorer = RewardService(world, RewardStore(), limits=RewardLimits(concurrency=3))
-    await scorer.score([asked(plan(0), f"Question {number}") for number in range(20)])
-    assert (world.most_running, len(world.executed)) == (3, 20)
-
-
 async def test_a_cancelled_execution_is_taken_over() -> None:
     """The other request for the same plan executes it, and the money of the first stays reserved."""
     world, store = ScoredWorld(), RewardStore()
@@ -129,23 +116,6 @@ async def test_processes_share_outcomes_and_the_budget(tmp_path: Path) -> None:
     assert [score.why_unknown for score in second] == ["", "", "budget", "budget"]
     assert [len(world.executed) for world in worlds] == [1, 1]
     assert services[0].store.spent == 4
-
-
-async def test_a_meter_spaces_what_it_admits() -> None:
-    """The second waits for the amount of the first, and corrections delay the next."""
-    meter = Meter(per_minute=6000)
-    began = anyio.current_time()
-    for amount in (3, 2):
-        await meter.admit(amount)
-    meter.correct(5)
-    await meter.admit(1)
-    assert anyio.current_time() - began >= 0.1
-
-
-def test_episodes_are_the_same_after_json() -> None:
-    """A dataset has them, and the key must be equal."""
-    assert read_episode(episode_json(episode())) == episode()
-    assert read_episode(episode_json(episode())).key == episode().key
 
 
 KILLED = """
@@ -187,13 +157,6 @@ def test_outcomes_and_spending_survive_a_kill(tmp_path: Path) -> None:
     assert not world.executed
 
 
-def test_a_file_that_is_no_database(tmp_path: Path) -> None:
-    """The error names it."""
-    (tmp_path / "rewards.db").write_text("no database, but a text that is long enough to have a header")
-    with pytest.raises(ConfigError, match=r"rewards\.db"):
-        RewardStore(tmp_path / "rewards.db")
-
-
 @pytest.mark.parametrize(
     ("limits", "told"),
     [
@@ -203,7 +166,6 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_limits(limits: dict[str, float], told: str) -> None:
-    """The error names the limit."""
     with pytest.raises(ConfigError, match=told):
         RewardLimits(**limits)  # type: ignore[arg-type]
 
@@ -258,6 +220,5 @@ def test_cost_decides_only_among_right_plans(values: list[tuple[float | None, fl
 
 @pytest.mark.parametrize("settings_", [{"weight": 0.5}, {"start": 3, "end": 2}])
 def test_wrong_cost_weights(settings_: dict[str, float]) -> None:
-    """They are refused."""
     with pytest.raises(ConfigError, match="cost"):
         CostWeight(**settings_)  # type: ignore[arg-type]

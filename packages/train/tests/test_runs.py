@@ -1,7 +1,5 @@
 """What a run remembers of its start, and which changes it refuses."""
 
-import os
-import stat
 from pathlib import Path
 
 import pytest
@@ -41,7 +39,6 @@ LORA = RECIPE.replace("[sft]", "[model.lora]\n[sft]")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with a base, a recording and examples."""
     (tmp_path / "base").mkdir()
     (tmp_path / "base" / "model.safetensors").write_text("weights")
     (tmp_path / "plans.jsonl").write_text("{}\n")
@@ -50,7 +47,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 def started(folder: Path, text: str = RECIPE, part: str = "grpo") -> TrainingRecord:
-    """Return the record of a training that starts now."""
     (folder / "recipe.toml").write_text(text)
     recipe = load_recipe(folder / "recipe.toml")
     return record_of("sft" if part == "sft" else "grpo", recipe, folder)
@@ -79,37 +75,17 @@ def test_a_run_and_its_models_have_the_record(folder: Path) -> None:
         read_record(run)
 
 
-def test_files_of_a_model_are_readable_as_the_umask_says(folder: Path) -> None:
-    """Although safetensors lets only their owner read them."""
-    model = folder / "run" / "final"
-    model.mkdir(parents=True)
-    before = os.umask(0o027)
-    try:
-        write_record(folder / "run", started(folder))
-        (model / "model.safetensors").touch(0o600)
-        mark_model(model, folder / "run")
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((model / "model.safetensors").stat().st_mode) == 0o640
-
-
 @pytest.mark.parametrize(
     ("change", "told"),
     [
         (("[grpo]", "[grpo]\nlearning_rate = 1e-5"), "'learning_rate' in [grpo]: 1e-06, now 1e-05"),
-        (("[grpo]", "[reward.cost]\nweight = 0.1\n[grpo]"), "'weight' in [reward.cost]: 0.0, now 0.1"),
         (("[grpo]", "[model.lora]\n[grpo]"), "'lora' in [model]: not set, now a table"),
-        (
-            ("[grpo]", "[prompt]\nstyle = { reasons = true }\n[grpo]"),
-            "'reasons' in [prompt.style]: false, now true",
-        ),
         (("every = 20", "episodes = 8"), "'episodes' in [held_out]: 64, now 8"),
         (("sizes = [2, 3]", "sizes = [2]"), "'sizes' in [environment.answers]: [2, 3], now [2]"),
         (("steps = 100", "steps = 20"), "'steps' in [grpo] is 20, and the run has made 40"),
     ],
 )
 def test_a_run_refuses_changes_that_would_alter_it(change: tuple[str, str], told: str, folder: Path) -> None:
-    """Each is named, and the record stays."""
     run = with_checkpoint(folder, first := started(folder))
     with pytest.raises(ConfigError, match="name another 'folder'") as error:
         begin(run, started(folder, RECIPE.replace(*change)))
@@ -133,7 +109,6 @@ def test_a_run_allows_changes_that_cannot_alter_it(folder: Path) -> None:
 
 
 def test_a_run_refuses_other_data_and_weights_under_the_same_name(folder: Path) -> None:
-    """And other examples of supervised training."""
     run = with_checkpoint(folder, started(folder, part="sft"))
     (folder / "recording.jsonl").unlink()
     write_recordings(small_recording(seed=2), folder / "recording.jsonl")

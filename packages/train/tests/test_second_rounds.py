@@ -1,6 +1,5 @@
 """Second rounds: the conductor is shown the answer of its plan, and keeps it or writes another plan."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,15 +7,13 @@ from pathlib import Path
 import anyio
 import pytest
 from scored_world import ScoredWorld, episode, plan
-from tiny_conductor.world import Workshop, read
 
 from podium import Conductor
 from podium.budget import Limits
 from podium.errors import ConfigError
-from podium.plan_text import parse_plan
 from podium.planners import ChatPlanner
 from podium.workers import ScriptedWorker
-from podium_train import EarlierRound, PlanOutcome, PromptStyle, fingerprint, reward_of, second_messages
+from podium_train import PromptStyle, second_messages
 from podium_train.guards import Sample, measure, second_rounds
 from podium_train.recipe import load_recipe
 from podium_train.rewards import RewardService, Score, ScoreRequest, with_second_rounds
@@ -37,7 +34,6 @@ def score(requests: Sequence[ScoreRequest], path: Path | None = None) -> tuple[l
 
 
 def second(text: str, earlier: str) -> ScoreRequest:
-    """Return the request for a text of the second round."""
     return ScoreRequest(episode=episode(), text=text, earlier=earlier)
 
 
@@ -58,13 +54,6 @@ def test_the_messages_are_those_of_a_run() -> None:
         assert "It is 4." in found[-1].text
 
 
-def test_the_fingerprint_covers_the_second_prompt() -> None:
-    """A conductor with two rounds has another fingerprint."""
-    assert fingerprint(PromptStyle(rounds=2)) != fingerprint(PromptStyle())
-    with pytest.raises(ConfigError, match="write 1 or 2"):
-        PromptStyle(rounds=3)
-
-
 def test_a_second_round_keeps_or_replaces_the_answer() -> None:
     """The reward is that of the answer after the round; keeping costs nothing."""
     texts = [KEEP, plan(0), plan(1), "no plan", plan(1, 1)]
@@ -74,14 +63,6 @@ def test_a_second_round_keeps_or_replaces_the_answer() -> None:
     assert [each.cost for each in found] == [0.0, 1.0, 0.0, 0.0, 2.0]
     assert all(each.second_round and each.before == 0.5 for each in found)
     assert len(world.executed) == 3
-
-
-def test_three_empty_lists_are_no_plan_in_the_first_round() -> None:
-    """There is no answer to keep."""
-    (found,), _ = score([ScoreRequest(episode=episode(), text=KEEP)])
-    assert (found.value, found.problem) == (0.0, "nothing_to_keep")
-    reward = anyio.run(reward_of, KEEP, episode(), ScoredWorld())
-    assert (reward.value, reward.problem) == (0.0, "nothing_to_keep")
 
 
 def test_the_outcome_depends_on_the_first_round(tmp_path: Path) -> None:
@@ -133,26 +114,6 @@ def test_measures_of_second_rounds() -> None:
     assert second_rounds([]) is None
 
 
-def test_an_own_environment_sees_the_first_round() -> None:
-    """The second act of a chain continues the first round, which did the first one."""
-    world, right = Workshop(), 0
-    for each in world.episodes("train", 60, seed=3):
-        task, pool = read(each)
-        if len(task.needs) < 2 or task.cheap:
-            continue
-        first, second = (
-            max(range(len(pool)), key=lambda at, act=act: pool[at].chance(act)) for act in task.needs
-        )
-        before = anyio.run(reward_of, plan(first, subtask=task.needs[0]), each, world)
-        text = plan(second, subtask=task.needs[1]).replace("[[]]", '[["previous"]]')
-
-        async def again() -> float | None:
-            return (await reward_of(text, each, world, earlier=before)).value  # noqa: B023 - called here
-
-        right += anyio.run(again) == 1.0
-    assert right > 5
-
-
 RECIPE = """
 [environment]
 type = "python"
@@ -178,19 +139,8 @@ group_size = 4
     ],
 )
 def test_recipes_that_cannot_run(old: str, new: str, told: str, tmp_path: Path) -> None:
-    """The error says what to write."""
     (tmp_path / "recipe.toml").write_text(RECIPE)
     assert load_recipe(tmp_path / "recipe.toml").recursion is not None
     (tmp_path / "recipe.toml").write_text(RECIPE.replace(old, new))
     with pytest.raises(ConfigError, match=told):
         load_recipe(tmp_path / "recipe.toml")
-
-
-def test_outcomes_have_the_answer() -> None:
-    """The output of the last step; what workers see leaves out steps without an output."""
-    outcome = PlanOutcome(score=1.0, outputs=("a", None, "c"))
-    assert (outcome.answer, PlanOutcome(score=0.0).answer) == ("c", "")
-    three = parse_plan(plan(0, 0, 0), workers=2)
-    shown = EarlierRound(plan=three, outputs=outcome.outputs).visible()
-    assert [(each.step, each.output, each.previous) for each in shown] == [(0, "a", True), (2, "c", True)]
-    assert json.dumps(outcome.outputs) == '["a", null, "c"]'

@@ -35,17 +35,12 @@ def test_the_size_of_a_folder(tmp_path: Path) -> None:
         shape_of("own/model")
 
 
-@pytest.mark.parametrize(
-    ("gpus", "told"),
-    [("1", "-m podium_train grpo"), ("2", "zero3.yaml --num_processes 2 -m podium_train grpo")],
-)
-def test_the_plan_without_a_gpu(gpus: str, told: str, tmp_path: Path) -> None:
-    """LoRA on one GPU, all weights on two; the recipe is valid, and nothing runs."""
-    words = [sys.executable, str(SCRIPT), "--folder", str(tmp_path / "run"), "--gpus", gpus]
+def test_the_plan_without_a_gpu(tmp_path: Path) -> None:
+    """All weights on two GPUs; the recipe is valid, and nothing runs."""
+    words = [sys.executable, str(SCRIPT), "--folder", str(tmp_path / "run"), "--gpus", "2"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "DOES NOT FIT" not in done.stdout
     assert "There is no GPU here: this is the plan." in done.stdout
-    assert told in done.stdout
-    recipe = load_recipe(tmp_path / "run" / "recipe.toml")
-    assert (recipe.model.lora is not None) == (gpus == "1")
+    assert "zero3.yaml --num_processes 2 -m podium_train grpo" in done.stdout
+    assert load_recipe(tmp_path / "run" / "recipe.toml").model.lora is None

@@ -37,8 +37,6 @@ HI = Example(
 
 
 def best(environment: RecordedAnswers, arm: object, **options: float) -> list[Example]:
-    """Return the examples of an arm on 40 episodes."""
-
     async def run() -> list[Example]:
         episodes = environment.episodes("train", 40, seed=1)
         return await best_of(environment, episodes, arm, STYLE, **options)  # type: ignore[arg-type]
@@ -47,7 +45,6 @@ def best(environment: RecordedAnswers, arm: object, **options: float) -> list[Ex
 
 
 def text(worker: int, thought: str = "") -> str:
-    """Return a plan of one step, with a thought before it."""
     return f'{thought}model_id = [{worker}]\nsubtasks = ["Answer the question."]\naccess_list = [[]]'
 
 
@@ -113,15 +110,12 @@ def test_examples_are_written_once_and_read_back(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["examples.jsonl"]
 
 
-@pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"messages": []}', '{"messages": [{"role": "user", "content": 1}]}', "\xff"]
-)
-def test_files_that_are_not_examples_are_refused(tmp_path: Path, content: str) -> None:
-    """With the line."""
+def test_files_that_are_not_examples_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "examples.jsonl"
-    path.write_bytes(content.encode("latin-1"))
-    with pytest.raises(ConfigError, match=r"examples\.jsonl"):
-        read_examples(path)
+    for content in (b"", b"{", b'{"messages": []}', b"\xff"):
+        path.write_bytes(content)
+        with pytest.raises(ConfigError, match=r"examples\.jsonl"):
+            read_examples(path)
 
 
 def test_no_examples_are_an_error_and_leave_the_old_file(tmp_path: Path) -> None:
@@ -136,13 +130,11 @@ def test_no_examples_are_an_error_and_leave_the_old_file(tmp_path: Path) -> None
 
 
 def answer(request: Request) -> str:
-    """Answer, or judge that only `good` is good."""
     asked = request.messages[-1].text
     return "good" if "say good" in asked else "bad"
 
 
 def judged(asked: str) -> str:
-    """Return a verdict in the judge's form."""
     return "YES" if ">\ngood\n<" in asked else "NO: it is bad"
 
 

@@ -1,7 +1,6 @@
 """A random model with a tokenizer, as a folder that transformers loads, for tests of trainers."""
 
 import os
-import socket
 from pathlib import Path
 
 import torch
@@ -18,13 +17,6 @@ TEMPLATE = (
     "{% if add_generation_prompt %}<assistant>{% endif %}"
 )
 PLAN = 'model_id = [0]\nsubtasks = ["lookup"]\naccess_list = [[]]'
-
-
-def free_port() -> int:
-    """Return a port on which nothing listens."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def make_base(folder: Path) -> None:

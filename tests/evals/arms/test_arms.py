@@ -194,18 +194,6 @@ async def test_an_oracle_gains_nothing_from_luck() -> None:
     assert "one sample" in single["routing oracle"].unrecorded
 
 
-async def test_an_oracle_breaks_ties_by_what_workers_are_good_at() -> None:
-    """A worker is lucky in the sample that chooses; the specialist is right in each."""
-    often = _recorded(
-        lambda worker, question, sample: (
-            _specialists(worker, question, sample) or (sample == 0 and worker == CHEAP)
-        ),
-        samples=2,
-    )
-    found = await _evaluate(often, KindRule(), RoutingOracle(), seeds=(1,))
-    assert _mean(found["routing oracle"]) == _mean(found["kind rule"]) == 1
-
-
 async def test_any_planner_can_be_an_arm() -> None:
     """One that writes no plan scores nothing; one that writes a plan that was not recorded has no score."""
     two = Plan((Step(0, "Answer the question."), Step(1, "Improve it.", (0,))))
@@ -218,13 +206,6 @@ async def test_any_planner_can_be_an_arm() -> None:
     assert _mean(found["none"]) == 0
     assert found["rule"].questions == 20
     assert found["two"].recorded == 0
-
-
-async def test_random_plans_vote() -> None:
-    """They have one to three workers here; another seed draws others."""
-    found = await _evaluate(_recorded(_specialists), RandomWorkers(5), RandomWorkers())
-    assert 1 < found["random plan"].calls < 3
-    assert found["random worker"].calls == 1
 
 
 async def test_an_arm_that_does_not_fit_says_why() -> None:
@@ -241,15 +222,6 @@ async def test_an_arm_that_does_not_fit_says_why() -> None:
         list(folds(recordings.where(lambda question: question.kind == "sums"), "kinds"))
 
 
-def test_folds_need_an_answer_of_each_worker() -> None:
-    """Otherwise arms would be asked different questions."""
-    question = Question(id="q", kind="a", text="?")
-    some = [Recording(question, "a", (Sample(text="x", score=1),))]
-    other = Recording(Question(id="r", kind="a", text="!"), "b", (Sample(text="x", score=1),))
-    with pytest.raises(ArmUnfit, match=r"recordings\.only"):
-        list(folds(Recordings([*some, other]), "questions"))
-
-
 class Cheat(ChoosingArm):
     """Fits on what it is asked."""
 
@@ -257,7 +229,6 @@ class Cheat(ChoosingArm):
         super().__init__("cheat")
 
     def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
-        """Return the plan with the worker that is best on the questions that are asked."""
         del seed
         best = fold.test.workers.index(best_of(fold.test))
         return lambda _question: Plan((Step(best, ASK),))
@@ -281,16 +252,25 @@ async def test_a_server_that_is_down_is_no_wrong_answer() -> None:
     """The arm is unfit and says why; a plan that was not recorded has no score."""
     endpoint = Endpoint("http://127.0.0.1:9/v1")
     silent = ChatPlanner(ChatWorker("conductor", endpoint=endpoint))
-    found = await _evaluate(_recorded(_specialists), GivenPlanner("trained", silent, is_told=False))
+    some = _recorded(_specialists).where(lambda question: question.id in ("q0", "q1", "q4", "q5"))
+    found = await _evaluate(some, GivenPlanner("trained", silent, is_told=False))
     assert "'trained' cannot plan" in found["trained"].unfit
     assert found["trained"].score is None
 
 
 async def test_fewer_questions_are_the_same_for_each_arm() -> None:
-    """A limit leaves the training part whole."""
     (whole,), (some,) = (
         list(folds(_recorded(_specialists), "questions", questions=count)) for count in (None, 7)
     )
     assert len(some.test) == 7
     assert len(some.train) == len(whole.train) == 20
     assert set(some.test.questions) <= set(whole.test.questions)
+
+
+def test_folds_need_an_answer_of_each_worker() -> None:
+    """Otherwise arms would be asked different questions."""
+    question = Question(id="q", kind="a", text="?")
+    some = [Recording(question, "a", (Sample(text="x", score=1),))]
+    other = Recording(Question(id="r", kind="a", text="!"), "b", (Sample(text="x", score=1),))
+    with pytest.raises(ArmUnfit, match=r"recordings\.only"):
+        list(folds(Recordings([*some, other]), "questions"))

@@ -27,7 +27,6 @@ from podium_evals.arms.baselines import (
 from podium_evals.arms.planners import GivenPlanner
 from podium_evals.errors import ArmUnfit
 from podium_evals.recorded import Question, Recording, Recordings, Sample
-from podium_evals.router.planner import RouterArm
 
 pytestmark = pytest.mark.anyio
 
@@ -92,30 +91,6 @@ async def test_single_workers_answer_each_part_in_a_call_of_its_own() -> None:
     )
     assert own.calls == 3 * parts
     assert set(rule.kinds or ()) == {"2 parts", "2 parts, linked"}
-
-
-async def test_a_router_plans_each_part() -> None:
-    """It was fitted on questions, and knows the words of a part from them."""
-    found = await _evaluate(_fold(), RouterArm())
-    routed = found["learned router"]
-    assert routed.score is not None
-    assert (routed.recorded, routed.score.mean, routed.calls) == (6, 1, 2)
-
-
-async def test_the_time_of_a_bundle_is_its_longest_path() -> None:
-    """Parts are asked at the same time, but for a part that needs another one."""
-    fold = _fold()
-    found = await _evaluate(fold, KindRule())
-    assert found["kind rule"].latency_s == pytest.approx((2 * 6 + 2 * _linked(fold)) / 6)
-
-
-async def test_a_linked_part_after_a_wrong_answer_scores_nothing() -> None:
-    """Nobody was asked the question with a wrong number: that is the worker's fault, not a gap."""
-    fold = _fold()
-    found = await _evaluate(fold, Alone(NEITHER))
-    interval = found[NEITHER].score
-    assert interval is not None
-    assert (found[NEITHER].recorded, interval.mean) == (6, 0)
 
 
 async def test_a_bundle_as_a_whole_was_never_asked() -> None:

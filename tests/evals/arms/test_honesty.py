@@ -68,7 +68,6 @@ def _poisoned(fold: Fold) -> Fold:
 
 
 async def _plans(arm: PlannerArm, fold: Fold) -> list[Plan | str]:
-    """Return the plan of each question, or why there is none."""
     conductor = Conductor(arm.planner(fold.blind, 0), arm_pool(fold.blind, 0))
     found: list[Plan | str] = []
     for question in fold.test.questions:

@@ -53,8 +53,6 @@ class AnyPlan(ChoosingArm):
         super().__init__("any plan")
 
     def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
-        """Return plans with one to four workers, and one of three reducers."""
-
         def choose(question: Question) -> Plan:
             random = Random(f"{seed}/{question.key}")  # noqa: S311 - the same plans each time are wanted
             asked = [Step(random.randrange(len(POOL)), ASK) for _ in range(random.randint(1, 4))]
@@ -110,34 +108,3 @@ def _told(asked: Asked) -> tuple[object, ...]:
         seconds = None  # a run does not know the time of the calls before the last
     facts = found.score, found.calls, found.tokens, cost, seconds, found.empty
     return asked.query, asked.seed, *facts, found.unrecorded
-
-
-async def test_an_answer_without_a_grade_has_no_score() -> None:
-    """As after a run."""
-    (fold,) = folds(_ungraded(), "questions")
-    arm = KindRule()
-    found = await _answers(arm.answer(fold, (0,)))
-    assert [_told(each) for each in found] == [
-        _told(each) for each in await _answers(PlannerArm.answer(arm, fold, (0,)))
-    ]
-    assert {each.answered.score for each in found} == {None}
-    assert "has no score" in found[0].answered.unrecorded
-
-
-def _ungraded() -> Recordings:
-    questions = [Question(id=f"q{n}", kind="a", text=f"{n}?") for n in range(8)]
-    (train, test) = (
-        {each.id for each in part.questions}
-        for fold in folds(_of(questions, set()), "questions")
-        for part in (fold.train, fold.test)
-    )
-    assert train.isdisjoint(test)
-    return _of(questions, test)
-
-
-def _of(questions: Sequence[Question], ungraded: set[str]) -> Recordings:
-    return Recordings(
-        Recording(each, worker, (Sample(text="x", score=None if each.id in ungraded else 1.0),))
-        for each in questions
-        for worker in POOL
-    )

@@ -39,7 +39,6 @@ class Made:
 
 
 def iso(at: float) -> str:
-    """Write a time as LangSmith does."""
     return datetime.fromtimestamp(START + at, UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -88,7 +87,6 @@ def langsmith(call: Made) -> Json:
 
 
 def langsmith_step(**changes: Any) -> Json:
-    """Return the run of a chain or a tool."""
     return {
         "id": "root",
         "trace_id": "t1",
@@ -125,12 +123,10 @@ def otlp(call: Made, attributes: Mapping[str, Any], events: Sequence[Json] = ())
 
 
 def resource(*spans: Json) -> Json:
-    """Return a line of the collector's file exporter."""
     return {"resourceSpans": [{"resource": {}, "scopeSpans": [{"scope": {}, "spans": list(spans)}]}]}
 
 
 def pairs(attributes: Mapping[str, Any]) -> list[Json]:
-    """Write attributes as OTLP does."""
     return [{"key": key, "value": _value(value)} for key, value in attributes.items() if value is not None]
 
 
@@ -289,19 +285,16 @@ def pair(call: Made) -> Json:
 
 
 def responses_pair(call: Made) -> Json:
-    """Return a pair of the Responses API."""
     asked = {"model": call.model, "input": list(call.prompt)}
     return {"request": asked, "response": response_body(call), "trace_id": call.trace, "step": call.step}
 
 
 def batch_input(call: Made) -> Json:
-    """Return a line of the input of a batch."""
     body = {"model": call.model, "messages": list(call.prompt)}
     return {"custom_id": call.id, "method": "POST", "url": "/v1/chat/completions", "body": body}
 
 
 def batch_output(call: Made) -> Json:
-    """Return a line of the output of a batch."""
     answered = {"status_code": 200, "request_id": "req", "body": chat_body(call)}
     return {"id": f"batch_req_{call.id}", "custom_id": call.id, "response": answered, "error": None}
 

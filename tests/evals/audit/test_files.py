@@ -15,7 +15,6 @@ ROWS = [exports.langsmith(Made(id=f"c{n}", trace=f"t{n // 2}", at=float(n))) for
 
 
 def figures(report: Report) -> tuple[int, int, int]:
-    """Return the numbers of queries, calls and input tokens."""
     return report.queries, report.total.calls, report.total.input_tokens
 
 
@@ -44,20 +43,6 @@ def test_bad_rows_are_counted_and_named(tmp_path: Path) -> None:
     assert source.problems[4] == "line 5: the run has no id"
 
 
-def test_bad_spans_of_a_line(tmp_path: Path) -> None:
-    """A line of OTLP has many spans; the others are read."""
-    good = exports.current(Made())
-    line = exports.resource(good, {"traceId": "t1"}, 7, good | {"spanId": "c2"})
-    broken = {"resourceSpans": [{"scopeSpans": {"spans": []}}]}
-    report = audit([lines(tmp_path / "export.jsonl", [line, broken])])
-    assert (report.total.calls, report.sources[0].rows) == (2, {"otlp": 2})
-    assert report.sources[0].problems == [
-        "line 1, span 2: no run, span, request or response; it has 'traceId'",
-        "line 1, span 3: the span is not an object",
-        "line 2: scopeSpans is not a list of objects",
-    ]
-
-
 def test_fields_of_other_types_do_not_end_it(tmp_path: Path) -> None:
     """Each field of a row is replaced by values of other types; the row is read, or is bad."""
     made = [
@@ -66,7 +51,7 @@ def test_fields_of_other_types_do_not_end_it(tmp_path: Path) -> None:
         exports.pair(Made()),
         exports.batch_output(Made()),
     ]
-    odd = [None, 7, -1, "x", [], [3], {}, {"a": []}, True, 1e400, "\ud800"]
+    odd = [None, -1, [3], {"a": []}, 1e400, "\ud800"]
     rows = [row | {key: value} for row in made for key in row for value in odd]
     path = lines(tmp_path / "odd.jsonl", [json.dumps(row) for row in [*rows, *ROWS]])
     report = audit([path])
@@ -76,39 +61,19 @@ def test_fields_of_other_types_do_not_end_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("indent", [None, 1])
 def test_arrays_and_documents(tmp_path: Path, indent: int | None) -> None:
-    """The API returns runs in a list; people save arrays, on one line or many."""
-    for value in (ROWS, {"runs": ROWS, "cursors": {}}, {"object": "list", "data": ROWS}):
-        path = tmp_path / "export.json"
-        path.write_text(json.dumps(value, indent=indent))
-        assert figures(audit([path])) == (3, 6, 6000)
-
-
-@pytest.mark.parametrize("indent", [None, 1])
-def test_documents_of_spans(tmp_path: Path, indent: int | None) -> None:
-    """A document of OTLP may have all spans of a day."""
+    """APIs return a list in an object; people save arrays, on one line or many; OTLP has a day of spans."""
+    path = tmp_path / "export.json"
+    runs = (ROWS, {"runs": ROWS, "cursors": {}}, {"object": "list", "data": ROWS})
     spans = [exports.current(Made(id=f"c{n}", at=float(n))) for n in range(4)]
-    path = tmp_path / "export.json"
     whole = exports.resource(*spans)
-    for value in (whole, [whole], spans, [exports.resource(span) for span in spans]):
-        path.write_text(json.dumps(value, indent=indent))
-        assert figures(audit([path])) == (1, 4, 4000)
-
-
-def test_a_large_document_on_one_line(tmp_path: Path) -> None:
-    """It is read in pieces, too."""
-    text = "word " * 50_000
-    spans = [
-        exports.current(Made(id=f"c{n}", prompt=({"role": "user", "content": f"{n} {text}"},)))
-        for n in range(8)
-    ]
-    path = tmp_path / "export.json"
-    path.write_text(json.dumps(exports.resource(*spans)))
-    assert path.stat().st_size > 2**20
-    assert figures(audit([path])) == (1, 8, 8000)
+    documents = (whole, [whole], spans, [exports.resource(span) for span in spans])
+    for values, told in ((runs, (3, 6, 6000)), (documents, (1, 4, 4000))):
+        for value in values:
+            path.write_text(json.dumps(value, indent=indent))
+            assert figures(audit([path])) == told
 
 
 def test_a_document_that_is_cut(tmp_path: Path) -> None:
-    """What was read before the cut counts."""
     path = tmp_path / "export.json"
     path.write_text(json.dumps(ROWS)[:-200])
     report = audit([path])
@@ -122,15 +87,6 @@ def test_a_document_that_is_nested_too_deeply(tmp_path: Path) -> None:
     path.write_text("[" * 200_000)
     with pytest.raises(ConfigError, match="nested too deeply"):
         audit([path])
-
-
-def test_a_last_line_that_is_cut(tmp_path: Path) -> None:
-    """The writer may still be at it."""
-    path = lines(tmp_path / "export.jsonl", ROWS)
-    path.write_text(path.read_text()[:-100])
-    report = audit([path])
-    assert report.total.calls == 5
-    assert report.sources[0].problems[0].startswith("line 6: the line is cut: ")
 
 
 @pytest.mark.long
@@ -160,16 +116,9 @@ def test_byte_order_marks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"", "is empty"),
         (b" \n\n", "is empty"),
         (b"PAR1\x00\x00", "a Parquet file"),
-        (b"PK\x03\x04\x00", "a zip archive"),
-        (b"\x28\xb5\x2f\xfd\x00", "compressed by zstd"),
         (b"\x1f\x8bnot gzip at all", "cannot be read"),
-        (
-            b'{\n  "id": 7\n}\n{\n  "id": 8\n}\n',
-            "the document: the document has no runs, spans or completions",
-        ),
         (b"[]", "the document: the document has no runs"),
         (b"a,b,c\n1,2,3\n", "no model call was found"),
         (b'{"resourceMetrics": []}\n', "readable rows: 1"),
@@ -177,7 +126,6 @@ def test_byte_order_marks(tmp_path: Path) -> None:
     ],
 )
 def test_files_without_calls(tmp_path: Path, content: bytes, told: str) -> None:
-    """The error says why."""
     path = tmp_path / "export.bin"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=told):
@@ -210,41 +158,28 @@ def test_duplicates_count_once(tmp_path: Path) -> None:
         assert report.findings == ()
 
 
-def test_clocks_that_differ(tmp_path: Path) -> None:
-    """Spans that end before they start have no time; the query has the time of its outermost span."""
-    outer = exports.otlp(Made(id="root", at=10.0, seconds=4.0), {})
-    inner = exports.current(Made(id="c1", parent="root", at=7.0, seconds=2.0))
-    behind = exports.current(Made(id="c2", parent="root", at=11.0, seconds=-3.0))
-    report = audit([lines(tmp_path / "export.jsonl", [exports.resource(inner, behind, outer)])])
-    assert report.latency.p50 == pytest.approx(4.0)
-    assert (report.doubts["early"], report.doubts["backwards"]) == (1, 1)
+def test_bad_spans_of_a_line(tmp_path: Path) -> None:
+    """A line of OTLP has many spans; the others are read."""
+    good = exports.current(Made())
+    line = exports.resource(good, {"traceId": "t1"}, 7, good | {"spanId": "c2"})
+    broken = {"resourceSpans": [{"scopeSpans": {"spans": []}}]}
+    report = audit([lines(tmp_path / "export.jsonl", [line, broken])])
+    assert (report.total.calls, report.sources[0].rows) == (2, {"otlp": 2})
+    assert report.sources[0].problems == [
+        "line 1, span 2: no run, span, request or response; it has 'traceId'",
+        "line 1, span 3: the span is not an object",
+        "line 2: scopeSpans is not a list of objects",
+    ]
 
 
-def test_an_outer_span_that_is_missing(tmp_path: Path) -> None:
-    """Exporters of OpenTelemetry send no span that never ended; exports of calls alone lack it, too."""
-    calls = [exports.current(Made(id=f"c{n}", parent="gone", at=2.0 * n)) for n in range(3)]
-    report = audit([lines(tmp_path / "export.jsonl", calls)])
-    assert report.doubts["orphans"] == 3
-    assert report.latency.p50 == pytest.approx(5.0)
-
-
-def test_percentiles(tmp_path: Path) -> None:
-    """The time that so many queries in a hundred do not exceed."""
-    calls = [Made(id="c", trace=f"t{n}", seconds=float(n)) for n in range(1, 101)]
-    report = audit([lines(tmp_path / "export.jsonl", [exports.current(each) for each in calls])])
-    assert (report.latency.p50, report.latency.p95) == (pytest.approx(50.0), pytest.approx(95.0))
-    assert len(report.expensive) == 10
-
-
-def test_the_most_expensive_queries(tmp_path: Path) -> None:
-    """Ten of them, the most expensive first."""
-    calls = [Made(id="c", trace=f"t{n}", read=1000 * n, cached=0) for n in (*range(20, 40), *range(1, 20))]
-    report = audit([lines(tmp_path / "export.jsonl", [exports.current(each) for each in calls])])
-    assert [each.id for each in report.expensive] == [f"t{n}" for n in range(39, 29, -1)]
-
-
-def test_a_missing_file(tmp_path: Path) -> None:
-    """And a folder."""
-    for path in (tmp_path / "nowhere.jsonl", tmp_path):
-        with pytest.raises(ConfigError, match="cannot be read"):
-            audit([path])
+def test_a_large_document_on_one_line(tmp_path: Path) -> None:
+    """It is read in pieces, too."""
+    text = "word " * 50_000
+    spans = [
+        exports.current(Made(id=f"c{n}", prompt=({"role": "user", "content": f"{n} {text}"},)))
+        for n in range(8)
+    ]
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps(exports.resource(*spans)))
+    assert path.stat().st_size > 2**20
+    assert figures(audit([path])) == (1, 8, 8000)

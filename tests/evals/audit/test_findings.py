@@ -13,12 +13,10 @@ FIRST = {"role": "user", "content": "How many?"}
 
 
 def audited(tmp_path: Path, rows: Sequence[Json], turns: int = 10) -> Report:
-    """Audit rows."""
     return audit([lines(tmp_path / "export.jsonl", rows)], turns=turns)
 
 
 def row(report: Report, kind: str) -> FindingRow:
-    """Return the only row of a kind."""
     (found,) = [each for each in report.findings if each.kind == kind]
     return found
 
@@ -75,20 +73,6 @@ def test_a_loop_that_sends_its_history_again(tmp_path: Path) -> None:
     assert (found.count, found.queries) == (2, 1)
     assert found.wasted == pytest.approx((500 + 1000) * 0.15 / 1e6)
     assert not [each for each in report.findings if each.kind == "repeat"]
-
-
-def test_two_calls_are_no_loop(tmp_path: Path) -> None:
-    """They are one use of a tool."""
-    report = audited(tmp_path, [exports.langsmith(each) for each in conversation(2)])
-    assert report.findings == ()
-
-
-def test_history_from_a_cache_costs_less(tmp_path: Path) -> None:
-    """The cache has the first part of the prompt."""
-    calls = [exports.pair(each) for each in conversation(3)]
-    calls[2]["response"]["usage"]["prompt_tokens_details"]["cached_tokens"] = 1400
-    found = row(audited(tmp_path, calls), "growing")
-    assert found.wasted == pytest.approx((400 * 0.075 + 100 * 0.15) / 1e6)
 
 
 def test_growth_without_prompts(tmp_path: Path) -> None:

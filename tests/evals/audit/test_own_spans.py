@@ -20,7 +20,6 @@ PLAN = (
 
 
 def otlp(span: ReadableSpan) -> Json:
-    """Write a span as the collector's file exporter does."""
     assert span.context is not None
     return {
         "traceId": f"{span.context.trace_id:032x}",
@@ -41,7 +40,6 @@ def _plain(value: object) -> object:
 
 
 def answers(call: Call) -> Reply:
-    """Answer as a model does."""
     return says(call, "A thought.")
 
 

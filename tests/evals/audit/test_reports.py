@@ -40,7 +40,6 @@ def hostile() -> list[exports.Json]:
 
 @pytest.fixture
 def report(tmp_path: Path) -> Report:
-    """Audit hostile rows, in a file with a hostile name."""
     rows = [*hostile(), f"no json {SCRIPT} {KEY} {CONTROL}"]
     return audit([lines(tmp_path / "a<b>&'c'.jsonl", rows)])
 
@@ -58,7 +57,6 @@ def test_no_secrets_and_no_control_characters(report: Report, tmp_path: Path, po
 
 
 def test_what_is_unknown_is_said(tmp_path: Path, podium: Podium) -> None:
-    """Each gap has a line."""
     calls = [
         exports.pair(Made(id="a", model="our-own")),
         exports.current(

@@ -50,13 +50,11 @@ needs_sandbox = pytest.mark.skipif(bool(WHY), reason=WHY)
 
 
 def packed(cases: object) -> str:
-    """Pack cases as LiveCodeBench does."""
     return base64.b64encode(zlib.compress(pickle.dumps(json.dumps(cases)))).decode()
 
 
 @pytest.fixture(scope="module")
 def grader() -> Grader:
-    """Run programs for at most two seconds, with 1 GB."""
     return code_grader("python3", CodeLimits(seconds=2, memory_mb=1024, output_mb=1))
 
 
@@ -167,11 +165,11 @@ ATTACKS = {
 
 @needs_sandbox
 @pytest.mark.long
-@pytest.mark.parametrize("tests", [CALL, CODE], ids=["call", "code"])
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_an_attack_scores_nothing(grader: Grader, tests: dict[str, Any], attack: str) -> None:
+def test_an_attack_scores_nothing(grader: Grader, attack: str) -> None:
     """And grading continues: the next program gets its score."""
-    assert grader({"tests": tests}, f"```python\n{ATTACKS[attack]}\n```") == 0
+    for tests in (CALL, CODE):
+        assert grader({"tests": tests}, f"```python\n{ATTACKS[attack]}\n```") == 0
     assert grader({"tests": tests}, f"```python\n{RIGHT}\n```") == 1
 
 
@@ -181,7 +179,6 @@ def test_an_attack_scores_nothing(grader: Grader, tests: dict[str, Any], attack:
 async def test_a_program_sees_nothing_of_the_user(
     grader: Grader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No variables, files, processes and network."""
     monkeypatch.setenv("SECRET_KEY", LANTERN)
     secret = tmp_path / "secret"
     secret.write_text(LANTERN)
@@ -210,7 +207,6 @@ look()
 @needs_sandbox
 @pytest.mark.long
 def test_packed_cases_are_run(grader: Grader) -> None:
-    """Besides the public ones."""
     tests = STDIN | {"packed": packed([{"input": "5\n", "output": "10\n", "testtype": "stdin"}])}
     assert grader({"tests": tests}, "```python\nprint(int(input()) * 2)\n```") == 1
     known = "```python\nprint({3: 6, 4: 8}[int(input())])\n```"
@@ -239,30 +235,26 @@ def test_packed_cases_that_are_something_else(text: str, told: str) -> None:
         decode_cases(text)
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
+@needs_sandbox
+def test_a_question_without_tests_is_told(grader: Grader) -> None:
+    rows: list[dict[str, Any]] = [
         {"question": "q"},
         {"tests": {"type": "magic"}},
         {"tests": {"type": "stdin", "cases": []}},
         {"tests": {"type": "stdin", "cases": [{"in": "1"}]}},
         {"tests": {"type": "call", "function": "f", "cases": [{"input": [3], "output": 6}]}},
+        {"tests": {"type": "code"}},
         {"tests": {"type": "code", "code": "assert f(3) =="}},
         {"tests": {"type": "code", "code": "x = 1"}},
-        {"tests": {"type": "code"}},
         {"tests": {"type": "call", "function": "f", "cases": [{"input": "no json", "output": "1"}]}},
-    ],
-)
-@needs_sandbox
-def test_a_question_without_tests_is_told(grader: Grader, row: dict[str, Any]) -> None:
-    """Instead of scoring each answer 0."""
-    with pytest.raises(ConfigError):
-        grader(row, "```python\nx = 1\n```")
+    ]
+    for row in rows:
+        with pytest.raises(ConfigError):
+            grader(row, "```python\nx = 1\n```")
 
 
 @pytest.mark.parametrize(("python", "told"), [("no-such-python", "no Python"), ("true", "does not run")])
 def test_an_interpreter_that_does_not_run(python: str, told: str) -> None:
-    """Is refused before any answer is graded."""
     with pytest.raises(ConfigError, match=told):
         code_grader(python)
 
@@ -277,19 +269,9 @@ async def test_a_cancel_stops_the_program() -> None:
     assert scope.cancelled_caught
 
 
-@pytest.mark.parametrize(
-    ("expected", "given", "same"),
-    [
-        ("1 2\n", "1 2", True),
-        ("1 2\n3", "1 2 \n3\n\n", True),
-        ("0.5", "0.50", True),
-        ("1", "1.0", True),
-        ("1\n2", "1 2", False),
-        ("abc", "ABC", False),
-        ("nan", "x", False),
-        ("", "", True),
-    ],
-)
-def test_outputs_are_compared(expected: str, given: str, same: bool) -> None:  # noqa: FBT001 - a case
+def test_outputs_are_compared() -> None:
     """Line by line; white space at the ends and the spelling of numbers do not count."""
-    assert same_output(expected, given) is same
+    for expected, given in (("1 2\n3", "1 2 \n3\n\n"), ("0.5", "0.50"), ("1", "1.0"), ("", "")):
+        assert same_output(expected, given)
+    for expected, given in (("1\n2", "1 2"), ("abc", "ABC"), ("nan", "x")):
+        assert not same_output(expected, given)

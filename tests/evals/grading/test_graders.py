@@ -1,6 +1,5 @@
 """Graders read answers as models write them."""
 
-import json
 from fractions import Fraction
 from typing import Any
 
@@ -9,7 +8,6 @@ from hypothesis import given, strategies as st
 
 from podium.errors import ConfigError
 from podium_evals.grading import (
-    GRADERS,
     choice,
     exact,
     final_answer,
@@ -20,62 +18,56 @@ from podium_evals.grading import (
 from podium_evals.grading.answers import numbers_in
 from podium_evals.tasks import gym_questions
 
+ANSWERS = [
+    ("I think <answer> 41 </answer>, no: <answer>42</answer>", "42"),
+    ("<answer>42", "42"),
+    ("<think>The answer is 7.</think>42", "42"),
+    (r"\boxed{1}, better \boxed{\frac{3}{4}}", r"\frac{3}{4}"),
+    (r"\boxed{cut", r"\boxed{cut"),
+    ("First I add.\nThe answer is 42.", "42"),
+    ("The final answer is: **42**.\nI am sure.", "42"),
+    ("", ""),
+]
+NUMBERS: list[tuple[str, list[float | Fraction]]] = [
+    ("-3.5", [-3.5]),
+    ("\u22127", [-7]),
+    ("$1,234,567.89", [Fraction("1234567.89")]),
+    (r"1{,}000 and 2\,000", [1000, 2000]),
+    ("12 345", [12345]),
+    ("3/4", [Fraction(3, 4)]),
+    (r"-\dfrac{1}{2}", [Fraction(-1, 2)]),
+    (r"\frac12", [Fraction(1, 2)]),
+    (r"12.5\%", [Fraction(1, 8)]),
+    ("1.5e3 m", [1500]),
+    ("10-3", [10, 3]),
+    ("from 3 to -4", [3, -4]),
+    ("x2 and H2O", []),
+    ("1/0", []),
+]
+SCORES = [
+    (exact, "Paris", "The answer is **paris**.", 1),
+    (exact, "Paris", "Paris, Texas", 0),
+    (number, "1234", "It costs $1,234.00 in total", 1),
+    (number, "75%", "0.75", 1),
+    (number, "42", "6 times 7 is 42", 1),
+    (number, "42", "42 is 6 times 7", 0),
+    (number, "42", "<answer>42</answer> since 6 times 7", 1),
+    (number, "42", "", 0),
+]
 
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ("42", "42"),
-        ("I think <answer> 41 </answer>, no: <answer>42</answer>", "42"),
-        ("<answer>42", "42"),
-        ("<think>The answer is 7.</think>42", "42"),
-        (r"So \boxed{\frac{3}{4}} it is.", r"\frac{3}{4}"),
-        (r"\boxed{1}, better \boxed{2}", "2"),
-        (r"\boxed{cut", r"\boxed{cut"),
-        ("First I add.\nThe answer is 42.", "42"),
-        ("**Answer:** 42", "42"),
-        ("The final answer is: **42**.\nI am sure.", "42"),
-        ("", ""),
-    ],
-)
-def test_the_final_answer_is_the_last_that_is_marked(text: str, answer: str) -> None:
-    """By a tag, a box or a sentence; without a mark all of the text is the answer."""
-    assert final_answer(text) == answer
 
-
-@pytest.mark.parametrize(
-    ("text", "numbers"),
-    [
-        ("42", [42]),
-        ("-3.5", [-3.5]),
-        ("\u22127", [-7]),
-        ("$1,234,567.89", [Fraction("1234567.89")]),
-        (r"1{,}000 and 2\,000", [1000, 2000]),
-        ("12 345", [12345]),
-        ("3/4", [Fraction(3, 4)]),
-        (r"\frac{3}{4}", [Fraction(3, 4)]),
-        (r"-\dfrac{1}{2}", [Fraction(-1, 2)]),
-        (r"\frac12", [Fraction(1, 2)]),
-        ("50%", [Fraction(1, 2)]),
-        (r"12.5\%", [Fraction(1, 8)]),
-        ("1.5e3 m", [1500]),
-        (".5", [0.5]),
-        ("10-3", [10, 3]),
-        ("from 3 to -4", [3, -4]),
-        ("x2 and H2O", []),
-        ("7, 8 and 9", [7, 8, 9]),
-        ("1/0", []),
-        ("42 km/h", [42]),
-        ("nothing", []),
-    ],
-)
-def test_numbers_are_read(text: str, numbers: list[float]) -> None:
-    """Separators, signs, fractions, percent and units, in prose and in LaTeX."""
-    assert numbers_in(text) == numbers
+def test_answers_are_read() -> None:
+    """The last that is marked, by a tag, a box or a sentence; numbers in prose and in LaTeX; their scores."""
+    for text, answer in ANSWERS:
+        assert final_answer(text) == answer, text
+    for text, numbers in NUMBERS:
+        assert numbers_in(text) == numbers, text
+    for grader, right, text, score in SCORES:
+        assert grader({"answer": right}, text) == score, text
 
 
 @given(st.integers(-(10**12), 10**12))
 def test_a_grouped_number_is_the_number(value: int) -> None:
-    """However large, with its sign."""
     assert numbers_in(f"It is {value:,}.") == [value]
 
 
@@ -88,47 +80,8 @@ def test_no_text_breaks_a_grader(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("grader", "right", "text", "score"),
-    [
-        ("exact", "Paris", "The answer is **paris**.", 1.0),
-        ("exact", "Paris", "  PARIS ", 1.0),
-        ("exact", "Paris", "Paris, Texas", 0.0),
-        ("number", "1234", "It costs $1,234.00 in total", 1.0),
-        ("number", "0.75", r"\boxed{\frac{3}{4}}", 1.0),
-        ("number", "75%", "0.75", 1.0),
-        ("number", "42", "6 times 7 is 42", 1.0),
-        ("number", "42", "42 is 6 times 7", 0.0),
-        ("number", "42", "<answer>42</answer> since 6 times 7", 1.0),
-        ("number", "-5", "minus 5", 0.0),
-        ("number", "42", "", 0.0),
-        ("number", "0", "0", 1.0),
-        ("choice", "C", "C", 1.0),
-        ("choice", "C", "(C)", 1.0),
-        ("choice", "C", "The answer is (C).", 1.0),
-        ("choice", "C", "**C.** the third", 1.0),
-        ("choice", "C", "c", 1.0),
-        ("choice", "C", "I would say that C fits, a good choice.", 1.0),
-        ("choice", "C", "A is wrong, so it is C.", 0.0),
-        ("choice", "C", "A is wrong. Answer: C", 1.0),
-        ("choice", "A", "A good question.", 0.0),
-        ("choice", "A", "I believe that A is correct.", 1.0),
-        ("choice", "C", r"\boxed{C}", 1.0),
-        ("choice", "C", "<answer>C) zebra</answer>", 1.0),
-        ("choice", "C", "zebra", 1.0),
-        ("choice", "C", "none of them", 0.0),
-        ("choice", "C", "", 0.0),
-    ],
-)
-def test_scores(grader: str, right: str, text: str, score: float) -> None:
-    """Of answers as models write them."""
-    row: dict[str, Any] = {"answer": right, "options": ["ape", "bear", "zebra"]}
-    assert GRADERS[grader](row, text) == score
-
-
-@pytest.mark.parametrize(
     ("grader", "row", "told"),
     [
-        (exact, {"question": "q"}, "no right answer"),
         (exact, {"question": "q", "answer": " "}, "no right answer"),
         (number, {"answer": "many"}, "not a number"),
         (choice, {"answer": "zebra"}, "not a letter"),
@@ -136,13 +89,11 @@ def test_scores(grader: str, right: str, text: str, score: float) -> None:
     ],
 )
 def test_a_question_that_cannot_be_graded_is_told(grader: Any, row: dict[str, Any], told: str) -> None:
-    """Instead of scoring each answer 0."""
     with pytest.raises(ConfigError, match=told):
         grader(row, "1")
 
 
 def test_answers_of_several_lines_are_kept() -> None:
-    """A grid is not its first line."""
     grid = "The answer is:\n1 2\n3 4"
     assert tagged_answer(grid) == grid
     assert tagged_answer("I turn it.<answer>\n1 2\n3 4\n</answer>") == "1 2\n3 4"
@@ -151,28 +102,6 @@ def test_answers_of_several_lines_are_kept() -> None:
 
 SYNTAX = pytest.mark.filterwarnings("ignore::SyntaxWarning")
 """Of a library that reasoning-gym imports, when Python compiles it for the first time."""
-
-
-@pytest.mark.long
-@SYNTAX
-def test_the_graders_of_reasoning_gym() -> None:
-    """A fresh question is graded by the grader of its kind; the same seed gives the same questions."""
-    row, other = gym_questions("leg_counting", 2, seed=45)
-    assert (row.question.id, row.question.kind) == ("gym/leg_counting/45/0", "leg_counting")
-    assert reasoning_gym(row.row, f"I count. <answer>{row.question.expected}</answer>") == 1.0
-    assert reasoning_gym(row.row, "<answer>-1</answer>") < 0.1
-    assert reasoning_gym(row.row, "") == 0.0
-    assert gym_questions("leg_counting", 2, seed=45)[1] == other
-    assert gym_questions("leg_counting", 2, seed=46)[1] != other
-
-
-@SYNTAX
-def test_a_grader_that_rejects_the_right_answer_is_told() -> None:
-    """JSON changes the questions of some kinds, so that each answer would be wrong."""
-    (row,) = gym_questions("rearc", 1, seed=7)
-    assert reasoning_gym(row.row, str(row.question.expected)) == 1.0
-    with pytest.raises(ConfigError, match="rejects the question's right answer"):
-        reasoning_gym(json.loads(json.dumps(dict(row.row))), str(row.question.expected))
 
 
 @pytest.mark.long

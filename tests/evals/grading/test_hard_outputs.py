@@ -11,45 +11,37 @@ from podium_evals.grading.mathematics import LIMIT_S, plain_math
 OPTIONS = ["ape", "bear", "zebra", "A dog"]
 
 
-@pytest.mark.parametrize(("right", "answer", "score"), MATH)
-def test_mathematics(right: str, answer: str, score: int) -> None:
+def test_mathematics() -> None:
     """In LaTeX and plain text: fractions, units, degrees, intervals, sets, matrices."""
-    assert math({"answer": right}, f"So the answer is $\\boxed{{{answer}}}$.") == score
+    for right, answer, score in MATH:
+        assert math({"answer": right}, f"So the answer is $\\boxed{{{answer}}}$.") == score, (right, answer)
 
 
-@pytest.mark.parametrize(
-    ("right", "limit"),
-    [
-        ("3", 0.2),
-        pytest.param("3", LIMIT_S, marks=pytest.mark.long),
-        pytest.param("10^{9^{9^9}}", LIMIT_S, marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("right", "limit"), [("3", 0.2), ("10^{9^{9^9}}", LIMIT_S)])
 def test_a_comparison_that_takes_too_long_scores_0(
     right: str, limit: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the next comparison is made."""
     with monkeypatch.context() as patch:
         patch.setattr(math_checker, "LIMIT_S", limit)
         assert math({"answer": right}, r"\boxed{9^{9^{9^{9}}}}") == 0
     assert math({"answer": r"2\sqrt{3}"}, r"\boxed{\sqrt{12}}") == 1
 
 
-@pytest.mark.parametrize(("right", "text", "score"), CHOICES)
-def test_choices(right: str, text: str, score: int) -> None:
+def test_choices() -> None:
     """By letter, in sentences, with marks; an answer that names several letters has chosen none."""
-    assert choice({"answer": right, "options": OPTIONS}, text) == score
+    for right, text, score in CHOICES:
+        assert choice({"answer": right, "options": OPTIONS}, text) == score, text
 
 
-@pytest.mark.parametrize(("text", "program"), CODE)
-def test_programs(text: str, program: str) -> None:
+def test_programs() -> None:
     """In fences of all kinds, among other blocks, or bare."""
-    assert code_in(text).strip() == program
+    for text, program in CODE:
+        assert code_in(text).strip() == program, text
 
 
 @given(st.text(max_size=200))
 def test_any_text_is_read(text: str) -> None:
-    """Whatever a model wrote."""
     for read in (final_choice, plain_math, code_in):
         assert isinstance(read(text), str)
 
@@ -73,7 +65,6 @@ def test_any_text_is_read(text: str) -> None:
     st.sampled_from(["", "I compare the options.\n\n", "B is wrong, as A is. So:\n\nThe answer is "]),
 )
 def test_a_letter_is_read_in_any_dress(letter: str, form: str, before: str) -> None:
-    """With brackets, marks and sentences around it."""
     assert final_choice(before + form.format(letter)) == letter
 
 

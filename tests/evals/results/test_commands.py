@@ -33,7 +33,6 @@ def test_all_arms_in_one_table(podium: Podium, tmp_path: Path) -> None:
 
 
 def test_a_report_for_programs(podium: Podium, tmp_path: Path) -> None:
-    """On stdout."""
     path = written(tmp_path, two_specialists())
     options = ("--arms", "kind-rule", "--split", "kinds", "--seed", "3")
     result = podium("evals", "run", path, *options, "--json")
@@ -88,7 +87,6 @@ def _plan(call: Call) -> str:
 
 
 def test_what_cannot_be_compared_is_told(podium: Podium, tmp_path: Path) -> None:
-    """In a line, without a traceback."""
     path = written(tmp_path, two_specialists())
     for options, why in (
         (("--split", "days"), "--split 'days': write questions, kinds"),

@@ -65,17 +65,6 @@ async def test_each_question_is_asked_once_in_each_split() -> None:
         assert report.arms[0].questions == asked
 
 
-async def test_bundles_are_asked_in_place_of_questions() -> None:
-    """The kind rule is right on all parts, each specialist on half of them."""
-    report = await _compare(two_specialists(), "workers", "kind-rule", bundles=8)
-    found = {arm.name: arm for arm in report.arms}
-    assert {arm.questions for arm in report.arms} == {8}
-    assert found["kind rule"].score is not None
-    assert found["kind rule"].score.mean == 1
-    assert found[VERBS].score is not None
-    assert found[VERBS].score.mean < 0.8
-
-
 def test_nothing_is_rounded_in_an_arms_favour() -> None:
     """Scores and gains down, costs up, intervals outwards; binary fractions count as what they mean."""
     assert (rounding.score(0.6789), rounding.score(0.3), rounding.score(1.0)) == (".678", ".300", "1.000")

@@ -35,7 +35,6 @@ def two_specialists(*, better: str = "", samples: int = 1, kinds: int = 4) -> Re
 
 
 def written(folder: Path, recordings: Recordings) -> str:
-    """Write a recording and return the path."""
     path = folder / "recording.jsonl.gz"
     write_recordings(recordings, path)
     return str(path)

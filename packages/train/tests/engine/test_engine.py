@@ -69,7 +69,6 @@ def test_recipes_are_accepted_by_vllm(name: str, tmp_path: Path, monkeypatch: py
 
 @pytest.mark.nightly
 def test_the_printed_command_is_accepted_by_vllm(tmp_path: Path) -> None:
-    """`vllm serve conductor --served-model-name conductor`."""
     from vllm.utils.argparse_utils import FlexibleArgumentParser  # noqa: PLC0415 - only for this test
 
     parser = EngineArgs.add_cli_args(FlexibleArgumentParser())

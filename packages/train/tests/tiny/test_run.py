@@ -27,7 +27,6 @@ HELD = (Held("mixes", "mixes", episodes=60), Held("three workers", "mixes", size
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a short run."""
     folder: Path = tmp_path_factory.mktemp("run")
     told: list[str] = []
     result = run(SETTINGS, seed=1, folder=folder, told=told.append, held_out=HELD)

@@ -24,7 +24,6 @@ def test_recipes_are_accepted_by_trl(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(shipped_launchers()))
 def test_files_are_accepted_by_accelerate(name: str, tmp_path: Path) -> None:
-    """They divide the weights among the processes."""
     (tmp_path / name).write_text(shipped_launchers()[name])
     found = load_config_from_file(str(tmp_path / name))
     assert found.distributed_type == "DEEPSPEED"

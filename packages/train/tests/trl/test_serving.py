@@ -53,7 +53,6 @@ attempts = 1
 
 
 def command(module: str, *words: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
     return subprocess.run(
         [sys.executable, "-m", module, *words],
         cwd=folder,
