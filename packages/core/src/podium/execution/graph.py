@@ -259,8 +259,10 @@ class DependencyGraph:
         """Return what to do with a step, based on the steps that have ended."""
         if state.outcome is not None or state.reason is not None:
             return "wait"
+        if state.unmet is not None:
+            return "end"
         if state.visible is not None:
-            return "wait" if state.unmet is None else "end"
+            return "wait"
         if (ruled := self._ruled(state)) is not None:
             return ruled
         if state.acts and state.step.previous and not self._before(state).is_whole:
@@ -280,8 +282,6 @@ class DependencyGraph:
 
     def _ruled(self, state: StepNode) -> Verdict | None:
         """Return what the rules of workflows say; `None` if the inputs of the step decide."""
-        if state.unmet is not None:
-            return "end"
         if self.plan is None:
             waits = state.acts or state.asks or state.expands or state.step.when is not None
             return "wait" if waits or self._context.needs_plan(state.call) else None
@@ -292,16 +292,11 @@ class DependencyGraph:
                 return decided
             self._check_references(state)
         except Unmet as unmet:
-            if unmet.status == "skipped" and state.step.otherwise is not None:
-                return self._stands(state)
+            if unmet.status == "skipped" and (other := state.step.otherwise) is not None:
+                return "wait" if state.frame.nodes[other].outcome is None else "stand"
             state.unmet = unmet.status, unmet.problem
             return "end"
         return "wait" if any(each.outcome is None for each in state.awaits) else None
-
-    def _stands(self, state: StepNode) -> Verdict:
-        """Return what happens to a step that is skipped, for which the output of another step stands."""
-        assert state.step.otherwise is not None
-        return "wait" if state.frame.nodes[state.step.otherwise].outcome is None else "stand"
 
     def _decided(self, state: StepNode) -> Verdict | None:
         """Return what the condition of a step says; `None` if it holds."""
@@ -316,15 +311,12 @@ class DependencyGraph:
             except BadValue as error:
                 raise Unmet("failed", Problem(error.code, f"its condition: {error}")) from error
             except Unmet as unmet:
-                if unmet.status == "skipped" and step.otherwise is not None:
-                    state.holds = False
-                    self._recheck(state)
-                raise
+                if unmet.status != "skipped" or step.otherwise is None:
+                    raise
+                state.holds = False
             self._recheck(state)
-        if not state.holds and step.otherwise is None:
-            raise Unmet("skipped", Problem(CONDITION, f"its condition does not hold: {step.when}"))
         if not state.holds:
-            return self._stands(state)
+            raise Unmet("skipped", Problem(CONDITION, f"its condition does not hold: {step.when}"))
         later = state.frame.later_branches(state)
         for each in later:
             if each.holds or (each.holds is None and each.outcome is not None):
@@ -339,9 +331,8 @@ class DependencyGraph:
         if state.step.each is not None:
             found = [state.target(reference) for reference in waits_of(state.step)]
             named += [target[0] for target in found if target is not None]
-        for other in named:
-            if other.outcome is not None and not other.is_good:
-                other.value  # noqa: B018 - raises why there is none
+        for other in (each for each in named if each.outcome is not None and not each.is_good):
+            other.value  # noqa: B018 - raises why there is none
         others = state.step.previous or state.step.outer
         if state.inputs and not others and all(each.is_dropped for each in state.inputs):
             raise Unmet("skipped", Problem(CONDITION, "all steps on its access list were skipped"))
@@ -504,10 +495,6 @@ class DependencyGraph:
         """The unfinished steps that no other step waits for, from the last to the first."""
         answers = () if self.plan is None else self.plan.answers
         for state in reversed(self.states):
-            if (
-                state.index not in answers
-                and state.outcome is None
-                and not state.acts
-                and not state.is_wanted
-            ):
+            is_wanted = state.acts or state.is_wanted or state.index in answers
+            if state.outcome is None and not is_wanted:
                 yield state
