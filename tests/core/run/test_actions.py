@@ -1,8 +1,11 @@
 """Actions: steps whose worker may change something. They happen once, and when the accepted plan says so."""
 
 import json
+import subprocess
+import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -305,6 +308,51 @@ async def test_an_action_that_is_cancelled_with_its_run() -> None:
     assert (resumed.status, shop.refunds, ends(resumed)) == ("partial", [1017], [("refund", "unknown")])
 
 
+KILLED = """
+import os, sys, anyio
+from podium import Card, Conductor, FunctionWorker, Plan, Step
+from podium.journal import SqlJournal
+from podium.planners import FixedPlanner
+
+def refund(step):
+    with open("refunds", "a") as file:
+        file.write(step.subtask + "\\n")
+    if sys.argv[1] == "die":
+        os.kill(os.getpid(), 9)
+    return "refunded"
+
+plan = Plan((Step(0, "Refund 1017."), Step(1, "Write.", (0,))))
+workers = [FunctionWorker(refund, acts=True), FunctionWorker(lambda step: "text", card=Card(name="writer"))]
+conductor = Conductor(FixedPlanner(plan), workers, journal=SqlJournal("sqlite:///runs.db", lease=0.5))
+
+async def main():
+    if sys.argv[1] in ("die", "run"):  # the second process waits for the lease of the first
+        result = await conductor.run("What?", run_id="killed")
+    if sys.argv[1] in ("done", "not-done"):
+        await conductor.decide("killed", action=0, done=sys.argv[1] == "done")
+        result = await conductor.resume("killed")
+    print(result.status, [action.end for action in result.actions], open("refunds").read().count("Refund"))
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("said", "count"), [("done", 1), ("not-done", 2)])
+def test_a_process_that_is_killed_in_an_action(tmp_path: Path, said: str, count: int) -> None:
+    """The action is not repeated until a person has decided."""
+
+    def process(word: str) -> str:
+        command = [sys.executable, "-c", KILLED, word]
+        return subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, check=word != "die"
+        ).stdout
+
+    assert process("die") == ""
+    assert process("run") == "failed ['unknown'] 1\n"
+    assert process(said) == f"ok ['done'] {count}\n"
+
+
 async def test_a_replay_does_not_act() -> None:
     shop, journal = Shop(), MemoryJournal()
     conductor = Conductor(
@@ -389,6 +437,30 @@ class TestApprovalOfActions:
         await conductor.decide(result.run_id, approved=True)
         result = await conductor.resume(result.run_id)
         assert (result.status, shop.refunds, len(model.requests)) == ("ok", [1017, 1018], 2)
+
+    @pytest.mark.parametrize(
+        ("decisions", "status", "refunds"),
+        [
+            ({0: False, 1: True}, "partial", 1),
+            ({0: True, 1: False}, "partial", 1),
+            ({1: True}, "waiting", 1),
+            ({0: True, 1: True}, "ok", 2),
+        ],
+    )
+    async def test_equal_actions_are_decided_one_by_one(
+        self, decisions: dict[int, bool], status: str, refunds: int
+    ) -> None:
+        """A decision is of its step."""
+        shop, journal = Shop(), MemoryJournal()
+        plan = FixedPlanner(plan_of(refund(), refund(), (0, "Write.", ())))
+        policy = Policy(approve="later", ask="actions")
+        conductor = Conductor(plan, [writer(), shop.worker], journal=journal, policy=policy)
+        run_id = (await conductor.run("What?")).run_id
+        for step, approved in decisions.items():
+            await conductor.decide(run_id, action=step, approved=approved, why="seen")
+        for _ in range(2):  # the second time changes nothing
+            result = await conductor.resume(run_id)
+            assert (result.status, shop.refunds) == (status, [1017] * refunds)
 
     async def test_a_person_changes_the_arguments(self) -> None:
         shop, agent, journal = (

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import anyio
 import pytest
 from core.actors import problem_of
 
@@ -11,7 +12,7 @@ from podium.errors import ConfigError, RunExists, RunUnknown
 from podium.journal import Journal, MemoryJournal
 from podium.planners import FixedPlanner
 from podium.run_state import fold
-from podium.types import Event, RunEnded, RunStarted, StepEnded
+from podium.types import Event, Result, RunEnded, RunStarted, StepEnded
 from podium.workers.simple import Reply
 
 DIAMOND = Plan((Step(0, "first"), Step(1, "left", (0,)), Step(2, "right", (0,)), Step(3, "last", (1, 2))))
@@ -50,6 +51,37 @@ async def prefix(events: Sequence[Event], run_id: str) -> MemoryJournal:
         log.append(replace(event, run_id=run_id))
     await log.aclose()
     return journal
+
+
+async def test_a_run_resumed_from_any_point_pays_for_no_delivered_step_again() -> None:
+    """Whatever had been recorded when the process died, the answer is the same and paid for once."""
+    journal, workers = MemoryJournal(), team()
+    whole = await conductor(workers, journal).run("What?", run_id="whole")
+    events = await recorded(journal, "whole")
+    for length in range(1, len(events)):
+        before = events[:length]
+        delivered = {e.step for e in before if isinstance(e, StepEnded)}
+        again = team()
+        result = await conductor(again, await prefix(before, f"run{length}")).resume(f"run{length}")
+        assert (result.answer, result.status) == (whole.answer, "ok")
+        assert calls(again) == [0 if step in delivered else 1 for step in range(4)]
+        assert [o.status for o in result.outcomes] == ["ok"] * 4
+        assert result.plans == whole.plans
+
+
+async def test_two_at_the_same_time_are_one_run() -> None:
+    """The second waits for the first."""
+    journal, results = MemoryJournal(), list[Result]()
+    workers = [ScriptedWorker(name, f"{name} said", latency=0.05) for name in ("a", "b", "c", "d")]
+
+    async def run() -> None:
+        results.append(await conductor(workers, journal).run("What?", run_id="x"))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        tasks.start_soon(run)
+    assert calls(workers) == [1, 1, 1, 1]
+    assert results[0] == results[1]
 
 
 async def test_what_is_read_back_is_what_was_returned() -> None:
