@@ -196,7 +196,7 @@ def test_an_interrupted_run(  # noqa: PLR0913 - three faces, two ends, whole and
         if end == "cancel":
             client.post(f"/runs/{run_id}/cancel", json={}).raise_for_status()
         else:
-            served.server.should_exit = True
+            served.server.tell()
 
     body = {"model": "podium", "stream": stream, **BODIES[path]}
     answer = interrupted(client, upstream, path, body, stop)

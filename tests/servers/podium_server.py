@@ -4,6 +4,8 @@ with serving(config_text, folder) as served:
 ...  # served.url, served.app
 """
 
+import asyncio
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +22,38 @@ from podium_server.http import HttpServer, listen, url_of
 from podium_server.keys import Access
 
 
+class Quick(HttpServer):
+    """A server that begins and stops at once; uvicorn's own looks every 0.1 s whether it should stop."""
+
+    def __init__(self, app: App) -> None:
+        super().__init__(app.asgi(), app.settings, app.stop)
+        self._app = app
+        self._told = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.ready = threading.Event()
+        """Set when the server answers."""
+
+    async def main_loop(self) -> None:
+        """Wait until the server is told to stop."""
+        self._loop = asyncio.get_running_loop()
+        await self.on_tick(0)
+        self.ready.set()
+        await self._told.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the requests, and then the connections."""
+        await self._app.stop()
+        for listener in self.servers:
+            listener.close()
+        for connection in self.server_state.connections.copy():
+            connection.shutdown()
+
+    def tell(self) -> None:
+        """Have the server stop, from any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._told.set)
+
+
 @dataclass
 class Served:
     """A running server."""
@@ -27,7 +61,7 @@ class Served:
     app: App
     root: str
     """Its URL without a path."""
-    server: HttpServer
+    server: Quick
     clients: list[OpenAI | Anthropic] = field(default_factory=list)
     """Clients that are closed with the server."""
 
@@ -56,23 +90,21 @@ def serving(config: str, folder: Path, access: Access | None = None) -> Iterator
     path.write_text(config)
     app = App(load_config(path), access)
     listening = listen("127.0.0.1", 0)
-    server = HttpServer(app.asgi(), app.settings, app.stop)
+    server = Quick(app)
     served = Served(app, url_of(listening), server)
-    ready = threading.Event()
 
     async def serve() -> None:
         async with app.opened():
-            ready.set()
             await server.serve([listening])
 
     thread = threading.Thread(target=lambda: anyio.run(serve))
     thread.start()
-    ready.wait(10)
+    server.ready.wait(10)
     try:
         yield served
     finally:
         for client in served.clients:
             client.close()
-        server.should_exit = True
+        server.tell()
         thread.join(20)
         listening.close()
