@@ -8,10 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 from core.actors import boss, rows as plan_text
-from server.chat.conftest import serve, upstream
-from server.chat.test_bounds import until
-from server.chat.test_completions import ASKED
-from server.runs.conftest import Http, http
+from server.scene import ASKED, until
 from servers.chat_server import STALL, Call, ChatServer, Reply, says, whole
 from servers.podium_server import Served
 from servers.shop import Shop, shop
@@ -21,8 +18,6 @@ from podium.a2a import RemoteAgent
 from podium.mcp import McpServer, StreamableHttp
 from podium.planners import FixedPlanner
 from podium.workers import ScriptedWorker
-
-__all__ = ["http", "serve", "upstream"]
 
 Serve = Callable[..., Served]
 REFUND = {"worker": "shop.refund", "subtask": '{"order": 1017}'}
@@ -138,10 +133,10 @@ CASES: dict[str, tuple[list[str], list[str], list[int], str | None, list[str]]] 
 
 @pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
-def test_each_api(serve: Serve, upstream: ChatServer, http: Http, orders: Shop, case: str) -> None:
+def test_each_api(serve: Serve, upstream: ChatServer, orders: Shop, case: str) -> None:
     """The action is carried out once, and its end is in the body: of an answer, or of an error."""
     texts, ends, refunds, status, told_ends = CASES[case]
-    client = http(serve(models=orders.table + ONCE))
+    client = serve(models=orders.table + ONCE).http()
     for face, stream in (*((face, stream) for face in FACES for stream in (False, True)), ("runs", False)):
         upstream.reply = planning(*texts)
         orders.ends, orders.refunds[:] = list(ends), []
@@ -185,12 +180,12 @@ BODIES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("path", BODIES)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("end", ["cancel", "stop"])
-def test_an_interrupted_run(  # noqa: PLR0913 - three faces, two ends, whole and streamed
-    serve: Serve, upstream: ChatServer, http: Http, orders: Shop, path: str, end: str, *, stream: bool
+def test_an_interrupted_run(
+    serve: Serve, upstream: ChatServer, orders: Shop, path: str, end: str, *, stream: bool
 ) -> None:
     """The error says what the run has done."""
     served = serve(models=orders.patient, server="drain_seconds = 0.1")
-    client, upstream.reply = http(served), stalling(rows(REFUND, WRITE))
+    client, upstream.reply = served.http(), stalling(rows(REFUND, WRITE))
 
     def stop(run_id: str) -> None:
         if end == "cancel":
@@ -212,11 +207,9 @@ def test_an_interrupted_run(  # noqa: PLR0913 - three faces, two ends, whole and
 
 
 @pytest.mark.parametrize("end", ["cancelled", "failed"])
-def test_a_response_in_the_background(
-    serve: Serve, upstream: ChatServer, http: Http, orders: Shop, end: str
-) -> None:
+def test_a_response_in_the_background(serve: Serve, upstream: ChatServer, orders: Shop, end: str) -> None:
     """It has the actions also if it has no answer."""
-    client = http(serve(models=orders.patient + ONCE))
+    client = serve(models=orders.patient + ONCE).http()
     upstream.reply = stalling(rows(REFUND, WRITE if end == "cancelled" else {**WRITE, "worker": "one"}))
     body = {"model": "podium", "input": "What?", "background": True}
     path = f"/responses/{client.post('/responses', json=body).json()['id']}"
@@ -250,7 +243,7 @@ def test_approvals_of_actions(
     names: list[int | str],
 ) -> None:
     """An action waits at its arguments; each is decided on for itself, and the run goes on after the last."""
-    client = http(serve(models=orders.table + LATER))
+    client = serve(models=orders.table + LATER).http()
     upstream.reply = planning(rows(*steps))
     waiting = chat(client)
     error = waiting.json()["error"]
@@ -279,10 +272,10 @@ def test_approvals_of_actions(
     assert "not this one" in run["problem"]["message"]
 
 
-def test_a_question_of_a_step(serve: Serve, upstream: ChatServer, http: Http) -> None:
+def test_a_question_of_a_step(serve: Serve, upstream: ChatServer) -> None:
     """The run waits for its answer, which a person gives; an answer that does not fit is refused."""
     ann = '[workers.ann]\ntype = "person"\nchoices = ["yes", "no"]\n'
-    client = http(serve(models=ann))
+    client = serve(models=ann).http()
     upstream.reply = planning(rows({"worker": "ann", "subtask": "May I?"}, WRITE))
     error = chat(client).json()["error"]
     assert error["code"] == "waiting"
@@ -299,9 +292,9 @@ def test_a_question_of_a_step(serve: Serve, upstream: ChatServer, http: Http) ->
     assert (run["status"], run["rounds"][0]["steps"][0]["text"]) == ("ok", "yes")
 
 
-def test_a_refused_action(serve: Serve, upstream: ChatServer, http: Http, orders: Shop) -> None:
+def test_a_refused_action(serve: Serve, upstream: ChatServer, orders: Shop) -> None:
     """A run that has ended waits for nothing."""
-    client = http(serve(models=orders.patient + LATER))
+    client = serve(models=orders.patient + LATER).http()
     upstream.reply = planning(rows(REFUND, {**REFUND, "subtask": '{"order": 1018}'}, WRITE))
     run_id = chat(client).json()["error"]["run_id"]
     refused = client.post(f"/runs/{run_id}/refuse", json={"action": 0, "why": "no"})
@@ -314,10 +307,10 @@ def test_a_refused_action(serve: Serve, upstream: ChatServer, http: Http, orders
 @pytest.mark.long
 @pytest.mark.parametrize("is_done", [True, False])
 def test_a_person_decides_on_an_unknown_end(
-    serve: Serve, upstream: ChatServer, http: Http, orders: Shop, *, is_done: bool
+    serve: Serve, upstream: ChatServer, orders: Shop, *, is_done: bool
 ) -> None:
     """Until then no repetition of the request, and no resumed run, carries the action out again."""
-    client = http(serve(models=orders.table + ONCE))
+    client = serve(models=orders.table + ONCE).http()
     upstream.reply, orders.ends = planning(rows(REFUND, WRITE)), ["late"]
     same = {"headers": {"Idempotency-Key": "k1"}}
     first, again = chat(client, **same), chat(client, **same)
@@ -339,12 +332,10 @@ def test_a_person_decides_on_an_unknown_end(
     assert (replayed.status_code, replayed.headers["idempotent-replayed"]) == (200, "true")
 
 
-def test_clients_do_not_repeat_what_has_acted(
-    serve: Serve, upstream: ChatServer, http: Http, orders: Shop
-) -> None:
+def test_clients_do_not_repeat_what_has_acted(serve: Serve, upstream: ChatServer, orders: Shop) -> None:
     """Also if nothing was paid and a worker was overloaded, after which clients repeat requests."""
     plan = rows(REFUND, WRITE)
-    client = http(serve(models=orders.table + ONCE))
+    client = serve(models=orders.table + ONCE).http()
     upstream.reply = lambda call: (
         says(call, plan) if call.body["model"] == "planner" else whole({}, status=503)
     )

@@ -20,11 +20,8 @@ import psycopg
 import pytest
 import yaml
 from openai import OpenAI
-from server.chat.conftest import CONFIG
-from server.chat.test_bounds import until
-from server.chat.test_completions import team
+from server.scene import CONFIG, process, team, until
 from server.test_container import instructions
-from server.test_serve import process
 from servers.chat_server import Call, ChatServer, Part, Pause, Reply, says
 from typer.testing import Result
 

@@ -8,12 +8,9 @@ import anthropic
 import openai
 import pytest
 from contracts.incomplete_contract import ANSWER, OBJECT
-from server.chat.conftest import serve, upstream
-from server.chat.test_completions import ASKED
+from server.scene import ASKED
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.podium_server import Served
-
-__all__ = ["serve", "upstream"]
 
 PLAN = (
     '{"worker": "one", "subtask": "Collect facts.", "access": []}\n'

@@ -5,15 +5,13 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from server.chat.conftest import CONFIG, upstream
+from server.scene import CONFIG
 from servers.chat_server import ChatServer
 from servers.podium_server import Served, serving
 
 from benchmarks.postgres_server import PostgresServer
 from podium.journal import SqlJournal
 from podium_server.keys import KeyAccess, KeyStore
-
-__all__ = ["upstream"]
 
 
 @pytest.fixture

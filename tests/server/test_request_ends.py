@@ -17,20 +17,13 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
-from server.chat.conftest import CONFIG, serve, served, upstream
-from server.chat.test_bounds import until
-from server.chat.test_completions import ASKED, team
-from server.runs.conftest import Http, http
-from server.runs.test_background import ended, post, stalled, start
-from server.test_serve import process
+from server.scene import ASKED, CONFIG, ended, post, process, stalled, start, team, until
 from servers.chat_server import STALL, Call, ChatServer, Reply, whole
 from servers.podium_server import Served, serving
 
 from podium.aio import run_sync
 from podium.journal import SqlJournal
 from podium_server.keys import KeyAccess, KeyRules, KeyStore
-
-__all__ = ["http", "serve", "served", "upstream"]
 
 CHAT = "/v1/chat/completions"
 
@@ -74,9 +67,8 @@ Lines = Callable[..., list[dict[str, Any]]]
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_answer(served: Served, upstream: ChatServer, lines: Lines, *, stream: bool) -> None:
+def test_an_answer(served: Served, lines: Lines, *, stream: bool) -> None:
     """The line has the run, the model, the cost and the tokens, and no text."""
-    upstream.reply = team
     answer = served.client().chat.completions.create(model="podium", messages=ASKED, stream=stream)
     if stream:
         list(answer)
@@ -96,11 +88,8 @@ def test_an_answer(served: Served, upstream: ChatServer, lines: Lines, *, stream
     assert counted(served, "podium_tokens_total", **read) == 211
 
 
-def test_a_trace_and_a_request_id_pass_through(
-    served: Served, upstream: ChatServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trace_and_a_request_id_pass_through(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """The spans of the run are in the trace of the client, within a span of the request."""
-    upstream.reply = team
     spans = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
@@ -185,7 +174,6 @@ def test_requests_that_are_refused(served: Served, lines: Lines) -> None:
 
 def test_the_line_of_a_key(upstream: ChatServer, tmp_path: Path, lines: Lines) -> None:
     """It has the id of the key; a request over the budget of the key has no run."""
-    upstream.reply = team
     journal = SqlJournal(tmp_path / "runs.db")
     store = KeyStore(journal)
     key, token = run_sync(lambda: store.create("alice", KeyRules(requests_per_minute=1)))
@@ -203,7 +191,6 @@ def test_the_line_of_a_key(upstream: ChatServer, tmp_path: Path, lines: Lines) -
 @pytest.mark.long
 def test_the_command_writes_the_log_to_stderr(tmp_path: Path, upstream: ChatServer) -> None:
     """A start, one line for each request, and the stop; a URL cannot begin a line of its own."""
-    upstream.reply = team
     (tmp_path / "podium.toml").write_text(CONFIG.format(url=upstream.url, models="", server=""))
     with process(tmp_path) as running:
         key = "sk-secret-0123456789abcdef"
@@ -236,9 +223,9 @@ def test_the_command_writes_the_log_to_stderr(tmp_path: Path, upstream: ChatServ
     assert "sk-secret" not in str(log)
 
 
-def test_runs_in_the_background_are_counted(served: Served, upstream: ChatServer, http: Http) -> None:
+def test_runs_in_the_background_are_counted(served: Served, upstream: ChatServer) -> None:
     """By their state at the end, and while they are executed."""
-    client = http(served)
+    client = served.http()
     upstream.reply = stalled
     run = start(client)
     assert counted(served, "podium_background_runs_in_flight") == 1
@@ -255,11 +242,11 @@ def test_runs_in_the_background_are_counted(served: Served, upstream: ChatServer
     assert counted(served, "podium_background_runs_in_flight") == 0
 
 
-def test_the_queue_is_counted(serve: Callable[..., Served], upstream: ChatServer, http: Http) -> None:
+def test_the_queue_is_counted(serve: Callable[..., Served], upstream: ChatServer) -> None:
     """Runs that wait for a slot are in the queue."""
     upstream.reply = stalled
     served = serve(server="background_runs = 1")
-    client = http(served)
+    client = served.http()
     runs = [start(client) for _ in range(3)]
     assert counted(served, "podium_background_runs_in_flight") == 1
     assert counted(served, "podium_background_runs_queued") == 2

@@ -6,9 +6,7 @@ import anyio
 import httpx2
 import openai
 import pytest
-from server.chat.conftest import CONFIG, upstream
-from server.chat.test_completions import ASKED, team
-from server.keys.test_http import new_key, url
+from server.scene import ASKED, CONFIG
 from servers.chat_server import ChatServer
 from servers.podium_server import serving
 
@@ -18,7 +16,6 @@ from podium.types import Completion
 from podium_server.keys import KeyAccess, KeyStore, NoKeys
 from podium_server.retention import Retention
 
-__all__ = ["new_key", "upstream", "url"]
 _AGE = 2 * 86400.0
 _AGED = (
     "UPDATE podium_runs SET began = began - ?, ended = ended - ? WHERE run_id = ?",
@@ -53,7 +50,6 @@ def counts(url: str) -> dict[str, int]:
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 def test_a_server_forgets(upstream: ChatServer, url: str, new_key: object, tmp_path: Path) -> None:
     """Old runs go with their records, requests, responses and cached answers; what was spent stays."""
-    upstream.reply = team
     text = CONFIG.format(url=upstream.url, models="", server="").replace('path = "runs.db"', f'url = "{url}"')
     journal = SqlJournal(url)
     key = new_key()  # type: ignore[operator]

@@ -1,23 +1,20 @@
 """`podium serve` as its user runs it: the demo, the check, wrong input, and signals."""
 
-import os
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import openai
 import pytest
 from installing import installer
-from server.chat.conftest import CONFIG
-from server.chat.test_completions import ASKED, team
+from server.scene import ASKED, CONFIG, process, team
 from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, whole
 from servers.podium_server import serving
 from typer.testing import Result
@@ -26,27 +23,6 @@ from podium.aio import run_sync
 from podium.journal import SqlJournal
 
 Run = Callable[..., Result]
-
-
-@contextmanager
-def process(
-    folder: Path, *options: str, env: Mapping[str, str] | None = None, command: str | None = None
-) -> Iterator[Any]:
-    """Run `podium serve` on a free port; `url` of the process is its URL."""
-    podium = command or str(Path(sys.executable).parent / "podium")
-    arguments = [podium, "serve", "--port", "0", *options]
-    known = {**os.environ, "XDG_CONFIG_HOME": str(folder / "none"), **(env or {})}
-    running: Any = subprocess.Popen(arguments, cwd=folder, stderr=subprocess.PIPE, text=True, env=known)
-    with running:
-        try:
-            running.url = ""
-            while not running.url:
-                line = running.stderr.readline()
-                assert line, running.wait(10)
-                running.url = line.partition(" at ")[2].strip()
-            yield running
-        finally:
-            running.kill()
 
 
 @pytest.mark.long

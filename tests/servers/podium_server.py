@@ -10,16 +10,20 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import anyio
+import httpx2
 from anthropic import Anthropic
 from openai import OpenAI
 
+from podium.aio import run_sync
 from podium.config import load_config
 from podium_server.app import App
 from podium_server.http import HttpServer, listen, url_of
-from podium_server.keys import Access
+from podium_server.keys import Access, KeyRules, KeyStore
 
 
 class Quick(HttpServer):
@@ -62,13 +66,27 @@ class Served:
     root: str
     """Its URL without a path."""
     server: Quick
-    clients: list[OpenAI | Anthropic] = field(default_factory=list)
+    clients: list[OpenAI | Anthropic | httpx2.Client] = field(default_factory=list)
     """Clients that are closed with the server."""
+    _numbers: Iterator[int] = field(default_factory=count)
 
     @property
     def url(self) -> str:
         """The base URL for clients of OpenAI's API."""
         return f"{self.root}/v1"
+
+    def http(self, key: str | None = None) -> httpx2.Client:
+        """Return a client of its routes under `/v1`."""
+        headers = {} if key is None else {"authorization": f"Bearer {key}"}
+        client = httpx2.Client(base_url=self.url, headers=headers, timeout=20)
+        self.clients.append(client)
+        return client
+
+    def key(self, **rules: Any) -> str:
+        """Create a key with these rules, and return its text."""
+        assert self.app.journal is not None
+        store, name = KeyStore(self.app.journal.url), f"key {next(self._numbers)}"
+        return run_sync(lambda: store.create(name, KeyRules(**rules)))[1]
 
     def client(self, key: str = "no-key") -> OpenAI:
         """Return OpenAI's client for this server; it repeats no request."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from server.batch.conftest import Batch, asked_of, echo, read, write
-from server.chat.test_completions import PLAN
+from server.scene import PLAN
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.shop import shop
 from typer.testing import Result

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from server.batch.conftest import Batch, echo, read, write
 from server.batch.test_openai_files import chat
-from server.chat.test_completions import PLAN
+from server.scene import PLAN
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 
 PLAIN = [{"id": f"q{number}", "query": f"question {number}"} for number in range(3)]
@@ -18,7 +18,7 @@ def working(call: Call) -> Reply:
     return says(call, PLAN) if call.body["model"] == "planner" else echo(call)
 
 
-def refusing(call: Call) -> Reply:
+def served(call: Call) -> Reply:
     """Answer as a team whose planner refuses."""
     refusal = whole({"error": {"message": "no"}}, status=400)
     return refusal if call.body["model"] == "planner" else echo(call)
@@ -31,7 +31,7 @@ def unusable(call: Call) -> Reply:
 
 @pytest.mark.long
 @pytest.mark.parametrize("lines", [PLAIN, OPENAI], ids=["plain", "openai"])
-@pytest.mark.parametrize("outage", [refusing, unusable])
+@pytest.mark.parametrize("outage", [served, unusable])
 @pytest.mark.parametrize("status", ["failed", "partial"])
 def test_retry(
     folder: Path,

@@ -3,7 +3,6 @@
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,19 +10,11 @@ from typing import Any
 import httpx2
 import openai
 import pytest
-from server.chat.test_completions import ASKED, team
+from server.scene import ASKED, in_parallel, slowly, team, until
 from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, chunk, events, says
 from servers.podium_server import Served
 
 BODY = json.dumps({"model": "podium", "messages": ASKED, "stream": True}).encode()
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
-    """Wait until a condition is met."""
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.02)
-    return condition()
 
 
 def connected(served: Served, data: bytes, *, small: bool = False) -> socket.socket:
@@ -150,9 +141,8 @@ def test_large_headers(*, ends: bool, serve: Callable[..., Served]) -> None:
     assert small.status_code == 200
 
 
-def test_a_large_body_after_small_headers(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_a_large_body_after_small_headers(serve: Callable[..., Served]) -> None:
     """The size of the body does not count as headers, also in the second request of a connection."""
-    upstream.reply = team
     served = serve(server="header_bytes = 2000")
     asked: Any = [{"role": "user", "content": "Why? " * 20_000}]
     client = served.client()
@@ -206,23 +196,6 @@ def test_requests_in_parallel(served: Served, upstream: ChatServer) -> None:
         thread.join(30)
     assert all(f"n={number}" in (text or "") for number, text in found.items())
     assert len(found) == 20
-
-
-def in_parallel(served: Served, path: str, body: Any, key: str = "none") -> list[httpx2.Response]:
-    """Make a request three times at once, with the same idempotency key."""
-    headers = {"idempotency-key": "same", "x-api-key": key}
-
-    def ask(_: int) -> httpx2.Response:
-        return httpx2.post(f"{served.url}{path}", json=body, headers=headers, timeout=20)
-
-    with ThreadPoolExecutor() as threads:
-        return list(threads.map(ask, range(3)))
-
-
-def slowly(call: Call) -> Reply:
-    """Reply as the team, whose first worker takes a second."""
-    made = team(call)
-    return Reply((Pause(1.0), *made.parts)) if call.body["model"] == "one" else made
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from server.chat.test_completions import ASKED, team
+from server.scene import ASKED, team
 from servers.chat_server import CUT, Call, ChatServer, Reply, says, whole
 from servers.podium_server import Served
 
@@ -75,9 +75,8 @@ def test_the_progress_says_what_was_charged(served: Served, upstream: ChatServer
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_measured_usage_says_so(path: str, served: Served, upstream: ChatServer) -> None:
+def test_a_measured_usage_says_so(path: str, served: Served) -> None:
     """There is no note."""
-    upstream.reply = team
     answer = post(served, path)
     assert answer.json()["usage"]["estimated"] is False
     assert answer.json()["podium"]["usage_note"] is None

@@ -6,29 +6,13 @@ from typing import Any
 
 import openai
 import pytest
+from server.scene import ASKED, PLAN, team
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.podium_server import Served
 
-PLAN = (
-    '{"worker": 0, "subtask": "Collect facts.", "access": []}\n'
-    '{"worker": 1, "subtask": "Write the answer.", "access": [0]}\n'
-)
-ASKED: Any = [{"role": "user", "content": "Why is the sky blue?"}]
 
-
-def team(call: Call) -> Reply:
-    """Reply as the planner, as the first worker, or as the second."""
-    match call.body["model"]:
-        case "planner":
-            return says(call, PLAN)
-        case "one":
-            return says(call, "facts")
-    return says(call, "the answer")
-
-
-def test_a_whole_answer(served: Served, upstream: ChatServer) -> None:
+def test_a_whole_answer(served: Served) -> None:
     """It has the text, the versioned id, the run's id, the plan as reasoning, and all tokens."""
-    upstream.reply = team
     raw = served.client().chat.completions.with_raw_response.create(model="podium", messages=ASKED)
     answer = raw.parse()
     assert answer.choices[0].message.content == "the answer"
@@ -45,9 +29,8 @@ def test_a_whole_answer(served: Served, upstream: ChatServer) -> None:
     assert details.orchestration_input_tokens == 2 * 211
 
 
-def test_a_streamed_answer(served: Served, upstream: ChatServer) -> None:
+def test_a_streamed_answer(served: Served) -> None:
     """The plan arrives first, then the text in pieces, then the finish reason and the usage."""
-    upstream.reply = team
     chunks = list(
         served.client().chat.completions.create(
             model="podium", messages=ASKED, stream=True, stream_options={"include_usage": True}
@@ -72,9 +55,8 @@ def test_the_list_of_models(served: Served) -> None:
     assert served.client().models.retrieve("mini").id == "mini"
 
 
-def test_a_versioned_id_names_the_model(served: Served, upstream: ChatServer) -> None:
+def test_a_versioned_id_names_the_model(served: Served) -> None:
     """The id in a response can be used in the next request."""
-    upstream.reply = team
     client = served.client()
     first = client.chat.completions.create(model="podium", messages=ASKED)
     again = client.chat.completions.create(model=first.model, messages=ASKED)
@@ -90,7 +72,6 @@ def test_an_unknown_model(served: Served) -> None:
 
 def test_a_worker_as_itself(serve: Callable[..., Served], upstream: ChatServer) -> None:
     """It gets the conversation unchanged, and there is no plan."""
-    upstream.reply = team
     served = serve(models='[models.raw]\nworker = "two"\n')
     asked: Any = [{"role": "system", "content": "Be short."}, *ASKED]
     answer = served.client().chat.completions.create(model="raw", messages=asked)
@@ -144,7 +125,6 @@ def test_a_run_that_fails_is_an_http_error(served: Served, upstream: ChatServer)
 
 def test_an_idempotency_key_names_the_run(served: Served, upstream: ChatServer) -> None:
     """The same request again returns the recorded answer without calls; another request is a conflict."""
-    upstream.reply = team
     client = served.client()
     headers = {"Idempotency-Key": "k1"}
     first = client.chat.completions.create(model="podium", messages=ASKED, extra_headers=headers)

@@ -10,10 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from server.chat.conftest import CONFIG
-from server.chat.test_completions import ASKED, team
-from server.keys.test_http import NewKey, new_key, url
-from server.test_serve import process
+from server.scene import ASKED, CONFIG, process, team
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served, serving
 from servers.shop import Shop, shop
@@ -21,8 +18,6 @@ from servers.shop import Shop, shop
 from podium.aio import run_sync
 from podium.journal import SqlJournal
 from podium_server.keys import KeyAccess, KeyStore
-
-__all__ = ["new_key", "url"]
 
 Post = Callable[[str, Any], Any]
 FUNCTION: Any = {"name": "add", "parameters": {"type": "object"}}

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from server.chat.conftest import CONFIG
+from server.scene import CONFIG
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served, serving
 

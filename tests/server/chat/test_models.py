@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import openai
 import pytest
-from server.chat.test_completions import ASKED, team
+from server.scene import ASKED, team
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served
 
@@ -26,7 +26,6 @@ def progress(served: Served, model: str, **options: Any) -> str:
 
 def test_mini_has_the_cheap_workers(serve: Callable[..., Served], upstream: ChatServer) -> None:
     """A simple question goes to one worker, without a call of the planner."""
-    upstream.reply = team
     served = serve(models='[models.quick]\npreset = "mini"\n')
     (model,) = served.client().models.list().data
     assert model.workers == ["one"]  # type: ignore[attr-defined]
@@ -40,7 +39,6 @@ def test_a_simple_question_for_several_workers(
     table: str, worker: str, serve: Callable[..., Served], upstream: ChatServer
 ) -> None:
     """If no card fits better, it goes to the strongest of the cheap workers, or to the named worker."""
-    upstream.reply = team
     card = 'endpoint = "here"\ndescription = "Answers anything."\n'
     more = f'[workers.three]\nmodel = "three"\n{card}price = {{ input = 2.0, output = 2.0 }}\n'
     served = serve(models=f'{more}[models.quick]\npreset = "mini"\n{table}')
@@ -79,7 +77,6 @@ def test_ultra_improves_a_rejected_answer(serve: Callable[..., Served], upstream
 @pytest.mark.parametrize("effort", ["none", "minimal", "low", "medium", "high", "xhigh", "ultra", "max"])
 def test_no_effort_is_an_error(effort: str, serve: Callable[..., Served], upstream: ChatServer) -> None:
     """A model without efforts ignores it; it is not sent to workers."""
-    upstream.reply = team
     served = serve()
     served.client().chat.completions.create(
         model="podium", messages=ASKED, extra_body={"reasoning_effort": effort}
@@ -91,15 +88,13 @@ def test_an_effort_reaches_the_worker_of_the_answer(
     serve: Callable[..., Served], upstream: ChatServer
 ) -> None:
     """If the model says so, in the words of its provider."""
-    upstream.reply = team
     served = serve(models='[models.raw]\nworker = "two"\nefforts.high.worker = "deep"\n')
     served.client().chat.completions.create(model="raw", messages=ASKED, reasoning_effort="low")
     assert upstream.calls[0].body["reasoning_effort"] == "deep"
 
 
-def test_what_a_client_sees(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_what_a_client_sees(serve: Callable[..., Served]) -> None:
     """Nothing, the steps, or also their outputs; never the output of the last step."""
-    upstream.reply = team
     tables = "".join(f'[models.{show}]\nshow = "{show}"\n' for show in ("none", "steps", "all"))
     served = serve(models=tables)
     assert progress(served, "none") == ""
@@ -164,9 +159,8 @@ def test_what_a_client_sees_of_an_output_that_stands_in(
     assert answer.usage.completion_tokens
 
 
-def test_limits_of_a_model(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_limits_of_a_model(serve: Callable[..., Served]) -> None:
     """They replace those of the file, and a run that reaches one is an error with its code."""
-    upstream.reply = team
     served = serve(models="[models.small.limits]\ncost = 0.0000001\n")
     with pytest.raises(openai.UnprocessableEntityError) as caught:
         served.client().chat.completions.create(model="small", messages=ASKED)
@@ -200,7 +194,7 @@ def test_a_wrong_table_is_refused(
     assert "podium.toml" in str(caught.value)
 
 
-def test_the_version_changes_with_the_workers(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_the_version_changes_with_the_workers(serve: Callable[..., Served]) -> None:
     """The id tells clients that the model behind a name changed; a version of your own replaces the hash."""
     table = '[models.a]\nworkers = ["one"]\n[models.b]\nworkers = ["two"]\n[models.c]\nversion = "7"\n'
     models = serve(models=table).client().models.list().data
@@ -209,9 +203,8 @@ def test_the_version_changes_with_the_workers(serve: Callable[..., Served], upst
     assert versions[2] == "c-7"
 
 
-def test_fallbacks_of_a_part_of_the_workers(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_fallbacks_of_a_part_of_the_workers(serve: Callable[..., Served]) -> None:
     """A model whose pool lacks a fallback has none."""
-    upstream.reply = team
     tables = '[retry]\nfallbacks = { one = ["two"] }\n[models.solo]\nworker = "one"\n[models.both]\n'
     client = serve(models=tables).client()
     for model, text in (("solo", "facts"), ("both", "the answer")):

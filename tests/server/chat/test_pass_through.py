@@ -5,7 +5,7 @@ from typing import Any
 
 import openai
 import pytest
-from server.chat.test_completions import ASKED
+from server.scene import ASKED
 from servers.chat_server import USAGE, Call, ChatServer, Reply, events, says, whole
 from servers.podium_server import Served
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import openai
 import pytest
-from server.chat.test_completions import ASKED, PLAN, team
+from server.scene import ASKED, PLAN, team
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.podium_server import Served
 
@@ -31,7 +31,6 @@ def post(served: Served, body: object, **headers: str) -> httpx2.Response:
 
 def test_the_answer_has_the_sampling_of_the_request(served: Served, upstream: ChatServer) -> None:
     """Only the worker of the answer gets it."""
-    upstream.reply = team
     served.client().chat.completions.create(
         model="podium",
         messages=ASKED,
@@ -147,10 +146,9 @@ def test_an_answer_is_checked_with_its_schema(
     ],
 )
 def test_an_answer_of_another_form_ends_as_it_was_written(
-    path: str, asked: Any, end: Any, served: Served, upstream: ChatServer
+    path: str, asked: Any, end: Any, served: Served
 ) -> None:
     """In a stream and without: the text ended by itself, so clients read it; `podium` has its problem."""
-    upstream.reply = team
     body = {"model": "podium", **asked}
     whole_answer = httpx2.post(served.url + path, json=body, timeout=20).json()
     text = httpx2.post(served.url + path, json={**body, "stream": True}, timeout=20).text
@@ -207,7 +205,6 @@ def test_a_cut_answer(served: Served, upstream: ChatServer) -> None:
 
 def test_content_parts(served: Served, upstream: ChatServer) -> None:
     """Text parts are read; a picture that no worker can see is refused, before a model is called."""
-    upstream.reply = team
     parts: Any = [
         {"type": "text", "text": "What is this?"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
@@ -244,9 +241,8 @@ def test_parallel_calls(served: Served, upstream: ChatServer) -> None:
     assert [call.id for call in one.choices[0].message.tool_calls or ()] == ["c1"]
 
 
-def test_a_required_call_that_is_missing(served: Served, upstream: ChatServer) -> None:
+def test_a_required_call_that_is_missing(served: Served) -> None:
     """It is an error, not an answer without a call."""
-    upstream.reply = team
     tools: Any = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
     with pytest.raises(openai.APIStatusError) as caught:
         served.client().chat.completions.create(
@@ -279,9 +275,9 @@ def test_a_required_call_that_is_missing(served: Served, upstream: ChatServer) -
         ({"stop": [1]}, "invalid_request", None),
     ],
 )
-def test_a_wrong_field(change: Any, code: str, param: str | None, refusing: Served) -> None:
+def test_a_wrong_field(change: Any, code: str, param: str | None, served: Served) -> None:
     """A 400 in OpenAI's form names the field."""
-    answer = post(refusing, {"model": "podium", "messages": ASKED, **change})
+    answer = post(served, {"model": "podium", "messages": ASKED, **change})
     assert answer.status_code == 400
     error = answer.json()["error"]
     assert error["type"] == "invalid_request_error"
@@ -292,30 +288,30 @@ def test_a_wrong_field(change: Any, code: str, param: str | None, refusing: Serv
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"model": NaN}', b'{"model": 1e999}']
 )
-def test_a_body_that_is_no_request(body: bytes, refusing: Served) -> None:
+def test_a_body_that_is_no_request(body: bytes, served: Served) -> None:
     """A 400, whatever the bytes are."""
-    answer = post(refusing, body)
+    answer = post(served, body)
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "invalid_request"
 
 
-def test_a_body_of_another_type(refusing: Served) -> None:
+def test_a_body_of_another_type(served: Served) -> None:
     """A web page could send it from a browser of this machine."""
-    answer = post(refusing, {"model": "podium", "messages": ASKED}, content_type="text/plain")
+    answer = post(served, {"model": "podium", "messages": ASKED}, content_type="text/plain")
     assert answer.status_code == 415
 
 
-def test_a_request_to_another_name(refusing: Served) -> None:
+def test_a_request_to_another_name(served: Served) -> None:
     """A web page could point its name at this machine."""
-    answer = post(refusing, {"model": "podium", "messages": ASKED}, host="evil.example")
+    answer = post(served, {"model": "podium", "messages": ASKED}, host="evil.example")
     assert answer.status_code == 403
     assert answer.json()["error"]["code"] == "host_not_allowed"
 
 
-def test_other_paths_and_methods(refusing: Served) -> None:
+def test_other_paths_and_methods(served: Served) -> None:
     """They are errors in OpenAI's form."""
-    assert httpx2.get(f"{refusing.url}/nothing").json()["error"]["code"] == "unknown_url"
-    answer = httpx2.get(f"{refusing.url}/chat/completions")
+    assert httpx2.get(f"{served.url}/nothing").json()["error"]["code"] == "unknown_url"
+    answer = httpx2.get(f"{served.url}/chat/completions")
     assert answer.status_code == 405
     assert answer.headers["allow"] == "POST"
     error = answer.json()["error"]
@@ -383,16 +379,15 @@ ORPHANS: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("path", "body"), ORPHANS, ids=[path for path, _ in ORPHANS])
 def test_a_result_of_an_unknown_call(path: str, body: Any, served: Served, upstream: ChatServer) -> None:
     """It is refused before anything is spent, and the error names the call."""
-    upstream.reply = team
     answer = httpx2.post(served.url + path, json={"model": "podium", **body})
     assert answer.status_code == 400
     assert "'call_9'" in answer.json()["error"]["message"]
     assert not upstream.calls
 
 
-def test_a_result_without_a_call(refusing: Served) -> None:
+def test_a_result_without_a_call(served: Served) -> None:
     """It is refused, too."""
-    answer = post(refusing, {"model": "podium", "messages": [*ASKED, {"role": "tool", "content": "3"}]})
+    answer = post(served, {"model": "podium", "messages": [*ASKED, {"role": "tool", "content": "3"}]})
     assert answer.status_code == 400
     assert "without tool_call_id" in answer.json()["error"]["message"]
 
@@ -423,10 +418,10 @@ def test_a_result_without_a_call(refusing: Served) -> None:
     ],
 )
 def test_the_sentence_about_a_wrong_field(
-    path: str, change: Any, param: str | None, told: str, refusing: Served
+    path: str, change: Any, param: str | None, told: str, served: Served
 ) -> None:
     """It says what the field must be, in no words of a library."""
-    answer = httpx2.post(f"{refusing.url}/{path}", json={"model": "podium", **FIELDS[path], **change})
+    answer = httpx2.post(f"{served.url}/{path}", json={"model": "podium", **FIELDS[path], **change})
     error = answer.json()["error"]
     assert (answer.status_code, error["code"] in ("invalid_request", "unknown_parameter")) == (400, True)
     assert told in error["message"]
@@ -444,10 +439,10 @@ def test_the_sentence_about_a_wrong_field(
         (b"[]", "the body is not a JSON object"),
     ],
 )
-def test_the_sentence_about_a_malformed_body(raw: bytes, told: str, refusing: Served) -> None:
+def test_the_sentence_about_a_malformed_body(raw: bytes, told: str, served: Served) -> None:
     """It says where the error is."""
     headers = {"content-type": "application/json"}
-    answer = httpx2.post(f"{refusing.url}/chat/completions", content=raw, headers=headers)
+    answer = httpx2.post(f"{served.url}/chat/completions", content=raw, headers=headers)
     assert (answer.status_code, answer.json()["error"]["message"]) == (400, told)
 
 
@@ -522,7 +517,6 @@ WITH_IMAGES: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("model", ["podium", "raw"])
 def test_images_that_no_worker_sees(model: str, serve: Callable[..., Served], upstream: ChatServer) -> None:
     """They are refused before a call, wherever they are in the conversation."""
-    upstream.reply = team
     url = serve(models='[models.podium]\n[models.raw]\nworker = "two"\n').url
     for path, body in WITH_IMAGES.values():
         refused = httpx2.post(f"{url}{path}", json={"model": model, **body}, timeout=20)

@@ -7,7 +7,6 @@ from typing import Any
 import httpx2
 import openai
 import pytest
-from server.chat.test_completions import team
 from servers.chat_server import ChatServer
 from servers.mcp_client import connect, http_of
 from servers.podium_server import Served
@@ -29,10 +28,9 @@ access = []
 
 
 @pytest.fixture
-def reviews(serve: Callable[..., Served], upstream: ChatServer, tmp_path: Path) -> Served:
+def reviews(serve: Callable[..., Served], tmp_path: Path) -> Served:
     """Serve a config with a saved plan."""
     (tmp_path / "review.toml").write_text(REVIEW, encoding="utf-8")
-    upstream.reply = team
     return serve(models='[plans]\nreview = "review.toml"')
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import openai
 import pytest
-from server.chat.test_completions import ASKED
+from server.scene import ASKED
 from servers.chat_server import Call, ChatServer, Pause, Reply, says, whole
 from servers.podium_server import Served, serving
 

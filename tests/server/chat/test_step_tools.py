@@ -10,13 +10,9 @@ from typing import Any
 import openai
 import pytest
 from anthropic import Anthropic, beta_tool
-from server.chat.conftest import CONFIG
-from server.keys.test_http import url
-from server.test_serve import process
+from server.scene import CONFIG, process
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served
-
-__all__ = ["url"]
 
 ASKED: Any = [{"role": "user", "content": "Is all well?"}]
 PARAMETERS: Any = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}

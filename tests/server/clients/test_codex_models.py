@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from server.chat.conftest import CONFIG
 from server.clients.conftest import run
+from server.scene import CONFIG
 from servers.chat_server import ChatServer, says
 from servers.podium_server import serving
 

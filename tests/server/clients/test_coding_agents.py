@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from server.chat.conftest import CONFIG
 from server.clients.conftest import run
 from server.clients.page import blocks
+from server.scene import CONFIG
 from servers.capable import PLAN, is_planning
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.podium_server import serving

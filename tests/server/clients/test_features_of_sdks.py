@@ -12,7 +12,7 @@ import anthropic
 import openai
 import pytest
 from pydantic import BaseModel
-from server.chat.conftest import CONFIG
+from server.scene import CONFIG
 from servers.capable import capable, is_planning
 from servers.chat_server import USAGE, Call, ChatServer, Reply, whole
 from servers.podium_server import Served, serving

@@ -8,10 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from server.chat.test_bounds import until
-from server.chat.test_completions import ASKED, team
-from server.runs.conftest import Http
-from server.runs.test_background import ended, post, stalled, start
+from server.scene import ASKED, ended, post, stalled, start, team, until
 from servers.chat_server import Call, ChatServer, Reply
 from servers.podium_server import Served
 
@@ -20,14 +17,13 @@ from podium.journal import Transaction
 from podium_server.keys import KeyStore
 from podium_server.keys.account import day_of
 
-NewKey = Callable[..., str]
 Serve = Callable[..., Served]
 
 
 @pytest.fixture
-def client(serve: Serve, http: Http) -> httpx2.Client:
+def client(serve: Serve) -> httpx2.Client:
     """Return a client of a server that executes one run in the background at a time."""
-    return http(serve(server="background_runs = 1"))
+    return serve(server="background_runs = 1").http()
 
 
 @contextmanager
@@ -121,9 +117,9 @@ def test_the_idempotency_key_of_a_queued_run(client: httpx2.Client, upstream: Ch
     assert len(upstream.calls) == 6
 
 
-def test_a_full_queue(serve: Serve, http: Http, upstream: ChatServer) -> None:
+def test_a_full_queue(serve: Serve, upstream: ChatServer) -> None:
     """A further run is refused until another has begun; a repeated request finds its run."""
-    client = http(serve(server="background_runs = 1\nqueued_runs = 2"))
+    client = serve(server="background_runs = 1\nqueued_runs = 2").http()
     body = {"model": "podium", "query": "Why?"}
     with busy(client, upstream):
         for key in ("a", "b", "a"):
@@ -147,9 +143,9 @@ def test_runs_that_stall(client: httpx2.Client, upstream: ChatServer) -> None:
 
 
 @pytest.mark.parametrize("keyed", ["background_runs = 1"], indirect=True)
-def test_keys_take_turns(keyed: Served, http: Http, new_key: NewKey, upstream: ChatServer) -> None:
+def test_keys_take_turns(keyed: Served, upstream: ChatServer) -> None:
     """A key with many queued runs delays the run of another key by two runs at most."""
-    many, few = http(keyed, new_key()), http(keyed, new_key())
+    many, few = keyed.http(keyed.key()), keyed.http(keyed.key())
     with busy(many, upstream):
         queued = [start(many)["id"] for _ in range(5)]
         other = start(few)["id"]
@@ -160,11 +156,9 @@ def test_keys_take_turns(keyed: Served, http: Http, new_key: NewKey, upstream: C
 
 @pytest.mark.long
 @pytest.mark.parametrize("keyed", ["background_runs = 2"], indirect=True)
-def test_a_key_at_its_concurrency_limit(
-    keyed: Served, http: Http, new_key: NewKey, upstream: ChatServer
-) -> None:
+def test_a_key_at_its_concurrency_limit(keyed: Served, upstream: ChatServer) -> None:
     """Each of its queued runs begins when the one before has ended, and not some seconds later."""
-    free, limited = http(keyed, new_key()), http(keyed, new_key(concurrency=1))
+    free, limited = keyed.http(keyed.key()), keyed.http(keyed.key(concurrency=1))
     with busy(free, upstream):
         start(free)
         for _ in range(6):
@@ -173,11 +167,9 @@ def test_a_key_at_its_concurrency_limit(
 
 
 @pytest.mark.parametrize("keyed", ["background_runs = 1"], indirect=True)
-def test_a_budget_with_too_little_for_the_first_call(
-    keyed: Served, url: str, http: Http, new_key: NewKey, upstream: ChatServer
-) -> None:
+def test_a_budget_with_too_little_for_the_first_call(keyed: Served, url: str, upstream: ChatServer) -> None:
     """A queued run waits for more, and is not lost."""
-    free, poor = http(keyed, new_key()), http(keyed, new_key(day_cost=5.0, run_cost=0.5))
+    free, poor = keyed.http(keyed.key()), keyed.http(keyed.key(day_cost=5.0, run_cost=0.5))
     store = KeyStore(url)
 
     async def charge(transaction: Transaction, cost: int) -> None:
@@ -200,11 +192,9 @@ def test_a_budget_with_too_little_for_the_first_call(
 
 @pytest.mark.long
 @pytest.mark.parametrize("keyed", ["background_runs = 1", "background_runs = 8"], indirect=True)
-def test_a_new_run_of_a_key_at_its_limit(
-    keyed: Served, http: Http, new_key: NewKey, upstream: ChatServer
-) -> None:
+def test_a_new_run_of_a_key_at_its_limit(keyed: Served, upstream: ChatServer) -> None:
     """It waits in the queue, whether there is a free slot or not."""
-    client = http(keyed, new_key(concurrency=1))
+    client = keyed.http(keyed.key(concurrency=1))
     with busy(client, upstream) as first:
         waiting = [start(client), start(client)]
         asked = {"model": "podium", "input": ASKED, "background": True}
@@ -216,11 +206,9 @@ def test_a_new_run_of_a_key_at_its_limit(
 
 
 @pytest.mark.parametrize("keyed", ["background_runs = 1", "background_runs = 8"], indirect=True)
-def test_a_new_run_of_a_key_without_budget(
-    keyed: Served, http: Http, new_key: NewKey, upstream: ChatServer
-) -> None:
+def test_a_new_run_of_a_key_without_budget(keyed: Served, upstream: ChatServer) -> None:
     """It is refused, whether there is a free slot or not."""
-    free, poor = http(keyed, new_key()), http(keyed, new_key(day_cost=0.001))
+    free, poor = keyed.http(keyed.key()), keyed.http(keyed.key(day_cost=0.001))
     with busy(free, upstream):
         asked = {"model": "podium", "input": ASKED, "background": True}
         for path, body in (("/runs", {"model": "podium", "query": "Why?"}), ("/responses", asked)):

@@ -13,9 +13,8 @@ import anyio.to_thread
 import httpx2
 import pytest
 from server.batch.conftest import command, read, write
-from server.chat.conftest import CONFIG
-from server.chat.test_completions import PLAN, team
 from server.jobs.fleet import Client, Fleet
+from server.scene import CONFIG, PLAN, team
 from servers.chat_server import Call, ChatServer, Reply, says
 
 from benchmarks.postgres_server import PostgresServer

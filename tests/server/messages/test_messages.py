@@ -321,10 +321,10 @@ def test_tokens_are_estimated(served: Served) -> None:
         ({"mcp_servers": [{"type": "url"}]}, 400, "mcp_servers"),
     ],
 )  # fmt: skip
-def test_wrong_requests(refusing: Served, changes: Any, status: int, told: str) -> None:
+def test_wrong_requests(served: Served, changes: Any, status: int, told: str) -> None:
     """They get Anthropic's form of an error."""
     body = {"model": "podium", "max_tokens": 100, "messages": ASKED, **changes}
-    response = httpx2.post(f"{refusing.url}/messages", json=body, timeout=20)
+    response = httpx2.post(f"{served.url}/messages", json=body, timeout=20)
     assert response.status_code == status
     answer = response.json()
     assert answer["type"] == "error"
@@ -332,11 +332,11 @@ def test_wrong_requests(refusing: Served, changes: Any, status: int, told: str) 
     assert told in answer["error"]["message"]
 
 
-def test_wrong_paths_and_methods(refusing: Served) -> None:
+def test_wrong_paths_and_methods(served: Served) -> None:
     """They get Anthropic's form below the path of the API."""
-    response = httpx2.get(f"{refusing.url}/messages")
+    response = httpx2.get(f"{served.url}/messages")
     assert (response.status_code, response.json()["error"]["code"]) == (405, "method_not_allowed")
-    response = httpx2.post(f"{refusing.url}/messages/batches", json={})
+    response = httpx2.post(f"{served.url}/messages/batches", json={})
     assert (response.status_code, response.json()["error"]["type"]) == (404, "not_found_error")
 
 

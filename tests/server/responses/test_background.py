@@ -8,10 +8,8 @@ from typing import Any
 
 import openai
 import pytest
-from server.chat.conftest import CONFIG
-from server.chat.test_bounds import until
-from server.chat.test_completions import team
 from server.responses.test_responses import ASKED, TOOLS, calls_add, fails
+from server.scene import CONFIG, team, until
 from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, says
 from servers.podium_server import Served, serving
 
@@ -53,9 +51,8 @@ def test_a_response_without_a_client(served: Served, upstream: ChatServer) -> No
 
 
 @pytest.mark.long
-def test_events_are_read_again(served: Served, upstream: ChatServer) -> None:
+def test_events_are_read_again(served: Served) -> None:
     """During the run and after its end, from the beginning and after any event."""
-    upstream.reply = team
     client = served.client()
     with client.responses.create(model="podium", input=ASKED, background=True, stream=True) as stream:
         events: list[Any] = list(stream)
@@ -186,7 +183,6 @@ def test_a_plan_that_waits_for_approval(
     upstream: ChatServer, tmp_path: Path, podium: Callable[..., Any], decision: list[str]
 ) -> None:
     """The response is in progress until somebody decides; then its run continues or ends."""
-    upstream.reply = team
     text = CONFIG.format(url=upstream.url, models='[policy]\napprove = "later"', server="")
     with serving(text, tmp_path) as served:
         client = served.client()
@@ -249,7 +245,6 @@ def test_a_run_that_never_began(served: Served, tmp_path: Path, code: str, statu
 
 def test_a_plan_that_waits_in_an_open_request(upstream: ChatServer, tmp_path: Path) -> None:
     """The request gets an error; its response is in progress until somebody decides, as its run is."""
-    upstream.reply = team
     text = CONFIG.format(url=upstream.url, models='[policy]\napprove = "later"', server="")
     with serving(text, tmp_path) as served:
         client = served.client()
@@ -275,9 +270,8 @@ WRONG = [
 
 @pytest.mark.long
 @pytest.mark.parametrize(("method", "rest", "param"), WRONG)
-def test_a_wrong_request(served: Served, upstream: ChatServer, method: str, rest: str, param: str) -> None:
+def test_a_wrong_request(served: Served, method: str, rest: str, param: str) -> None:
     """A response that does not run in the background has no events, and cannot be cancelled."""
-    upstream.reply = team
     client = served.client()
     answer = client.responses.create(model="podium", input=ASKED)
     path = f"/responses/{answer.id}{rest}"

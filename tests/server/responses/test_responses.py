@@ -7,7 +7,7 @@ from typing import Any
 
 import openai
 import pytest
-from server.chat.test_completions import PLAN, team
+from server.scene import PLAN, team
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.podium_server import Served
 
@@ -28,9 +28,8 @@ def calls_add(number: int) -> list[dict[str, Any]]:
     return [{"id": f"call_{number}", "type": "function", "function": function}]
 
 
-def test_a_whole_response(served: Served, upstream: ChatServer) -> None:
+def test_a_whole_response(served: Served) -> None:
     """It has the plan as reasoning, the text, all tokens, the id of the run, and the versioned model."""
-    upstream.reply = team
     raw = served.client().responses.with_raw_response.create(model="podium", input=ASKED, metadata={"a": "b"})
     answer = raw.parse()
     assert answer.id == f"resp_{raw.headers['x-podium-run-id']}"
@@ -45,9 +44,8 @@ def test_a_whole_response(served: Served, upstream: ChatServer) -> None:
     assert usage.input_tokens_details.orchestration_input_tokens == 2 * 211
 
 
-def test_a_streamed_response(served: Served, upstream: ChatServer) -> None:
+def test_a_streamed_response(served: Served) -> None:
     """The events are numbered, and their last response is the response that is stored."""
-    upstream.reply = team
     client = served.client()
     events = list(client.responses.create(model="podium", input=ASKED, stream=True))
     assert [event.sequence_number for event in events] == list(range(len(events)))
@@ -72,9 +70,8 @@ def test_a_streamed_response(served: Served, upstream: ChatServer) -> None:
 
 
 @pytest.mark.long
-def test_a_stream_of_the_client(served: Served, upstream: ChatServer) -> None:
+def test_a_stream_of_the_client(served: Served) -> None:
     """OpenAI's helper for streams collects the same response."""
-    upstream.reply = team
     with served.client().responses.stream(model="podium", input=ASKED) as stream:
         for _ in stream:
             pass
@@ -83,7 +80,6 @@ def test_a_stream_of_the_client(served: Served, upstream: ChatServer) -> None:
 
 def test_a_conversation(served: Served, upstream: ChatServer) -> None:
     """The workers see the earlier questions and answers, and new instructions in place of the old ones."""
-    upstream.reply = team
     client = served.client()
     first = client.responses.create(model="podium", input=ASKED, instructions="Be short.")
     second = client.responses.create(
@@ -104,7 +100,6 @@ def test_a_conversation(served: Served, upstream: ChatServer) -> None:
 
 def test_the_own_conversation(served: Served, upstream: ChatServer) -> None:
     """A client that stores nothing sends the earlier output back."""
-    upstream.reply = team
     client = served.client()
     first = client.responses.create(model="podium", input=ASKED, store=False)
     asked: Any = [{"role": "user", "content": ASKED}, *(item.model_dump() for item in first.output)]
@@ -117,9 +112,8 @@ def test_the_own_conversation(served: Served, upstream: ChatServer) -> None:
         assert answer.model_extra["store"] is False
 
 
-def test_nothing_is_kept(served: Served, upstream: ChatServer, tmp_path: Path) -> None:
+def test_nothing_is_kept(served: Served, tmp_path: Path) -> None:
     """Without `store`, neither the database nor its log has the question or the answer."""
-    upstream.reply = team
     client = served.client()
     answer = client.responses.create(model="podium", input="What is xyzzy?", store=False)
     with pytest.raises(openai.NotFoundError) as caught:
@@ -220,9 +214,8 @@ def test_a_run_that_fails(served: Served, upstream: ChatServer) -> None:
     assert client.responses.retrieve(events[0].response.id).status == "failed"
 
 
-def test_a_deleted_response(served: Served, upstream: ChatServer) -> None:
+def test_a_deleted_response(served: Served) -> None:
     """It and its run are gone, and no conversation can go on from it."""
-    upstream.reply = team
     client = served.client()
     answer = client.responses.create(model="podium", input=ASKED)
     client.responses.delete(answer.id)
@@ -237,7 +230,6 @@ def test_a_deleted_response(served: Served, upstream: ChatServer) -> None:
 
 def test_an_item_that_is_named_by_its_id(served: Served, upstream: ChatServer) -> None:
     """A client may send the id of a stored item in place of the item."""
-    upstream.reply = team
     client = served.client()
     first = client.responses.create(model="podium", input=ASKED)
     named: Any = [{"type": "item_reference", "id": item.id} for item in first.output]
@@ -252,7 +244,6 @@ def test_an_item_that_is_named_by_its_id(served: Served, upstream: ChatServer) -
 
 def test_an_idempotency_key(served: Served, upstream: ChatServer) -> None:
     """The same request again returns the same response without calls."""
-    upstream.reply = team
     client = served.client()
     headers = {"Idempotency-Key": "k1"}
     first = client.responses.create(model="podium", input=ASKED, extra_headers=headers)
@@ -290,9 +281,8 @@ def test_an_idempotency_key_with_tool_calls(served: Served, upstream: ChatServer
     assert [call.body["model"] for call in upstream.calls] == ["planner", "one", "two", "two"]
 
 
-def test_the_request_of_codex(served: Served, upstream: ChatServer) -> None:
+def test_the_request_of_codex(served: Served) -> None:
     """Its fields are known, and a tool that the server cannot execute is named in the response."""
-    upstream.reply = team
     body = {
         "model": "podium",
         "instructions": "You are a coding agent.",
@@ -350,9 +340,8 @@ def test_a_wrong_request(served: Served, change: dict[str, Any], param: str | No
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=x", "order=up", "after=nothing"])
-def test_a_wrong_page(served: Served, upstream: ChatServer, query: str) -> None:
+def test_a_wrong_page(served: Served, query: str) -> None:
     """It is a 400 that names the parameter."""
-    upstream.reply = team
     client = served.client()
     answer = client.responses.create(model="podium", input=ASKED)
     with pytest.raises(openai.BadRequestError) as caught:
@@ -360,17 +349,15 @@ def test_a_wrong_page(served: Served, upstream: ChatServer, query: str) -> None:
     assert caught.value.param == query.partition("=")[0]
 
 
-def test_progress_can_be_hidden(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_progress_can_be_hidden(serve: Callable[..., Served]) -> None:
     """A model with `show = "none"` has no reasoning."""
-    upstream.reply = team
     served = serve(models='[models.quiet]\nshow = "none"\n')
     answer = served.client().responses.create(model="quiet", input=ASKED)
     assert [item.type for item in answer.output] == ["message"]
 
 
-def test_outputs_of_steps(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_outputs_of_steps(serve: Callable[..., Served]) -> None:
     """With `show = "all"`, the reasoning has them, also of calls without a stream and of repetitions."""
-    upstream.reply = team
     served = serve(models='[models.open]\nshow = "all"\n')
     client = served.client()
     options: Any = {"model": "open", "input": ASKED, "extra_headers": {"Idempotency-Key": "k"}}

@@ -8,12 +8,9 @@ from typing import Any
 
 import openai
 import pytest
-from server.chat.conftest import CONFIG
-from server.chat.test_bounds import until
-from server.chat.test_completions import team
 from server.responses.test_background import ended, stalls
 from server.responses.test_responses import ASKED
-from server.test_serve import process
+from server.scene import CONFIG, process, team, until
 from servers.chat_server import ChatServer
 
 from podium.aio import run_sync
@@ -73,7 +70,6 @@ def test_a_killed_process(folder: Path, upstream: ChatServer) -> None:
                     break
         os.kill(running.pid, signal.SIGKILL)
         running.wait(10)
-    upstream.reply = team
     with process(folder) as running, client_of(running) as client:
         last = events[-1].sequence_number
         events += client.responses.retrieve(response_id, stream=True, starting_after=last)
@@ -94,7 +90,6 @@ def test_a_process_that_stops(folder: Path, upstream: ChatServer) -> None:
         response_id = begun(client, upstream)
         running.send_signal(signal.SIGTERM)
         assert running.wait(20) == 0
-    upstream.reply = team
     with process(folder) as running, client_of(running) as client:
         answer = ended(client, response_id)
     assert (answer.status, answer.output_text) == ("completed", "the answer")
@@ -146,7 +141,6 @@ def test_a_key_that_was_revoked(folder: Path, upstream: ChatServer) -> None:
         running.kill()
         running.wait(10)
     run_sync(lambda: keys.revoke("bad"))
-    upstream.reply = team
     with process(folder) as running, client_of(running, good) as own:
         assert ended(own, kept).status == "completed"
     assert models(upstream) == ["planner", "one", "two"] * 2 + ["two"]
@@ -169,9 +163,8 @@ EARLIER = Schema(
 
 
 @pytest.mark.parametrize("folder", ["sqlite", "postgres"], indirect=True)
-def test_an_earlier_version(folder: Path, upstream: ChatServer, request: pytest.FixtureRequest) -> None:
+def test_an_earlier_version(folder: Path, request: pytest.FixtureRequest) -> None:
     """Its tables of responses go with its jobs of responses; the server makes and stores responses."""
-    upstream.reply = team
     is_sqlite = "path =" in (folder / "podium.toml").read_text()
     at = folder / "runs.db" if is_sqlite else request.getfixturevalue("postgres_url")
     before = SqlTables(Schema(SCHEMA.name, SCHEMA.versions[:3]), at)

@@ -5,9 +5,9 @@ from typing import Any
 
 import openai
 import pytest
-from server.chat.test_bounds import until
-from server.keys.test_http import NewKey, new_key, served, spent, upstream, url
+from server.keys.test_http import spent
 from server.responses.test_responses import ASKED
+from server.scene import until
 from servers.podium_server import Served
 
 from podium.aio import run_sync
@@ -15,16 +15,14 @@ from podium.journal import SqlJournal
 from podium_server.keys import KeyStore
 from podium_server.keys.ledger import Housekeeping, Ledger
 
-__all__ = ["new_key", "served", "upstream", "url"]
-
 HELD = "SELECT turn_id FROM podium_turns WHERE holder IS NOT NULL"
 BOTH = pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 
 
 @BOTH
-def test_a_response_belongs_to_its_key(served: Served, new_key: NewKey) -> None:
+def test_a_response_belongs_to_its_key(served: Served) -> None:
     """For another key, it does not exist."""
-    own, other = served.client(new_key()), served.client(new_key())
+    own, other = served.client(served.key()), served.client(served.key())
     answer = own.responses.create(model="podium", input=ASKED)
     assert own.responses.retrieve(answer.id).output_text == "the answer"
     for call in (other.responses.retrieve, other.responses.delete, other.responses.input_items.list):
@@ -39,9 +37,9 @@ def test_a_response_belongs_to_its_key(served: Served, new_key: NewKey) -> None:
     assert caught.value.code == "item_not_found"
 
 
-def test_a_key_that_keeps_nothing(served: Served, new_key: NewKey, tmp_path: Path) -> None:
+def test_a_key_that_keeps_nothing(served: Served, tmp_path: Path) -> None:
     """Its responses are not stored, and say so."""
-    client = served.client(new_key(retention_days=0))
+    client = served.client(served.key(retention_days=0))
     answer = client.responses.create(model="podium", input="What is xyzzy?")
     assert answer.model_extra is not None
     assert answer.model_extra["store"] is False
@@ -50,9 +48,9 @@ def test_a_key_that_keeps_nothing(served: Served, new_key: NewKey, tmp_path: Pat
     assert not any(b"xyzzy" in path.read_bytes() for path in tmp_path.glob("runs.db*"))
 
 
-def test_store_false_is_charged(served: Served, new_key: NewKey, url: str) -> None:
+def test_store_false_is_charged(served: Served, url: str) -> None:
     """A run that is not recorded costs the same."""
-    client = served.client(new_key())
+    client = served.client(served.key())
     client.responses.create(model="podium", input=ASKED)
     once = spent(url, 1e-9)
     assert once > 0
@@ -62,9 +60,9 @@ def test_store_false_is_charged(served: Served, new_key: NewKey, url: str) -> No
 
 
 @BOTH
-def test_a_response_is_deleted_at_its_time(served: Served, new_key: NewKey, url: str) -> None:
+def test_a_response_is_deleted_at_its_time(served: Served, url: str) -> None:
     """The housekeeping of the keys deletes its run, and with it the response."""
-    client = served.client(new_key(retention_days=1))
+    client = served.client(served.key(retention_days=1))
     answer = client.responses.create(model="podium", input=ASKED)
     assert client.responses.retrieve(answer.id).id == answer.id
     keys = KeyStore(url)

@@ -5,9 +5,9 @@ from typing import Any
 
 import openai
 import pytest
-from server.chat.test_completions import team
 from server.responses.test_events import check
 from server.responses.test_responses import ASKED, TOOLS
+from server.scene import team
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served
 
@@ -51,7 +51,6 @@ def offered(upstream: ChatServer) -> dict[str, Any]:
 
 def test_tools_are_offered_as_functions(served: Served, upstream: ChatServer) -> None:
     """A grammar is in the description; names have at most 64 characters; the response has the given tools."""
-    upstream.reply = team
     answer = served.client().responses.create(model="podium", input=ASKED, tools=EVERY)
     names = offered(upstream)
     assert list(names)[:3] == ["add", "apply_patch", "mcp__files__read"]

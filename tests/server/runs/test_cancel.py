@@ -7,16 +7,9 @@ from typing import Any
 import httpx2
 import openai
 import pytest
-from server.chat.test_bounds import until
-from server.chat.test_completions import ASKED, team
-from server.responses.test_restart import folder
-from server.runs.conftest import Http
-from server.runs.test_background import ended, post, stalled
-from server.test_serve import process
+from server.scene import ASKED, ended, post, process, stalled, team, until
 from servers.chat_server import ChatServer
 from servers.podium_server import Served
-
-__all__ = ["folder"]
 
 
 def running_id(client: httpx2.Client) -> str:
@@ -45,11 +38,11 @@ def failing(url: str, **options: Any) -> "tuple[threading.Thread, list[openai.AP
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_in_the_same_process(served: Served, upstream: ChatServer, http: Http, *, stream: bool) -> None:
+def test_in_the_same_process(served: Served, upstream: ChatServer, *, stream: bool) -> None:
     """The client gets an error, the call of the worker is closed, and the run can be resumed."""
     upstream.reply = stalled
     thread, errors = failing(served.url, stream=stream)
-    client = http(served)
+    client = served.http()
     assert until(lambda: len(upstream.calls) == 3)
     run_id = running_id(client)
     assert post(client, run_id, "cancel", 200)["status"] == "stopped"

@@ -17,11 +17,7 @@ import anyio
 import asyncpg  # type: ignore[import-untyped]
 import httpx2
 import pytest
-from server.chat.conftest import CONFIG
-from server.chat.test_bounds import until
-from server.chat.test_completions import ASKED, team
-from server.runs.conftest import Http
-from server.runs.test_background import ended, post, start
+from server.scene import ASKED, CONFIG, ended, post, start, team, until
 from servers.chat_server import STALL, Call, ChatServer, Reply
 from servers.podium_server import serving
 
@@ -42,7 +38,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def replicas(
-    url: str, upstream: ChatServer, http: Http, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    url: str, upstream: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[httpx2.Client, httpx2.Client]]:
     """Serve two replicas that share a database; each executes one run in the background at a time."""
     if url.startswith("postgres"):
@@ -50,7 +46,7 @@ def replicas(
     text = CONFIG.format(url=upstream.url, models="", server="background_runs = 1")
     text = text.replace('path = "runs.db"', f'url = "{url}"')
     with ExitStack() as stack:
-        one, other = (http(stack.enter_context(serving(text, tmp_path))) for _ in range(2))
+        one, other = (stack.enter_context(serving(text, tmp_path)).http() for _ in range(2))
         yield one, other
 
 
@@ -172,7 +168,6 @@ def test_an_idempotency_key_at_two_replicas(
     replicas: tuple[httpx2.Client, httpx2.Client], upstream: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second request finds no run, and stores its own when the first run has ended: there is one run."""
-    upstream.reply = team
     one, other = replicas
     add, waiting, released = JobTable.add, threading.Event(), threading.Event()
 

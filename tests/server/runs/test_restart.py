@@ -8,19 +8,13 @@ from typing import Any
 
 import httpx2
 import pytest
-from server.chat.test_bounds import until
-from server.chat.test_completions import team
-from server.responses.test_restart import folder
-from server.runs.test_background import ended, post, stalled, start
-from server.test_serve import process
+from server.scene import ended, post, process, stalled, start, team, until
 from servers.chat_server import Call, ChatServer, Reply, says
 
 from podium.aio import run_sync
 from podium_server.keys import KeyRules, KeyStore
 
 pytestmark = pytest.mark.long
-
-__all__ = ["folder"]
 
 
 @pytest.fixture
@@ -50,7 +44,6 @@ def test_a_killed_process(folder: Path, upstream: ChatServer) -> None:
         run_id = begun(client, upstream)
         os.kill(running.pid, signal.SIGKILL)
         running.wait(10)
-    upstream.reply = team
     with process(folder) as running, client_of(running) as client:
         run = ended(client, run_id)
     assert (run["status"], run["answer"], run["recoveries"]) == ("ok", "the answer", 1)
@@ -64,7 +57,6 @@ def test_a_process_that_stops(folder: Path, upstream: ChatServer) -> None:
         post(client, cancelled, "cancel", 200)
         running.send_signal(signal.SIGTERM)
         assert running.wait(20) == 0
-    upstream.reply = team
     with process(folder) as running, client_of(running) as client:
         run = ended(client, run_id)
         assert client.get(f"/runs/{cancelled}").json()["status"] == "stopped"
@@ -92,7 +84,6 @@ def test_the_key_pays_once(folder: Path, upstream: ChatServer) -> None:
         run_id, other = begun(client, upstream), begun(client, upstream)
         os.kill(running.pid, signal.SIGKILL)
         running.wait(10)
-    upstream.reply = team
 
     def spent() -> float:
         return sum(day.cost for day in run_sync(lambda: store.days(key.key_id, "2000"))) / 1e9

@@ -1,15 +1,12 @@
 """Sums by day and worker are those of the runs, whatever happened in them."""
 
 from collections import Counter
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import httpx2
 import pytest
-from server.chat.test_completions import team
-from server.runs.conftest import Http
-from server.runs.test_background import ended, post, start
+from server.scene import ended, post, start, team
 from servers.chat_server import Call, ChatServer, Reply, whole
 from servers.podium_server import Served
 
@@ -34,9 +31,7 @@ def summed(client: httpx2.Client, **query: Any) -> Any:
 
 @pytest.mark.parametrize("keyed", [RETRY], indirect=True)
 @pytest.mark.parametrize("url", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True)
-def test_sums_are_those_of_the_runs(
-    keyed: Served, upstream: ChatServer, new_key: Callable[..., str], http: Http
-) -> None:
+def test_sums_are_those_of_the_runs(keyed: Served, upstream: ChatServer) -> None:
     """After retries, failures, resumed runs, changed plans and replays; a key sees its own runs."""
     failing = ["two"]
 
@@ -48,7 +43,7 @@ def test_sums_are_those_of_the_runs(
         return team(call)
 
     upstream.reply = reply
-    client, other = http(keyed, new_key(role="see")), http(keyed, new_key())
+    client, other = keyed.http(keyed.key(role="see")), keyed.http(keyed.key())
     ids = [start(client)["id"]]
     assert ended(client, ids[0])["status"] == "ok"
     failing += ["two", "two"]

@@ -9,10 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 from playwright.sync_api import Browser, Error, Page, sync_playwright
-from server.runs.conftest import Http, http, keyed, new_key, serve, served, upstream, url
 from servers.chat_server import Pause, Reply, chunk, events
-
-__all__ = ["Http", "http", "keyed", "new_key", "serve", "served", "upstream", "url"]
 
 _CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 _OPTIONS = [

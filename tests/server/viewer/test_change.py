@@ -1,13 +1,11 @@
 """A person works with runs in Chromium: cancels, continues, repeats, changes and deletes them."""
 
 import re
-from collections.abc import Callable
 
 import httpx2
 import pytest
 from playwright.sync_api import Page, expect
-from server.chat.test_completions import team
-from server.runs.conftest import Http
+from server.scene import team
 from server.viewer.conftest import STEPS, ended, start
 from servers.chat_server import STALL, Call, ChatServer, Reply, whole
 from servers.podium_server import Served
@@ -22,10 +20,10 @@ def calls(upstream: ChatServer) -> list[str]:
     return made
 
 
-def test_a_run_is_cancelled_and_resumed(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+def test_a_run_is_cancelled_and_resumed(served: Served, upstream: ChatServer, page: Page) -> None:
     """The page says why it stopped, and what the rest will cost; recorded results are kept."""
     upstream.reply = lambda call: Reply([STALL]) if call.body["model"] == "two" else team(call)
-    run_id = start(http(served), plan={"steps": STEPS})
+    run_id = start(served.http(), plan={"steps": STEPS})
     page.goto(f"{served.root}/#/runs/{run_id}")
     expect(page.get_by_label("Step 2, two, running")).to_be_visible()
     page.get_by_role("button", name="Cancel").click()
@@ -45,12 +43,9 @@ def test_a_run_is_cancelled_and_resumed(served: Served, upstream: ChatServer, ht
     assert calls(upstream) == ["two"]
 
 
-def test_a_run_is_resumed_with_a_higher_limit(
-    served: Served, upstream: ChatServer, http: Http, page: Page, faults: list[str]
-) -> None:
+def test_a_run_is_resumed_with_a_higher_limit(served: Served, page: Page, faults: list[str]) -> None:
     """The limit that ended it is told; a limit that is too low is told, too, and the form stays."""
-    upstream.reply = team
-    run_id = start(http(served), limits={"calls": 2})
+    run_id = start(served.http(), limits={"calls": 2})
     page.goto(f"{served.root}/#/runs/{run_id}")
     expect(page.locator(".bad.banner")).to_contain_text("raise Limits.calls for more")
     expect(page.locator(".reasons a").first).to_have_text("Step 0")
@@ -67,12 +62,11 @@ def test_a_run_is_resumed_with_a_higher_limit(
 
 
 def test_a_run_is_edited_and_run_again(
-    served: Served, upstream: ChatServer, http: Http, page: Page, faults: list[str]
+    served: Served, upstream: ChatServer, page: Page, faults: list[str]
 ) -> None:
     """As a new run, or in place; only what changed is called, and a plan that is invalid has no price."""
-    upstream.reply = team
-    run_id = start(http(served), plan={"steps": STEPS})
-    ended(http(served), run_id)
+    run_id = start(served.http(), plan={"steps": STEPS})
+    ended(served.http(), run_id)
     page.goto(f"{served.root}/#/runs/{run_id}")
     calls(upstream)
     page.get_by_role("button", name="Edit and run…").click()
@@ -102,12 +96,11 @@ def test_a_run_is_edited_and_run_again(
     assert calls(upstream) == ["two"]
 
 
-def test_a_run_is_repeated_from_a_step(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+def test_a_run_is_repeated_from_a_step(served: Served, upstream: ChatServer, page: Page) -> None:
     """A new run calls the step and what depends on it."""
-    upstream.reply = team
     steps = [*STEPS, {"worker": "two", "subtask": "Write more.", "access": [1, 2]}]
-    run_id = start(http(served), plan={"steps": steps})
-    ended(http(served), run_id)
+    run_id = start(served.http(), plan={"steps": steps})
+    ended(served.http(), run_id)
     calls(upstream)
     page.goto(f"{served.root}/#/runs/{run_id}/1.2")
     page.get_by_role("button", name="Run again from this step").click()
@@ -117,10 +110,9 @@ def test_a_run_is_repeated_from_a_step(served: Served, upstream: ChatServer, htt
     assert calls(upstream) == ["two", "two"]
 
 
-def test_a_run_is_deleted(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+def test_a_run_is_deleted(served: Served, page: Page) -> None:
     """After a question; the page goes back to the list with its filters."""
-    upstream.reply = team
-    client = http(served)
+    client = served.http()
     ids = [start(client, query=query) for query in ("An apple?", "A pear?")]
     for run_id in ids:
         ended(client, run_id)
@@ -136,13 +128,11 @@ def test_a_run_is_deleted(served: Served, upstream: ChatServer, http: Http, page
     assert [each["id"] for each in client.get("/runs").json()["data"]] == ids[:1]
 
 
-def test_what_a_key_may_not_do_is_told(
-    keyed: Served, new_key: Callable[..., str], http: Http, page: Page, faults: list[str]
-) -> None:
+def test_what_a_key_may_not_do_is_told(keyed: Served, page: Page, faults: list[str]) -> None:
     """A key that only sees the runs of others cannot delete them."""
-    key, other = new_key(role="see"), new_key()
-    run_id = start(http(keyed, other))
-    ended(http(keyed, other), run_id)
+    key, other = keyed.key(role="see"), keyed.key()
+    run_id = start(keyed.http(other))
+    ended(keyed.http(other), run_id)
     page.goto(keyed.root)
     page.get_by_label("API key").fill(key)
     page.get_by_role("button", name="Log in").click()
@@ -154,7 +144,7 @@ def test_what_a_key_may_not_do_is_told(
     assert httpx2.get(f"{keyed.url}/runs/{run_id}", headers={"authorization": f"Bearer {key}"}).is_success
 
 
-def test_failed_steps_are_named(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+def test_failed_steps_are_named(served: Served, upstream: ChatServer, page: Page) -> None:
     """A partial run says which step failed, with a link to it."""
 
     def reply(call: Call) -> Reply:
@@ -163,7 +153,7 @@ def test_failed_steps_are_named(served: Served, upstream: ChatServer, http: Http
 
     upstream.reply = reply
     plan = {"steps": [*STEPS[:2], {**STEPS[2], "access": [0, 1]}]}
-    run_id = start(http(served), plan=plan)
+    run_id = start(served.http(), plan=plan)
     page.goto(f"{served.root}/#/runs/{run_id}")
     expect(page.locator(".head .badge")).to_have_text("partial")
     page.locator(".reasons").get_by_role("link", name="Step 1").click()

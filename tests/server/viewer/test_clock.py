@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
-from server.chat.test_completions import team
-from server.runs.conftest import Http
+from server.scene import team
 from server.viewer.conftest import STEPS, ended, start
 from servers.chat_server import Call, ChatServer, Part, Pause, Reply, says, whole
 from servers.podium_server import Served
@@ -29,11 +28,11 @@ def waiting_for(may_end: threading.Event, name: str = "two") -> Callable[[Call],
     return lambda call: Reply(late(call)) if call.body["model"] == name else team(call)
 
 
-def test_the_clock_of_a_run(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+def test_the_clock_of_a_run(served: Served, upstream: ChatServer, page: Page) -> None:
     """The times of a run and its running step go on without an event, also with a wrong clock."""
     may_end = threading.Event()
     upstream.reply = waiting_for(may_end)
-    client = http(served)
+    client = served.http()
     page.add_init_script("const now = Date.now; Date.now = () => now() + 3_600_000")
     run_id = start(client, plan={"steps": STEPS})
     page.goto(f"{served.root}/#/runs/{run_id}")
@@ -56,10 +55,10 @@ def critical(page: Page) -> list[int]:
 
 
 def test_the_critical_path_has_the_steps_that_the_run_waits_for(
-    served: Served, upstream: ChatServer, http: Http, page: Page
+    served: Served, upstream: ChatServer, page: Page
 ) -> None:
     """While a step runs, the thick line goes through it, and not past it."""
-    client = http(served)
+    client = served.http()
     paths = {2: [0, 2, 4, 5], 3: [1, 3, 4, 5], 4: [4, 5]}
     for slow, path in paths.items():
         may_end = threading.Event()
@@ -79,7 +78,7 @@ def test_the_critical_path_has_the_steps_that_the_run_waits_for(
 
 
 def test_the_time_and_the_title_of_a_fallback(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
+    serve: Callable[..., Served], upstream: ChatServer, page: Page
 ) -> None:
     """The box has the time of the step, and the panel has the worker that answered."""
 
@@ -90,7 +89,7 @@ def test_the_time_and_the_title_of_a_fallback(
 
     upstream.reply = reply
     served = serve(models='[retry]\nattempts = 2\nfirst_wait = 0.01\nfallbacks = { two = ["one"] }\n')
-    client = http(served)
+    client = served.http()
     run_id = start(client, plan={"steps": [{**STEPS[2], "access": []}]})
     ended(client, run_id)
     page.goto(f"{served.root}/#/runs/{run_id}/1.0")

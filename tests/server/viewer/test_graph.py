@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
-from server.chat.test_completions import team
-from server.runs.conftest import Http
 from server.viewer.conftest import STEPS, ended, in_halves, start
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.podium_server import Served
@@ -53,11 +51,10 @@ def thirty() -> list[dict[str, Any]]:
     return steps
 
 
-def test_a_large_plan(serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page) -> None:
+def test_a_large_plan(serve: Callable[..., Served], page: Page) -> None:
     """Its texts can be read and scrolled; steps are in the column of their depth, and lines cross no box."""
-    upstream.reply = team
     served = serve(models=LIMITS)
-    client = http(served)
+    client = served.http()
     run_id = start(client, plan={"steps": thirty()})
     ended(client, run_id)
     page.goto(f"{served.root}/#/runs/{run_id}")
@@ -86,7 +83,7 @@ def test_a_large_plan(serve: Callable[..., Served], upstream: ChatServer, http: 
     assert [at for at, top in enumerate(tops) if top == min(tops)] == [0, 1, 2, 3, 20]
 
 
-def test_the_step_at_work_is_shown(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+def test_the_step_at_work_is_shown(served: Served, upstream: ChatServer, page: Page) -> None:
     """The graph follows the run; a run that has ended is shown from its start."""
     may_end = threading.Event()
 
@@ -100,7 +97,7 @@ def test_the_step_at_work_is_shown(served: Served, upstream: ChatServer, http: H
         {"worker": "two" if at == 9 else "one", "subtask": f"Part {at}.", "access": [at - 1] if at else []}
         for at in range(10)
     ]
-    client = http(served)
+    client = served.http()
     run_id = start(client, plan={"steps": steps})
     page.goto(f"{served.root}/#/runs/{run_id}")
     expect(page.get_by_label("Step 9, two, running")).to_be_in_viewport()
@@ -112,13 +109,10 @@ def test_the_step_at_work_is_shown(served: Served, upstream: ChatServer, http: H
     expect(page.get_by_label("Step 0, one, ok")).to_be_in_viewport()
 
 
-def test_a_long_text_stays_in_its_box(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
-) -> None:
+def test_a_long_text_stays_in_its_box(serve: Callable[..., Served], page: Page) -> None:
     """Codes of characters make a text longer; it is cut at the end of the box."""
-    upstream.reply = team
     served = serve()
-    client = http(served)
+    client = served.http()
     subtask = "\u202e\x07\x1b" * 12
     run_id = start(client, plan={"steps": [{**STEPS[0], "subtask": subtask}]})
     ended(client, run_id)
@@ -133,7 +127,7 @@ def test_a_long_text_stays_in_its_box(
 
 
 def test_a_fallback_and_its_calls_are_in_the_box(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
+    serve: Callable[..., Served], upstream: ChatServer, page: Page
 ) -> None:
     """The box names the worker of the plan, the worker that answered, and the number of calls."""
 
@@ -144,7 +138,7 @@ def test_a_fallback_and_its_calls_are_in_the_box(
 
     upstream.reply = reply
     served = serve(models='[retry]\nattempts = 3\nfirst_wait = 0.01\nfallbacks = { two = ["one"] }\n')
-    client = http(served)
+    client = served.http()
     run_id = start(client, plan={"steps": [{**STEPS[2], "access": []}]})
     assert ended(client, run_id)["status"] != "failed"
     page.goto(f"{served.root}/#/runs/{run_id}")
@@ -154,10 +148,9 @@ def test_a_fallback_and_its_calls_are_in_the_box(
     expect(page.locator(".node .calls")).to_have_text("3 calls")
 
 
-def test_a_step_that_does_not_exist(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+def test_a_step_that_does_not_exist(served: Served, page: Page) -> None:
     """The page of the run says so, and names the steps that exist."""
-    upstream.reply = team
-    client = http(served)
+    client = served.http()
     run_id = start(client, plan={"steps": STEPS})
     ended(client, run_id)
     for name in ("1.9", "2.0", "x"):

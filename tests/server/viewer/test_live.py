@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
-from server.chat.test_completions import ASKED, PLAN, team
-from server.runs.conftest import Http
+from server.scene import ASKED, PLAN, team
 from server.viewer.conftest import STEPS, ended, in_halves, start
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served
@@ -44,9 +43,7 @@ def test_a_streamed_answer_fills_in(served: Served, upstream: ChatServer, page: 
             pass
 
 
-def test_the_plan_is_drawn_while_it_is_written(
-    served: Served, upstream: ChatServer, http: Http, page: Page
-) -> None:
+def test_the_plan_is_drawn_while_it_is_written(served: Served, upstream: ChatServer, page: Page) -> None:
     """Each complete row is a step with its lines, before the planner has ended."""
     may_end = threading.Event()
 
@@ -56,7 +53,7 @@ def test_the_plan_is_drawn_while_it_is_written(
         return team(call)
 
     upstream.reply = reply
-    run_id = start(http(served))
+    run_id = start(served.http())
     page.goto(f"{served.root}/#/runs/{run_id}")
     expect(page.locator(".plan-text")).to_contain_text("Find doubts")
     expect(page.locator(".node")).to_have_count(2)
@@ -68,7 +65,7 @@ def test_the_plan_is_drawn_while_it_is_written(
 
 
 def test_a_run_in_the_background_streams_while_it_is_watched(
-    served: Served, upstream: ChatServer, http: Http, page: Page
+    served: Served, upstream: ChatServer, page: Page
 ) -> None:
     """A call that begins while the page is open is streamed; the calls of a run without viewers are not."""
     may_plan, may_end = threading.Event(), threading.Event()
@@ -82,7 +79,7 @@ def test_a_run_in_the_background_streams_while_it_is_watched(
         return says(call, "the answer")
 
     upstream.reply = reply
-    client = http(served)
+    client = served.http()
     run_id = start(client)
     page.goto(f"{served.root}/#/runs/{run_id}")
     expect(page.locator(".plan-text")).to_have_text("The plan:")
@@ -101,9 +98,7 @@ def test_a_run_in_the_background_streams_while_it_is_watched(
     assert [call.body.get("stream", False) for call in upstream.calls[before:]] == [True, False, False]
 
 
-def test_a_run_in_the_queue(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
-) -> None:
+def test_a_run_in_the_queue(serve: Callable[..., Served], upstream: ChatServer, page: Page) -> None:
     """The list and the page of the run show that it waits, and then the run."""
     may_end = threading.Event()
 
@@ -113,7 +108,7 @@ def test_a_run_in_the_queue(
 
     upstream.reply = reply
     served = serve(server="background_runs = 1")
-    client = http(served)
+    client = served.http()
     ids = [start(client, query=query, plan={"steps": STEPS}) for query in ("The first?", "The second?")]
     page.goto(served.root)
     expect(page.get_by_role("row").filter(has_text="The second?")).to_contain_text("queued")

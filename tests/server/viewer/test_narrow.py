@@ -1,14 +1,10 @@
 """The pages of the viewer in a window as narrow as a telephone."""
 
-from collections.abc import Callable
 from typing import Literal
 
 import pytest
 from playwright.sync_api import Page, expect
-from server.chat.test_completions import team
-from server.runs.conftest import Http
 from server.viewer.conftest import STEPS, ended, start
-from servers.chat_server import ChatServer
 from servers.podium_server import Served
 
 pytestmark = pytest.mark.long
@@ -19,13 +15,10 @@ WIDTHS = (
 
 
 @pytest.mark.parametrize("keyed", ['\n[policy]\napprove = "later"\n'], indirect=True)
-def test_nothing_is_wider_than_the_window(
-    keyed: Served, upstream: ChatServer, new_key: Callable[..., str], http: Http, page: Page
-) -> None:
+def test_nothing_is_wider_than_the_window(keyed: Served, page: Page) -> None:
     """No page overflows at 360 pixels, also with a session with budgets and while a plan is changed."""
-    upstream.reply = team
-    key = new_key(day_cost=2.0, month_cost=5.0)
-    client = http(keyed, key)
+    key = keyed.key(day_cost=2.0, month_cost=5.0)
+    client = keyed.http(key)
     ids = [start(client, plan={"steps": STEPS}) for _ in range(3)]
     for run_id in ids:
         ended(client, run_id)
@@ -63,15 +56,10 @@ def test_nothing_is_wider_than_the_window(
 
 @pytest.mark.parametrize("motion", ["reduce", "no-preference"])
 def test_a_step_below_the_plan_is_shown(
-    served: Served,
-    upstream: ChatServer,
-    http: Http,
-    page: Page,
-    motion: Literal["reduce", "no-preference"],
+    served: Served, page: Page, motion: Literal["reduce", "no-preference"]
 ) -> None:
     """A link to a step, and a click on one, go to its panel; closing it goes back to the step in the plan."""
-    upstream.reply = team
-    client = http(served)
+    client = served.http()
     run_id = start(client, plan={"steps": STEPS})
     ended(client, run_id)
     page.emulate_media(reduced_motion=motion)

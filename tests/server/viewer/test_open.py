@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 from playwright.sync_api import Page, expect
-from server.chat.conftest import CONFIG
-from server.chat.test_completions import team
+from server.scene import CONFIG, team
 from server.viewer.conftest import in_halves
 from servers.chat_server import Call, ChatServer, Reply
 
@@ -33,7 +32,6 @@ KEY = "THE_KEY_OF_THE_TEAM"
 @pytest.fixture
 def folder(upstream: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Write a config whose endpoint needs a key, and remove the key from the environment."""
-    upstream.reply = team
     text = CONFIG.format(url=upstream.url, models="", server="")
     (tmp_path / "podium.toml").write_text(text.replace("[workers.one]", f'key_env = "{KEY}"\n[workers.one]'))
     monkeypatch.delenv(KEY, raising=False)

@@ -11,8 +11,7 @@ from typing import Any, Literal
 import httpx2
 import pytest
 from playwright.sync_api import Page, expect
-from server.chat.test_completions import team
-from server.runs.conftest import Http
+from server.scene import team
 from server.viewer.conftest import STEPS, ended, start
 from servers.chat_server import Call, ChatServer, Part, Pause, Reply, says
 from servers.podium_server import Served
@@ -26,10 +25,9 @@ HOSTILE = '<img src=x onerror="document.title=`broken`"> \x00\x1b[31m \u202eevil
 
 
 @pytest.mark.long
-def test_from_the_list_to_a_step(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+def test_from_the_list_to_a_step(served: Served, upstream: ChatServer, page: Page) -> None:
     """A step has a link, its prompt, and the steps that its worker saw and did not see."""
-    upstream.reply = team
-    client = http(served)
+    client = served.http()
     run_id = start(client, plan={"steps": STEPS})
     ended(client, run_id)
     page.goto(served.root)
@@ -51,13 +49,10 @@ def test_from_the_list_to_a_step(served: Served, upstream: ChatServer, http: Htt
 
 @pytest.mark.long
 @pytest.mark.parametrize("action", ["Edit", "Approve", "Refuse"])
-def test_a_plan_that_waits(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, action: str
-) -> None:
+def test_a_plan_that_waits(serve: Callable[..., Served], page: Page, action: str) -> None:
     """It is approved, changed, or refused, with a reason."""
-    upstream.reply = team
     served = serve(models=APPROVAL)
-    client = http(served)
+    client = served.http()
     run_id = start(client)
     ended(client, run_id)
     page.goto(f"{served.root}/#/runs/{run_id}")
@@ -91,14 +86,11 @@ REFUNDS: list[dict[str, Any]] = [
 
 
 @pytest.mark.long
-def test_actions_that_wait(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, faults: list[str]
-) -> None:
+def test_actions_that_wait(serve: Callable[..., Served], page: Page, faults: list[str]) -> None:
     """Each has a form with its arguments; one is changed and approved, the other refused."""
-    upstream.reply = team
     with shop() as orders:
         served = serve(models=orders.table + APPROVAL + 'ask = "actions"\n')
-        client = http(served)
+        client = served.http()
         run_id = start(client, plan={"steps": REFUNDS})
         ended(client, run_id)
         page.goto(f"{served.root}/#/runs/{run_id}")
@@ -122,13 +114,10 @@ def test_actions_that_wait(
 
 
 @pytest.mark.long
-def test_questions_that_wait(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, faults: list[str]
-) -> None:
+def test_questions_that_wait(serve: Callable[..., Served], page: Page, faults: list[str]) -> None:
     """A text, a choice, a form, and answers that do not fit, whose reasons are shown."""
-    upstream.reply = team
     served = serve(models='[workers.ann]\ntype = "person"\ndeadline = 3600\n')
-    client = http(served)
+    client = served.http()
     form = {
         "name": "string",
         "age": "integer",
@@ -180,15 +169,12 @@ def test_questions_that_wait(
 
 @pytest.mark.long
 @pytest.mark.parametrize("choice", ["It was done", "It was not done"])
-def test_an_action_whose_end_is_unknown(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, choice: str
-) -> None:
+def test_an_action_whose_end_is_unknown(serve: Callable[..., Served], page: Page, choice: str) -> None:
     """A person says whether it was done, and the run goes on."""
-    upstream.reply = team
     with shop() as orders:
         orders.ends.append("late")
         served = serve(models=orders.table)
-        client = http(served)
+        client = served.http()
         run_id = start(client, plan={"steps": [REFUNDS[0], REFUNDS[2]]})
         assert ended(client, run_id)["status"] == "failed"
         page.goto(f"{served.root}/#/runs/{run_id}")
@@ -204,12 +190,11 @@ def test_an_action_whose_end_is_unknown(
 
 @pytest.mark.long
 def test_an_invalid_change_is_told_and_nothing_is_lost(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, faults: list[str]
+    serve: Callable[..., Served], page: Page, faults: list[str]
 ) -> None:
     """The run still waits, and the form keeps the change."""
-    upstream.reply = team
     served = serve(models=APPROVAL)
-    client = http(served)
+    client = served.http()
     run_id = start(client)
     ended(client, run_id)
     page.goto(f"{served.root}/#/runs/{run_id}")
@@ -230,12 +215,11 @@ def test_an_invalid_change_is_told_and_nothing_is_lost(
 
 @pytest.mark.long
 def test_a_step_is_removed_from_a_plan_that_waits(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, faults: list[str]
+    serve: Callable[..., Served], page: Page, faults: list[str]
 ) -> None:
     """The other steps get new numbers; the server refuses a text that used the output of the removed step."""
-    upstream.reply = team
     served = serve(models=APPROVAL)
-    client = http(served)
+    client = served.http()
     tasks = ("Collect.", "Doubt.", r"Join {{0}}, {{ 1 }} and \{{1}}.", "Write {{2}}.")
     access: tuple[list[int], ...] = ([], [0], [0, 1], [1, 2])
     steps = [{"worker": "one", "subtask": tasks[at], "access": access[at]} for at in range(4)]
@@ -261,10 +245,10 @@ def test_a_step_is_removed_from_a_plan_that_waits(
 
 
 @pytest.mark.long
-def test_a_run_without_a_plan(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+def test_a_run_without_a_plan(served: Served, upstream: ChatServer, page: Page) -> None:
     """The page does not say that somebody wrote a plan."""
     upstream.reply = lambda call: says(call, "I have no plan.")
-    client = http(served)
+    client = served.http()
     run_id = start(client)
     assert ended(client, run_id)["status"] == "failed"
     page.goto(f"{served.root}/#/runs/{run_id}")
@@ -273,10 +257,9 @@ def test_a_run_without_a_plan(served: Served, upstream: ChatServer, http: Http, 
 
 
 @pytest.mark.long
-def test_skipped_steps_are_counted(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+def test_skipped_steps_are_counted(served: Served, page: Page) -> None:
     """The number of steps that were skipped is beside the number of steps."""
-    upstream.reply = team
-    client = http(served)
+    client = served.http()
     run_id = start(client, plan={"steps": [*STEPS[:2], {**STEPS[2], "access": [0]}]})
     ended(client, run_id)
     page.goto(f"{served.root}/#/runs/{run_id}")
@@ -286,14 +269,14 @@ def test_skipped_steps_are_counted(served: Served, upstream: ChatServer, http: H
 
 
 @pytest.mark.long
-def test_outputs_are_text(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+def test_outputs_are_text(served: Served, upstream: ChatServer, page: Page) -> None:
     """Markup is not read, control characters are shown by their codes, and a long line is cut."""
 
     def reply(call: Call) -> Reply:
         return says(call, HOSTILE if call.body["model"] == "one" else "x" * 300_000)
 
     upstream.reply = reply
-    client = http(served)
+    client = served.http()
     plan = {"steps": [{**step, "subtask": f"{HOSTILE} {at}"} for at, step in enumerate(STEPS)]}
     run_id = start(client, query=HOSTILE, plan=plan)
     ended(client, run_id)
@@ -309,10 +292,9 @@ def test_outputs_are_text(served: Served, upstream: ChatServer, http: Http, page
 
 
 @pytest.mark.long
-def test_search_keys_and_a_comparison(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+def test_search_keys_and_a_comparison(served: Served, page: Page) -> None:
     """The keyboard alone finds, marks, compares and opens runs."""
-    upstream.reply = team
-    client = http(served)
+    client = served.http()
     for query in ("An apple?", "A pear?", "A plum?"):
         ended(client, start(client, query=query))
     page.goto(served.root)
@@ -360,13 +342,11 @@ def test_dark_and_light(served: Served, page: Page) -> None:
 
 
 @pytest.mark.long
-def test_a_key_opens_the_viewer(
-    keyed: Served, new_key: Callable[..., str], http: Http, page: Page, faults: list[str]
-) -> None:
+def test_a_key_opens_the_viewer(keyed: Served, page: Page, faults: list[str]) -> None:
     """The page logs in with a key, keeps the session, and shows the runs of this key only."""
-    key, other = new_key(), new_key()
+    key, other = keyed.key(), keyed.key()
     for each in (key, other):
-        client = http(keyed, each)
+        client = keyed.http(each)
         ended(client, start(client, query=f"For {each == key}?"))
     page.goto(keyed.root)
     page.get_by_label("API key").fill("wrong")
@@ -384,13 +364,10 @@ def test_a_key_opens_the_viewer(
 
 
 @pytest.mark.long
-def test_the_budgets_of_the_key(
-    keyed: Served, upstream: ChatServer, new_key: Callable[..., str], http: Http, page: Page
-) -> None:
+def test_the_budgets_of_the_key(keyed: Served, upstream: ChatServer, page: Page) -> None:
     """The page shows what the key has spent of its budgets."""
-    upstream.reply = team
-    key = new_key(day_cost=2.0, month_cost=5.0)
-    client = http(keyed, key)
+    key = keyed.key(day_cost=2.0, month_cost=5.0)
+    client = keyed.http(key)
     ended(client, start(client, plan={"steps": STEPS}))
     page.goto(keyed.root)
     page.get_by_label("API key").fill(key)
@@ -440,10 +417,9 @@ def test_the_files_have_strict_headers(served: Served) -> None:
             assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url"), path
 
 
-def test_the_prompts_are_those_that_were_sent(served: Served, upstream: ChatServer, http: Http) -> None:
+def test_the_prompts_are_those_that_were_sent(served: Served, upstream: ChatServer) -> None:
     """`GET /v1/runs/{id}/prompts` has the messages of each call, and what they show."""
-    upstream.reply = team
-    client = http(served)
+    client = served.http()
     run_id = start(client, plan={"steps": STEPS})
     ended(client, run_id)
     made = client.get(f"/runs/{run_id}/prompts").json()["data"]
@@ -455,13 +431,10 @@ def test_the_prompts_are_those_that_were_sent(served: Served, upstream: ChatServ
 
 
 @pytest.mark.nightly
-def test_ten_thousand_runs_and_a_plan_with_a_hundred_steps(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
-) -> None:
+def test_ten_thousand_runs_and_a_plan_with_a_hundred_steps(serve: Callable[..., Served], page: Page) -> None:
     """Only the rows in the window are in the page; a large plan can be zoomed and its steps opened."""
-    upstream.reply = team
     served = serve(models="[limits]\nplan_steps = 100\nsteps = 100\n")
-    client = http(served)
+    client = served.http()
     steps = [
         {"worker": "one", "subtask": f"Part {at}.", "access": [at - 7] if at >= 7 else []} for at in range(99)
     ]
@@ -512,12 +485,9 @@ def _copy(journal: SqlJournal | None, run_id: str, count: int) -> None:
 @pytest.mark.long
 @pytest.mark.skipif(not AXE.is_file(), reason="needs axe-core of npm: run `make test-clients`")
 @pytest.mark.parametrize("colours", ["light", "dark"])
-def test_the_pages_are_accessible(
-    served: Served, upstream: ChatServer, http: Http, page: Page, colours: Literal["light", "dark"]
-) -> None:
+def test_the_pages_are_accessible(served: Served, page: Page, colours: Literal["light", "dark"]) -> None:
     """Axe finds no violation."""
-    upstream.reply = team
-    client = http(served)
+    client = served.http()
     ids = [start(client), start(client)]
     for run_id in ids:
         ended(client, run_id)

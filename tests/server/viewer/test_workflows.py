@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
-from server.runs.conftest import Http
 from server.viewer.conftest import ended, start
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served
@@ -54,12 +53,12 @@ def work(call: Call) -> Reply:
     return says(call, "done")
 
 
-def test_a_workflow(serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page) -> None:
+def test_a_workflow(serve: Callable[..., Served], upstream: ChatServer, page: Page) -> None:
     """A map and a loop are one box each; they are opened item by item, and turn by turn."""
     upstream.reply = work
     served = serve(models="[limits]\nsteps = 100\n[retry]\nattempts = 1\n")
-    run_id = start(http(served), plan={"steps": STEPS})
-    ended(http(served), run_id)
+    run_id = start(served.http(), plan={"steps": STEPS})
+    ended(served.http(), run_id)
     page.goto(f"{served.root}/#/runs/{run_id}")
     expect(page.locator(".node")).to_have_count(5)
     expect(page.get_by_label(f"Step 1, one, ok, {ITEMS} of {ITEMS}, 1 failed")).to_be_visible()
@@ -98,17 +97,15 @@ ACTING: list[dict[str, Any]] = [
 ]
 
 
-def test_what_waits_in_maps_and_loops(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
-) -> None:
+def test_what_waits_in_maps_and_loops(serve: Callable[..., Served], upstream: ChatServer, page: Page) -> None:
     """Items and turns have forms in their panels; what is left is approved at once."""
     upstream.reply = work
     with shop() as orders:
         person = '[workers.ann]\ntype = "person"\n'
         policy = '[policy]\napprove = "later"\nask = "actions"\n'
         served = serve(models=orders.table + person + policy)
-        run_id = start(http(served), plan={"steps": ACTING})
-        ended(http(served), run_id)
+        run_id = start(served.http(), plan={"steps": ACTING})
+        ended(served.http(), run_id)
         page.goto(f"{served.root}/#/runs/{run_id}")
         expect(page.get_by_label("Step 0, shop.refund, waiting, 0 of 4")).to_be_visible()
         expect(page.get_by_label("Step 1, loop, waiting, turn 1 of 3")).to_be_visible()
@@ -132,14 +129,12 @@ def test_what_waits_in_maps_and_loops(
         assert sorted(orders.refunds) == [1, 3, 4, 7]
 
 
-def test_a_fan_out_that_waits(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
-) -> None:
+def test_a_fan_out_that_waits(serve: Callable[..., Served], upstream: ChatServer, page: Page) -> None:
     """Its number and its price are shown, and it is approved as an action is."""
     upstream.reply = work
     policy = 'ask = "fan-outs"\napprove = "later"\nask_above = { calls = 25 }\n'
     served = serve(models=f"\n[policy]\n{policy}[retry]\nattempts = 1\n")
-    client = http(served)
+    client = served.http()
     run_id = start(client, plan={"steps": STEPS[:2]})
     asked = ended(client, run_id)["waits_for"]["actions"]
     assert [(each["step"], each["is_fan_out"], each["worker"]) for each in asked] == [(1, True, "one")]
