@@ -78,3 +78,13 @@ def _closed(scripted: ChatServer, tmp_path_factory: pytest.TempPathFactory) -> I
 def keyed(upstream: ChatServer, _closed: Served) -> Served:
     """Return a server for callers with keys, the same for all tests of a module."""
     return _closed
+
+
+@pytest.fixture
+def folder(request: pytest.FixtureRequest, tmp_path: Path, upstream: ChatServer) -> Path:
+    """A folder with the config of a team; with PostgreSQL, if a test asks for it."""
+    text = CONFIG.format(url=upstream.url, models="", server="drain_seconds = 1.0")
+    if getattr(request, "param", "sqlite") == "postgres":
+        text = text.replace('path = "runs.db"', f'url = "{request.getfixturevalue("postgres_url")}"')
+    (tmp_path / "podium.toml").write_text(text)
+    return tmp_path

@@ -8,9 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 from core.actors import boss, rows as plan_text
-from server.scene import ASKED, until
+from server.scene import ASKED, Serve, until
 from servers.chat_server import STALL, Call, ChatServer, Reply, says, whole
-from servers.podium_server import Served
 from servers.shop import Shop, shop
 
 from podium import ChatWorker, Conductor, Endpoint, Plan, Retry, Step
@@ -19,7 +18,6 @@ from podium.mcp import McpServer, StreamableHttp
 from podium.planners import FixedPlanner
 from podium.workers import ScriptedWorker
 
-Serve = Callable[..., Served]
 REFUND = {"worker": "shop.refund", "subtask": '{"order": 1017}'}
 WRITE = {"worker": "two", "subtask": "Write.", "access": [0]}
 ALONE = {**WRITE, "access": []}
@@ -237,7 +235,6 @@ EACH = [{**REFUND, "subtask": '{"order": {{item}}}', "each": [1017, 1018]}, {**W
 def test_approvals_of_actions(
     serve: Serve,
     upstream: ChatServer,
-    http: Http,
     orders: Shop,
     steps: list[dict[str, Any]],
     names: list[int | str],

@@ -8,9 +8,8 @@ import anthropic
 import openai
 import pytest
 from contracts.incomplete_contract import ANSWER, OBJECT
-from server.scene import ASKED
+from server.scene import ASKED, Serve
 from servers.chat_server import Call, ChatServer, Reply, says, whole
-from servers.podium_server import Served
 
 PLAN = (
     '{"worker": "one", "subtask": "Collect facts.", "access": []}\n'
@@ -86,9 +85,7 @@ ENDS = {
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("is_text", [True, False])
 @pytest.mark.parametrize("ask", ENDS)
-def test_each_api(
-    ask: Any, serve: Callable[..., Served], upstream: ChatServer, *, stream: bool, is_text: bool
-) -> None:
+def test_each_api(ask: Any, serve: Serve, upstream: ChatServer, *, stream: bool, is_text: bool) -> None:
     """Text ends with a sentence; structured output ends with the API's own value."""
     client, answer = serve().client(), ANSWER if is_text else OBJECT
     whole_end, short_end = ENDS[ask]
@@ -100,7 +97,7 @@ def test_each_api(
     assert end == (whole_end if is_text else short_end)
 
 
-def test_a_repetition(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_a_repetition(serve: Serve, upstream: ChatServer) -> None:
     """It has the sentence, too."""
     client = serve().client()
     upstream.reply = team(ANSWER, is_complete=False)
@@ -113,7 +110,7 @@ def test_a_repetition(serve: Callable[..., Served], upstream: ChatServer) -> Non
     assert all(re.fullmatch(re.escape(ANSWER) + SENTENCE, text or "") for text in texts)
 
 
-def test_labels_of_an_incomplete_answer(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_labels_of_an_incomplete_answer(serve: Serve, upstream: ChatServer) -> None:
     """They stay with the text, although it has the sentence."""
     tables = '[policy]\nrules = [{label = "one", never = ["three"]}]\n[workers.three]\nendpoint = "here"\n'
     client = serve(models=tables + 'model = "three"\n').client()

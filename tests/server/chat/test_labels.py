@@ -63,9 +63,15 @@ def post(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("second", [chat, parts, items])
-@pytest.mark.parametrize("model", ["first", "second"])
-@pytest.mark.parametrize("said", ["It is 330 m high.", "It is 331 m high."])
+@pytest.mark.parametrize(
+    ("second", "model", "said"),
+    [
+        (chat, "first", "It is 330 m high."),
+        (parts, "second", "It is 330 m high."),
+        (items, "first", "It is 330 m high."),
+        (items, "second", "It is 331 m high."),
+    ],
+)
 def test_in_the_next_turn(
     upstream: ChatServer,
     tmp_path: Path,

@@ -1,12 +1,10 @@
 """Requests whose plans wait for an approval."""
 
-from collections.abc import Callable
 from typing import Any
 
 import httpx2
 import pytest
-from server.scene import ASKED
-from servers.podium_server import Served
+from server.scene import ASKED, Serve
 
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"model": "podium", "messages": ASKED},
@@ -17,7 +15,7 @@ BODIES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("path", BODIES)
-def test_the_same_key_is_the_same_run(path: str, serve: Callable[..., Served]) -> None:
+def test_the_same_key_is_the_same_run(path: str, serve: Serve) -> None:
     """A key names the run, until it is decided; without a key, each request has a run of its own."""
     root = serve(models='[policy]\napprove = "later"\n').root
 

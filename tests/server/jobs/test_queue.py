@@ -2,13 +2,13 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import httpx2
 import pytest
-from server.scene import ASKED, ended, post, stalled, start, team, until
+from server.scene import ASKED, Serve, ended, post, stalled, start, team, until
 from servers.chat_server import Call, ChatServer, Reply
 from servers.podium_server import Served
 
@@ -16,8 +16,6 @@ from podium.aio import run_sync
 from podium.journal import Transaction
 from podium_server.keys import KeyStore
 from podium_server.keys.account import day_of
-
-Serve = Callable[..., Served]
 
 
 @pytest.fixture

@@ -46,6 +46,9 @@ def test_in_the_same_process(served: Served, upstream: ChatServer, *, stream: bo
     assert until(lambda: len(upstream.calls) == 3)
     run_id = running_id(client)
     assert post(client, run_id, "cancel", 200)["status"] == "stopped"
+    cost = client.get(f"/runs/{run_id}").json()["cost"]
+    assert {run["id"]: run["cost"] for run in client.get("/runs").json()["data"]}[run_id] == cost
+    assert cost > 2 * (211 * 1.0 + 7 * 2.0) / 1e6
     thread.join(20)
     assert errors[0].code == "run_cancelled"
     assert stream or (isinstance(errors[0], openai.ConflictError))

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from server.scene import ASKED, CONFIG, ended, post, start, team, until
+from server.scene import ASKED, CONFIG, Serve, ended, post, start, team, until
 from servers.chat_server import ChatServer, says
-from servers.podium_server import Served, serving
+from servers.podium_server import serving
 
-Serve = Callable[..., Served]
 ANN = '[workers.ann]\ntype = "person"\n'
 LATE = ANN + 'deadline = 1.5\notherwise = "no"\n'
 ASK = {"worker": "ann", "subtask": "May we?"}

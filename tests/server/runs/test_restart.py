@@ -11,9 +11,6 @@ import pytest
 from server.scene import ended, post, process, stalled, start, team, until
 from servers.chat_server import Call, ChatServer, Reply, says
 
-from podium.aio import run_sync
-from podium_server.keys import KeyRules, KeyStore
-
 pytestmark = pytest.mark.long
 
 
@@ -74,24 +71,6 @@ def test_another_process(folder: Path, upstream: ChatServer) -> None:
             upstream.reply = team
             first.kill()
             assert until(lambda: other.get(f"/runs/{run_id}").json()["status"] == "ok")
-
-
-def test_the_key_pays_once(folder: Path, upstream: ChatServer) -> None:
-    """The charges of both processes together are not above the costs of the runs."""
-    store = KeyStore(folder / "runs.db")
-    key, token = run_sync(lambda: store.create("alice", KeyRules(day_cost=10.0)))
-    with process(folder) as running, client_of(running, token) as client:
-        run_id, other = begun(client, upstream), begun(client, upstream)
-        os.kill(running.pid, signal.SIGKILL)
-        running.wait(10)
-
-    def spent() -> float:
-        return sum(day.cost for day in run_sync(lambda: store.days(key.key_id, "2000"))) / 1e9
-
-    with process(folder) as running, client_of(running, token) as client:
-        costs = [ended(client, each)["cost"] for each in (run_id, other)]
-        assert until(lambda: spent() > 0)
-    assert spent() <= sum(costs) * 1.001
 
 
 def test_a_server_that_stops_waits_for_its_runs(folder: Path, upstream: ChatServer) -> None:

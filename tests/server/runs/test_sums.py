@@ -6,9 +6,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from server.scene import ended, post, start, team
+from server.scene import Serve, ended, post, start, team
 from servers.chat_server import Call, ChatServer, Reply, whole
-from servers.podium_server import Served
 
 RETRY = "\n[retry]\nfirst_wait = 0.01\nattempts = 2\n"
 
@@ -29,11 +28,13 @@ def summed(client: httpx2.Client, **query: Any) -> Any:
     return answer.json()
 
 
-@pytest.mark.parametrize("keyed", [RETRY], indirect=True)
-@pytest.mark.parametrize("url", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True)
-def test_sums_are_those_of_the_runs(keyed: Served, upstream: ChatServer) -> None:
+@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
+def test_sums_are_those_of_the_runs(
+    database: str, request: pytest.FixtureRequest, serve: Serve, upstream: ChatServer
+) -> None:
     """After retries, failures, resumed runs, changed plans and replays; a key sees its own runs."""
-    failing = ["two"]
+    url = request.getfixturevalue("postgres_url") if database == "postgres" else ""
+    keyed, failing = serve(keys=True, models=RETRY, url=url), ["two"]
 
     def reply(call: Call) -> Reply:
         name = call.body["model"]

@@ -2,13 +2,12 @@
 
 import json
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 from server.chat.test_saved_plans import REVIEW
-from server.scene import team
+from server.scene import Serve, team
 from server.viewer.conftest import ended, in_halves, start
 from server.viewer.test_live import ROWS
 from servers.chat_server import Call, ChatServer, Reply
@@ -77,9 +76,7 @@ def test_the_price_comes_before_the_approval(served: Served, upstream: ChatServe
     assert served.http().get("/runs").json()["data"][0]["status"] == "ok"
 
 
-def test_the_form_of_a_saved_plan(
-    serve: Callable[..., Served], upstream: ChatServer, tmp_path: Path, page: Page
-) -> None:
+def test_the_form_of_a_saved_plan(serve: Serve, upstream: ChatServer, tmp_path: Path, page: Page) -> None:
     """A field for each parameter, by its type; its default holds if it is empty."""
     (tmp_path / "review.toml").write_text(MANY, encoding="utf-8")
     served = serve(models='[plans]\nreview = "review.toml"')

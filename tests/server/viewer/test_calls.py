@@ -1,11 +1,10 @@
 """The calls of a step in Chromium: retries and nested runs."""
 
 import re
-from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
-from server.scene import team
+from server.scene import Serve, team
 from server.viewer.conftest import STEPS, ended, start
 from servers.chat_server import Call, ChatServer, Reply, whole
 from servers.podium_server import Served
@@ -19,7 +18,7 @@ from podium.workers import Card, ScriptedWorker
 pytestmark = pytest.mark.long
 
 
-def test_the_calls_of_a_retried_step(serve: Callable[..., Served], upstream: ChatServer, page: Page) -> None:
+def test_the_calls_of_a_retried_step(serve: Serve, upstream: ChatServer, page: Page) -> None:
     """The failed call has its problem and its wait; the second call is good."""
     calls: list[Call] = []
 

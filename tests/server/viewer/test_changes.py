@@ -2,10 +2,10 @@
 
 import sqlite3
 import threading
-from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
+from server.scene import Serve
 from server.viewer.conftest import STEPS, ended, start
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.podium_server import Served
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.long
 APPROVAL = '\n[policy]\napprove = "later"\n'
 
 
-def test_a_plan_that_is_refused_elsewhere(serve: Callable[..., Served], page: Page) -> None:
+def test_a_plan_that_is_refused_elsewhere(serve: Serve, page: Page) -> None:
     """The page of a run that waits shows the decision of another person, without an action."""
     served = serve(models=APPROVAL)
     client = served.http()
@@ -32,7 +32,7 @@ def test_a_plan_that_is_refused_elsewhere(serve: Callable[..., Served], page: Pa
     expect(page.get_by_label("Approval")).to_have_count(0)
 
 
-def test_a_decision_that_comes_too_late(serve: Callable[..., Served], page: Page, faults: list[str]) -> None:
+def test_a_decision_that_comes_too_late(serve: Serve, page: Page, faults: list[str]) -> None:
     """The page shows the decision of the other person at once."""
     served = serve(models=APPROVAL)
     client = served.http()
@@ -49,9 +49,7 @@ def test_a_decision_that_comes_too_late(serve: Callable[..., Served], page: Page
     faults.clear()
 
 
-def test_a_run_that_is_resumed_elsewhere(
-    serve: Callable[..., Served], upstream: ChatServer, page: Page
-) -> None:
+def test_a_run_that_is_resumed_elsewhere(serve: Serve, upstream: ChatServer, page: Page) -> None:
     """The page of a failed run follows the run that a program continues."""
     may_end = threading.Event()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
-from server.scene import team
+from server.scene import Serve, team
 from server.viewer.conftest import STEPS, ended, start
 from servers.chat_server import Call, ChatServer, Part, Pause, Reply, says, whole
 from servers.podium_server import Served
@@ -77,9 +77,7 @@ def test_the_critical_path_has_the_steps_that_the_run_waits_for(
         assert critical(page)[-len(path) :] == path
 
 
-def test_the_time_and_the_title_of_a_fallback(
-    serve: Callable[..., Served], upstream: ChatServer, page: Page
-) -> None:
+def test_the_time_and_the_title_of_a_fallback(serve: Serve, upstream: ChatServer, page: Page) -> None:
     """The box has the time of the step, and the panel has the worker that answered."""
 
     def reply(call: Call) -> Reply:

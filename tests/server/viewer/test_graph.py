@@ -1,11 +1,11 @@
 """The graph of a plan in Chromium: where steps and lines are drawn, how large, and what a box shows."""
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
+from server.scene import Serve
 from server.viewer.conftest import STEPS, ended, in_halves, start
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.podium_server import Served
@@ -51,7 +51,7 @@ def thirty() -> list[dict[str, Any]]:
     return steps
 
 
-def test_a_large_plan(serve: Callable[..., Served], page: Page) -> None:
+def test_a_large_plan(serve: Serve, page: Page) -> None:
     """Its texts can be read and scrolled; steps are in the column of their depth, and lines cross no box."""
     served = serve(models=LIMITS)
     client = served.http()
@@ -109,7 +109,7 @@ def test_the_step_at_work_is_shown(served: Served, upstream: ChatServer, page: P
     expect(page.get_by_label("Step 0, one, ok")).to_be_in_viewport()
 
 
-def test_a_long_text_stays_in_its_box(serve: Callable[..., Served], page: Page) -> None:
+def test_a_long_text_stays_in_its_box(serve: Serve, page: Page) -> None:
     """Codes of characters make a text longer; it is cut at the end of the box."""
     served = serve()
     client = served.http()
@@ -126,9 +126,7 @@ def test_a_long_text_stays_in_its_box(serve: Callable[..., Served], page: Page) 
     assert shown["x"] + shown["width"] < box["x"] + box["width"]
 
 
-def test_a_fallback_and_its_calls_are_in_the_box(
-    serve: Callable[..., Served], upstream: ChatServer, page: Page
-) -> None:
+def test_a_fallback_and_its_calls_are_in_the_box(serve: Serve, upstream: ChatServer, page: Page) -> None:
     """The box names the worker of the plan, the worker that answered, and the number of calls."""
 
     def reply(call: Call) -> Reply:

@@ -1,11 +1,10 @@
 """The viewer in Chromium while runs happen: plans and texts that are being written, the queue, and calls."""
 
 import threading
-from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
-from server.scene import ASKED, PLAN, team
+from server.scene import ASKED, PLAN, Serve, team
 from server.viewer.conftest import STEPS, ended, in_halves, start
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served
@@ -98,7 +97,7 @@ def test_a_run_in_the_background_streams_while_it_is_watched(
     assert [call.body.get("stream", False) for call in upstream.calls[before:]] == [True, False, False]
 
 
-def test_a_run_in_the_queue(serve: Callable[..., Served], upstream: ChatServer, page: Page) -> None:
+def test_a_run_in_the_queue(serve: Serve, upstream: ChatServer, page: Page) -> None:
     """The list and the page of the run show that it waits, and then the run."""
     may_end = threading.Event()
 

@@ -4,14 +4,14 @@ import json
 import re
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import httpx2
 import pytest
 from playwright.sync_api import Page, expect
-from server.scene import team
+from server.scene import Serve, team
 from server.viewer.conftest import STEPS, ended, start
 from servers.chat_server import Call, ChatServer, Part, Pause, Reply, says
 from servers.podium_server import Served
@@ -49,7 +49,7 @@ def test_from_the_list_to_a_step(served: Served, upstream: ChatServer, page: Pag
 
 @pytest.mark.long
 @pytest.mark.parametrize("action", ["Edit", "Approve", "Refuse"])
-def test_a_plan_that_waits(serve: Callable[..., Served], page: Page, action: str) -> None:
+def test_a_plan_that_waits(serve: Serve, page: Page, action: str) -> None:
     """It is approved, changed, or refused, with a reason."""
     served = serve(models=APPROVAL)
     client = served.http()
@@ -86,7 +86,7 @@ REFUNDS: list[dict[str, Any]] = [
 
 
 @pytest.mark.long
-def test_actions_that_wait(serve: Callable[..., Served], page: Page, faults: list[str]) -> None:
+def test_actions_that_wait(serve: Serve, page: Page, faults: list[str]) -> None:
     """Each has a form with its arguments; one is changed and approved, the other refused."""
     with shop() as orders:
         served = serve(models=orders.table + APPROVAL + 'ask = "actions"\n')
@@ -114,7 +114,7 @@ def test_actions_that_wait(serve: Callable[..., Served], page: Page, faults: lis
 
 
 @pytest.mark.long
-def test_questions_that_wait(serve: Callable[..., Served], page: Page, faults: list[str]) -> None:
+def test_questions_that_wait(serve: Serve, page: Page, faults: list[str]) -> None:
     """A text, a choice, a form, and answers that do not fit, whose reasons are shown."""
     served = serve(models='[workers.ann]\ntype = "person"\ndeadline = 3600\n')
     client = served.http()
@@ -169,7 +169,7 @@ def test_questions_that_wait(serve: Callable[..., Served], page: Page, faults: l
 
 @pytest.mark.long
 @pytest.mark.parametrize("choice", ["It was done", "It was not done"])
-def test_an_action_whose_end_is_unknown(serve: Callable[..., Served], page: Page, choice: str) -> None:
+def test_an_action_whose_end_is_unknown(serve: Serve, page: Page, choice: str) -> None:
     """A person says whether it was done, and the run goes on."""
     with shop() as orders:
         orders.ends.append("late")
@@ -189,9 +189,7 @@ def test_an_action_whose_end_is_unknown(serve: Callable[..., Served], page: Page
 
 
 @pytest.mark.long
-def test_an_invalid_change_is_told_and_nothing_is_lost(
-    serve: Callable[..., Served], page: Page, faults: list[str]
-) -> None:
+def test_an_invalid_change_is_told_and_nothing_is_lost(serve: Serve, page: Page, faults: list[str]) -> None:
     """The run still waits, and the form keeps the change."""
     served = serve(models=APPROVAL)
     client = served.http()
@@ -214,9 +212,7 @@ def test_an_invalid_change_is_told_and_nothing_is_lost(
 
 
 @pytest.mark.long
-def test_a_step_is_removed_from_a_plan_that_waits(
-    serve: Callable[..., Served], page: Page, faults: list[str]
-) -> None:
+def test_a_step_is_removed_from_a_plan_that_waits(serve: Serve, page: Page, faults: list[str]) -> None:
     """The other steps get new numbers; the server refuses a text that used the output of the removed step."""
     served = serve(models=APPROVAL)
     client = served.http()
@@ -431,7 +427,7 @@ def test_the_prompts_are_those_that_were_sent(served: Served, upstream: ChatServ
 
 
 @pytest.mark.nightly
-def test_ten_thousand_runs_and_a_plan_with_a_hundred_steps(serve: Callable[..., Served], page: Page) -> None:
+def test_ten_thousand_runs_and_a_plan_with_a_hundred_steps(serve: Serve, page: Page) -> None:
     """Only the rows in the window are in the page; a large plan can be zoomed and its steps opened."""
     served = serve(models="[limits]\nplan_steps = 100\nsteps = 100\n")
     client = served.http()

@@ -1,14 +1,13 @@
 """Workflows in Chromium: maps, blocks, loops, skipped steps, and fan-outs that wait for an approval."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
+from server.scene import Serve
 from server.viewer.conftest import ended, start
 from servers.chat_server import Call, ChatServer, Reply, says
-from servers.podium_server import Served
 from servers.shop import shop
 
 pytestmark = pytest.mark.long
@@ -53,7 +52,7 @@ def work(call: Call) -> Reply:
     return says(call, "done")
 
 
-def test_a_workflow(serve: Callable[..., Served], upstream: ChatServer, page: Page) -> None:
+def test_a_workflow(serve: Serve, upstream: ChatServer, page: Page) -> None:
     """A map and a loop are one box each; they are opened item by item, and turn by turn."""
     upstream.reply = work
     served = serve(models="[limits]\nsteps = 100\n[retry]\nattempts = 1\n")
@@ -97,7 +96,7 @@ ACTING: list[dict[str, Any]] = [
 ]
 
 
-def test_what_waits_in_maps_and_loops(serve: Callable[..., Served], upstream: ChatServer, page: Page) -> None:
+def test_what_waits_in_maps_and_loops(serve: Serve, upstream: ChatServer, page: Page) -> None:
     """Items and turns have forms in their panels; what is left is approved at once."""
     upstream.reply = work
     with shop() as orders:
@@ -129,7 +128,7 @@ def test_what_waits_in_maps_and_loops(serve: Callable[..., Served], upstream: Ch
         assert sorted(orders.refunds) == [1, 3, 4, 7]
 
 
-def test_a_fan_out_that_waits(serve: Callable[..., Served], upstream: ChatServer, page: Page) -> None:
+def test_a_fan_out_that_waits(serve: Serve, upstream: ChatServer, page: Page) -> None:
     """Its number and its price are shown, and it is approved as an action is."""
     upstream.reply = work
     policy = 'ask = "fan-outs"\napprove = "later"\nask_above = { calls = 25 }\n'
