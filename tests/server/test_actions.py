@@ -7,7 +7,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from core.actors import boss, rows as plan_text
 from server.scene import ASKED, Serve, until
 from servers.chat_server import STALL, Call, ChatServer, Reply, says, whole
 from servers.shop import Shop, shop
@@ -16,7 +15,6 @@ from podium import ChatWorker, Conductor, Endpoint, Plan, Retry, Step
 from podium.a2a import RemoteAgent
 from podium.mcp import McpServer, StreamableHttp
 from podium.planners import FixedPlanner
-from podium.workers import ScriptedWorker
 
 REFUND = {"worker": "shop.refund", "subtask": '{"order": 1017}'}
 WRITE = {"worker": "two", "subtask": "Write.", "access": [0]}
@@ -175,9 +173,17 @@ BODIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("path", BODIES)
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("end", ["cancel", "stop"])
+@pytest.mark.parametrize(
+    ("path", "stream", "end"),
+    [
+        ("/chat/completions", False, "cancel"),
+        ("/chat/completions", True, "stop"),
+        ("/responses", True, "cancel"),
+        ("/responses", False, "stop"),
+        ("/messages", True, "cancel"),
+        ("/messages", False, "stop"),
+    ],
+)
 def test_an_interrupted_run(
     serve: Serve, upstream: ChatServer, orders: Shop, path: str, end: str, *, stream: bool
 ) -> None:
@@ -289,18 +295,6 @@ def test_a_question_of_a_step(serve: Serve, upstream: ChatServer) -> None:
     assert (run["status"], run["rounds"][0]["steps"][0]["text"]) == ("ok", "yes")
 
 
-def test_a_refused_action(serve: Serve, upstream: ChatServer, orders: Shop) -> None:
-    """A run that has ended waits for nothing."""
-    client = serve(models=orders.patient + LATER).http()
-    upstream.reply = planning(rows(REFUND, {**REFUND, "subtask": '{"order": 1018}'}, WRITE))
-    run_id = chat(client).json()["error"]["run_id"]
-    refused = client.post(f"/runs/{run_id}/refuse", json={"action": 0, "why": "no"})
-    assert refused.status_code == 202, refused.text
-    run = done(client, run_id)
-    assert (run["status"] == "waiting") == (run["waits_for"] is not None)
-    assert orders.refunds == []
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("is_done", [True, False])
 def test_a_person_decides_on_an_unknown_end(
@@ -362,13 +356,10 @@ class TestAnotherPodium:
             assert (agent.acts, told) == (acts, {"remote.ask": acts, "remote.run_plan": acts, **only_read})
 
     @pytest.mark.anyio
-    @pytest.mark.parametrize("provider", ["openai", "podium"])
-    async def test_its_steps_are_actions(
-        self, serve: Serve, upstream: ChatServer, orders: Shop, provider: str
-    ) -> None:
+    async def test_its_steps_are_actions(self, serve: Serve, upstream: ChatServer, orders: Shop) -> None:
         """Never from a gap, also at the first call: the server refuses it before anything is done."""
         upstream.reply = planning(rows(REFUND, WRITE))
-        remote = ChatWorker("podium", endpoint=Endpoint(serve(models=orders.table).url, provider=provider))
+        remote = ChatWorker("podium", endpoint=Endpoint(serve(models=orders.table).url, provider="podium"))
         here = Endpoint(upstream.url)
         pool = [remote, ChatWorker("two", endpoint=here), ChatWorker("one", endpoint=here)]
         steps = (Step(2, "Read."), Step(1, "Draft."), Step(0, "Refund.", (0, 1)), Step(1, "Write.", (1, 2)))
@@ -380,22 +371,11 @@ class TestAnotherPodium:
         assert (result.status, orders.refunds) == ("ok", [1017])
         assert [(action.worker, action.end) for action in result.actions] == [("podium", "done")]
 
-    @pytest.mark.anyio
-    async def test_the_first_call(self, serve: Serve, upstream: ChatServer, orders: Shop) -> None:
-        """A step that starts early is carried out once, after its plan is accepted."""
-        upstream.reply = planning(rows(REFUND, WRITE))
-        remote = ChatWorker("podium", endpoint=Endpoint(serve(models=orders.table).url))
-        writer = ScriptedWorker("writer", "text")
-        row = (1, "Write.", (0,))
-        broken = plan_text((0, "Refund.", ())) + '{"worker": 9, "subtask": "x", "access": []}\n'
-        planner = boss(broken, plan_text((0, "Please refund.", ()), row), piece=8, latency=0.2)
-        result = await Conductor(planner, [remote, writer]).run("What?")
-        assert (result.status, orders.refunds) == ("ok", [1017])
-
     @pytest.mark.long
     @pytest.mark.anyio
-    @pytest.mark.parametrize("stream", [False, True])
-    @pytest.mark.parametrize(("fails", "end"), [("planner", "done"), ("two", "unknown")])
+    @pytest.mark.parametrize(
+        ("fails", "end", "stream"), [("planner", "done", True), ("two", "unknown", False)]
+    )
     async def test_a_failed_run_there(
         self, serve: Serve, upstream: ChatServer, orders: Shop, fails: str, end: str, *, stream: bool
     ) -> None:

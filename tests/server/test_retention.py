@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import anyio
-import httpx2
 import openai
 import pytest
 from server.scene import ASKED, CONFIG
@@ -46,14 +45,21 @@ def counts(url: str) -> dict[str, int]:
     return found
 
 
+@pytest.fixture
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the URL of an empty database; PostgreSQL if a test asks for it."""
+    is_sqlite = getattr(request, "param", "sqlite") == "sqlite"
+    return f"sqlite:///{tmp_path}/runs.db" if is_sqlite else str(request.getfixturevalue("postgres_url"))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-def test_a_server_forgets(upstream: ChatServer, url: str, new_key: object, tmp_path: Path) -> None:
+def test_a_server_forgets(upstream: ChatServer, url: str, tmp_path: Path) -> None:
     """Old runs go with their records, requests, responses and cached answers; what was spent stays."""
     text = CONFIG.format(url=upstream.url, models="", server="").replace('path = "runs.db"', f'url = "{url}"')
     journal = SqlJournal(url)
-    key = new_key()  # type: ignore[operator]
     with serving(text, tmp_path, KeyAccess(KeyStore(journal), journal=journal)) as served:
+        key = served.key()
         old, young = (served.client(key).responses.create(model="podium", input=ASKED) for _ in range(2))
     run_sync(lambda: SqlCache(url).put("old", Completion("yes")))
     run_sync(lambda: SqlCache(url).transaction(lambda each: each.execute("UPDATE podium_cache SET at = 1.0")))
@@ -66,10 +72,8 @@ def test_a_server_forgets(upstream: ChatServer, url: str, new_key: object, tmp_p
     text = text.replace("[server]", "[server]\nkeep_days = 1")
     with serving(text, tmp_path, KeyAccess(KeyStore(journal), journal=journal)) as served:
         client = served.client(key)
-        listed = httpx2.Client(base_url=served.url, headers={"authorization": f"Bearer {key}"}, timeout=20)
-        with listed:
-            run_sync(lambda: wait(url))
-            (run,) = listed.get("/runs").json()["data"]
+        run_sync(lambda: wait(url))
+        (run,) = served.http(key).get("/runs").json()["data"]
         assert f"resp_{run['id']}" == young.id
         assert client.responses.retrieve(young.id).output_text == young.output_text
         with pytest.raises(openai.NotFoundError):

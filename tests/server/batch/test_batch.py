@@ -148,19 +148,6 @@ def test_names_that_do_not_exist(folder: Path, batch: Batch) -> None:
     assert f"--model: there is no model 'xyz': t{models}" in told
 
 
-def test_the_result_of_an_id_that_is_used_twice(folder: Path, batch: Batch) -> None:
-    """It has the id of its line, and the hint does not name an option that has no effect on it."""
-    write(folder / "in.jsonl", [{"id": "a", "query": "one"}, {"id": "a", "query": "two"}])
-    told = batch("in.jsonl", "--model", "alone", code=1).stderr
-    rows = sorted((row["line"], row["id"], row["status"]) for row in read(folder / "in.results.jsonl"))
-    assert rows == [(1, "a", "ok"), (2, "a", "invalid")]
-    assert "1 line invalid: correct the input, and repeat the command" in told
-    assert "--retry-failed" not in told
-    write(folder / "in.jsonl", [{"id": "a", "query": "one"}, {"id": "b", "query": "two"}])
-    batch("in.jsonl", "--model", "alone")
-    assert len(read(folder / "in.results.jsonl")) == 2
-
-
 @pytest.mark.long
 def test_failed_lines(folder: Path, batch: Batch, upstream: ChatServer) -> None:
     """They are run again only with `--retry-failed`, or as the input of another batch."""

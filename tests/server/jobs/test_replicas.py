@@ -25,8 +25,6 @@ from podium_server.keys import KeyAccess, KeyRules, KeyStore
 
 REPLICAS = 3
 SLOTS = 6
-LEASE = 4.0
-"""Seconds, of replicas that are suspended."""
 CLIENTS = 30
 """Runs that clients start and follow at the same time; more than all replicas execute in the background."""
 CHATS = 8
@@ -273,71 +271,6 @@ def _question(call: Call) -> int:
     """Return the number of the question of a call."""
     (number,) = set(re.findall(r"Question (\d+)\?", call.raw.decode()))
     return int(number)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("runs", "faults"),
-    [
-        pytest.param(30, 2, marks=pytest.mark.timeout(180)),
-        pytest.param(300, 8, marks=[pytest.mark.nightly, pytest.mark.timeout(600)]),
-    ],
-)
-def test_suspended_replicas(
-    folder: Path, upstream: ChatServer, postgres_url: str, runs: int, faults: int
-) -> None:
-    """A replica is suspended for longer than its lease, and then continues.
-
-    Each client sees its end, and only calls that were in flight are made again. All requests are charged, and
-    nothing else is: lost calls with their reservations.
-    """
-    token = new_key(postgres_url, "all", day_cost=1000.0, run_cost=1.0)
-    path = folder / "podium.toml"
-    path.write_text(path.read_text().replace("[journal]", f"[journal]\nlease = {LEASE}"))
-    with Fleet(folder, REPLICAS) as fleet:
-        costs = anyio.run(_use, fleet, token, runs, faults)
-    anyio.run(settled, postgres_url)
-    called = Counter((call.body["model"], _question(call)) for call in upstream.calls)
-    assert called.keys() == {(name, each) for name in CALLS for each in range(runs)}
-    assert called.total() - len(called) <= faults * SLOTS
-    charged = anyio.run(spent, postgres_url, "all")
-    assert charged == pytest.approx(sum(costs))
-    assert charged >= sum(CALLS[name] * number for (name, _), number in called.items()) * (1 - 1e-9)
-
-
-async def _use(fleet: Fleet, token: str, runs: int, faults: int) -> list[float]:
-    """Execute runs while replicas are lost, and return the costs of the runs."""
-    costs: list[float] = []
-    clients = anyio.Semaphore(CLIENTS)
-
-    async def one(client: Client, number: int) -> None:
-        query = f"Question {number}?"
-        async with clients:
-            if number % 3:
-                answers = [await client.start(query)]
-            else:
-                answers = await client.start_twice(query)
-            assert {answer.status_code for answer in answers} == {202}, [each.text for each in answers]
-            (run_id,) = {answer.json()["id"] for answer in answers}
-            events = await client.follow(run_id)
-            assert events[-1]["type"] == "run_ended"
-            again = await client.start(query)
-            assert (again.json()["id"], again.headers["idempotent-replayed"]) == (run_id, "true")
-            run = await client.get(f"/runs/{run_id}")
-            assert (run["status"], run["answer"]) == ("ok", "the answer"), run["problem"]
-            costs.append(run["cost"])
-
-    async def suspend() -> None:
-        for number in range(faults):
-            while len(costs) < runs * (number + 0.5) / (faults + 1):  # noqa: ASYNC110 - of other tasks
-                await anyio.sleep(0.01)
-            await fleet.suspend(2 * LEASE)
-
-    async with httpx2.AsyncClient(timeout=120) as http, anyio.create_task_group() as tasks:
-        tasks.start_soon(suspend)
-        for number in range(runs):
-            tasks.start_soon(one, Client(fleet, token, http), number)
-    return costs
 
 
 @pytest.mark.long

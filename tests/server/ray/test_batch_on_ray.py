@@ -170,25 +170,6 @@ def check_results(folder: Path, upstream: ChatServer, kills: int) -> None:
     assert len(upstream.calls) <= len(MANY) + kills * CONCURRENCY
 
 
-def test_an_interrupt(folder: Path, on_ray: OnRay, upstream: ChatServer, cluster: Any) -> None:
-    """Ctrl-C releases the runs, and the same command continues."""
-    upstream.reply = slow
-    write(folder / "in.jsonl", MANY)
-    arguments = command(folder, *WORDS, "--ray", cluster.address)
-    with subprocess.Popen(**arguments, stderr=subprocess.PIPE) as running:
-        until(lambda: len(upstream.calls) > 80, running)
-        running.send_signal(signal.SIGINT)
-        _, told = running.communicate(timeout=60)
-    assert running.returncode == 130, told
-    assert "the same command continues the batch" in told
-    runs = rows_of(f"sqlite:///{folder}/runs.db")
-    assert {row.state for row in runs} == {"ok", "stopped"}
-    assert [row for row in runs if row.holder is not None] == []
-    code, told = on_ray(*WORDS)
-    assert code == 0, told
-    check_results(folder, upstream, kills=1)
-
-
 def test_what_cannot_work(folder: Path, on_ray: OnRay, monkeypatch: pytest.MonkeyPatch) -> None:
     """No cluster, no token, or a file that only one machine has: each is an error with a remedy."""
     write(folder / "in.jsonl", MANY[:1])

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from server.chat.test_saved_plans import REVIEW
 from server.scene import Serve, team
-from server.viewer.conftest import ended, in_halves, start
+from server.viewer.conftest import in_halves
 from server.viewer.test_live import ROWS
 from servers.chat_server import Call, ChatServer, Reply
 from servers.podium_server import Served
@@ -116,28 +116,3 @@ def test_the_form_of_a_saved_plan(serve: Serve, upstream: ChatServer, tmp_path: 
     expect(page.get_by_role("link", name="replay of")).to_be_visible()
     expect(page.locator(".head .badge")).to_have_text("ok")
     assert "A short review of a page" in str(upstream.calls[-1].body["messages"])
-
-
-def test_a_run_is_asked_again(served: Served, page: Page) -> None:
-    """The form has its question, after the earlier messages of its conversation, and its model."""
-    talk = [
-        {"role": "user", "content": "Hello"},
-        {"role": "assistant", "content": "Hello!"},
-        {"role": "user", "content": "Why?"},
-    ]
-    client = served.http()
-    run_id = start(client, query=talk)  # type: ignore[arg-type]  # a conversation
-    ended(client, run_id)
-    page.goto(f"{served.root}/#/runs/{run_id}")
-    page.get_by_role("link", name="Ask again…").click()
-    expect(page.get_by_label("Question")).to_have_value("Why?")
-    expect(page.get_by_text("After 2 earlier messages")).to_be_visible()
-    page.get_by_label("Question").fill("Why not?")
-    page.get_by_role("button", name="Ask", exact=True).click()
-    expect(page.get_by_role("heading", name="Why not?")).to_be_visible()
-    newest = client.get("/runs").json()["data"][0]["id"]
-    assert [each["content"] for each in client.get(f"/runs/{newest}").json()["query"]] == [
-        "Hello",
-        "Hello!",
-        "Why not?",
-    ]

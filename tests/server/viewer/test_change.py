@@ -2,12 +2,11 @@
 
 import re
 
-import httpx2
 import pytest
 from playwright.sync_api import Page, expect
 from server.scene import team
 from server.viewer.conftest import STEPS, ended, start
-from servers.chat_server import STALL, Call, ChatServer, Reply, whole
+from servers.chat_server import STALL, ChatServer, Reply
 from servers.podium_server import Served
 
 pytestmark = pytest.mark.long
@@ -96,20 +95,6 @@ def test_a_run_is_edited_and_run_again(
     assert calls(upstream) == ["two"]
 
 
-def test_a_run_is_repeated_from_a_step(served: Served, upstream: ChatServer, page: Page) -> None:
-    """A new run calls the step and what depends on it."""
-    steps = [*STEPS, {"worker": "two", "subtask": "Write more.", "access": [1, 2]}]
-    run_id = start(served.http(), plan={"steps": steps})
-    ended(served.http(), run_id)
-    calls(upstream)
-    page.goto(f"{served.root}/#/runs/{run_id}/1.2")
-    page.get_by_role("button", name="Run again from this step").click()
-    expect(page.get_by_role("link", name=f"replay of {run_id[:12]}")).to_be_visible()
-    expect(page.locator(".head .badge")).to_have_text("ok")
-    assert run_id not in page.url
-    assert calls(upstream) == ["two", "two"]
-
-
 def test_a_run_is_deleted(served: Served, page: Page) -> None:
     """After a question; the page goes back to the list with its filters."""
     client = served.http()
@@ -126,35 +111,3 @@ def test_a_run_is_deleted(served: Served, page: Page) -> None:
     expect(page.get_by_text("No run fits the filters.")).to_be_visible()
     assert page.url.endswith("#/?search=pear")
     assert [each["id"] for each in client.get("/runs").json()["data"]] == ids[:1]
-
-
-def test_what_a_key_may_not_do_is_told(keyed: Served, page: Page, faults: list[str]) -> None:
-    """A key that only sees the runs of others cannot delete them."""
-    key, other = keyed.key(role="see"), keyed.key()
-    run_id = start(keyed.http(other))
-    ended(keyed.http(other), run_id)
-    page.goto(keyed.root)
-    page.get_by_label("API key").fill(key)
-    page.get_by_role("button", name="Log in").click()
-    page.goto(f"{keyed.root}/#/runs/{run_id}")
-    page.get_by_role("button", name="Delete…").click()
-    page.get_by_role("button", name="Delete for good").click()
-    expect(page.get_by_role("alert")).to_contain_text("role")
-    faults.clear()
-    assert httpx2.get(f"{keyed.url}/runs/{run_id}", headers={"authorization": f"Bearer {key}"}).is_success
-
-
-def test_failed_steps_are_named(served: Served, upstream: ChatServer, page: Page) -> None:
-    """A partial run says which step failed, with a link to it."""
-
-    def reply(call: Call) -> Reply:
-        fails = call.body["model"] == "one" and "doubts" in str(call.body["messages"][-1])
-        return whole({}, status=400) if fails else team(call)
-
-    upstream.reply = reply
-    plan = {"steps": [*STEPS[:2], {**STEPS[2], "access": [0, 1]}]}
-    run_id = start(served.http(), plan=plan)
-    page.goto(f"{served.root}/#/runs/{run_id}")
-    expect(page.locator(".head .badge")).to_have_text("partial")
-    page.locator(".reasons").get_by_role("link", name="Step 1").click()
-    expect(page.get_by_label("Step 1", exact=True)).to_be_visible()

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +15,6 @@ from server.viewer.conftest import STEPS, ended, start
 from servers.chat_server import Call, ChatServer, Part, Pause, Reply, says
 from servers.podium_server import Served
 from servers.shop import shop
-
-from podium.journal import SqlJournal
 
 AXE = Path(__file__).parents[3] / ".clients/node_modules/axe-core/axe.min.js"
 APPROVAL = '\n[policy]\napprove = "later"\n'
@@ -189,29 +186,6 @@ def test_an_action_whose_end_is_unknown(serve: Serve, page: Page, choice: str) -
 
 
 @pytest.mark.long
-def test_an_invalid_change_is_told_and_nothing_is_lost(serve: Serve, page: Page, faults: list[str]) -> None:
-    """The run still waits, and the form keeps the change."""
-    served = serve(models=APPROVAL)
-    client = served.http()
-    run_id = start(client)
-    ended(client, run_id)
-    page.goto(f"{served.root}/#/runs/{run_id}")
-    page.get_by_role("button", name="Edit").click()
-    page.get_by_label("Steps that step 0 sees").fill("5")
-    page.get_by_role("button", name="Approve the changed plan").click()
-    expect(page.get_by_role("alert")).to_contain_text("step 0")
-    page.get_by_label("Steps that step 0 sees").fill("abc")
-    page.get_by_role("button", name="Approve the changed plan").click()
-    told = "write the number of an earlier step, 'previous', or inside of a block 'outer'"
-    expect(page.get_by_role("alert")).to_have_text(f"plan.steps[0].access[0]: {told}")
-    page.get_by_label("Steps that step 0 sees").fill("5")
-    assert page.get_by_label("Steps that step 0 sees").input_value() == "5"
-    assert client.get(f"/runs/{run_id}").json()["status"] == "waiting"
-    expect(page.locator(".price")).to_contain_text("There is no price: step 0")
-    faults.clear()
-
-
-@pytest.mark.long
 def test_a_step_is_removed_from_a_plan_that_waits(serve: Serve, page: Page, faults: list[str]) -> None:
     """The other steps get new numbers; the server refuses a text that used the output of the removed step."""
     served = serve(models=APPROVAL)
@@ -238,30 +212,6 @@ def test_a_step_is_removed_from_a_plan_that_waits(serve: Serve, page: Page, faul
     expect(page.get_by_text("The plan was changed by local.")).to_be_visible()
     made = ended(client, run_id)["rounds"][0]["plan"]["steps"]
     assert [each["access"] for each in made] == [[], [0], [0, 1]]
-
-
-@pytest.mark.long
-def test_a_run_without_a_plan(served: Served, upstream: ChatServer, page: Page) -> None:
-    """The page does not say that somebody wrote a plan."""
-    upstream.reply = lambda call: says(call, "I have no plan.")
-    client = served.http()
-    run_id = start(client)
-    assert ended(client, run_id)["status"] == "failed"
-    page.goto(f"{served.root}/#/runs/{run_id}")
-    expect(page.get_by_text("The round has no plan.")).to_be_visible()
-    expect(page.get_by_text("Written by")).to_have_count(0)
-
-
-@pytest.mark.long
-def test_skipped_steps_are_counted(served: Served, page: Page) -> None:
-    """The number of steps that were skipped is beside the number of steps."""
-    client = served.http()
-    run_id = start(client, plan={"steps": [*STEPS[:2], {**STEPS[2], "access": [0]}]})
-    ended(client, run_id)
-    page.goto(f"{served.root}/#/runs/{run_id}")
-    expect(page.locator(".gauge").filter(has_text="steps")).to_have_text(
-        re.compile("steps 2 of .*, 1 skipped")
-    )
 
 
 @pytest.mark.long
@@ -324,20 +274,6 @@ def test_search_keys_and_a_comparison(served: Served, page: Page) -> None:
 
 
 @pytest.mark.long
-def test_dark_and_light(served: Served, page: Page) -> None:
-    """The system decides, until the person chooses; the choice is kept."""
-    page.emulate_media(color_scheme="dark")
-    page.goto(served.root)
-    expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()
-    ground = "getComputedStyle(document.body).backgroundColor"
-    assert page.evaluate(ground) == "rgb(20, 23, 27)"
-    page.keyboard.press("t")
-    assert page.evaluate(ground) == "rgb(251, 251, 250)"
-    page.reload()
-    expect(page.get_by_role("button", name="Colours: light")).to_be_visible()
-
-
-@pytest.mark.long
 def test_a_key_opens_the_viewer(keyed: Served, page: Page, faults: list[str]) -> None:
     """The page logs in with a key, keeps the session, and shows the runs of this key only."""
     key, other = keyed.key(), keyed.key()
@@ -389,14 +325,6 @@ def test_the_budgets_of_the_key(keyed: Served, upstream: ChatServer, page: Page)
     expect(day).not_to_contain_text("reserved", timeout=2500)
 
 
-@pytest.mark.long
-def test_an_unknown_run_is_told(served: Served, page: Page, faults: list[str]) -> None:
-    """The page says what is wrong, and links to the list."""
-    page.goto(f"{served.root}/#/runs/none")
-    expect(page.get_by_role("alert")).to_contain_text("run none does not exist")
-    faults.clear()
-
-
 def test_the_files_have_strict_headers(served: Served) -> None:
     """No other site is loaded, and a known file is not sent again."""
     with httpx2.Client(base_url=served.root) as client:
@@ -424,58 +352,6 @@ def test_the_prompts_are_those_that_were_sent(served: Served, upstream: ChatServ
     assert [(each["shown"], each["hidden"]) for each in made][-1] == ([0], [1])
     assert client.get(f"/runs/{run_id}/prompts?round=1&step=2").json()["data"] == [made[-1]]
     assert client.get("/runs/none/prompts").status_code == 404
-
-
-@pytest.mark.nightly
-def test_ten_thousand_runs_and_a_plan_with_a_hundred_steps(serve: Serve, page: Page) -> None:
-    """Only the rows in the window are in the page; a large plan can be zoomed and its steps opened."""
-    served = serve(models="[limits]\nplan_steps = 100\nsteps = 100\n")
-    client = served.http()
-    steps = [
-        {"worker": "one", "subtask": f"Part {at}.", "access": [at - 7] if at >= 7 else []} for at in range(99)
-    ]
-    large = start(
-        client, query="A large plan?", plan={"steps": [*steps, {**STEPS[2], "access": [*range(90, 99)]}]}
-    )
-    ended(client, large)
-    _copy(served.app.journal, large, 10_000)
-    page.goto(served.root)
-    rows = page.locator(".rows")
-    expect(page.get_by_role("row").first).to_be_visible()
-    for _ in range(120):
-        if not page.get_by_role("button", name="Load older runs").count():
-            break
-        rows.evaluate("each => each.scrollTop = each.scrollHeight")
-        page.wait_for_timeout(100)
-    assert page.get_by_role("table").get_attribute("aria-rowcount") == "10001"
-    assert page.get_by_role("row").count() < 60
-    page.goto(f"{served.root}/#/runs/{large}")
-    expect(page.locator(".node")).to_have_count(100)
-    expect(page.locator(".number-far").last).to_have_text("99")
-    page.get_by_role("button", name="Fit").click()
-    expect(page.locator(".number-far").last).to_be_visible()
-    for _ in range(4):
-        page.get_by_role("button", name="Zoom in").click()
-    expect(page.locator(".number-far").last).to_be_hidden()
-    page.get_by_role("button", name="Fit").click()
-    page.get_by_label("Step 99, two, ok").press("Enter")
-    expect(page.get_by_label("Step 99", exact=True)).to_be_visible()
-
-
-def _copy(journal: SqlJournal | None, run_id: str, count: int) -> None:
-    """Copy the record of a run many times, under other ids and times."""
-    assert journal is not None
-    assert journal.url is not None
-    with sqlite3.connect(str(journal.url).removeprefix("sqlite:///")) as database:
-        for table in ("podium_runs", "podium_events"):
-            names = [each[1] for each in database.execute(f"PRAGMA table_info({table})")]
-            chosen = ", ".join(
-                {"run_id": "? || run_id", "began": "began - ?"}.get(each, each) for each in names
-            )
-            where = "AND number = 0" if table == "podium_events" else ""
-            statement = f"INSERT INTO {table} SELECT {chosen} FROM {table} WHERE run_id = ? {where}"  # noqa: S608
-            values = [(f"{at:05}", *((at,) if "began" in names else ()), run_id) for at in range(count)]
-            database.executemany(statement, values)
 
 
 @pytest.mark.long
