@@ -82,9 +82,11 @@ def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
     return condition()
 
 
-def in_parallel(served: Served, path: str, body: Any, key: str = "none") -> list[httpx2.Response]:
-    """Make a request three times at once, with the same idempotency key."""
-    headers = {"idempotency-key": "same", "x-api-key": key}
+def in_parallel(
+    served: Served, path: str, body: Any, key: str = "none", name: str = "same"
+) -> list[httpx2.Response]:
+    """Make a request three times at once, with an API key and an idempotency key."""
+    headers = {"idempotency-key": name, "x-api-key": key}
 
     def ask(_: int) -> httpx2.Response:
         return httpx2.post(f"{served.url}{path}", json=body, headers=headers, timeout=20)

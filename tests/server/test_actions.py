@@ -65,37 +65,30 @@ def last_frame(text: str) -> dict[str, Any]:
     return next(frame for frame in reversed(frames) if "podium" in json.dumps(frame))
 
 
-def _chat(client: httpx2.Client, *, stream: bool) -> dict[str, Any]:
-    body = {"model": "podium", "messages": ASKED, "stream": stream}
-    answer = client.post("/chat/completions", json=body)
-    return last_frame(answer.text) if stream else dict(answer.json())
-
-
-def _responses(client: httpx2.Client, *, stream: bool) -> dict[str, Any]:
-    answer = client.post("/responses", json={"model": "podium", "input": "What?", "stream": stream})
-    found: dict[str, Any] = last_frame(answer.text)["response"] if stream else answer.json()
-    return found
-
-
-def _messages(client: httpx2.Client, *, stream: bool) -> dict[str, Any]:
-    body = {"model": "podium", "messages": ASKED, "max_tokens": 100, "stream": stream}
-    answer = client.post("/messages", json=body)
-    return last_frame(answer.text) if stream else dict(answer.json())
-
-
-def _runs(client: httpx2.Client, *, stream: bool) -> dict[str, Any]:
-    del stream
-    run_id = client.post("/runs", json={"model": "podium", "query": "What?"}).json()["id"]
+def done(client: httpx2.Client, run_id: str) -> dict[str, Any]:
+    """Wait until no process carries out a run, and return it."""
     client.get(f"/runs/{run_id}/events")
-    run = client.get(f"/runs/{run_id}").json()
-    return {"podium": run} if run["answer"] else {"error": {"podium": run}}
+    return dict(client.get(f"/runs/{run_id}").json())
 
 
-FACES: dict[str, Callable[..., dict[str, Any]]] = {
-    "chat": _chat,
-    "responses": _responses,
-    "messages": _messages,
+BODIES: dict[str, dict[str, Any]] = {
+    "/chat/completions": {"messages": ASKED},
+    "/responses": {"input": "What?"},
+    "/messages": {"messages": ASKED, "max_tokens": 100},
 }
+
+
+def told(client: httpx2.Client, path: str, *, stream: bool) -> dict[str, Any]:
+    """Ask over an API, and return the body of its answer; of a stream, the last frame about the run."""
+    if path == "/runs":
+        run_id = client.post("/runs", json={"model": "podium", "query": "What?"}).json()["id"]
+        run = done(client, run_id)
+        return {"podium": run} if run["answer"] else {"error": {"podium": run}}
+    answer = client.post(path, json={"model": "podium", "stream": stream, **BODIES[path]})
+    found = last_frame(answer.text) if stream else dict(answer.json())
+    return dict(found["response"]) if stream and "response" in found else found
+
+
 ONCE = "[retry]\nattempts = 1\nbreak_after = 100\n"
 BROKEN = rows(REFUND, {"worker": "nobody", "subtask": "x"})
 CASES: dict[str, tuple[list[str], list[str], list[int], str | None, list[str]]] = {
@@ -133,16 +126,16 @@ def test_each_api(serve: Serve, upstream: ChatServer, orders: Shop, case: str) -
     """The action is carried out once, and its end is in the body: of an answer, or of an error."""
     texts, ends, refunds, status, told_ends = CASES[case]
     client = serve(models=orders.table + ONCE).http()
-    for face, stream in (*((face, stream) for face in FACES for stream in (False, True)), ("runs", False)):
+    for path, stream in (*((path, stream) for path in BODIES for stream in (False, True)), ("/runs", False)):
         upstream.reply = planning(*texts)
         orders.ends, orders.refunds[:] = list(ends), []
-        body = (FACES.get(face) or _runs)(client, stream=stream)
-        told = body["podium"] if status else body["error"]["podium"]
-        shown = [(action["worker"], action["asked"], action["end"]) for action in told.get("actions", [])]
-        assert orders.refunds == refunds, face
-        assert shown == [("shop.refund", '{"order": 1017}', end) for end in told_ends], face
+        body = told(client, path, stream=stream)
+        podium = body["podium"] if status else body["error"]["podium"]
+        shown = [(action["worker"], action["asked"], action["end"]) for action in podium.get("actions", [])]
+        assert orders.refunds == refunds, path
+        assert shown == [("shop.refund", '{"order": 1017}', end) for end in told_ends], path
         if status:
-            assert told["status"] == status, face
+            assert podium["status"] == status, path
 
 
 def stalling(*texts: str) -> Callable[[Call], Reply]:
@@ -163,13 +156,6 @@ def interrupted(
     end(client.get("/runs").json()["data"][0]["id"])
     thread.join(20)
     return answers[0]
-
-
-BODIES: dict[str, dict[str, Any]] = {
-    "/chat/completions": {"messages": ASKED},
-    "/responses": {"input": "What?"},
-    "/messages": {"messages": ASKED, "max_tokens": 100},
-}
 
 
 @pytest.mark.long
@@ -223,12 +209,6 @@ def test_a_response_in_the_background(serve: Serve, upstream: ChatServer, orders
     assert until(lambda: client.get(path).json()["status"] == end)
     (action,) = client.get(path).json()["podium"]["actions"]
     assert (action["worker"], action["end"], orders.refunds) == ("shop.refund", "done", [1017])
-
-
-def done(client: httpx2.Client, run_id: str) -> dict[str, Any]:
-    """Wait until no process carries out a run, and return it."""
-    client.get(f"/runs/{run_id}/events")
-    return dict(client.get(f"/runs/{run_id}").json())
 
 
 BOTH = [REFUND, {**REFUND, "subtask": '{"order": 1018}'}, {**WRITE, "access": [0]}]

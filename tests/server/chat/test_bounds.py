@@ -144,7 +144,8 @@ def test_repetitions_of_a_partial_answer(served: Served, upstream: ChatServer) -
         return says(call, "half", finish_reason="length") if is_last else slowly(call)
 
     upstream.reply = reply
-    answers = in_parallel(served, "/chat/completions", {"model": "podium", "messages": ASKED})
+    body = {"model": "podium", "messages": ASKED}
+    answers = in_parallel(served, "/chat/completions", body, name="partial")
     assert [answer.json()["choices"][0]["message"]["content"] for answer in answers] == ["half"] * 3
     assert len(upstream.calls) == 3
 
@@ -152,7 +153,7 @@ def test_repetitions_of_a_partial_answer(served: Served, upstream: ChatServer) -
 def test_repetitions_of_a_run_in_the_background(served: Served, upstream: ChatServer) -> None:
     """One of them begins the run; the others get it."""
     upstream.reply = slowly
-    answers = in_parallel(served, "/runs", {"model": "podium", "query": "Why?"})
+    answers = in_parallel(served, "/runs", {"model": "podium", "query": "Why?"}, name="runs")
     assert {answer.status_code for answer in answers} == {202}
     replayed = [answer.headers.get("idempotent-replayed") for answer in answers]
     assert sorted(replayed, key=str) == [None, "true", "true"]
@@ -167,9 +168,9 @@ def test_an_idempotency_key_of_an_interrupted_run(served: Served, upstream: Chat
     client.close()
     assert until(upstream.calls[2].hung_up.is_set)
     upstream.reply = team
-    headers = {"Idempotency-Key": "cut"}
-    answer = served.client().chat.completions.create(model="podium", messages=ASKED, extra_headers=headers)
-    assert answer.choices[0].message.content == "the answer"
+    headers = {"Idempotency-Key": "cut", "Content-Type": "application/json"}
+    answer = served.http().post("/chat/completions", content=body, headers=headers)
+    assert answer.json()["choices"][0]["message"]["content"] == "the answer"
     assert [call.body["model"] for call in upstream.calls[3:]] == ["two"]
 
 

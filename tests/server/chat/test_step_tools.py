@@ -10,7 +10,7 @@ from typing import Any
 import openai
 import pytest
 from anthropic import Anthropic, beta_tool
-from server.scene import CONFIG, process
+from server.scene import CONFIG, Serve, process
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served
 
@@ -145,6 +145,12 @@ def whole(root: str, **more: Any) -> Responses:
 def models(upstream: ChatServer) -> list[str]:
     """Return the models that were called, of each turn in order."""
     return [call.body["model"] for call in upstream.calls]
+
+
+@pytest.fixture
+def served(serve: Serve) -> Served:
+    """Return a server without runs: the ids of the calls are those of other tests."""
+    return serve()
 
 
 @pytest.mark.parametrize(
