@@ -97,19 +97,6 @@ def test_each_api(ask: Any, serve: Serve, upstream: ChatServer, *, stream: bool,
     assert end == (whole_end if is_text else short_end)
 
 
-def test_a_repetition(serve: Serve, upstream: ChatServer) -> None:
-    """It has the sentence, too."""
-    client = serve().client()
-    upstream.reply = team(ANSWER, is_complete=False)
-    texts = [
-        client.chat.completions.create(model="podium", messages=ASKED, extra_headers={"idempotency-key": "k"})
-        .choices[0]
-        .message.content
-        for _ in range(2)
-    ]
-    assert all(re.fullmatch(re.escape(ANSWER) + SENTENCE, text or "") for text in texts)
-
-
 def test_labels_of_an_incomplete_answer(serve: Serve, upstream: ChatServer) -> None:
     """They stay with the text, although it has the sentence."""
     tables = '[policy]\nrules = [{label = "one", never = ["three"]}]\n[workers.three]\nendpoint = "here"\n'

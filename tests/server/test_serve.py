@@ -13,7 +13,6 @@ from pathlib import Path
 import httpx2
 import openai
 import pytest
-from installing import installer
 from server.scene import ASKED, CONFIG, process, team
 from servers.chat_server import Call, ChatServer, Pause, Reply, whole
 from servers.podium_server import serving
@@ -137,37 +136,6 @@ def test_the_check_of_something_missing(old: str, new: str, told: str, folder: P
     (line,) = [line for line in done.stdout.splitlines() if told in line]
     assert line.startswith("✗")
     assert "✓ address: http://" in done.stdout
-
-
-@pytest.mark.long
-def test_warnings_of_a_planner(
-    folder: Path, tmp_path: Path, podium: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The check and the start tell them for each model, and the server serves."""
-    planner = """
-from podium import Plan, Step
-from podium.config import AddedPlanner
-from podium.planners import FixedPlanner
-
-class Unsure(FixedPlanner):
-    def warnings(self, workers):
-        return [f"{workers[0].card.name} is not known"]
-
-class Section(AddedPlanner):
-    def build(self, folder, workers):
-        return Unsure(Plan((Step(0, "2 + 3"),)))
-"""
-    installer(tmp_path / "site", monkeypatch)(
-        "podium-unsure", "[podium.planners]\nunsure = podium_unsure:Section\n", planner
-    )
-    file = folder / "podium.toml"
-    before, _, after = file.read_text().partition("[planner]")
-    file.write_text(f'{before}[planner]\ntype = "unsure"\n[{after.partition("[")[2]}')
-    done = podium("serve", "--check", "--port", "0", "--config", str(file))
-    assert done.exit_code == 0, done.output
-    assert "! model podium: one is not known" in done.stdout
-    with process(folder, env={"PYTHONPATH": str(tmp_path / "site")}) as running:
-        assert running.stderr.readline() == "podium: warning: model podium: one is not known\n"
 
 
 def test_the_check_of_a_port_in_use(folder: Path, podium: Run) -> None:

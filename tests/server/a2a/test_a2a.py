@@ -24,14 +24,10 @@ from a2a.utils.errors import TaskNotFoundError
 from google.protobuf.json_format import MessageToDict, ParseDict
 from server.mcp.stalls import acquired, hung_up, stalls
 from server.scene import CONFIG, process, team
-from servers.chat_server import Call, ChatServer, Pause, Reply, says
+from servers.chat_server import Call, ChatServer, Pause, Reply
 from servers.podium_server import Served
 
-from podium import Conductor
-from podium.a2a import RemoteAgent
 from podium.journal import SqlJournal
-from podium.planners import FixedPlanner
-from podium.types import Plan, Step
 
 pytestmark = pytest.mark.anyio
 
@@ -80,15 +76,6 @@ async def test_a_stream(keyed: Served) -> None:
     pieces = [event["artifactUpdate"]["artifact"] for event in events if "artifactUpdate" in event]
     assert "".join(part["text"] for piece in pieces for part in piece["parts"]) == "the answer"
     assert events[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
-
-
-async def test_podium_as_the_client(keyed: Served) -> None:
-    """A model of another server is a worker."""
-    headers = {"Authorization": f"Bearer {keyed.key()}"}
-    worker = await RemoteAgent(f"{keyed.root}/a2a/podium", headers=headers).worker()
-    planner = FixedPlanner(Plan((Step(0, "Say why the sky is blue."),)))
-    result = await Conductor(planner, [worker]).run(ASKED)
-    assert result.answer == "the answer"
 
 
 async def test_a_conversation(keyed: Served, upstream: ChatServer) -> None:
@@ -184,20 +171,6 @@ async def test_a_task_goes_on_after_its_stream(keyed: Served, upstream: ChatServ
                 break
             await anyio.sleep(0.05)
     assert answer_of(task) == "the answer"
-
-
-async def test_an_answer_that_is_cut(keyed: Served, upstream: ChatServer) -> None:
-    """The completed task says so."""
-
-    def reply(call: Call) -> Reply:
-        return says(call, "half", finish_reason="length") if call.body["model"] == "two" else team(call)
-
-    upstream.reply = reply
-    async with client_of(keyed, keyed.key(), streams=False) as client:
-        (event,) = await send(client)
-    task = event["task"]
-    assert task["metadata"]["podium"]["status"] == "partial"
-    assert "The answer is incomplete (cut" in task["status"]["message"]["parts"][0]["text"]
 
 
 @pytest.mark.long

@@ -128,26 +128,6 @@ def test_bad_lines_stop_nothing(folder: Path, batch: Batch) -> None:
     assert (len(read(folder / "in.results.jsonl")), read(folder / "bad.jsonl")) == (2, [])
 
 
-def test_names_that_do_not_exist(folder: Path, batch: Batch) -> None:
-    """The error has the names that exist, and the nearest; it speaks of no server and no key."""
-    lines = [
-        {"id": "a", "query": "one", "model": "aloen"},
-        {"id": "b", "quary": "two"},
-        {"id": "c", "query": "three", "temperature": 1},
-    ]
-    write(folder / "in.jsonl", lines)
-    batch("in.jsonl", code=1)
-    models = "he models are alone, team"
-    fields = "he fields are id, query, question, messages, model, context, plan, labels"
-    assert {row["id"]: row["problem"]["message"] for row in read(folder / "in.results.jsonl")} == {
-        "a": f"line 1: there is no model 'aloen': did you mean 'alone'? T{models}",
-        "b": f"line 2: 'quary' is not a field of a line: did you mean 'query'? T{fields}",
-        "c": f"line 3: 'temperature' is not a field of a line: t{fields}",
-    }
-    told = batch("in.jsonl", "--model", "xyz", code=2).stderr
-    assert f"--model: there is no model 'xyz': t{models}" in told
-
-
 @pytest.mark.long
 def test_failed_lines(folder: Path, batch: Batch, upstream: ChatServer) -> None:
     """They are run again only with `--retry-failed`, or as the input of another batch."""

@@ -100,35 +100,6 @@ def test_what_a_client_sees_of_a_map(serve: Serve, upstream: ChatServer) -> None
     assert "0[" not in told
 
 
-def test_what_a_client_sees_of_an_output_that_stands_in(serve: Serve, upstream: ChatServer) -> None:
-    """The step that it stands for, and the tokens of the step that wrote it."""
-    rows = [
-        {"worker": "one", "subtask": "Judge.", "access": [], "returns": {"verdict": "ok|bad"}},
-        {"worker": "one", "subtask": "Short.", "access": [0]},
-        {
-            "worker": "two",
-            "subtask": "Long.",
-            "access": [0],
-            "when": {"ref": "{{0.verdict}}", "is": "bad"},
-            "else": 1,
-        },
-    ]
-
-    def reply(call: Call) -> Reply:
-        if call.body["model"] == "planner":
-            return says(call, json.dumps({"steps": rows}))
-        return says(call, '{"verdict": "ok"}') if "Short." not in str(call.body) else team(call)
-
-    upstream.reply = reply
-    answer = serve().client().chat.completions.create(model="podium", messages=ASKED)
-    assert answer.choices[0].message.content == "facts"
-    told = answer.choices[0].message.reasoning_content  # type: ignore[attr-defined]
-    assert told.endswith("Step 2: ok, with the output of step 1, because its condition does not hold.\n")
-    assert answer.usage is not None
-    assert answer.usage.prompt_tokens == 211
-    assert answer.usage.completion_tokens
-
-
 def test_limits_of_a_model(serve: Serve) -> None:
     """They replace those of the file, and a run that reaches one is an error with its code."""
     served = serve(models="[models.small.limits]\ncost = 0.0000001\n")
@@ -199,20 +170,6 @@ def test_the_list_for_codex(serve: Serve, tmp_path: Path) -> None:
     more = "support_verbosity truncation_policy supports_parallel_tool_calls experimental_supported_tools"
     assert {*required.split(), *more.split()} <= entry.keys()
     assert "models" not in httpx2.get(f"{served.url}/models").json()
-
-
-def test_answers_about_images_are_not_cached(serve: Serve, upstream: ChatServer) -> None:
-    """Two questions that differ only in their images are two questions to a worker as itself."""
-    upstream.reply = lambda call: says(call, str(call.body["messages"][-1]["content"]))
-    eyes = '[workers.eyes]\nendpoint = "here"\nmodel = "eyes"\nparts = ["image_url"]\n'
-    served = serve(models=eyes + '[conductor]\ncache = "memory"\n[models.see]\nworker = "eyes"')
-    answers = []
-    for image in ("one", "two", "two"):
-        url = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}}
-        asked: Any = [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, url]}]
-        answer = served.client().chat.completions.create(model="see", messages=asked)
-        answers.append(answer.choices[0].message.content or "")
-    assert ["base64,one" in answer for answer in answers] == [True, False, False]
 
 
 def test_efforts(serve: Serve, upstream: ChatServer) -> None:

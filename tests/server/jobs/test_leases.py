@@ -94,32 +94,6 @@ async def test_lost_jobs_go_first(url: str) -> None:
         assert len((await living.look(0)).held) == 20
 
 
-async def test_a_caller_that_was_refused(one: Process) -> None:
-    """None of its jobs is taken for some time, then one, two, four and so on; others are taken."""
-    await filled(one.table, 30, kind="a", caller="anna")
-    await filled(one.table, 2, kind="b", caller="bert")
-    one.line.put_off("anna", 60.0)
-    assert [job.kind for job in (await one.look(8)).taken] == ["b", "b"]
-    assert not (await one.look(8)).taken
-    one.line.ended("anna")
-    taken = [(await one.look(8)).taken for _ in range(5)]
-    assert [len(jobs) for jobs in taken] == [1, 2, 4, 8, 8]
-    assert {job.job_id for job in taken[1]} == {"a-1", "a-2"}
-
-
-async def test_a_released_job_waits(one: Process) -> None:
-    """A refused job is taken later, and does not hinder others; a cancelled one is taken at once."""
-    await filled(one.table, 3)
-    (job,) = (await one.look(1)).taken
-    await one.table.release(job.job_id, one.holder, 60.0, is_urgent=False)
-    assert [job.job_id for job in (await one.look(5)).taken] == ["new-1", "new-2"]
-    assert await one.table.cancel(job.job_id)
-    (again,) = (await one.look(5)).taken
-    assert (again.job_id, again.is_cancelled) == (job.job_id, True)
-    await one.table.release_all(one.holder)
-    assert len((await one.look(5)).taken) == 3
-
-
 class Failing:
     """Work that begins, and then fails."""
 
@@ -178,21 +152,6 @@ async def test_a_journal_that_fails_after_the_beginning(tmp_path: Path, error: P
         else:
             assert (job.error, job.holder, job.is_urgent) == (None, "", True)
             assert job.due > job.created
-
-
-async def test_a_job_whose_end_could_not_be_written(tmp_path: Path) -> None:
-    """The process returns it to the queue, and executes it again."""
-    Failing.error, Failing.runs = RunUnknown("deleted"), 0
-    table = JobTable(SqlJournal(tmp_path / "runs.db"))
-    async with running(table) as jobs:
-        holders = "SELECT holder FROM podium_leases"
-        (row,) = await table.transaction(lambda each: each.fetch(holders), reads=True)
-        assert jobs.is_idle
-        await table.add(new_job("job", "failing", "local", {}), row["holder"])
-        with anyio.fail_after(20):
-            while await table.is_open("job"):  # noqa: ASYNC110 - as above
-                await anyio.sleep(0.01)
-    assert Failing.runs == 1
 
 
 class Endless:

@@ -77,17 +77,6 @@ def test_lines_in_actors(folder: Path, on_ray: OnRay, upstream: ChatServer) -> N
     assert len(upstream.calls) == calls
 
 
-def test_lines_of_openai(folder: Path, on_ray: OnRay) -> None:
-    """The results have the form of OpenAI's output files; a cluster can be started for one command."""
-    body = {"model": "alone", "messages": [{"role": "user", "content": "hello"}]}
-    line = {"custom_id": "c", "method": "POST", "url": "/v1/chat/completions", "body": body}
-    write(folder / "in.jsonl", [line])
-    code, told = on_ray("in.jsonl", address="local")
-    assert code == 0, told
-    (row,) = read(folder / "in.results.jsonl")
-    assert row["response"]["body"]["choices"][0]["message"]["content"] == "answer to hello"
-
-
 def test_one_budget(folder: Path, on_ray: OnRay, upstream: ChatServer) -> None:
     """The actors together start only runs whose limits fit, in this command and the next."""
     write(folder / "in.jsonl", MANY[:100])

@@ -1,8 +1,6 @@
 """Responses in the background: they go on without their client, and their events can be read at any time."""
 
 import threading
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import openai
@@ -130,24 +128,6 @@ def test_a_run_that_fails(served: Served, upstream: ChatServer) -> None:
     assert (answer.status, answer.error.code) == ("failed", "worker_refused")
 
 
-def test_an_idempotency_key(served: Served, upstream: ChatServer) -> None:
-    """The same request is the same response, also while it runs; another request is a conflict."""
-    upstream.reply = lambda call: Reply((Pause(0.1), *team(call).parts))
-    client = served.client()
-    headers = {"Idempotency-Key": "k1"}
-    asked: Any = {"model": "podium", "input": ASKED, "background": True, "extra_headers": headers}
-    first = client.responses.create(**asked)
-    again = client.responses.with_raw_response.create(**asked)
-    assert again.headers["idempotent-replayed"] == "true"
-    assert again.parse().id == first.id
-    with pytest.raises(openai.ConflictError) as caught:
-        client.responses.create(**{**asked, "input": "Another question?"})
-    assert caught.value.code == "idempotency_key_reused"
-    ended(client, first.id)
-    assert client.responses.create(**asked).output_text == "the answer"
-    assert len(upstream.calls) == 3
-
-
 def test_a_plan_that_waits_in_an_open_request(serve: Serve) -> None:
     """The request gets an error; its response is in progress until somebody decides, as its run is."""
     client = serve(models='[policy]\napprove = "later"').client()
@@ -158,22 +138,6 @@ def test_a_plan_that_waits_in_an_open_request(serve: Serve) -> None:
     client.post(f"/runs/{response_id.removeprefix('resp_')}/approve", body={}, cast_to=object)
     answer = ended(client, response_id)
     assert (answer.status, answer.output_text) == ("completed", "the answer")
-
-
-@pytest.mark.long
-def test_a_plan_that_waits_for_approval(serve: Serve, tmp_path: Path, podium: Callable[..., Any]) -> None:
-    """The response is in progress until somebody decides; a refusal ends its run."""
-    client = serve(models='[policy]\napprove = "later"').client()
-    begun = client.responses.create(model="podium", input=ASKED, background=True)
-    stream: Any = client.responses.retrieve(begun.id, stream=True)
-    assert any("waits for approval" in getattr(event, "delta", "") for event in stream)
-    stream.close()
-    run_id = begun.id.removeprefix("resp_")
-    command = ["decide", run_id, "refuse", "--why", "no", "--config", str(tmp_path / "podium.toml")]
-    # the run is held for a moment after its event
-    assert until(lambda: podium(*command).exit_code == 0)
-    answer = ended(client, begun.id)
-    assert (answer.status, answer.error.code) == ("failed", "refused")
 
 
 def test_a_refused_request(serve: Serve) -> None:

@@ -1,6 +1,5 @@
 """Runs in the background survive the end of their process."""
 
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,19 +33,6 @@ def begun(client: httpx2.Client, upstream: ChatServer) -> str:
     return run_id
 
 
-@pytest.mark.parametrize("folder", ["sqlite", "postgres"], indirect=True)
-def test_a_killed_process(folder: Path, upstream: ChatServer) -> None:
-    """The next start finishes the run; only the call that had no answer is made again."""
-    with process(folder) as running, client_of(running) as client:
-        run_id = begun(client, upstream)
-        os.kill(running.pid, signal.SIGKILL)
-        running.wait(10)
-    with process(folder) as running, client_of(running) as client:
-        run = ended(client, run_id)
-    assert (run["status"], run["answer"], run["recoveries"]) == ("ok", "the answer", 1)
-    assert [call.body["model"] for call in upstream.calls] == ["planner", "one", "two", "two"]
-
-
 def test_a_process_that_stops(folder: Path, upstream: ChatServer) -> None:
     """It releases the run after `drain_seconds`, and the next start finishes it; a cancelled run stays so."""
     with process(folder) as running, client_of(running) as client:
@@ -58,19 +44,6 @@ def test_a_process_that_stops(folder: Path, upstream: ChatServer) -> None:
         run = ended(client, run_id)
         assert client.get(f"/runs/{cancelled}").json()["status"] == "stopped"
     assert (run["status"], run["answer"]) == ("ok", "the answer")
-
-
-def test_another_process(folder: Path, upstream: ChatServer) -> None:
-    """It cancels runs of the first, and takes over when the first is killed."""
-    with process(folder) as first, process(folder) as second:
-        own, other = client_of(first), client_of(second)
-        with own, other:
-            run_id = begun(own, upstream)
-            assert post(other, run_id, "cancel", 200)["status"] == "stopped"
-            run_id = begun(own, upstream)
-            upstream.reply = team
-            first.kill()
-            assert until(lambda: other.get(f"/runs/{run_id}").json()["status"] == "ok")
 
 
 def test_a_server_that_stops_waits_for_its_runs(folder: Path, upstream: ChatServer) -> None:

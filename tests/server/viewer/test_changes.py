@@ -30,23 +30,6 @@ def test_a_plan_that_is_refused_elsewhere(serve: Serve, page: Page) -> None:
     expect(page.get_by_label("Approval")).to_have_count(0)
 
 
-def test_a_decision_that_comes_too_late(serve: Serve, page: Page, faults: list[str]) -> None:
-    """The page shows the decision of the other person at once."""
-    served = serve(models=APPROVAL)
-    client = served.http()
-    run_id = start(client)
-    ended(client, run_id)
-    page.add_init_script("Object.defineProperty(document, 'hidden', {value: true})")  # it does not look again
-    page.goto(f"{served.root}/#/runs/{run_id}")
-    expect(page.get_by_label("Approval")).to_be_visible()
-    client.post(f"/runs/{run_id}/refuse", json={}).raise_for_status()
-    ended(client, run_id)
-    page.get_by_role("button", name="Approve").click()
-    expect(page.locator(".head .badge")).to_have_text("failed")
-    expect(page.get_by_label("Approval")).to_have_count(0)
-    faults.clear()
-
-
 def test_a_run_whose_process_died(served: Served, page: Page) -> None:
     """It is stopped on its page, too, says so, and its clock stands still; one that was given up says so."""
     client = served.http()

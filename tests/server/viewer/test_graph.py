@@ -1,14 +1,12 @@
 """The graph of a plan in Chromium: where steps and lines are drawn, how large, and what a box shows."""
 
-import threading
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 from server.scene import Serve
-from server.viewer.conftest import STEPS, ended, in_halves, start
+from server.viewer.conftest import STEPS, ended, start
 from servers.chat_server import Call, ChatServer, Reply, says, whole
-from servers.podium_server import Served
 
 pytestmark = pytest.mark.long
 
@@ -81,32 +79,6 @@ def test_a_large_plan(serve: Serve, page: Page) -> None:
     expect(page.get_by_label("Step 29, one, ok")).to_be_attached()
     tops = [round(box[1]) for box in page.evaluate(DRAWN)["boxes"]]
     assert [at for at, top in enumerate(tops) if top == min(tops)] == [0, 1, 2, 3, 20]
-
-
-def test_the_step_at_work_is_shown(served: Served, upstream: ChatServer, page: Page) -> None:
-    """The graph follows the run; a run that has ended is shown from its start."""
-    may_end = threading.Event()
-
-    def reply(call: Call) -> Reply:
-        if call.body["model"] == "two":
-            return in_halves("the", " answer", may_end)
-        return says(call, "facts")
-
-    upstream.reply = reply
-    steps = [
-        {"worker": "two" if at == 9 else "one", "subtask": f"Part {at}.", "access": [at - 1] if at else []}
-        for at in range(10)
-    ]
-    client = served.http()
-    run_id = start(client, plan={"steps": steps})
-    page.goto(f"{served.root}/#/runs/{run_id}")
-    expect(page.get_by_label("Step 9, two, running")).to_be_in_viewport()
-    expect(page.get_by_label("Step 0, one, ok")).not_to_be_in_viewport()
-    may_end.set()
-    expect(page.get_by_label("Step 9, two, ok")).to_be_in_viewport()
-    page.reload()
-    expect(page.get_by_label("Step 9, two, ok")).to_be_attached()
-    expect(page.get_by_label("Step 0, one, ok")).to_be_in_viewport()
 
 
 def test_a_fallback_and_its_calls_are_in_the_box(serve: Serve, upstream: ChatServer, page: Page) -> None:

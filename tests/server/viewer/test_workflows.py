@@ -8,7 +8,6 @@ from playwright.sync_api import Page, expect
 from server.scene import Serve
 from server.viewer.conftest import ended, start
 from servers.chat_server import Call, ChatServer, Reply, says
-from servers.shop import shop
 
 pytestmark = pytest.mark.long
 
@@ -78,54 +77,6 @@ def test_a_workflow(serve: Serve, upstream: ChatServer, page: Page) -> None:
     expect(page.locator(".parts li")).to_have_count(2)
     page.goto(f"{served.root}/#/runs/{run_id}/1.2(2).0")
     expect(page.get_by_label("Step 2(2).0")).to_contain_text("Turn x.")
-
-
-ACTING: list[dict[str, Any]] = [
-    {"worker": "shop.refund", "subtask": '{"order": {{item}}}', "access": [], "each": [1, 2, 3, 4]},
-    {
-        "steps": [
-            {"worker": "shop.refund", "subtask": '{"order": 7}', "access": []},
-            {"worker": "two", "subtask": "Turn x.", "access": [0], "returns": {"done": "boolean"}},
-        ],
-        "until": {"ref": "{{1.done}}", "is": True},
-        "most": 3,
-        "access": [],
-    },
-    {"worker": "ann", "subtask": "Is {{item}} well?", "access": [], "each": ["the sky"]},
-    {"worker": "two", "subtask": "Write.", "access": [0, 1, 2]},
-]
-
-
-def test_what_waits_in_maps_and_loops(serve: Serve, upstream: ChatServer, page: Page) -> None:
-    """Items and turns have forms in their panels; what is left is approved at once."""
-    upstream.reply = work
-    with shop() as orders:
-        person = '[workers.ann]\ntype = "person"\n'
-        policy = '[policy]\napprove = "later"\nask = "actions"\n'
-        served = serve(models=orders.table + person + policy)
-        run_id = start(served.http(), plan={"steps": ACTING})
-        ended(served.http(), run_id)
-        page.goto(f"{served.root}/#/runs/{run_id}")
-        expect(page.get_by_label("Step 0, shop.refund, waiting, 0 of 4")).to_be_visible()
-        expect(page.get_by_label("Step 1, loop, waiting, turn 1 of 3")).to_be_visible()
-        for name, choice in (("0[1]", "Refuse"), ("1(1).0", "Approve")):
-            page.goto(f"{served.root}/#/runs/{run_id}/1.{name}")
-            panel = page.get_by_label(f"Step {name}", exact=True)
-            panel.get_by_label("Reason").fill("I looked.")
-            panel.get_by_role("button", name=choice, exact=True).click()
-            expect(panel.get_by_role("button", name=choice, exact=True)).to_have_count(0)
-        page.goto(f"{served.root}/#/runs/{run_id}/1.2[0]")
-        panel = page.get_by_label("Step 2[0]", exact=True)
-        panel.get_by_label("Answer").fill("yes")
-        panel.get_by_role("button", name="Answer", exact=True).click()
-        expect(panel.get_by_label("Answer")).to_have_count(0)
-        page.goto(f"{served.root}/#/runs/{run_id}")
-        form = page.get_by_label("Approval of all")
-        expect(form).to_contain_text("3 steps wait for an approval")
-        form.get_by_role("button", name="Approve all 3").click()
-        expect(form).to_have_count(0)
-        expect(page.get_by_label("Step 0, shop.refund, ok, 4 of 4")).to_be_visible()
-        assert sorted(orders.refunds) == [1, 3, 4, 7]
 
 
 def test_a_fan_out_that_waits(serve: Serve, upstream: ChatServer, page: Page) -> None:
