@@ -81,10 +81,19 @@ def keyed(upstream: ChatServer, _closed: Served) -> Served:
 
 
 @pytest.fixture
-def folder(request: pytest.FixtureRequest, tmp_path: Path, upstream: ChatServer) -> Path:
-    """A folder with the config of a team; with PostgreSQL, if a test asks for it."""
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the URL of an empty database: a file, or PostgreSQL if a test asks for it."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        return f"sqlite:///{tmp_path}/runs.db"
+    found: str = request.getfixturevalue("postgres_url")
+    return found
+
+
+@pytest.fixture
+def folder(url: str, tmp_path: Path, upstream: ChatServer) -> Path:
+    """A folder with the config of a team."""
     text = CONFIG.format(url=upstream.url, models="", server="drain_seconds = 1.0")
-    if getattr(request, "param", "sqlite") == "postgres":
-        text = text.replace('path = "runs.db"', f'url = "{request.getfixturevalue("postgres_url")}"')
+    if not url.startswith("sqlite"):
+        text = text.replace('path = "runs.db"', f'url = "{url}"')
     (tmp_path / "podium.toml").write_text(text)
     return tmp_path

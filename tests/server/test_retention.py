@@ -45,13 +45,6 @@ def counts(url: str) -> dict[str, int]:
     return found
 
 
-@pytest.fixture
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of an empty database; PostgreSQL if a test asks for it."""
-    is_sqlite = getattr(request, "param", "sqlite") == "sqlite"
-    return f"sqlite:///{tmp_path}/runs.db" if is_sqlite else str(request.getfixturevalue("postgres_url"))
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 def test_a_server_forgets(upstream: ChatServer, url: str, tmp_path: Path) -> None:

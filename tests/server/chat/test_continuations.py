@@ -46,28 +46,6 @@ def chat(post: Post) -> list[Callable[[], str]]:
     return [first, second]
 
 
-def messages(post: Post) -> list[Callable[[], str]]:
-    """As `chat`, in the Messages API."""
-    tools = [{"name": "add", "input_schema": {"type": "object"}}]
-    body = {"model": "podium", "messages": ASKED, "tools": tools, "max_tokens": 99}
-    said: list[Any] = []
-
-    def first() -> str:
-        said.extend(post("/messages", body)["content"])
-        return ""
-
-    def second() -> str:
-        results = [
-            {"type": "tool_result", "tool_use_id": block["id"], "content": "3"}
-            for block in said
-            if block["type"] == "tool_use"
-        ]
-        more = [{"role": "assistant", "content": said}, {"role": "user", "content": results}]
-        return str(post("/messages", {**body, "messages": [*ASKED, *more]})["content"][0]["text"])
-
-    return [first, second]
-
-
 def poster(root: str, key: str = "none") -> Post:
     """Return a function that posts a body to a server, and returns the answer."""
 
@@ -164,42 +142,6 @@ def test_a_conversation_that_has_changed(case: str, serve: Serve, upstream: Chat
     assert (models(upstream), orders.refunds) == (called, [1017])
     seen = upstream.calls[-1].body["messages"]
     assert [said["content"] for said in seen if said in CLOCK] == [m["content"] for m in second if m in CLOCK]
-
-
-def unrecorded(post: Post) -> list[Callable[[], str]]:
-    """As `chat`, in the Responses API, where the client keeps the conversation, and no run is recorded."""
-    said: list[Any] = [{"role": "user", "content": "Why is the sky blue?"}]
-    body = {"model": "podium", "tools": [{"type": "function", **FUNCTION}], "store": False, "input": said}
-
-    def first() -> str:
-        said.extend(item for item in post("/responses", body)["output"] if item["type"] == "function_call")
-        return ""
-
-    def second() -> str:
-        said.extend({"type": "function_call_output", "call_id": call["id"], "output": "3"} for call in CALLS)
-        return str(post("/responses", body)["status"])
-
-    return [first, second]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("api", [messages, unrecorded])
-def test_other_apis_and_a_changed_system_message(
-    api: Any, serve: Serve, upstream: ChatServer, orders: Shop
-) -> None:
-    """As above."""
-    upstream.reply = _acting
-    clock = iter(f"It is 10:00:0{second}." for second in range(9))
-    post = poster(serve(models=orders.patient).url)
-
-    def timed(path: str, body: Any) -> Any:
-        return post(path, {**body, ("system" if path == "/messages" else "instructions"): next(clock)})
-
-    first, second = api(timed)
-    first()
-    upstream.calls.clear()
-    second()
-    assert (models(upstream), orders.refunds) == (["two"], [1017])
 
 
 def test_calls_whose_ids_are_not_unique(served: Served, upstream: ChatServer) -> None:

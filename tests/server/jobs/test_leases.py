@@ -16,13 +16,6 @@ from podium_server.jobs.table import JobTable, Line, Look, StoredJob, new_job
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of an empty database; PostgreSQL if a test asks for it."""
-    is_sqlite = getattr(request, "param", "sqlite") == "sqlite"
-    return f"sqlite:///{tmp_path}/runs.db" if is_sqlite else str(request.getfixturevalue("postgres_url"))
-
-
 async def filled(
     table: JobTable, number: int, holder: str = "", kind: str = "new", caller: str = "local"
 ) -> None:

@@ -52,12 +52,9 @@ def test_every_route_but_health_needs_a_key(keyed: Served) -> None:
         assert httpx2.get(keyed.root + open_path).status_code == 200
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgres"])
-def test_a_key_shows_its_budgets(
-    database: str, request: pytest.FixtureRequest, serve: Serve, upstream: ChatServer
-) -> None:
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+def test_a_key_shows_its_budgets(url: str, serve: Serve, upstream: ChatServer) -> None:
     """They have what is reserved while a request runs, and what it has cost after its end."""
-    url = request.getfixturevalue("postgres_url") if database == "postgres" else ""
     served, may_end = serve(keys=True, url=url), threading.Event()
     limits = {"requests_per_minute": 10, "tokens_per_minute": 100_000}
     key = served.key(day_cost=1.0, month_cost=20.0, run_cost=0.25, **limits)
@@ -290,8 +287,9 @@ def test_a_browser_logs_in(keyed: Served) -> None:
         assert (shown.status_code, shown.json()["state"], shown.json()["csrf"]) == (200, "login", None)
 
 
-def test_a_server_without_keys(serve: Serve) -> None:
+def test_a_server_without_keys(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """A web page cannot spend money through it, and it answers nobody after the first key was made."""
+    monkeypatch.setattr("podium_server.keys.access.KNOWN_SECONDS", 0.1)
     served = serve()
     body = {"model": "podium", "messages": ASKED}
     for headers in ({"origin": "https://evil.example"}, {"origin": "null"}, {"host": "evil.example"}):

@@ -11,7 +11,7 @@ import anyio.to_thread
 import httpx2
 import pytest
 from server.mcp.stalls import acquired, hung_up, stalls
-from server.scene import CONFIG, process, team
+from server.scene import CONFIG, Serve, process, team
 from servers.chat_server import Call, ChatServer, Pause, Reply
 from servers.mcp_client import connect, http_of
 from servers.podium_server import Served
@@ -198,10 +198,10 @@ async def test_a_signal_lets_a_call_end(upstream: ChatServer, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("module", "path"), [("mcp", "/mcp"), ("a2a", "/a2a/podium")])
-def test_without_the_extra(module: str, path: str, keyed: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra(module: str, path: str, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """The path is answered with 404 and the command that installs the extra."""
     monkeypatch.setitem(sys.modules, module, None)
-    answer = httpx2.post(keyed.root + path, headers={"authorization": f"Bearer {keyed.key()}"}, json={})
+    answer = httpx2.post(serve().root + path, json={})
     assert answer.status_code == 404
     error = answer.json()["error"]
     assert error["code"] == f"{module}_not_installed"

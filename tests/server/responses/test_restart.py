@@ -46,7 +46,7 @@ def models(upstream: ChatServer) -> list[str]:
     return [call.body["model"] for call in upstream.calls]
 
 
-@pytest.mark.parametrize("folder", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 def test_a_killed_process(folder: Path, upstream: ChatServer) -> None:
     """The next start finishes the response; only the call that had no answer is made again."""
     with process(folder) as running, client_of(running) as client:

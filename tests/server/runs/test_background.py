@@ -202,9 +202,9 @@ def test_a_run_is_replayed_from_a_step(served: Served, upstream: ChatServer) -> 
         assert "the run has no step" in post(client, run_id, "replay", 400, **body)["error"]["message"]
 
 
-def test_only_the_plan_is_made(served: Served, upstream: ChatServer) -> None:
+def test_only_the_plan_is_made(serve: Serve, upstream: ChatServer) -> None:
     """The policy asks for no approval, but the request does; the forecast tells what the plan will cost."""
-    client = served.http()
+    client = serve().http()
     run = ended(client, start(client, only_plans=True)["id"])
     assert run["status"] == "waiting"
     told = post(client, run["id"], "forecast", 200)

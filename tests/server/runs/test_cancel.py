@@ -59,7 +59,7 @@ def test_in_the_same_process(served: Served, upstream: ChatServer, *, stream: bo
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("folder", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 def test_in_another_process(folder: Path, upstream: ChatServer) -> None:
     """The process that answers the request sees it in the shared table."""
     upstream.reply = stalled

@@ -26,13 +26,7 @@ from podium_server.jobs.table import JobTable
 LISTENING = "SELECT {} FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
 
 
-@pytest.fixture
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of an empty database."""
-    if getattr(request, "param", "") == "sqlite":
-        return f"sqlite:///{tmp_path}/runs.db"
-    found: str = request.getfixturevalue("postgres_url")
-    return found
+POSTGRES = pytest.mark.parametrize("url", ["postgres"], indirect=True)
 
 
 @pytest.fixture
@@ -103,6 +97,7 @@ def test_events_of_another_replica(
         assert [line for line in lines if line.startswith("event")] == []
 
 
+@POSTGRES
 def test_events_after_a_lost_connection(
     replicas: tuple[httpx2.Client, httpx2.Client], released: threading.Event, url: str
 ) -> None:
@@ -118,6 +113,7 @@ def test_events_after_a_lost_connection(
         assert types_of(lines, "run_ended")[-1] == "run_ended"
 
 
+@POSTGRES
 def test_a_response_of_another_replica(
     replicas: tuple[httpx2.Client, httpx2.Client], released: threading.Event
 ) -> None:
@@ -131,6 +127,7 @@ def test_a_response_of_another_replica(
         assert types_of(lines, "response.completed")[-1] == "response.completed"
 
 
+@POSTGRES
 def test_an_idempotency_key_at_two_replicas(
     replicas: tuple[httpx2.Client, httpx2.Client], upstream: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +155,7 @@ def test_an_idempotency_key_at_two_replicas(
     assert len(upstream.calls) == 3
 
 
+@POSTGRES
 def test_a_repetition_at_another_replica(
     replicas: tuple[httpx2.Client, httpx2.Client], released: threading.Event, upstream: ChatServer
 ) -> None:

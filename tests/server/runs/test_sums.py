@@ -28,12 +28,9 @@ def summed(client: httpx2.Client, **query: Any) -> Any:
     return answer.json()
 
 
-@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
-def test_sums_are_those_of_the_runs(
-    database: str, request: pytest.FixtureRequest, serve: Serve, upstream: ChatServer
-) -> None:
+@pytest.mark.parametrize("url", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True)
+def test_sums_are_those_of_the_runs(url: str, serve: Serve, upstream: ChatServer) -> None:
     """After retries, failures, resumed runs, changed plans and replays; a key sees its own runs."""
-    url = request.getfixturevalue("postgres_url") if database == "postgres" else ""
     keyed, failing = serve(keys=True, models=RETRY, url=url), ["two"]
 
     def reply(call: Call) -> Reply:
