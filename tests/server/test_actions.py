@@ -226,7 +226,7 @@ def test_approvals_of_actions(
     names: list[int | str],
 ) -> None:
     """An action waits at its arguments; each is decided on for itself, and the run goes on after the last."""
-    client = serve(models=orders.table + LATER).http()
+    client = serve(models=orders.patient + LATER).http()
     upstream.reply = planning(rows(*steps))
     waiting = chat(client)
     error = waiting.json()["error"]
@@ -306,7 +306,7 @@ def test_a_person_decides_on_an_unknown_end(
 def test_clients_do_not_repeat_what_has_acted(serve: Serve, upstream: ChatServer, orders: Shop) -> None:
     """Also if nothing was paid and a worker was overloaded, after which clients repeat requests."""
     plan = rows(REFUND, WRITE)
-    client = serve(models=orders.table + ONCE).http()
+    client = serve(models=orders.patient + ONCE).http()
     upstream.reply = lambda call: (
         says(call, plan) if call.body["model"] == "planner" else whole({}, status=503)
     )
@@ -320,14 +320,14 @@ class TestAnotherPodium:
 
     def test_the_list_of_models(self, serve: Serve, orders: Shop) -> None:
         """Each model says whether it acts."""
-        models = orders.table + '[models.podium]\n[models.raw]\nworker = "two"\n'
+        models = orders.patient + '[models.podium]\n[models.raw]\nworker = "two"\n'
         listed = httpx2.get(f"{serve(models=models).url}/models").json()["data"]
         assert {model["id"]: model["podium"]["acts"] for model in listed} == {"podium": True, "raw": False}
 
     @pytest.mark.anyio
     async def test_agents_and_tools(self, serve: Serve, orders: Shop) -> None:
         """The card of an A2A agent and the annotations of the MCP tools say it, too."""
-        for tables, acts in ((orders.table, True), ("", False)):
+        for tables, acts in ((orders.patient, True), ("", False)):
             root = serve(models=tables).root
             agent = await RemoteAgent(f"{root}/a2a/podium").worker()
             tools = await McpServer("remote", StreamableHttp(f"{root}/mcp")).workers()
@@ -339,7 +339,7 @@ class TestAnotherPodium:
     async def test_its_steps_are_actions(self, serve: Serve, upstream: ChatServer, orders: Shop) -> None:
         """Never from a gap, also at the first call: the server refuses it before anything is done."""
         upstream.reply = planning(rows(REFUND, WRITE))
-        remote = ChatWorker("podium", endpoint=Endpoint(serve(models=orders.table).url, provider="podium"))
+        remote = ChatWorker("podium", endpoint=Endpoint(serve(models=orders.patient).url, provider="podium"))
         here = Endpoint(upstream.url)
         pool = [remote, ChatWorker("two", endpoint=here), ChatWorker("one", endpoint=here)]
         steps = (Step(2, "Read."), Step(1, "Draft."), Step(0, "Refund.", (0, 1)), Step(1, "Write.", (1, 2)))
@@ -369,7 +369,7 @@ class TestAnotherPodium:
             return whole({}, status=503)
 
         upstream.reply = once
-        url = serve(models=orders.table + "[retry]\nattempts = 1\n").url
+        url = serve(models=orders.patient + "[retry]\nattempts = 1\n").url
         remote = ChatWorker("podium", endpoint=Endpoint(url, provider="podium"))
         conductor = Conductor(
             FixedPlanner(Plan((Step(0, "Refund."),))), [remote], retry=Retry(attempts=2, first_wait=0.01)

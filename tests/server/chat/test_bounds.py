@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import openai
 import pytest
-from server.scene import ASKED, Serve, in_parallel, slowly, team, until
+from server.scene import ASKED, Serve, ended, in_parallel, slowly, team, until
 from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, chunk, events, says
 from servers.podium_server import Served
 
@@ -157,6 +157,7 @@ def test_repetitions_of_a_run_in_the_background(served: Served, upstream: ChatSe
     assert {answer.status_code for answer in answers} == {202}
     replayed = [answer.headers.get("idempotent-replayed") for answer in answers]
     assert sorted(replayed, key=str) == [None, "true", "true"]
+    assert ended(served.http(), answers[0].json()["id"])["status"] == "ok"
 
 
 def test_an_idempotency_key_of_an_interrupted_run(served: Served, upstream: ChatServer) -> None:

@@ -186,7 +186,7 @@ WRONG: list[tuple[str, dict[str, Any], str | None, str]] = [
     ("chat/completions", {"tools": [{"type": "web_search"}]}, "tools[0]", "it must be a function"),
     ("chat/completions", {"tool_choice": "required"}, "tool_choice", "tool"),
     ("chat/completions", {"response_format": INVALID}, None, "the JSON schema of the answer is invalid"),
-    ("chat/completions", {"reasoning_effort": "huge"}, "reasoning_effort", "huge"),
+    ("chat/completions", {"reasoning_effort": "huge"}, "reasoning_effort", "must be 'none', 'minimal'"),
     ("chat/completions", {"stream_options": {"a": 1}}, "stream_options.a", "stream_options.a is not a"),
     ("responses", {"input": 5}, "input", "input must be a text or a list"),
     ("responses", {"truncation": "x"}, "truncation", "truncation must be 'auto' or 'disabled'"),

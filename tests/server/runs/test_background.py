@@ -258,8 +258,9 @@ def test_keys_change_their_own_runs(keyed: Served, upstream: ChatServer) -> None
     assert post(auditor, run_id, "replay")["key_id"] != run["key_id"]
 
 
-def test_a_key_that_keeps_no_texts_has_no_background(keyed: Served) -> None:
+def test_a_key_that_keeps_no_texts_has_no_background(serve: Serve) -> None:
     """Its runs are not recorded; a run over the rate of a key waits."""
+    keyed = serve(keys=True)
     client = keyed.http(keyed.key(retention_days=0))
     answer = client.post("/runs", json={"model": "podium", "query": "Why?"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "config")
