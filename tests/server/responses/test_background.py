@@ -31,7 +31,7 @@ def stalls(call: Call) -> Reply:
 @pytest.mark.long
 def test_a_response_without_a_client(served: Served, upstream: ChatServer) -> None:
     """The request returns at once; the response is completed later, and continues a conversation."""
-    upstream.reply = lambda call: Reply((Pause(0.1), *team(call).parts))
+    upstream.reply = lambda call: Reply((Pause(0.3), *team(call).parts))
     client = served.client()
     begun = client.responses.create(model="podium", input=ASKED, background=True)
     assert begun.status in ("queued", "in_progress")

@@ -59,6 +59,7 @@ def test_a_killed_process(folder: Path, upstream: ChatServer) -> None:
                     break
         os.kill(running.pid, signal.SIGKILL)
         running.wait(10)
+    upstream.reply = team
     with process(folder) as running, client_of(running) as client:
         last = events[-1].sequence_number
         events += client.responses.retrieve(response_id, stream=True, starting_after=last)
@@ -105,6 +106,7 @@ def test_a_key_that_was_revoked(folder: Path, upstream: ChatServer) -> None:
         running.kill()
         running.wait(10)
     run_sync(lambda: keys.revoke("bad"))
+    upstream.reply = team
     with process(folder) as running, client_of(running, good) as own:
         assert ended(own, kept).status == "completed"
     assert models(upstream) == ["planner", "one", "two"] * 2 + ["two"]

@@ -40,6 +40,7 @@ def test_a_process_that_stops(folder: Path, upstream: ChatServer) -> None:
         post(client, cancelled, "cancel", 200)
         running.send_signal(signal.SIGTERM)
         assert running.wait(20) == 0
+    upstream.reply = team
     with process(folder) as running, client_of(running) as client:
         run = ended(client, run_id)
         assert client.get(f"/runs/{cancelled}").json()["status"] == "stopped"
