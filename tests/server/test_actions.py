@@ -125,7 +125,7 @@ CASES: dict[str, tuple[list[str], list[str], list[int], str | None, list[str]]] 
 def test_each_api(serve: Serve, upstream: ChatServer, orders: Shop, case: str) -> None:
     """The action is carried out once, and its end is in the body: of an answer, or of an error."""
     texts, ends, refunds, status, told_ends = CASES[case]
-    client = serve(models=orders.table + ONCE).http()
+    client = serve(models=(orders.table if ends else orders.patient) + ONCE).http()
     for path, stream in (*((path, stream) for path in BODIES for stream in (False, True)), ("/runs", False)):
         upstream.reply = planning(*texts)
         orders.ends, orders.refunds[:] = list(ends), []

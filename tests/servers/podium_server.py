@@ -53,9 +53,10 @@ class Quick(HttpServer):
             connection.shutdown()
 
     def tell(self) -> None:
-        """Have the server stop, from any thread."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._told.set)
+        """Have the server stop, from another thread; a second call does nothing."""
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(self._told.set)
 
 
 @dataclass

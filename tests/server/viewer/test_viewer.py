@@ -86,7 +86,7 @@ REFUNDS: list[dict[str, Any]] = [
 def test_actions_that_wait(serve: Serve, page: Page, faults: list[str]) -> None:
     """Each has a form with its arguments; one is changed and approved, the other refused."""
     with shop() as orders:
-        served = serve(models=orders.table + APPROVAL + 'ask = "actions"\n')
+        served = serve(models=orders.patient + APPROVAL + 'ask = "actions"\n')
         client = served.http()
         run_id = start(client, plan={"steps": REFUNDS})
         ended(client, run_id)
