@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from core.mcp.test_serving import served as serving_mcp
-from server.chat.conftest import CONFIG
+from server.scene import CONFIG
 from servers.chat_server import Call, ChatServer, Reply, events, says, whole
 from servers.podium_server import serving
 

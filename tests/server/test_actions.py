@@ -7,24 +7,15 @@ from typing import Any
 
 import httpx2
 import pytest
-from core.actors import boss, rows as plan_text
-from server.chat.conftest import serve, upstream
-from server.chat.test_bounds import until
-from server.chat.test_completions import ASKED
-from server.runs.conftest import Http, http
+from server.scene import ASKED, Serve, until
 from servers.chat_server import STALL, Call, ChatServer, Reply, says, whole
-from servers.podium_server import Served
 from servers.shop import Shop, shop
 
 from podium import ChatWorker, Conductor, Endpoint, Plan, Retry, Step
 from podium.a2a import RemoteAgent
 from podium.mcp import McpServer, StreamableHttp
 from podium.planners import FixedPlanner
-from podium.workers import ScriptedWorker
 
-__all__ = ["http", "serve", "upstream"]
-
-Serve = Callable[..., Served]
 REFUND = {"worker": "shop.refund", "subtask": '{"order": 1017}'}
 WRITE = {"worker": "two", "subtask": "Write.", "access": [0]}
 ALONE = {**WRITE, "access": []}
@@ -74,37 +65,30 @@ def last_frame(text: str) -> dict[str, Any]:
     return next(frame for frame in reversed(frames) if "podium" in json.dumps(frame))
 
 
-def _chat(client: httpx2.Client, *, stream: bool) -> dict[str, Any]:
-    body = {"model": "podium", "messages": ASKED, "stream": stream}
-    answer = client.post("/chat/completions", json=body)
-    return last_frame(answer.text) if stream else dict(answer.json())
-
-
-def _responses(client: httpx2.Client, *, stream: bool) -> dict[str, Any]:
-    answer = client.post("/responses", json={"model": "podium", "input": "What?", "stream": stream})
-    found: dict[str, Any] = last_frame(answer.text)["response"] if stream else answer.json()
-    return found
-
-
-def _messages(client: httpx2.Client, *, stream: bool) -> dict[str, Any]:
-    body = {"model": "podium", "messages": ASKED, "max_tokens": 100, "stream": stream}
-    answer = client.post("/messages", json=body)
-    return last_frame(answer.text) if stream else dict(answer.json())
-
-
-def _runs(client: httpx2.Client, *, stream: bool) -> dict[str, Any]:
-    del stream
-    run_id = client.post("/runs", json={"model": "podium", "query": "What?"}).json()["id"]
+def done(client: httpx2.Client, run_id: str) -> dict[str, Any]:
+    """Wait until no process carries out a run, and return it."""
     client.get(f"/runs/{run_id}/events")
-    run = client.get(f"/runs/{run_id}").json()
-    return {"podium": run} if run["answer"] else {"error": {"podium": run}}
+    return dict(client.get(f"/runs/{run_id}").json())
 
 
-FACES: dict[str, Callable[..., dict[str, Any]]] = {
-    "chat": _chat,
-    "responses": _responses,
-    "messages": _messages,
+BODIES: dict[str, dict[str, Any]] = {
+    "/chat/completions": {"messages": ASKED},
+    "/responses": {"input": "What?"},
+    "/messages": {"messages": ASKED, "max_tokens": 100},
 }
+
+
+def told(client: httpx2.Client, path: str, *, stream: bool) -> dict[str, Any]:
+    """Ask over an API, and return the body of its answer; of a stream, the last frame about the run."""
+    if path == "/runs":
+        run_id = client.post("/runs", json={"model": "podium", "query": "What?"}).json()["id"]
+        run = done(client, run_id)
+        return {"podium": run} if run["answer"] else {"error": {"podium": run}}
+    answer = client.post(path, json={"model": "podium", "stream": stream, **BODIES[path]})
+    found = last_frame(answer.text) if stream else dict(answer.json())
+    return dict(found["response"]) if stream and "response" in found else found
+
+
 ONCE = "[retry]\nattempts = 1\nbreak_after = 100\n"
 BROKEN = rows(REFUND, {"worker": "nobody", "subtask": "x"})
 CASES: dict[str, tuple[list[str], list[str], list[int], str | None, list[str]]] = {
@@ -138,20 +122,20 @@ CASES: dict[str, tuple[list[str], list[str], list[int], str | None, list[str]]] 
 
 @pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
-def test_each_api(serve: Serve, upstream: ChatServer, http: Http, orders: Shop, case: str) -> None:
+def test_each_api(serve: Serve, upstream: ChatServer, orders: Shop, case: str) -> None:
     """The action is carried out once, and its end is in the body: of an answer, or of an error."""
     texts, ends, refunds, status, told_ends = CASES[case]
-    client = http(serve(models=orders.table + ONCE))
-    for face, stream in (*((face, stream) for face in FACES for stream in (False, True)), ("runs", False)):
+    client = serve(models=(orders.table if ends else orders.patient) + ONCE).http()
+    for path, stream in (*((path, stream) for path in BODIES for stream in (False, True)), ("/runs", False)):
         upstream.reply = planning(*texts)
         orders.ends, orders.refunds[:] = list(ends), []
-        body = (FACES.get(face) or _runs)(client, stream=stream)
-        told = body["podium"] if status else body["error"]["podium"]
-        shown = [(action["worker"], action["asked"], action["end"]) for action in told.get("actions", [])]
-        assert orders.refunds == refunds, face
-        assert shown == [("shop.refund", '{"order": 1017}', end) for end in told_ends], face
+        body = told(client, path, stream=stream)
+        podium = body["podium"] if status else body["error"]["podium"]
+        shown = [(action["worker"], action["asked"], action["end"]) for action in podium.get("actions", [])]
+        assert orders.refunds == refunds, path
+        assert shown == [("shop.refund", '{"order": 1017}', end) for end in told_ends], path
         if status:
-            assert told["status"] == status, face
+            assert podium["status"] == status, path
 
 
 def stalling(*texts: str) -> Callable[[Call], Reply]:
@@ -174,29 +158,30 @@ def interrupted(
     return answers[0]
 
 
-BODIES: dict[str, dict[str, Any]] = {
-    "/chat/completions": {"messages": ASKED},
-    "/responses": {"input": "What?"},
-    "/messages": {"messages": ASKED, "max_tokens": 100},
-}
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("path", BODIES)
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("end", ["cancel", "stop"])
-def test_an_interrupted_run(  # noqa: PLR0913 - three faces, two ends, whole and streamed
-    serve: Serve, upstream: ChatServer, http: Http, orders: Shop, path: str, end: str, *, stream: bool
+@pytest.mark.parametrize(
+    ("path", "stream", "end"),
+    [
+        ("/chat/completions", False, "cancel"),
+        ("/chat/completions", True, "stop"),
+        ("/responses", True, "cancel"),
+        ("/responses", False, "stop"),
+        ("/messages", True, "cancel"),
+        ("/messages", False, "stop"),
+    ],
+)
+def test_an_interrupted_run(
+    serve: Serve, upstream: ChatServer, orders: Shop, path: str, end: str, *, stream: bool
 ) -> None:
     """The error says what the run has done."""
     served = serve(models=orders.patient, server="drain_seconds = 0.1")
-    client, upstream.reply = http(served), stalling(rows(REFUND, WRITE))
+    client, upstream.reply = served.http(), stalling(rows(REFUND, WRITE))
 
     def stop(run_id: str) -> None:
         if end == "cancel":
             client.post(f"/runs/{run_id}/cancel", json={}).raise_for_status()
         else:
-            served.server.should_exit = True
+            served.server.tell()
 
     body = {"model": "podium", "stream": stream, **BODIES[path]}
     answer = interrupted(client, upstream, path, body, stop)
@@ -212,11 +197,9 @@ def test_an_interrupted_run(  # noqa: PLR0913 - three faces, two ends, whole and
 
 
 @pytest.mark.parametrize("end", ["cancelled", "failed"])
-def test_a_response_in_the_background(
-    serve: Serve, upstream: ChatServer, http: Http, orders: Shop, end: str
-) -> None:
+def test_a_response_in_the_background(serve: Serve, upstream: ChatServer, orders: Shop, end: str) -> None:
     """It has the actions also if it has no answer."""
-    client = http(serve(models=orders.patient + ONCE))
+    client = serve(models=orders.patient + ONCE).http()
     upstream.reply = stalling(rows(REFUND, WRITE if end == "cancelled" else {**WRITE, "worker": "one"}))
     body = {"model": "podium", "input": "What?", "background": True}
     path = f"/responses/{client.post('/responses', json=body).json()['id']}"
@@ -226,12 +209,6 @@ def test_a_response_in_the_background(
     assert until(lambda: client.get(path).json()["status"] == end)
     (action,) = client.get(path).json()["podium"]["actions"]
     assert (action["worker"], action["end"], orders.refunds) == ("shop.refund", "done", [1017])
-
-
-def done(client: httpx2.Client, run_id: str) -> dict[str, Any]:
-    """Wait until no process carries out a run, and return it."""
-    client.get(f"/runs/{run_id}/events")
-    return dict(client.get(f"/runs/{run_id}").json())
 
 
 BOTH = [REFUND, {**REFUND, "subtask": '{"order": 1018}'}, {**WRITE, "access": [0]}]
@@ -244,13 +221,12 @@ EACH = [{**REFUND, "subtask": '{"order": {{item}}}', "each": [1017, 1018]}, {**W
 def test_approvals_of_actions(
     serve: Serve,
     upstream: ChatServer,
-    http: Http,
     orders: Shop,
     steps: list[dict[str, Any]],
     names: list[int | str],
 ) -> None:
     """An action waits at its arguments; each is decided on for itself, and the run goes on after the last."""
-    client = http(serve(models=orders.table + LATER))
+    client = serve(models=orders.patient + LATER).http()
     upstream.reply = planning(rows(*steps))
     waiting = chat(client)
     error = waiting.json()["error"]
@@ -279,10 +255,10 @@ def test_approvals_of_actions(
     assert "not this one" in run["problem"]["message"]
 
 
-def test_a_question_of_a_step(serve: Serve, upstream: ChatServer, http: Http) -> None:
+def test_a_question_of_a_step(serve: Serve, upstream: ChatServer) -> None:
     """The run waits for its answer, which a person gives; an answer that does not fit is refused."""
     ann = '[workers.ann]\ntype = "person"\nchoices = ["yes", "no"]\n'
-    client = http(serve(models=ann))
+    client = serve(models=ann).http()
     upstream.reply = planning(rows({"worker": "ann", "subtask": "May I?"}, WRITE))
     error = chat(client).json()["error"]
     assert error["code"] == "waiting"
@@ -299,25 +275,13 @@ def test_a_question_of_a_step(serve: Serve, upstream: ChatServer, http: Http) ->
     assert (run["status"], run["rounds"][0]["steps"][0]["text"]) == ("ok", "yes")
 
 
-def test_a_refused_action(serve: Serve, upstream: ChatServer, http: Http, orders: Shop) -> None:
-    """A run that has ended waits for nothing."""
-    client = http(serve(models=orders.patient + LATER))
-    upstream.reply = planning(rows(REFUND, {**REFUND, "subtask": '{"order": 1018}'}, WRITE))
-    run_id = chat(client).json()["error"]["run_id"]
-    refused = client.post(f"/runs/{run_id}/refuse", json={"action": 0, "why": "no"})
-    assert refused.status_code == 202, refused.text
-    run = done(client, run_id)
-    assert (run["status"] == "waiting") == (run["waits_for"] is not None)
-    assert orders.refunds == []
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("is_done", [True, False])
 def test_a_person_decides_on_an_unknown_end(
-    serve: Serve, upstream: ChatServer, http: Http, orders: Shop, *, is_done: bool
+    serve: Serve, upstream: ChatServer, orders: Shop, *, is_done: bool
 ) -> None:
     """Until then no repetition of the request, and no resumed run, carries the action out again."""
-    client = http(serve(models=orders.table + ONCE))
+    client = serve(models=orders.table + ONCE).http()
     upstream.reply, orders.ends = planning(rows(REFUND, WRITE)), ["late"]
     same = {"headers": {"Idempotency-Key": "k1"}}
     first, again = chat(client, **same), chat(client, **same)
@@ -339,12 +303,10 @@ def test_a_person_decides_on_an_unknown_end(
     assert (replayed.status_code, replayed.headers["idempotent-replayed"]) == (200, "true")
 
 
-def test_clients_do_not_repeat_what_has_acted(
-    serve: Serve, upstream: ChatServer, http: Http, orders: Shop
-) -> None:
+def test_clients_do_not_repeat_what_has_acted(serve: Serve, upstream: ChatServer, orders: Shop) -> None:
     """Also if nothing was paid and a worker was overloaded, after which clients repeat requests."""
     plan = rows(REFUND, WRITE)
-    client = http(serve(models=orders.table + ONCE))
+    client = serve(models=orders.patient + ONCE).http()
     upstream.reply = lambda call: (
         says(call, plan) if call.body["model"] == "planner" else whole({}, status=503)
     )
@@ -358,14 +320,14 @@ class TestAnotherPodium:
 
     def test_the_list_of_models(self, serve: Serve, orders: Shop) -> None:
         """Each model says whether it acts."""
-        models = orders.table + '[models.podium]\n[models.raw]\nworker = "two"\n'
+        models = orders.patient + '[models.podium]\n[models.raw]\nworker = "two"\n'
         listed = httpx2.get(f"{serve(models=models).url}/models").json()["data"]
         assert {model["id"]: model["podium"]["acts"] for model in listed} == {"podium": True, "raw": False}
 
     @pytest.mark.anyio
     async def test_agents_and_tools(self, serve: Serve, orders: Shop) -> None:
         """The card of an A2A agent and the annotations of the MCP tools say it, too."""
-        for tables, acts in ((orders.table, True), ("", False)):
+        for tables, acts in ((orders.patient, True), ("", False)):
             root = serve(models=tables).root
             agent = await RemoteAgent(f"{root}/a2a/podium").worker()
             tools = await McpServer("remote", StreamableHttp(f"{root}/mcp")).workers()
@@ -374,13 +336,10 @@ class TestAnotherPodium:
             assert (agent.acts, told) == (acts, {"remote.ask": acts, "remote.run_plan": acts, **only_read})
 
     @pytest.mark.anyio
-    @pytest.mark.parametrize("provider", ["openai", "podium"])
-    async def test_its_steps_are_actions(
-        self, serve: Serve, upstream: ChatServer, orders: Shop, provider: str
-    ) -> None:
+    async def test_its_steps_are_actions(self, serve: Serve, upstream: ChatServer, orders: Shop) -> None:
         """Never from a gap, also at the first call: the server refuses it before anything is done."""
         upstream.reply = planning(rows(REFUND, WRITE))
-        remote = ChatWorker("podium", endpoint=Endpoint(serve(models=orders.table).url, provider=provider))
+        remote = ChatWorker("podium", endpoint=Endpoint(serve(models=orders.patient).url, provider="podium"))
         here = Endpoint(upstream.url)
         pool = [remote, ChatWorker("two", endpoint=here), ChatWorker("one", endpoint=here)]
         steps = (Step(2, "Read."), Step(1, "Draft."), Step(0, "Refund.", (0, 1)), Step(1, "Write.", (1, 2)))
@@ -392,22 +351,11 @@ class TestAnotherPodium:
         assert (result.status, orders.refunds) == ("ok", [1017])
         assert [(action.worker, action.end) for action in result.actions] == [("podium", "done")]
 
-    @pytest.mark.anyio
-    async def test_the_first_call(self, serve: Serve, upstream: ChatServer, orders: Shop) -> None:
-        """A step that starts early is carried out once, after its plan is accepted."""
-        upstream.reply = planning(rows(REFUND, WRITE))
-        remote = ChatWorker("podium", endpoint=Endpoint(serve(models=orders.table).url))
-        writer = ScriptedWorker("writer", "text")
-        row = (1, "Write.", (0,))
-        broken = plan_text((0, "Refund.", ())) + '{"worker": 9, "subtask": "x", "access": []}\n'
-        planner = boss(broken, plan_text((0, "Please refund.", ()), row), piece=8, latency=0.2)
-        result = await Conductor(planner, [remote, writer]).run("What?")
-        assert (result.status, orders.refunds) == ("ok", [1017])
-
     @pytest.mark.long
     @pytest.mark.anyio
-    @pytest.mark.parametrize("stream", [False, True])
-    @pytest.mark.parametrize(("fails", "end"), [("planner", "done"), ("two", "unknown")])
+    @pytest.mark.parametrize(
+        ("fails", "end", "stream"), [("planner", "done", True), ("two", "unknown", False)]
+    )
     async def test_a_failed_run_there(
         self, serve: Serve, upstream: ChatServer, orders: Shop, fails: str, end: str, *, stream: bool
     ) -> None:
@@ -421,7 +369,7 @@ class TestAnotherPodium:
             return whole({}, status=503)
 
         upstream.reply = once
-        url = serve(models=orders.table + "[retry]\nattempts = 1\n").url
+        url = serve(models=orders.patient + "[retry]\nattempts = 1\n").url
         remote = ChatWorker("podium", endpoint=Endpoint(url, provider="podium"))
         conductor = Conductor(
             FixedPlanner(Plan((Step(0, "Refund."),))), [remote], retry=Retry(attempts=2, first_wait=0.01)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from server.test_serve import process
+from server.scene import process
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "Containerfile"

@@ -16,15 +16,11 @@ from typing import Any
 
 import httpx2
 import kubernetes_validate
-import psycopg
 import pytest
 import yaml
 from openai import OpenAI
-from server.chat.conftest import CONFIG
-from server.chat.test_bounds import until
-from server.chat.test_completions import team
+from server.scene import CONFIG, process, until
 from server.test_container import instructions
-from server.test_serve import process
 from servers.chat_server import Call, ChatServer, Part, Pause, Reply, says
 from typer.testing import Result
 
@@ -262,22 +258,3 @@ def test_replicas_behind_the_load_balancer(tmp_path: Path, postgres_url: str, ga
         replicas[1].kill()
         for _ in range(9):
             assert client.chat.completions.create(**asked).choices[0].message.content == "one two three"
-
-
-@pytest.mark.long
-def test_old_replicas_after_an_upgrade_of_the_tables(
-    tmp_path: Path, postgres_url: str, podium: Callable[..., Result]
-) -> None:
-    """A replica that runs continues to work; it is refused when it starts again."""
-    asked: Any = {"model": "podium", "messages": [{"role": "user", "content": "Count."}]}
-    with ChatServer(team).in_thread() as upstream:
-        text = CONFIG.format(url=upstream.url, models="", server="")
-        (tmp_path / "podium.toml").write_text(text.replace('path = "runs.db"', f'url = "{postgres_url}"'))
-        with process(tmp_path) as running, psycopg.connect(postgres_url, autocommit=True) as database:
-            database.execute("UPDATE podium_schema SET version = 999")
-            answer = httpx2.post(f"{running.url}/chat/completions", json=asked, timeout=20)
-            assert answer.status_code == 200, answer.text
-            assert httpx2.get(f"{running.url.removesuffix('/v1')}/readyz").status_code == 200
-            again = podium("serve", "--port", "0", "--config", str(tmp_path / "podium.toml"))
-            assert again.exit_code == 1
-            assert "have version 999, and this version of Podium supports up to" in again.stderr

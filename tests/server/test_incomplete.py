@@ -8,12 +8,8 @@ import anthropic
 import openai
 import pytest
 from contracts.incomplete_contract import ANSWER, OBJECT
-from server.chat.conftest import serve, upstream
-from server.chat.test_completions import ASKED
+from server.scene import ASKED, Serve
 from servers.chat_server import Call, ChatServer, Reply, says, whole
-from servers.podium_server import Served
-
-__all__ = ["serve", "upstream"]
 
 PLAN = (
     '{"worker": "one", "subtask": "Collect facts.", "access": []}\n'
@@ -89,9 +85,7 @@ ENDS = {
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("is_text", [True, False])
 @pytest.mark.parametrize("ask", ENDS)
-def test_each_api(
-    ask: Any, serve: Callable[..., Served], upstream: ChatServer, *, stream: bool, is_text: bool
-) -> None:
+def test_each_api(ask: Any, serve: Serve, upstream: ChatServer, *, stream: bool, is_text: bool) -> None:
     """Text ends with a sentence; structured output ends with the API's own value."""
     client, answer = serve().client(), ANSWER if is_text else OBJECT
     whole_end, short_end = ENDS[ask]
@@ -103,20 +97,7 @@ def test_each_api(
     assert end == (whole_end if is_text else short_end)
 
 
-def test_a_repetition(serve: Callable[..., Served], upstream: ChatServer) -> None:
-    """It has the sentence, too."""
-    client = serve().client()
-    upstream.reply = team(ANSWER, is_complete=False)
-    texts = [
-        client.chat.completions.create(model="podium", messages=ASKED, extra_headers={"idempotency-key": "k"})
-        .choices[0]
-        .message.content
-        for _ in range(2)
-    ]
-    assert all(re.fullmatch(re.escape(ANSWER) + SENTENCE, text or "") for text in texts)
-
-
-def test_labels_of_an_incomplete_answer(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_labels_of_an_incomplete_answer(serve: Serve, upstream: ChatServer) -> None:
     """They stay with the text, although it has the sentence."""
     tables = '[policy]\nrules = [{label = "one", never = ["three"]}]\n[workers.three]\nendpoint = "here"\n'
     client = serve(models=tables + 'model = "three"\n').client()

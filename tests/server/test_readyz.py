@@ -5,15 +5,13 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from server.chat.conftest import CONFIG, upstream
+from server.scene import CONFIG, Serve
 from servers.chat_server import ChatServer
 from servers.podium_server import Served, serving
 
 from benchmarks.postgres_server import PostgresServer
 from podium.journal import SqlJournal
 from podium_server.keys import KeyAccess, KeyStore
-
-__all__ = ["upstream"]
 
 
 @pytest.fixture
@@ -29,12 +27,6 @@ def down() -> Iterator[PostgresServer]:
         yield server
 
 
-def config(upstream: ChatServer, url: str) -> str:
-    """Return the config of a server with a journal."""
-    text = CONFIG.format(url=upstream.url, models="", server="")
-    return text.replace('path = "runs.db"', f'url = "{url}"\npatience = 5.0')
-
-
 def reason(served: Served) -> tuple[int, str | None, str | None]:
     """Return the status of `/readyz`, and the code and the reason of its answer."""
     answer = httpx2.get(f"{served.root}/readyz", timeout=10)
@@ -43,13 +35,13 @@ def reason(served: Served) -> tuple[int, str | None, str | None]:
 
 
 @pytest.mark.usefixtures("anew")
-def test_a_deleted_file(upstream: ChatServer, tmp_path: Path) -> None:
+def test_a_deleted_file(serve: Serve, tmp_path: Path) -> None:
     """It is a 503 from then on; the process still lives."""
-    with serving(CONFIG.format(url=upstream.url, models="", server=""), tmp_path) as served:
-        assert reason(served) == (200, None, None)
-        (tmp_path / "runs.db").unlink()
-        assert reason(served) == (503, "journal", "the journal cannot be used")
-        assert httpx2.get(f"{served.root}/healthz").status_code == 200
+    served = serve()
+    assert reason(served) == (200, None, None)
+    (tmp_path / "runs.db").unlink()
+    assert reason(served) == (503, "journal", "the journal cannot be used")
+    assert httpx2.get(f"{served.root}/healthz").status_code == 200
 
 
 @pytest.mark.long
@@ -58,10 +50,11 @@ def test_a_server_of_a_database_that_is_down(
     upstream: ChatServer, tmp_path: Path, down: PostgresServer
 ) -> None:
     """It is a 503 without the address of the database, and a 200 after the database is back."""
-    journal = SqlJournal(f"sqlite:///{tmp_path}/keys.db")
+    journal = SqlJournal(tmp_path / "keys.db")
     access = KeyAccess(KeyStore(journal), journal=journal)
-    url = down.url(driver="postgresql")
-    with serving(config(upstream, url), tmp_path, access) as served:
+    text = CONFIG.format(url=upstream.url, models="", server="")
+    text = text.replace('path = "runs.db"', f'url = "{down.url(driver="postgresql")}"\npatience = 5.0')
+    with serving(text, tmp_path, access) as served:
         assert reason(served) == (200, None, None)
         down.stop(immediate=True)
         answer = httpx2.get(f"{served.root}/readyz", timeout=10)
@@ -71,14 +64,3 @@ def test_a_server_of_a_database_that_is_down(
         assert reason(served) == (200, None, None)
         (tmp_path / "keys.db").unlink()
         assert reason(served) == (503, "journal", "the database of the API keys cannot be used")
-
-
-def test_an_answer_is_valid_for_a_second(
-    upstream: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Many probes do not make many transactions."""
-    monkeypatch.setattr("podium_server.health.KNOWN_SECONDS", 3600.0)
-    with serving(CONFIG.format(url=upstream.url, models="", server=""), tmp_path) as served:
-        assert reason(served) == (200, None, None)
-        (tmp_path / "runs.db").unlink()
-        assert reason(served) == (200, None, None)

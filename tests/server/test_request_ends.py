@@ -17,20 +17,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
-from server.chat.conftest import CONFIG, serve, served, upstream
-from server.chat.test_bounds import until
-from server.chat.test_completions import ASKED, team
-from server.runs.conftest import Http, http
-from server.runs.test_background import ended, post, stalled, start
-from server.test_serve import process
+from server.scene import ASKED, CONFIG, Serve, ended, post, process, stalled, start, team, until
 from servers.chat_server import STALL, Call, ChatServer, Reply, whole
-from servers.podium_server import Served, serving
-
-from podium.aio import run_sync
-from podium.journal import SqlJournal
-from podium_server.keys import KeyAccess, KeyRules, KeyStore
-
-__all__ = ["http", "serve", "served", "upstream"]
+from servers.podium_server import Served
 
 CHAT = "/v1/chat/completions"
 
@@ -73,10 +62,15 @@ def failing(call: Call) -> Reply:
 Lines = Callable[..., list[dict[str, Any]]]
 
 
+@pytest.fixture
+def served(serve: Serve) -> Served:
+    """Return a server that has counted nothing."""
+    return serve()
+
+
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_answer(served: Served, upstream: ChatServer, lines: Lines, *, stream: bool) -> None:
+def test_an_answer(served: Served, lines: Lines, *, stream: bool) -> None:
     """The line has the run, the model, the cost and the tokens, and no text."""
-    upstream.reply = team
     answer = served.client().chat.completions.create(model="podium", messages=ASKED, stream=stream)
     if stream:
         list(answer)
@@ -96,11 +90,8 @@ def test_an_answer(served: Served, upstream: ChatServer, lines: Lines, *, stream
     assert counted(served, "podium_tokens_total", **read) == 211
 
 
-def test_a_trace_and_a_request_id_pass_through(
-    served: Served, upstream: ChatServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trace_and_a_request_id_pass_through(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """The spans of the run are in the trace of the client, within a span of the request."""
-    upstream.reply = team
     spans = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
@@ -162,7 +153,7 @@ def test_answers_of_an_sdk(served: Served, lines: Lines) -> None:
 def test_a_client_that_disconnects(served: Served, upstream: ChatServer, lines: Lines) -> None:
     """Before or within the response."""
     upstream.reply = lambda call: Reply((STALL,)) if call.body["model"] == "two" else team(call)
-    client = served.client().with_options(timeout=1.0)
+    client = served.client().with_options(timeout=0.3)
     with pytest.raises(openai.APITimeoutError):
         client.chat.completions.create(model="podium", messages=ASKED)
     (facts,) = lines(CHAT)
@@ -183,27 +174,9 @@ def test_requests_that_are_refused(served: Served, lines: Lines) -> None:
     assert counted(served, "podium_requests_total", route="", error_type="unknown_url") == 1
 
 
-def test_the_line_of_a_key(upstream: ChatServer, tmp_path: Path, lines: Lines) -> None:
-    """It has the id of the key; a request over the budget of the key has no run."""
-    upstream.reply = team
-    journal = SqlJournal(tmp_path / "runs.db")
-    store = KeyStore(journal)
-    key, token = run_sync(lambda: store.create("alice", KeyRules(requests_per_minute=1)))
-    text = CONFIG.format(url=upstream.url, models="", server="")
-    with serving(text, tmp_path, KeyAccess(store, journal=journal)) as served:
-        ask = served.client(token).chat.completions.create
-        ask(model="podium", messages=ASKED)
-        with pytest.raises(openai.RateLimitError):
-            ask(model="podium", messages=ASKED)
-    first, second = lines(CHAT)
-    assert first["key_id"] == second["key_id"] == key.key_id
-    assert (second["code"], second["model"], "run_id" in second) == ("rate_limit_exceeded", "podium", False)
-
-
 @pytest.mark.long
 def test_the_command_writes_the_log_to_stderr(tmp_path: Path, upstream: ChatServer) -> None:
     """A start, one line for each request, and the stop; a URL cannot begin a line of its own."""
-    upstream.reply = team
     (tmp_path / "podium.toml").write_text(CONFIG.format(url=upstream.url, models="", server=""))
     with process(tmp_path) as running:
         key = "sk-secret-0123456789abcdef"
@@ -236,16 +209,30 @@ def test_the_command_writes_the_log_to_stderr(tmp_path: Path, upstream: ChatServ
     assert "sk-secret" not in str(log)
 
 
-def test_runs_in_the_background_are_counted(served: Served, upstream: ChatServer, http: Http) -> None:
-    """By their state at the end, and while they are executed."""
-    client = http(served)
+def test_the_line_of_a_key(serve: Serve, lines: Lines) -> None:
+    """It has the id of the key; a request over the budget of the key has no run."""
+    served = serve(keys=True)
+    token = served.key(requests_per_minute=1)
+    ask = served.client(token).chat.completions.create
+    ask(model="podium", messages=ASKED)
+    with pytest.raises(openai.RateLimitError):
+        ask(model="podium", messages=ASKED)
+    first, second = lines(CHAT, 2)
+    assert first["key_id"] == second["key_id"] == served.http(token).get("/keys/self").json()["id"]
+    assert (second["code"], second["model"], "run_id" in second) == ("rate_limit_exceeded", "podium", False)
+
+
+def test_runs_in_the_background_are_counted(serve: Serve, upstream: ChatServer) -> None:
+    """By their state at the end, while they are executed, and while they wait for a slot."""
+    served = serve(server="background_runs = 1")
+    client = served.http()
     upstream.reply = stalled
-    run = start(client)
+    run, queued = start(client), start(client)
     assert counted(served, "podium_background_runs_in_flight") == 1
-    assert counted(served, "podium_background_runs_queued") == 0
-    post(client, run["id"], "cancel", 200)
+    assert counted(served, "podium_background_runs_queued") == 1
     upstream.reply = failing
-    assert ended(client, start(client)["id"])["status"] == "failed"
+    post(client, run["id"], "cancel", 200)
+    assert ended(client, queued["id"])["status"] == "failed"
     upstream.reply = team
     assert ended(client, start(client)["id"])["status"] == "ok"
     ends = [("ok", ""), ("failed", "worker_refused"), ("stopped", "run_cancelled")]
@@ -253,16 +240,4 @@ def test_runs_in_the_background_are_counted(served: Served, upstream: ChatServer
         labels = {"state": state, "error_type": code}
         assert until(lambda labels=labels: counted(served, "podium_background_runs_total", **labels) == 1)
     assert counted(served, "podium_background_runs_in_flight") == 0
-
-
-def test_the_queue_is_counted(serve: Callable[..., Served], upstream: ChatServer, http: Http) -> None:
-    """Runs that wait for a slot are in the queue."""
-    upstream.reply = stalled
-    served = serve(server="background_runs = 1")
-    client = http(served)
-    runs = [start(client) for _ in range(3)]
-    assert counted(served, "podium_background_runs_in_flight") == 1
-    assert counted(served, "podium_background_runs_queued") == 2
-    for run in runs:
-        post(client, run["id"], "cancel", 200)
-    assert until(lambda: counted(served, "podium_background_runs_queued") == 0)
+    assert counted(served, "podium_background_runs_queued") == 0

@@ -3,12 +3,9 @@
 from pathlib import Path
 
 import anyio
-import httpx2
 import openai
 import pytest
-from server.chat.conftest import CONFIG, upstream
-from server.chat.test_completions import ASKED, team
-from server.keys.test_http import new_key, url
+from server.scene import ASKED, CONFIG
 from servers.chat_server import ChatServer
 from servers.podium_server import serving
 
@@ -18,7 +15,6 @@ from podium.types import Completion
 from podium_server.keys import KeyAccess, KeyStore, NoKeys
 from podium_server.retention import Retention
 
-__all__ = ["new_key", "upstream", "url"]
 _AGE = 2 * 86400.0
 _AGED = (
     "UPDATE podium_runs SET began = began - ?, ended = ended - ? WHERE run_id = ?",
@@ -51,13 +47,12 @@ def counts(url: str) -> dict[str, int]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-def test_a_server_forgets(upstream: ChatServer, url: str, new_key: object, tmp_path: Path) -> None:
+def test_a_server_forgets(upstream: ChatServer, url: str, tmp_path: Path) -> None:
     """Old runs go with their records, requests, responses and cached answers; what was spent stays."""
-    upstream.reply = team
     text = CONFIG.format(url=upstream.url, models="", server="").replace('path = "runs.db"', f'url = "{url}"')
     journal = SqlJournal(url)
-    key = new_key()  # type: ignore[operator]
     with serving(text, tmp_path, KeyAccess(KeyStore(journal), journal=journal)) as served:
+        key = served.key()
         old, young = (served.client(key).responses.create(model="podium", input=ASKED) for _ in range(2))
     run_sync(lambda: SqlCache(url).put("old", Completion("yes")))
     run_sync(lambda: SqlCache(url).transaction(lambda each: each.execute("UPDATE podium_cache SET at = 1.0")))
@@ -70,10 +65,8 @@ def test_a_server_forgets(upstream: ChatServer, url: str, new_key: object, tmp_p
     text = text.replace("[server]", "[server]\nkeep_days = 1")
     with serving(text, tmp_path, KeyAccess(KeyStore(journal), journal=journal)) as served:
         client = served.client(key)
-        listed = httpx2.Client(base_url=served.url, headers={"authorization": f"Bearer {key}"}, timeout=20)
-        with listed:
-            run_sync(lambda: wait(url))
-            (run,) = listed.get("/runs").json()["data"]
+        run_sync(lambda: wait(url))
+        (run,) = served.http(key).get("/runs").json()["data"]
         assert f"resp_{run['id']}" == young.id
         assert client.responses.retrieve(young.id).output_text == young.output_text
         with pytest.raises(openai.NotFoundError):

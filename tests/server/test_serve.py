@@ -1,24 +1,20 @@
 """`podium serve` as its user runs it: the demo, the check, wrong input, and signals."""
 
-import os
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import openai
 import pytest
-from installing import installer
-from server.chat.conftest import CONFIG
-from server.chat.test_completions import ASKED, team
-from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, whole
+from server.scene import ASKED, CONFIG, process, team
+from servers.chat_server import Call, ChatServer, Pause, Reply, whole
 from servers.podium_server import serving
 from typer.testing import Result
 
@@ -26,27 +22,6 @@ from podium.aio import run_sync
 from podium.journal import SqlJournal
 
 Run = Callable[..., Result]
-
-
-@contextmanager
-def process(
-    folder: Path, *options: str, env: Mapping[str, str] | None = None, command: str | None = None
-) -> Iterator[Any]:
-    """Run `podium serve` on a free port; `url` of the process is its URL."""
-    podium = command or str(Path(sys.executable).parent / "podium")
-    arguments = [podium, "serve", "--port", "0", *options]
-    known = {**os.environ, "XDG_CONFIG_HOME": str(folder / "none"), **(env or {})}
-    running: Any = subprocess.Popen(arguments, cwd=folder, stderr=subprocess.PIPE, text=True, env=known)
-    with running:
-        try:
-            running.url = ""
-            while not running.url:
-                line = running.stderr.readline()
-                assert line, running.wait(10)
-                running.url = line.partition(" at ")[2].strip()
-            yield running
-        finally:
-            running.kill()
 
 
 @pytest.mark.long
@@ -59,8 +34,8 @@ def test_without_a_config_it_serves_the_demo(tmp_path: Path) -> None:
     (tmp_path / "state" / "podium" / "journal.db").write_text("not a database")
     places = {"XDG_STATE_HOME": str(tmp_path / "state"), "TMPDIR": str(tmp_path)}
     with process(tmp_path, env=places) as running:
-        (folder,) = tmp_path.glob("podium-demo-*")
-        assert (folder / "runs.db").exists()
+        (made,) = tmp_path.glob("podium-demo-*")
+        assert (made / "runs.db").exists()
         with openai.OpenAI(base_url=running.url, api_key="none", max_retries=0) as client:
             answer = client.chat.completions.create(
                 model="podium", messages=[{"role": "user", "content": "What is 17.5% of 2,340?"}]
@@ -68,28 +43,13 @@ def test_without_a_config_it_serves_the_demo(tmp_path: Path) -> None:
         assert "409.5" in (answer.choices[0].message.content or "")
         running.send_signal(signal.SIGTERM)
         assert running.wait(20) == 0
-    assert not folder.exists()
-
-
-@pytest.fixture
-def team_folder(tmp_path: Path, upstream: ChatServer) -> Path:
-    """A folder with the config of a team."""
-    text = CONFIG.format(url=upstream.url, models="", server="drain_seconds = 1.0")
-    (tmp_path / "podium.toml").write_text(text)
-    return tmp_path
-
-
-@pytest.fixture
-def upstream() -> Iterator[ChatServer]:
-    """Serve the models behind the workers."""
-    with ChatServer(team).in_thread() as server:
-        yield server
+    assert not made.exists()
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_running_requests_end(
-    number: signal.Signals, team_folder: Path, upstream: ChatServer
+    number: signal.Signals, folder: Path, upstream: ChatServer
 ) -> None:
     """Within `drain_seconds`; no further connection is accepted."""
 
@@ -101,7 +61,7 @@ def test_a_signal_lets_running_requests_end(
         return Reply((Pause(0.4), *made.parts))
 
     upstream.reply = reply
-    with process(team_folder) as running:
+    with process(folder) as running:
         with openai.OpenAI(base_url=running.url, api_key="none", max_retries=0) as client:
             answer = client.chat.completions.create(model="podium", messages=ASKED)
         assert answer.choices[0].message.content == "the answer"
@@ -117,17 +77,17 @@ def listens(port: int) -> bool:
 
 
 @pytest.mark.long
-def test_a_signal_during_the_start(team_folder: Path) -> None:
+def test_a_signal_during_the_start(folder: Path) -> None:
     """The server ends with 0, and says nothing, while it waits for its database."""
-    with process(team_folder):
+    with process(folder):
         pass  # it has made the tables
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    journal = sqlite3.connect(team_folder / "runs.db", isolation_level=None)
+    journal = sqlite3.connect(folder / "runs.db", isolation_level=None)
     journal.execute("BEGIN IMMEDIATE")
     podium = str(Path(sys.executable).parent / "podium")
     command = [podium, "serve", "--port", str(port)]
-    with subprocess.Popen(command, cwd=team_folder, stderr=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as running:
         while not listens(port):
             time.sleep(0.05)
         time.sleep(0.2)
@@ -137,52 +97,9 @@ def test_a_signal_during_the_start(team_folder: Path) -> None:
     assert (running.returncode, "Traceback" in told) == (0, False), told
 
 
-@pytest.mark.long
-def test_a_request_that_does_not_end_is_cancelled(team_folder: Path, upstream: ChatServer) -> None:
-    """After `drain_seconds`; the run is recorded as stopped, and can be resumed."""
-
-    def reply(call: Call) -> Reply:
-        if call.body["model"] != "two":
-            return team(call)
-        running.send_signal(signal.SIGTERM)
-        return Reply((STALL,))
-
-    upstream.reply = reply
-    with process(team_folder) as running:
-        client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
-        with pytest.raises(openai.APIError), client:
-            client.chat.completions.create(model="podium", messages=ASKED)
-        assert running.wait(20) == 0
-    upstream.reply = team
-    command = [str(Path(sys.executable).parent / "podium"), "runs"]
-    listed = subprocess.run(command, cwd=team_folder, capture_output=True, text=True, check=True)
-    assert "stopped" in listed.stdout
-
-
-@pytest.mark.long
-def test_a_kill_and_the_same_request_again(team_folder: Path, upstream: ChatServer) -> None:
-    """A restarted server continues the run of an idempotency key; what was recorded is not paid again."""
-    headers = {"Idempotency-Key": "k"}
-    upstream.reply = lambda call: Reply((STALL,)) if call.body["model"] == "two" else team(call)
-    with process(team_folder) as running:
-        client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0, timeout=1.5)
-        with pytest.raises(openai.APITimeoutError), client:
-            client.chat.completions.create(model="podium", messages=ASKED, extra_headers=headers)
-        running.kill()
-        running.wait(10)
-    upstream.reply = team
-    before = len(upstream.calls)
-    with process(team_folder) as running:
-        client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
-        with client:
-            answer = client.chat.completions.create(model="podium", messages=ASKED, extra_headers=headers)
-    assert answer.choices[0].message.content == "the answer"
-    assert [call.body["model"] for call in upstream.calls[before:]] == ["two"]
-
-
-def test_the_check(team_folder: Path, podium: Run) -> None:
+def test_the_check(folder: Path, podium: Run) -> None:
     """It shows the models, the endpoint, the journal and the address, and calls no model."""
-    done = podium("serve", "--check", "--port", "0", "--config", str(team_folder / "podium.toml"))
+    done = podium("serve", "--check", "--port", "0", "--config", str(folder / "podium.toml"))
     assert done.exit_code == 0, done.output
     assert "✓ API keys: there are none" in done.stdout
     assert "✓ model podium: podium-" in done.stdout
@@ -205,16 +122,14 @@ def test_the_check(team_folder: Path, podium: Run) -> None:
     ],
     ids=["key", "path", "no database", "version", "worker", "endpoint", "host"],
 )
-def test_the_check_of_something_missing(
-    old: str, new: str, told: str, team_folder: Path, podium: Run
-) -> None:
+def test_the_check_of_something_missing(old: str, new: str, told: str, folder: Path, podium: Run) -> None:
     """Each is a line with a cross, beside the lines of everything else; the exit code is 1."""
-    (team_folder / "text.db").write_text("not a database")
-    run_sync(SqlJournal(team_folder / "future.db").runs)
-    with sqlite3.connect(team_folder / "future.db") as database:
+    (folder / "text.db").write_text("not a database")
+    run_sync(SqlJournal(folder / "future.db").runs)
+    with sqlite3.connect(folder / "future.db") as database:
         database.execute("UPDATE podium_schema SET version = 999")
     database.close()
-    file = team_folder / "podium.toml"
+    file = folder / "podium.toml"
     file.write_text(file.read_text().replace(old, new, 1))
     done = podium("serve", "--check", "--port", "0", "--config", str(file))
     assert done.exit_code == 1, done.output
@@ -223,147 +138,16 @@ def test_the_check_of_something_missing(
     assert "✓ address: http://" in done.stdout
 
 
-def test_the_check_of_a_refused_key(team_folder: Path, podium: Run, upstream: ChatServer) -> None:
-    """It is an error; the models are not asked for."""
-    upstream.reply = lambda call: whole({"error": {"message": "no"}}, status=401)
-    done = podium("serve", "--check", "--port", "0", "--config", str(team_folder / "podium.toml"))
-    assert done.exit_code == 1
-    assert "answered 401" in done.stdout
-    assert [call.path for call in upstream.calls] == ["/v1/models"]
-
-
-@pytest.mark.parametrize(
-    ("listed", "known", "mark", "told"),
-    [
-        (["one", "two", "planer"], (), "✗", "has no model 'planner': did you mean 'planer'?"),
-        (["models/one", "two", "other"], ("planner",), "✓", "has the models one, two, planner"),
-        (["one", "two", "planner"], (), "✓", "has the models one, two, planner"),
-        (["other"], (), "✗", "has no model 'one': it lists 1 other model"),
-        ([], (), "!", "it has no list of models, so the names one, two, planner were not checked"),
-        (None, (), "!", "it has no list of models, so the names one, two, planner were not checked"),
-    ],
-)
-def test_the_check_of_the_names_of_models(  # noqa: PLR0913 - fixtures
-    *,
-    listed: list[str] | None,
-    known: tuple[str, ...],
-    mark: str,
-    told: str,
-    team_folder: Path,
-    podium: Run,
-    upstream: ChatServer,
-) -> None:
-    """A model that the endpoint neither lists nor knows is an error; without a list, it is a warning."""
-
-    def reply(call: Call) -> Reply:
-        name = call.path.removeprefix("/v1/models/")
-        if call.path == "/v1/models" and listed is not None:
-            return whole({"data": [{"id": each} for each in listed]})
-        return whole({"id": name}) if name in known else whole({"error": {"message": "no"}}, status=404)
-
-    upstream.reply = reply
-    done = podium("serve", "--check", "--port", "0", "--config", str(team_folder / "podium.toml"))
-    assert done.exit_code == (mark == "✗"), done.output
-    (line,) = [line for line in done.stdout.splitlines() if "endpoint" in line]
-    assert line.startswith(mark)
-    assert told in line
-
-
-def test_the_check_of_the_demo(tmp_path: Path, podium: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says what `ultra` lacks, and that there is no config."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    done = podium("serve", "--check", "--port", "0")
-    assert done.exit_code == 0, done.output
-    assert "model ultra: no worker judges its answers" in done.stdout
-    assert "serving the offline demo" in done.stderr
-
-
-@pytest.mark.long
-def test_warnings_of_a_planner(
-    team_folder: Path, tmp_path: Path, podium: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The check and the start tell them for each model, and the server serves."""
-    planner = """
-from podium import Plan, Step
-from podium.config import AddedPlanner
-from podium.planners import FixedPlanner
-
-class Unsure(FixedPlanner):
-    def warnings(self, workers):
-        return [f"{workers[0].card.name} is not known"]
-
-class Section(AddedPlanner):
-    def build(self, folder, workers):
-        return Unsure(Plan((Step(0, "2 + 3"),)))
-"""
-    installer(tmp_path / "site", monkeypatch)(
-        "podium-unsure", "[podium.planners]\nunsure = podium_unsure:Section\n", planner
-    )
-    file = team_folder / "podium.toml"
-    before, _, after = file.read_text().partition("[planner]")
-    file.write_text(f'{before}[planner]\ntype = "unsure"\n[{after.partition("[")[2]}')
-    done = podium("serve", "--check", "--port", "0", "--config", str(file))
-    assert done.exit_code == 0, done.output
-    assert "! model podium: one is not known" in done.stdout
-    with process(team_folder, env={"PYTHONPATH": str(tmp_path / "site")}) as running:
-        assert running.stderr.readline() == "podium: warning: model podium: one is not known\n"
-
-
-def test_the_check_of_a_port_in_use(team_folder: Path, podium: Run) -> None:
+def test_the_check_of_a_port_in_use(folder: Path, podium: Run) -> None:
     """It fails before any client could."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        done = podium("serve", "--check", "--port", port, "--config", str(team_folder / "podium.toml"))
+        done = podium("serve", "--check", "--port", port, "--config", str(folder / "podium.toml"))
         assert done.exit_code == 1
         assert "✗ address: cannot listen on 127.0.0.1" in done.stdout
-        again = podium("serve", "--port", port, "--config", str(team_folder / "podium.toml"))
+        again = podium("serve", "--port", port, "--config", str(folder / "podium.toml"))
         assert again.exit_code == 2
         assert "cannot listen" in again.stderr
-
-
-@pytest.mark.parametrize(
-    ("table", "told"),
-    [
-        ("port = 70000", "'port' in [server]"),
-        ("requests = 0", "'requests' in [server]"),
-        ('host = "0.0.0.0"', "has no API keys"),
-        ("prot = 1", "did you mean 'port'?"),
-        ("read_seconds = -1", "'read_seconds' in [server]"),
-    ],
-)
-def test_a_wrong_table(table: str, told: str, tmp_path: Path, podium: Run) -> None:
-    """It is refused before the server starts."""
-    text = CONFIG.format(url="http://127.0.0.1:1/v1", models="", server=table)
-    (tmp_path / "podium.toml").write_text(text)
-    done = (
-        podium("serve", "--port", "0", "--config", str(tmp_path / "podium.toml"))
-        if "port =" not in (table)
-        else podium("serve", "--config", str(tmp_path / "podium.toml"))
-    )
-    assert done.exit_code == 2, done.output
-    assert told in done.stderr
-
-
-def test_a_missing_key_of_an_endpoint(tmp_path: Path, podium: Run) -> None:
-    """The message names the variable."""
-    text = CONFIG.format(url="http://127.0.0.1:1/v1", models="", server="")
-    (tmp_path / "podium.toml").write_text(text.replace("base_url", 'key_env = "NO_SUCH_KEY"\nbase_url', 1))
-    done = podium("serve", "--config", str(tmp_path / "podium.toml"))
-    assert done.exit_code == 2
-    assert "NO_SUCH_KEY" in done.stderr
-
-
-def test_another_address(podium: Run) -> None:
-    """Without API keys, only this machine may use the server."""
-    done = podium("serve", "--host", "0.0.0.0")  # noqa: S104 - it is refused
-    assert done.exit_code == 2
-    assert "0.0.0.0 can be reached from other machines" in done.stderr
-
-
-def test_a_port_that_does_not_exist(podium: Run) -> None:
-    """It is refused, and no other port is used."""
-    assert podium("serve", "--port", "99999").exit_code == 2
 
 
 def test_a_hosted_conductor(tmp_path: Path) -> None:
@@ -388,8 +172,56 @@ def hosted(folder: Path, upstream: ChatServer) -> Iterator[openai.OpenAI]:
         yield served.client()
 
 
-def test_a_named_config_that_does_not_exist(podium: Run) -> None:
-    """It is an error, and not the demo."""
-    done = podium("serve", "--config", "/no/such/podium.toml")
-    assert done.exit_code == 2
-    assert "/no/such/podium.toml" in done.stderr
+def test_the_check_of_the_names_of_models(folder: Path, podium: Run, upstream: ChatServer) -> None:
+    """A model that the endpoint neither lists nor knows is an error; without a list, it is a warning."""
+    cases: list[tuple[list[str] | None, str, str, str]] = [
+        (["one", "two", "planer"], "", "✗", "has no model 'planner': did you mean 'planer'?"),
+        (["models/one", "two", "other"], "planner", "✓", "has the models one, two, planner"),
+        (["other"], "", "✗", "has no model 'one': it lists 1 other model"),
+        ([], "", "!", "it has no list of models, so the names one, two, planner were not checked"),
+    ]
+    for listed, known, mark, told in cases:
+
+        def reply(call: Call, listed: list[str] | None = listed, known: str = known) -> Reply:
+            name = call.path.removeprefix("/v1/models/")
+            if call.path == "/v1/models":
+                return whole({"data": [{"id": each} for each in listed or ()]})
+            return whole({"id": name}) if name == known else whole({"error": {"message": "no"}}, status=404)
+
+        upstream.reply = reply
+        done = podium("serve", "--check", "--port", "0", "--config", str(folder / "podium.toml"))
+        assert done.exit_code == (mark == "✗"), done.output
+        (line,) = [line for line in done.stdout.splitlines() if "endpoint" in line]
+        assert (line[0], told in line) == (mark, True), line
+    upstream.calls.clear()
+    upstream.reply = lambda call: whole({"error": {"message": "no"}}, status=401)
+    done = podium("serve", "--check", "--port", "0", "--config", str(folder / "podium.toml"))
+    assert (done.exit_code, "answered 401" in done.stdout) == (1, True)
+    assert [call.path for call in upstream.calls] == ["/v1/models"]
+
+
+def test_what_is_refused_before_the_start(tmp_path: Path, podium: Run) -> None:
+    """Wrong tables, missing keys and files, and addresses that others can reach; the exit code is 2."""
+    config = tmp_path / "podium.toml"
+    text = CONFIG.format(url="http://127.0.0.1:1/v1", models="", server="{server}")
+    for table, told in (
+        ("port = 70000", "'port' in [server]"),
+        ("requests = 0", "'requests' in [server]"),
+        ('host = "0.0.0.0"', "has no API keys"),
+        ("prot = 1", "did you mean 'port'?"),
+        ("read_seconds = -1", "'read_seconds' in [server]"),
+    ):
+        config.write_text(text.replace("{server}", table))
+        done = podium("serve", "--config", str(config))
+        assert (done.exit_code, told in done.stderr) == (2, True), done.output
+    config.write_text(
+        text.replace("{server}", "").replace("base_url", 'key_env = "NO_SUCH_KEY"\nbase_url', 1)
+    )
+    for words, told in (
+        (("--config", str(config)), "NO_SUCH_KEY"),
+        (("--host", "0.0.0.0"), "0.0.0.0 can be reached from other machines"),  # noqa: S104 - it is refused
+        (("--port", "99999"), "99999"),
+        (("--config", "/no/such/podium.toml"), "/no/such/podium.toml"),
+    ):
+        done = podium("serve", *words)
+        assert (done.exit_code, told in done.stderr) == (2, True), done.output

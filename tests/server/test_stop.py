@@ -9,10 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from server.chat.conftest import CONFIG
-from server.chat.test_bounds import until
-from server.chat.test_completions import ASKED, team
-from server.test_serve import process
+from server.scene import ASKED, CONFIG, process, team, until
 from servers.chat_server import STALL, Call, ChatServer, Reply
 
 pytestmark = pytest.mark.long

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server.chat.conftest import CONFIG, upstream
+from server.scene import CONFIG
 from servers.chat_server import Call, ChatServer, Reply, says
 from typer.testing import Result
-
-__all__ = ["upstream"]
 
 MODELS = """
 [models.alone]

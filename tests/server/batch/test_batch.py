@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from server.batch.conftest import Batch, asked_of, echo, read, write
-from server.chat.test_completions import PLAN
+from server.scene import PLAN
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.shop import shop
 from typer.testing import Result
@@ -126,39 +126,6 @@ def test_bad_lines_stop_nothing(folder: Path, batch: Batch) -> None:
     (folder / "in.jsonl").write_text("\n".join(good))
     batch(*words)
     assert (len(read(folder / "in.results.jsonl")), read(folder / "bad.jsonl")) == (2, [])
-
-
-def test_names_that_do_not_exist(folder: Path, batch: Batch) -> None:
-    """The error has the names that exist, and the nearest; it speaks of no server and no key."""
-    lines = [
-        {"id": "a", "query": "one", "model": "aloen"},
-        {"id": "b", "quary": "two"},
-        {"id": "c", "query": "three", "temperature": 1},
-    ]
-    write(folder / "in.jsonl", lines)
-    batch("in.jsonl", code=1)
-    models = "he models are alone, team"
-    fields = "he fields are id, query, question, messages, model, context, plan, labels"
-    assert {row["id"]: row["problem"]["message"] for row in read(folder / "in.results.jsonl")} == {
-        "a": f"line 1: there is no model 'aloen': did you mean 'alone'? T{models}",
-        "b": f"line 2: 'quary' is not a field of a line: did you mean 'query'? T{fields}",
-        "c": f"line 3: 'temperature' is not a field of a line: t{fields}",
-    }
-    told = batch("in.jsonl", "--model", "xyz", code=2).stderr
-    assert f"--model: there is no model 'xyz': t{models}" in told
-
-
-def test_the_result_of_an_id_that_is_used_twice(folder: Path, batch: Batch) -> None:
-    """It has the id of its line, and the hint does not name an option that has no effect on it."""
-    write(folder / "in.jsonl", [{"id": "a", "query": "one"}, {"id": "a", "query": "two"}])
-    told = batch("in.jsonl", "--model", "alone", code=1).stderr
-    rows = sorted((row["line"], row["id"], row["status"]) for row in read(folder / "in.results.jsonl"))
-    assert rows == [(1, "a", "ok"), (2, "a", "invalid")]
-    assert "1 line invalid: correct the input, and repeat the command" in told
-    assert "--retry-failed" not in told
-    write(folder / "in.jsonl", [{"id": "a", "query": "one"}, {"id": "b", "query": "two"}])
-    batch("in.jsonl", "--model", "alone")
-    assert len(read(folder / "in.results.jsonl")) == 2
 
 
 @pytest.mark.long

@@ -2,33 +2,12 @@
 
 from pathlib import Path
 
-from server.batch.conftest import Batch, echo, read, write
+from server.batch.conftest import Batch, read, write
 from server.batch.test_batch import fails_on
 from servers.chat_server import ChatServer
 
 QUESTIONS = [{"id": f"q{number}", "query": f"question {number}"} for number in range(6)]
 WORDS = ("in.jsonl", "--model", "alone")
-
-
-def test_only_lines_of_the_input_are_counted(folder: Path, batch: Batch, upstream: ChatServer) -> None:
-    """The results of other lines stay in the file, and are told in words of their own."""
-    upstream.reply = fails_on("question 5")
-    write(folder / "in.jsonl", QUESTIONS)
-    batch(*WORDS, code=1)
-    upstream.reply = echo
-    write(folder / "in.jsonl", QUESTIONS[:2])
-    told = batch(*WORDS).stderr
-    assert "2 lines: 2 ok;" in told
-    assert "and 4 results of lines that are not in the input" in told
-    assert "failed" not in told
-    write(folder / "in.jsonl", [*QUESTIONS[:4], {"id": "new", "query": "another"}, QUESTIONS[5]])
-    told = batch(*WORDS, code=1).stderr
-    assert "6 lines: 1 failed, 5 ok;" in told
-    assert "and 1 result of lines that are not in the input" in told
-    write(folder / "in.jsonl", [{"id": "q0", "query": "changed"}, *QUESTIONS[1:4]])
-    assert "4 lines: 1 invalid, 3 ok;" in batch(*WORDS, code=1).stderr
-    assert len(read(folder / "in.results.jsonl")) == 8
-    assert len(upstream.calls) == 7
 
 
 def test_check_tells_what_the_command_does(folder: Path, batch: Batch, upstream: ChatServer) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from time import sleep
 
 import pytest
-from server.batch.conftest import Batch, asked_of, command, echo, read, write
-from servers.chat_server import ChatServer, says
+from server.batch.conftest import Batch, asked_of, command, read, write
+from servers.chat_server import ChatServer
 
 CONCURRENCY = 32
 
@@ -28,37 +28,23 @@ def killed(folder: Path, upstream: ChatServer, calls: int, number: signal.Signal
 
 
 @pytest.mark.parametrize(
-    "lines",
+    ("lines", "place"),
     [
-        pytest.param(200, marks=pytest.mark.long),
-        pytest.param(2000, marks=[pytest.mark.nightly, pytest.mark.timeout(300)]),
+        pytest.param(200, "sqlite", marks=pytest.mark.long),
+        pytest.param(200, "postgres", marks=pytest.mark.long),
+        pytest.param(2000, "sqlite", marks=[pytest.mark.nightly, pytest.mark.timeout(300)]),
     ],
 )
-def test_kills_at_random_points(folder: Path, batch: Batch, upstream: ChatServer, lines: int) -> None:
+def test_kills_at_random_points(
+    folder: Path, batch: Batch, upstream: ChatServer, lines: int, place: str, request: pytest.FixtureRequest
+) -> None:
     """At most the answers that were on their way at a kill are paid for again."""
     write(
         folder / "in.jsonl", ({"id": f"q{number}", "query": f"question {number}"} for number in range(lines))
     )
-    check_kills(folder, batch, upstream, lines)
-
-
-@pytest.mark.long
-def test_kills_with_postgresql(folder: Path, batch: Batch, upstream: ChatServer, postgres_url: str) -> None:
-    """The same holds for a journal in PostgreSQL."""
-    lines = [{"id": f"q{number}", "query": f"question {number}"} for number in range(200)]
-    write(folder / "in.jsonl", lines)
-    keep_in(folder, f'url = "{postgres_url}"')
-    check_kills(folder, batch, upstream, len(lines))
-
-
-def keep_in(folder: Path, place: str) -> None:
-    """Replace the place of the journal in the config."""
-    config = folder / "podium.toml"
-    config.write_text(config.read_text().replace('path = "runs.db"', place))
-
-
-def check_kills(folder: Path, batch: Batch, upstream: ChatServer, lines: int) -> None:
-    """Kill a batch three times, continue it, and check its results and its calls."""
+    if place == "postgres":
+        config, url = folder / "podium.toml", request.getfixturevalue("postgres_url")
+        config.write_text(config.read_text().replace('path = "runs.db"', f'url = "{url}"'))
     words = ("in.jsonl", "--model", "alone", "--concurrency", str(CONCURRENCY))
     points = sorted(random.Random(lines).sample(range(1, lines - CONCURRENCY), 3))  # noqa: S311 - no secret
     for point in points:
@@ -105,24 +91,3 @@ def test_two_commands_at_the_same_time(folder: Path, batch: Batch, upstream: Cha
             sleep(0.01)
         assert "another command writes" in batch("in.jsonl", "--model", "alone", code=2).stderr
         running.kill()
-
-
-@pytest.mark.long
-def test_runs_that_another_process_executes(folder: Path, batch: Batch, upstream: ChatServer) -> None:
-    """Their costs are not known, so a command with the same name waits for a while, and is then refused."""
-    keep_in(folder, 'path = "runs.db"\nlease = 0.5')
-    upstream.reply = lambda call: says(call, "an answer", delay=60.0)
-    write(folder / "in.jsonl", [{"query": "question"}])
-    running = subprocess.Popen(**command(folder, "in.jsonl", "--model", "alone"), stderr=subprocess.PIPE)
-    with running:
-        while not upstream.calls and running.poll() is None:
-            sleep(0.01)
-        words = ("in.jsonl", "--model", "alone", "--out", "other.jsonl")
-        told = batch(*words, code=2).stderr
-        assert "waiting for 1 run that another process holds" in told
-        assert "another process executes runs of this batch" in told
-        assert "bug" not in told
-        running.kill()
-    upstream.reply = echo
-    batch(*words)
-    assert [row["status"] for row in read(folder / "other.jsonl")] == ["ok"]

@@ -2,28 +2,17 @@
 
 import json
 import socket
-import threading
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
 import openai
 import pytest
-from server.chat.test_completions import ASKED, team
+from server.scene import ASKED, Serve, ended, in_parallel, slowly, team, until
 from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, chunk, events, says
 from servers.podium_server import Served
 
 BODY = json.dumps({"model": "podium", "messages": ASKED, "stream": True}).encode()
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
-    """Wait until a condition is met."""
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.02)
-    return condition()
 
 
 def connected(served: Served, data: bytes, *, small: bool = False) -> socket.socket:
@@ -71,15 +60,15 @@ def test_a_client_that_leaves_cancels_its_run(*, stream: bool, served: Served, u
     assert until(upstream.calls[-1].hung_up.is_set)
 
 
-def test_a_comment_while_nothing_happens(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_a_comment_while_nothing_happens(serve: Serve, upstream: ChatServer) -> None:
     """So that no proxy closes the connection; clients ignore it."""
 
     def reply(call: Call) -> Reply:
         made = team(call)
-        return Reply((Pause(0.5), *made.parts)) if call.body["model"] == "one" else made
+        return Reply((Pause(0.3), *made.parts)) if call.body["model"] == "one" else made
 
     upstream.reply = reply
-    served = serve(server="keep_alive_seconds = 0.1")
+    served = serve(server="keep_alive_seconds = 0.05")
     answer = httpx2.post(
         f"{served.url}/chat/completions", content=BODY, headers={"content-type": "application/json"}
     )
@@ -89,7 +78,7 @@ def test_a_comment_while_nothing_happens(serve: Callable[..., Served], upstream:
     assert text == "the answer"
 
 
-def test_too_many_requests(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_too_many_requests(serve: Serve, upstream: ChatServer) -> None:
     """A further request gets 503 and `retry-after`; health is still answered."""
     upstream.reply = stalled
     served = serve(server="requests = 1")
@@ -106,63 +95,8 @@ def test_too_many_requests(serve: Callable[..., Served], upstream: ChatServer) -
     assert until(lambda: httpx2.get(f"{served.url}/models").status_code == 200)
 
 
-@pytest.mark.parametrize("chunked", [False, True])
-def test_a_large_body(*, chunked: bool, serve: Callable[..., Served]) -> None:
-    """It is refused, before it is read where its length is known."""
-    served = serve(server="body_bytes = 1000")
-    body = b"x" * 5000
-
-    def pieces() -> Any:
-        yield body
-
-    answer = httpx2.post(
-        f"{served.url}/chat/completions",
-        content=pieces() if chunked else body,
-        headers={"content-type": "application/json"},
-    )
-    assert answer.status_code == 413
-    assert answer.json()["error"]["code"] == "request_too_large"
-
-
-def test_a_body_that_does_not_arrive(serve: Callable[..., Served]) -> None:
-    """It is refused after `read_seconds`, and the connection is closed."""
-    served = serve(server="read_seconds = 0.3")
-    answer = rest(connected(served, request(b"{", length=100)))
-    assert answer.startswith(b"HTTP/1.1 408 ")
-    assert b"request_timeout" in answer
-
-
-@pytest.mark.parametrize("sent", [b"", b"GET /v1/mod", b"GET /v1/models HTTP/1.1\r\nHost: loc"])
-def test_headers_that_do_not_arrive(sent: bytes, serve: Callable[..., Served]) -> None:
-    """The connection is closed after `read_seconds`."""
-    served = serve(server="read_seconds = 0.3")
-    assert rest(connected(served, sent)) == b""
-
-
-@pytest.mark.parametrize("ends", [False, True])
-def test_large_headers(*, ends: bool, serve: Callable[..., Served]) -> None:
-    """They are refused, complete or not."""
-    served = serve(server="header_bytes = 2000")
-    header = "X-Large: " + "x" * 4000
-    sent = request(BODY, more=f"{header}\r\n") if ends else f"GET / HTTP/1.1\r\n{header}".encode()
-    assert rest(connected(served, sent)).startswith(b"HTTP/1.1 431 ")
-    small = httpx2.get(f"{served.url}/models")
-    assert small.status_code == 200
-
-
-def test_a_large_body_after_small_headers(serve: Callable[..., Served], upstream: ChatServer) -> None:
-    """The size of the body does not count as headers, also in the second request of a connection."""
-    upstream.reply = team
-    served = serve(server="header_bytes = 2000")
-    asked: Any = [{"role": "user", "content": "Why? " * 20_000}]
-    client = served.client()
-    for _ in range(2):
-        answer = client.chat.completions.create(model="podium", messages=asked)
-        assert answer.choices[0].message.content == "the answer"
-
-
 @pytest.mark.long
-def test_a_client_that_does_not_read(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_a_client_that_does_not_read(serve: Serve, upstream: ChatServer) -> None:
     """Its run is cancelled after `write_seconds`, and its connection dropped."""
 
     def reply(call: Call) -> Reply:
@@ -181,57 +115,10 @@ def test_a_client_that_does_not_read(serve: Callable[..., Served], upstream: Cha
     client.close()
 
 
-@pytest.mark.long
-def test_requests_in_parallel(served: Served, upstream: ChatServer) -> None:
-    """Each gets its own answer."""
-
-    def reply(call: Call) -> Reply:
-        if call.body["model"] == "planner":
-            return team(call)
-        words = str(call.body["messages"]).split()
-        return says(call, next(word for word in words if word.startswith("n=")))
-
-    upstream.reply = reply
-    found: dict[int, str | None] = {}
-
-    def ask(number: int) -> None:
-        asked: Any = [{"role": "user", "content": f"Say n={number} please"}]
-        answer = served.client().chat.completions.create(model="podium", messages=asked)
-        found[number] = answer.choices[0].message.content
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert all(f"n={number}" in (text or "") for number, text in found.items())
-    assert len(found) == 20
-
-
-def in_parallel(served: Served, path: str, body: Any, key: str = "none") -> list[httpx2.Response]:
-    """Make a request three times at once, with the same idempotency key."""
-    headers = {"idempotency-key": "same", "x-api-key": key}
-
-    def ask(_: int) -> httpx2.Response:
-        return httpx2.post(f"{served.url}{path}", json=body, headers=headers, timeout=20)
-
-    with ThreadPoolExecutor() as threads:
-        return list(threads.map(ask, range(3)))
-
-
-def slowly(call: Call) -> Reply:
-    """Reply as the team, whose first worker takes a second."""
-    made = team(call)
-    return Reply((Pause(1.0), *made.parts)) if call.body["model"] == "one" else made
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_an_idempotency_key_while_its_run_is_executed(
-    served: Served, upstream: ChatServer, *, stream: bool
-) -> None:
+def test_an_idempotency_key_while_its_run_is_executed(served: Served, upstream: ChatServer) -> None:
     """The other requests wait for the first, and get its answer and progress; another body is a conflict."""
     upstream.reply = slowly
-    body = {"model": "podium", "messages": ASKED, "stream": stream}
+    body = {"model": "podium", "messages": ASKED}
     with ThreadPoolExecutor() as threads:
         waiting = threads.submit(in_parallel, served, "/chat/completions", body)
         assert until(lambda: len(upstream.calls) == 2)
@@ -245,8 +132,7 @@ def test_an_idempotency_key_while_its_run_is_executed(
     assert len({answer.headers["x-podium-run-id"] for answer in answers}) == 1
     replayed = [answer.headers.get("idempotent-replayed") for answer in answers]
     assert sorted(replayed, key=str) == [None, "true", "true"]
-    if not stream:
-        assert len({json.dumps({**answer.json(), "created": 0}) for answer in answers}) == 1
+    assert len({json.dumps({**answer.json(), "created": 0}) for answer in answers}) == 1
     assert len(upstream.calls) == 3
 
 
@@ -258,7 +144,8 @@ def test_repetitions_of_a_partial_answer(served: Served, upstream: ChatServer) -
         return says(call, "half", finish_reason="length") if is_last else slowly(call)
 
     upstream.reply = reply
-    answers = in_parallel(served, "/chat/completions", {"model": "podium", "messages": ASKED})
+    body = {"model": "podium", "messages": ASKED}
+    answers = in_parallel(served, "/chat/completions", body, name="partial")
     assert [answer.json()["choices"][0]["message"]["content"] for answer in answers] == ["half"] * 3
     assert len(upstream.calls) == 3
 
@@ -266,32 +153,52 @@ def test_repetitions_of_a_partial_answer(served: Served, upstream: ChatServer) -
 def test_repetitions_of_a_run_in_the_background(served: Served, upstream: ChatServer) -> None:
     """One of them begins the run; the others get it."""
     upstream.reply = slowly
-    answers = in_parallel(served, "/runs", {"model": "podium", "query": "Why?"})
+    answers = in_parallel(served, "/runs", {"model": "podium", "query": "Why?"}, name="runs")
     assert {answer.status_code for answer in answers} == {202}
     replayed = [answer.headers.get("idempotent-replayed") for answer in answers]
     assert sorted(replayed, key=str) == [None, "true", "true"]
+    assert ended(served.http(), answers[0].json()["id"])["status"] == "ok"
 
 
 def test_an_idempotency_key_of_an_interrupted_run(served: Served, upstream: ChatServer) -> None:
     """The same request continues the run; what was paid is not paid again."""
     upstream.reply = lambda call: Reply((STALL,)) if call.body["model"] == "two" else team(call)
-    headers = {"Idempotency-Key": "cut"}
-    with pytest.raises(openai.APITimeoutError):
-        served.client().with_options(timeout=1).chat.completions.create(
-            model="podium", messages=ASKED, extra_headers=headers
-        )
+    body = json.dumps({"model": "podium", "messages": ASKED}).encode()
+    client = connected(served, request(body, more="Idempotency-Key: cut\r\n"))
+    assert until(lambda: len(upstream.calls) == 3)
+    client.close()
+    assert until(upstream.calls[2].hung_up.is_set)
     upstream.reply = team
-    before = len(upstream.calls)
-    answer = served.client().chat.completions.create(model="podium", messages=ASKED, extra_headers=headers)
-    assert answer.choices[0].message.content == "the answer"
-    assert [call.body["model"] for call in upstream.calls[before:]] == ["two"]
+    headers = {"Idempotency-Key": "cut", "Content-Type": "application/json"}
+    answer = served.http().post("/chat/completions", content=body, headers=headers)
+    assert answer.json()["choices"][0]["message"]["content"] == "the answer"
+    assert [call.body["model"] for call in upstream.calls[3:]] == ["two"]
 
 
-@pytest.mark.parametrize("key", ["", "x" * 300])
-def test_a_wrong_idempotency_key(key: str, served: Served) -> None:
-    """It is refused."""
-    with pytest.raises(openai.BadRequestError) as caught:
-        served.client().chat.completions.create(
-            model="podium", messages=ASKED, extra_headers={"Idempotency-Key": key}
+def test_slow_requests(serve: Serve) -> None:
+    """After `read_seconds`, requests without headers or a body are refused, and their connections closed."""
+    served = serve(server="read_seconds = 0.3")
+    heads = [b"", b"GET /v1/mod", b"GET /v1/models HTTP/1.1\r\nHost: loc"]
+    slow = [connected(served, sent) for sent in (request(b"{", length=100), *heads)]
+    answer, *others = [rest(client) for client in slow]
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"request_timeout" in answer
+    assert others == [b""] * 3
+
+
+def test_large_requests(serve: Serve) -> None:
+    """Bodies and headers are refused; a body does not count as headers, also in a second request."""
+    served = serve(server="header_bytes = 2000\nbody_bytes = 150_000")
+    body, client = b"x" * 200_000, served.http()
+    for content in (body, iter([body])):
+        kind = {"content-type": "application/json"}
+        answer = client.post("/chat/completions", content=content, headers=kind)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "request_too_large")
+    header = "X-Large: " + "x" * 4000
+    for sent in (request(BODY, more=f"{header}\r\n"), f"GET / HTTP/1.1\r\n{header}".encode()):
+        assert rest(connected(served, sent)).startswith(b"HTTP/1.1 431 ")
+    asked: Any = [{"role": "user", "content": "Why? " * 20_000}]
+    for _ in range(2):
+        assert (
+            client.post("/chat/completions", json={"model": "podium", "messages": asked}).status_code == 200
         )
-    assert caught.value.code == "invalid_idempotency_key"

@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from server.chat.test_completions import ASKED, team
-from servers.chat_server import CUT, Call, ChatServer, Reply, says, whole
+from server.scene import ASKED, Serve, team
+from servers.chat_server import CUT, Call, ChatServer, Reply, whole
 from servers.podium_server import Served
 
 RETRY = "[retry]\nfirst_wait = 0.01\n"
@@ -23,12 +23,6 @@ PATHS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture
-def served(serve: Callable[..., Served]) -> Served:
-    """Serve the config with short waits."""
-    return serve(models=RETRY)
-
-
 def broken(*replies: Reply) -> Callable[[Call], Reply]:
     """Return a script whose last worker first gives these replies, and then answers."""
     left: Iterator[Reply] = iter(replies)
@@ -41,19 +35,25 @@ def post(served: Served, path: str, **more: Any) -> httpx2.Response:
     return httpx2.post(served.url + path, json=body, timeout=20)
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_an_answer_after_a_broken_call_says_what_was_charged(
-    path: str, served: Served, upstream: ChatServer
-) -> None:
-    """The usage, the headers and the note of an answer, the run and its events say it."""
-    upstream.reply = broken(CUT_OFF, GARBAGE)
-    answer = post(served, path)
-    body = answer.json()
-    note = body["podium"]["usage_note"]
-    assert re.sub(r", at most \$[\d.]+", "", note) == f"1 call {AT_RESERVATION}; 1 call {BY_TEXT}"
-    assert body["podium"]["status"] == "ok"
-    assert body["usage"]["estimated"] is True
-    assert answer.headers["x-podium-usage"] == "estimated"
+def test_an_answer_after_a_broken_call_says_what_was_charged(serve: Serve, upstream: ChatServer) -> None:
+    """The usage, the headers and the note of an answer, the run, its events and its progress say it."""
+    served = serve(models=RETRY)
+    for path in PATHS:
+        upstream.reply = broken(CUT_OFF, GARBAGE)
+        answer = post(served, path)
+        body = answer.json()
+        note = body["podium"]["usage_note"]
+        assert re.sub(r", at most \$[\d.]+", "", note) == f"1 call {AT_RESERVATION}; 1 call {BY_TEXT}"
+        assert (body["podium"]["status"], body["usage"]["estimated"]) == ("ok", True)
+        assert answer.headers["x-podium-usage"] == "estimated"
+        if path == "/chat/completions":
+            told = body["choices"][0]["message"]["reasoning_content"]
+            assert f"a call of two failed (worker_broken), {AT_RESERVATION}." in told
+            assert f"a call of two failed (worker_broken), {BY_TEXT}." in told
+        measured = post(served, path)
+        assert measured.json()["usage"]["estimated"] is False
+        assert measured.json()["podium"]["usage_note"] is None
+        assert measured.headers["x-podium-usage"] == "measured"
     run_id = answer.headers["x-podium-run-id"]
     run = httpx2.get(f"{served.url}/runs/{run_id}").json()
     assert run["usage_note"] == note
@@ -61,36 +61,15 @@ def test_an_answer_after_a_broken_call_says_what_was_charged(
     assert step["charged"] == "reservation"
     assert [call["charged"] for call in step["calls"]] == ["reservation", "received", "usage"]
     assert step["calls"][0]["cost"] > step["calls"][1]["cost"] > 0
-    told = httpx2.get(f"{served.url}/runs/{run_id}/events").text
-    failed = [json.loads(line[6:]) for line in told.splitlines() if '"type":"attempt_failed"' in line]
+    events = httpx2.get(f"{served.url}/runs/{run_id}/events").text
+    failed = [json.loads(line[6:]) for line in events.splitlines() if '"type":"attempt_failed"' in line]
     assert [each["call"]["charged"] for each in failed] == ["reservation", "received"]
 
 
-def test_the_progress_says_what_was_charged(served: Served, upstream: ChatServer) -> None:
-    """A reader of the progress sees it at the failed call."""
-    upstream.reply = broken(CUT_OFF, GARBAGE)
-    told = post(served, "/chat/completions").json()["choices"][0]["message"]["reasoning_content"]
-    assert f"a call of two failed (worker_broken), {AT_RESERVATION}." in told
-    assert f"a call of two failed (worker_broken), {BY_TEXT}." in told
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_a_measured_usage_says_so(path: str, served: Served, upstream: ChatServer) -> None:
-    """There is no note."""
-    upstream.reply = team
-    answer = post(served, path)
-    assert answer.json()["usage"]["estimated"] is False
-    assert answer.json()["podium"]["usage_note"] is None
-    assert answer.headers["x-podium-usage"] == "measured"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["two", "planner"])
-@pytest.mark.parametrize("path", PATHS)
-def test_a_failed_run_says_what_was_charged(
-    path: str, name: str, served: Served, upstream: ChatServer
-) -> None:
+@pytest.mark.parametrize(("path", "name"), [*zip(PATHS, ("two", "planner", "two"), strict=True)])
+def test_a_failed_run_says_what_was_charged(path: str, name: str, serve: Serve, upstream: ChatServer) -> None:
     """The error has the note, and the run in a header."""
+    served = serve(models=RETRY)
     upstream.reply = lambda call: CUT_OFF if call.body["model"] == name else team(call)
     answer = post(served, path)
     assert answer.status_code >= 500
@@ -99,28 +78,17 @@ def test_a_failed_run_says_what_was_charged(
     assert httpx2.get(f"{served.url}/runs/{run_id}").json()["status"] == "failed"
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("name", ["two", "planner"])
-@pytest.mark.parametrize("path", PATHS)
-def test_the_wait_of_a_busy_worker_reaches_the_client(
-    path: str, name: str, served: Served, upstream: ChatServer, *, stream: bool
-) -> None:
+def test_the_wait_of_a_busy_worker_reaches_the_client(serve: Serve, upstream: ChatServer) -> None:
     """As a header, or in the last event of a stream that has begun."""
+    served = serve(models=f"{RETRY}break_after = 100\n")
     busy = whole({"error": {"message": "slow down"}}, status=429, headers={"Retry-After": "77"})
-    upstream.reply = lambda call: busy if call.body["model"] == name else team(call)
-    answer = post(served, path, stream=stream)
-    if stream and answer.status_code == 200:
-        assert '"retry_after":77.0' in answer.text
-    else:
-        assert answer.status_code in (503, 529)
-        assert answer.headers["retry-after"] == "77"
-        assert answer.headers["x-podium-run-id"]
-
-
-def test_an_error_of_an_admitted_request_names_its_run(served: Served, upstream: ChatServer) -> None:
-    """Also if the error itself does not."""
-    upstream.reply = lambda call: says(call, "x") if call.body["model"] == "planner" else team(call)
-    tools = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
-    answer = post(served, "/chat/completions", tools=tools, tool_choice="required")
-    assert answer.status_code >= 400
-    assert answer.headers["x-podium-run-id"]
+    for path in PATHS:
+        for name, stream in (("two", True), ("two", False), ("planner", True)):
+            upstream.reply = lambda call, name=name: busy if call.body["model"] == name else team(call)
+            answer = post(served, path, stream=stream)
+            if stream and answer.status_code == 200:
+                assert '"retry_after":77.0' in answer.text
+            else:
+                assert answer.status_code in (503, 529)
+                assert answer.headers["retry-after"] == "77"
+                assert answer.headers["x-podium-run-id"]

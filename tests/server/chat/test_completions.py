@@ -1,39 +1,23 @@
 """Chat completions with OpenAI's client."""
 
-import json
-from collections.abc import Callable
 from typing import Any
 
 import openai
 import pytest
+from server.scene import ASKED, PLAN, Serve, team
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.podium_server import Served
 
-PLAN = (
-    '{"worker": 0, "subtask": "Collect facts.", "access": []}\n'
-    '{"worker": 1, "subtask": "Write the answer.", "access": [0]}\n'
-)
-ASKED: Any = [{"role": "user", "content": "Why is the sky blue?"}]
 
-
-def team(call: Call) -> Reply:
-    """Reply as the planner, as the first worker, or as the second."""
-    match call.body["model"]:
-        case "planner":
-            return says(call, PLAN)
-        case "one":
-            return says(call, "facts")
-    return says(call, "the answer")
-
-
-def test_a_whole_answer(served: Served, upstream: ChatServer) -> None:
+def test_a_whole_answer(served: Served) -> None:
     """It has the text, the versioned id, the run's id, the plan as reasoning, and all tokens."""
-    upstream.reply = team
-    raw = served.client().chat.completions.with_raw_response.create(model="podium", messages=ASKED)
+    client = served.client()
+    raw = client.chat.completions.with_raw_response.create(model="podium", messages=ASKED)
     answer = raw.parse()
     assert answer.choices[0].message.content == "the answer"
     assert answer.choices[0].finish_reason == "stop"
     assert answer.model.startswith("podium-")
+    assert client.chat.completions.create(model=answer.model, messages=ASKED).model == answer.model
     assert answer.id == f"chatcmpl-{raw.headers['x-podium-run-id']}"
     told: str = answer.choices[0].message.reasoning_content  # type: ignore[attr-defined]
     assert "0. one: Collect facts." in told
@@ -45,9 +29,8 @@ def test_a_whole_answer(served: Served, upstream: ChatServer) -> None:
     assert details.orchestration_input_tokens == 2 * 211
 
 
-def test_a_streamed_answer(served: Served, upstream: ChatServer) -> None:
+def test_a_streamed_answer(served: Served) -> None:
     """The plan arrives first, then the text in pieces, then the finish reason and the usage."""
-    upstream.reply = team
     chunks = list(
         served.client().chat.completions.create(
             model="podium", messages=ASKED, stream=True, stream_options={"include_usage": True}
@@ -65,32 +48,8 @@ def test_a_streamed_answer(served: Served, upstream: ChatServer) -> None:
     assert all(chunk.usage is None for chunk in chunks[:-1])
 
 
-def test_the_list_of_models(served: Served) -> None:
-    """Without `[models]`, the conductor of the file and two presets."""
-    models = served.client().models.list().data
-    assert [model.id for model in models] == ["podium", "mini", "ultra"]
-    assert served.client().models.retrieve("mini").id == "mini"
-
-
-def test_a_versioned_id_names_the_model(served: Served, upstream: ChatServer) -> None:
-    """The id in a response can be used in the next request."""
-    upstream.reply = team
-    client = served.client()
-    first = client.chat.completions.create(model="podium", messages=ASKED)
-    again = client.chat.completions.create(model=first.model, messages=ASKED)
-    assert again.model == first.model
-
-
-def test_an_unknown_model(served: Served) -> None:
-    """It is a 404 with OpenAI's code."""
-    with pytest.raises(openai.NotFoundError) as caught:
-        served.client().chat.completions.create(model="nothing", messages=ASKED)
-    assert caught.value.code == "model_not_found"
-
-
-def test_a_worker_as_itself(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_a_worker_as_itself(serve: Serve, upstream: ChatServer) -> None:
     """It gets the conversation unchanged, and there is no plan."""
-    upstream.reply = team
     served = serve(models='[models.raw]\nworker = "two"\n')
     asked: Any = [{"role": "system", "content": "Be short."}, *ASKED]
     answer = served.client().chat.completions.create(model="raw", messages=asked)
@@ -98,34 +57,6 @@ def test_a_worker_as_itself(serve: Callable[..., Served], upstream: ChatServer) 
     assert [call.body["messages"] for call in upstream.calls] == [asked]
     assert answer.usage is not None
     assert answer.usage.total_tokens == 218
-
-
-def test_tools(served: Served, upstream: ChatServer) -> None:
-    """The caller executes the calls, and the next turn continues the plan without a new one."""
-    tools: Any = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
-    call = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
-
-    def reply(asked: Call) -> Reply:
-        if asked.body["model"] != "two" or asked.body["messages"][-1]["role"] == "tool":
-            return team(asked)
-        return says(asked, "", tool_calls=[call], finish_reason="tool_calls")
-
-    upstream.reply = reply
-    client = served.client()
-    first = client.chat.completions.create(model="podium", messages=ASKED, tools=tools)
-    choice = first.choices[0]
-    assert choice.finish_reason == "tool_calls"
-    assert choice.message.tool_calls is not None
-    assert json.loads(choice.message.tool_calls[0].function.arguments) == {"a": 1}  # type: ignore[union-attr]
-    before = len(upstream.calls)
-    more: Any = [
-        *ASKED,
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "call_1", "content": "3"},
-    ]
-    second = client.chat.completions.create(model="podium", messages=more, tools=tools)
-    assert second.choices[0].message.content == "the answer"
-    assert [call.body["model"] for call in upstream.calls[before:]] == ["two"]
 
 
 def test_a_run_that_fails_is_an_http_error(served: Served, upstream: ChatServer) -> None:
@@ -144,7 +75,6 @@ def test_a_run_that_fails_is_an_http_error(served: Served, upstream: ChatServer)
 
 def test_an_idempotency_key_names_the_run(served: Served, upstream: ChatServer) -> None:
     """The same request again returns the recorded answer without calls; another request is a conflict."""
-    upstream.reply = team
     client = served.client()
     headers = {"Idempotency-Key": "k1"}
     first = client.chat.completions.create(model="podium", messages=ASKED, extra_headers=headers)
@@ -162,10 +92,7 @@ def test_an_idempotency_key_names_the_run(served: Served, upstream: ChatServer) 
     assert caught.value.code == "idempotency_key_reused"
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_planner_that_speaks_turn_by_turn(
-    serve: Callable[..., Served], upstream: ChatServer, *, stream: bool
-) -> None:
+def test_a_planner_that_speaks_turn_by_turn(serve: Serve, upstream: ChatServer) -> None:
     """Its last message is the answer, with its own tokens; tools of the client are refused."""
     call = '<tool_call>{"name": "two", "arguments": {"request": "Say it."}}</tool_call>'
 
@@ -176,17 +103,24 @@ def test_a_planner_that_speaks_turn_by_turn(
 
     upstream.reply = reply
     client = serve(planner="turns = 4").client()
-    if stream:
-        options: Any = {"stream": True, "stream_options": {"include_usage": True}}
-        chunks = list(client.chat.completions.create(model="podium", messages=ASKED, **options))
-        deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
-        text, usage = "".join(delta.content or "" for delta in deltas), chunks[-1].usage
-    else:
-        answer = client.chat.completions.create(model="podium", messages=ASKED)
-        text, usage = answer.choices[0].message.content or "", answer.usage
-    assert text == "so it is"
-    assert usage is not None
-    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (211, 7, 3 * 218)
+    answer = client.chat.completions.create(model="podium", messages=ASKED)
+    options: Any = {"stream": True, "stream_options": {"include_usage": True}}
+    chunks = list(client.chat.completions.create(model="podium", messages=ASKED, **options))
+    streamed = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert (answer.choices[0].message.content, streamed) == ("so it is", "so it is")
+    for usage in (answer.usage, chunks[-1].usage):
+        assert usage is not None
+        assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (211, 7, 3 * 218)
     tools: Any = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
     with pytest.raises(openai.BadRequestError, match="leave out tools"):
         client.chat.completions.create(model="podium", messages=ASKED, tools=tools)
+
+
+def test_the_list_of_models(served: Served) -> None:
+    """Without `[models]`, the conductor of the file and two presets; an unknown one is a 404."""
+    client = served.client()
+    assert [model.id for model in client.models.list()] == ["podium", "mini", "ultra"]
+    assert client.models.retrieve("mini").id == "mini"
+    with pytest.raises(openai.NotFoundError) as caught:
+        client.chat.completions.create(model="nothing", messages=ASKED)
+    assert caught.value.code == "model_not_found"

@@ -1,28 +1,15 @@
 """The turn with the results of tools continues the run that called them, also in another process."""
 
 import json
-import os
-import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from server.chat.conftest import CONFIG
-from server.chat.test_completions import ASKED, team
-from server.keys.test_http import NewKey, new_key, url
-from server.test_serve import process
+from server.scene import ASKED, Serve, team
 from servers.chat_server import Call, ChatServer, Reply, says
-from servers.podium_server import Served, serving
+from servers.podium_server import Served
 from servers.shop import Shop, shop
-
-from podium.aio import run_sync
-from podium.journal import SqlJournal
-from podium_server.keys import KeyAccess, KeyStore
-
-__all__ = ["new_key", "url"]
 
 Post = Callable[[str, Any], Any]
 FUNCTION: Any = {"name": "add", "parameters": {"type": "object"}}
@@ -40,14 +27,14 @@ def calling(call: Call) -> Reply:
     return says(call, "", tool_calls=CALLS, finish_reason="tool_calls")
 
 
-def chat(post: Post, *, stream: bool = False, **more: Any) -> list[Callable[[], str]]:
+def chat(post: Post) -> list[Callable[[], str]]:
     """Return the two turns of a conversation in chat completions; each returns its text."""
-    body = {"model": "podium", "messages": ASKED, "tools": TOOLS, **more}
+    body = {"model": "podium", "messages": ASKED, "tools": TOOLS}
     asked: list[Any] = []
 
     def first() -> str:
-        answer = post("/chat/completions", {**body, "stream": stream})
-        calls = CALLS if stream else answer["choices"][0]["message"]["tool_calls"]
+        answer = post("/chat/completions", body)
+        calls = answer["choices"][0]["message"]["tool_calls"]
         asked.append({"role": "assistant", "content": None, "tool_calls": calls})
         asked.extend({"role": "tool", "tool_call_id": each["id"], "content": "3"} for each in calls)
         return ""
@@ -55,45 +42,6 @@ def chat(post: Post, *, stream: bool = False, **more: Any) -> list[Callable[[], 
     def second() -> str:
         answer = post("/chat/completions", {**body, "messages": [*ASKED, *asked]})
         return str(answer["choices"][0]["message"]["content"])
-
-    return [first, second]
-
-
-def messages(post: Post) -> list[Callable[[], str]]:
-    """As `chat`, in the Messages API."""
-    tools = [{"name": "add", "input_schema": {"type": "object"}}]
-    body = {"model": "podium", "messages": ASKED, "tools": tools, "max_tokens": 99}
-    said: list[Any] = []
-
-    def first() -> str:
-        said.extend(post("/messages", body)["content"])
-        return ""
-
-    def second() -> str:
-        results = [
-            {"type": "tool_result", "tool_use_id": block["id"], "content": "3"}
-            for block in said
-            if block["type"] == "tool_use"
-        ]
-        more = [{"role": "assistant", "content": said}, {"role": "user", "content": results}]
-        return str(post("/messages", {**body, "messages": [*ASKED, *more]})["content"][0]["text"])
-
-    return [first, second]
-
-
-def responses(post: Post) -> list[Callable[[], str]]:
-    """As `chat`, in the Responses API, where the server has the first turn."""
-    body = {"model": "podium", "input": "Why is the sky blue?", "tools": [{"type": "function", **FUNCTION}]}
-    begun: list[Any] = []
-
-    def first() -> str:
-        begun.append(post("/responses", body))
-        return ""
-
-    def second() -> str:
-        results = [{"type": "function_call_output", "call_id": call["id"], "output": "3"} for call in CALLS]
-        answer = post("/responses", {**body, "input": results, "previous_response_id": begun[0]["id"]})
-        return str(next(item for item in answer["output"] if item["type"] == "message")["content"][0]["text"])
 
     return [first, second]
 
@@ -114,87 +62,18 @@ def models(upstream: ChatServer) -> list[str]:
     return [call.body["model"] for call in upstream.calls]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("api", [chat, messages, responses])
-@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-def test_a_server_that_is_killed_before_the_results(
-    api: Any, url: str, upstream: ChatServer, tmp_path: Path
-) -> None:
-    """The next start continues the run: only the last worker is called again."""
-    text = CONFIG.format(url=upstream.url, models="", server="").replace('path = "runs.db"', f'url = "{url}"')
-    (tmp_path / "podium.toml").write_text(text)
-    upstream.reply = calling
-    root = [""]
-
-    def post(path: str, body: Any) -> Any:
-        return poster(root[0])(path, body)
-
-    first, second = api(post)
-    with process(tmp_path) as running:
-        root[0] = running.url
-        first()
-        os.kill(running.pid, signal.SIGKILL)
-        running.wait(10)
-    with process(tmp_path) as running:
-        root[0] = running.url
-        assert second() == "the answer"
-    assert models(upstream) == ["planner", "one", "two", "two"]
-
-
-@pytest.mark.parametrize("more", [{}, {"stream": True}], ids=["whole", "stream"])
-def test_the_same_server(more: Any, served: Served, upstream: ChatServer) -> None:
-    """It continues with the calls that the client got."""
-    upstream.reply = calling
-    first, second = chat(poster(served.url), **more)
-    first()
-    assert second() == "the answer"
-    assert models(upstream) == ["planner", "one", "two", "two"]
-    results = [each for each in upstream.calls[-1].body["messages"] if each["role"] == "tool"]
-    assert len(results) == 2
-
-
 @pytest.mark.parametrize("rules", [{}, {"retention_days": 0}], ids=["recorded", "not recorded"])
-def test_another_key(rules: Any, upstream: ChatServer, url: str, tmp_path: Path, new_key: NewKey) -> None:
+def test_another_key(rules: Any, keyed: Served, upstream: ChatServer) -> None:
     """It continues no run of others, although it knows the calls; a key without texts leaves none."""
-    text = CONFIG.format(url=upstream.url, models="", server="").replace('path = "runs.db"', f'url = "{url}"')
     upstream.reply = calling
-    own, other = new_key(**rules), new_key(**rules)
-    with ExitStack() as stack:
-        journal = SqlJournal(url)
-        access = KeyAccess(KeyStore(journal), journal=journal)
-        served = stack.enter_context(serving(text, tmp_path, access))
-        for turn in chat(poster(served.url, own)):
-            turn()
-        assert models(upstream)[3:] == ["two"]
-        asked = {"role": "assistant", "content": None, "tool_calls": CALLS}
-        results = [{"role": "tool", "tool_call_id": call["id"], "content": "3"} for call in CALLS]
-        body = {"model": "podium", "messages": [*ASKED, asked, *results], "tools": TOOLS}
-        poster(served.url, other)("/chat/completions", body)
-        assert models(upstream)[4:] == ["planner", "one", "two"]
-    assert bool(run_sync(journal.runs)) == (not rules)
-
-
-def test_several_turns(served: Served, upstream: ChatServer) -> None:
-    """Each continues the turn before it, and the plan is that of the first."""
-
-    def reply(call: Call) -> Reply:
-        results = [each for each in call.body["messages"] if each["role"] == "tool"]
-        if call.body["model"] != "two" or len(results) == 3:
-            return team(call)
-        one = {**CALLS[0], "id": f"call_{len(results)}"}
-        return says(call, "", tool_calls=[one], finish_reason="tool_calls")
-
-    upstream.reply = reply
-    post, asked = poster(served.url), list(ASKED)
-    while True:
-        answer = post("/chat/completions", {"model": "podium", "messages": asked, "tools": TOOLS})
-        message = answer["choices"][0]["message"]
-        if "tool_calls" not in message:
-            break
-        result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "3"}
-        asked += [{name: message[name] for name in ("role", "content", "tool_calls")}, result]
-    assert message["content"] == "the answer"
-    assert models(upstream) == ["planner", "one", "two", "two", "two", "two"]
+    own, other = keyed.key(**rules), keyed.key(**rules)
+    for turn in chat(poster(keyed.url, own)):
+        turn()
+    assert models(upstream)[3:] == ["two"]
+    body = {"model": "podium", "messages": [*ASKED, TOLD, *RESULTS], "tools": TOOLS}
+    poster(keyed.url, other)("/chat/completions", body)
+    assert models(upstream)[4:] == ["planner", "one", "two"]
+    assert bool(keyed.http(own).get("/runs").json()["data"]) == (not rules)
 
 
 def test_a_run_that_was_deleted(served: Served, upstream: ChatServer) -> None:
@@ -237,8 +116,6 @@ OTHER = [{"type": "function", "function": {**FUNCTION, "name": "look"}}]
 CHANGES: dict[str, tuple[list[Any], list[Any], list[Any], list[str]]] = {
     # the messages of both turns, the tools of the second, and the models that it calls
     "another system message": ([CLOCK[0], *ASKED], [CLOCK[1], *ASKED, TOLD, *RESULTS], TOOLS, ["two"]),
-    "without system message": ([CLOCK[0], *ASKED], [*ASKED, TOLD, *RESULTS], TOOLS, ["two"]),
-    "a message after the results": (ASKED, [*ASKED, TOLD, *RESULTS, MORE], TOOLS, ["two"]),
     "both": ([CLOCK[0], *ASKED], [CLOCK[1], *ASKED, TOLD, *RESULTS, MORE], TOOLS, ["two"]),
     "another agent": (
         [CLOCK[0], *ASKED],
@@ -251,9 +128,7 @@ CHANGES: dict[str, tuple[list[Any], list[Any], list[Any], list[str]]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("case", CHANGES)
-def test_a_conversation_that_has_changed(
-    case: str, serve: Callable[..., Served], upstream: ChatServer, orders: Shop
-) -> None:
+def test_a_conversation_that_has_changed(case: str, serve: Serve, upstream: ChatServer, orders: Shop) -> None:
     """The calls are those of the run: no action is repeated; with other tools, the turn is planned again."""
     first, second, tools, called = CHANGES[case]
     upstream.reply = _acting
@@ -267,42 +142,6 @@ def test_a_conversation_that_has_changed(
     assert (models(upstream), orders.refunds) == (called, [1017])
     seen = upstream.calls[-1].body["messages"]
     assert [said["content"] for said in seen if said in CLOCK] == [m["content"] for m in second if m in CLOCK]
-
-
-def unrecorded(post: Post) -> list[Callable[[], str]]:
-    """As `responses`, where the client keeps the conversation, and no run is recorded."""
-    said: list[Any] = [{"role": "user", "content": "Why is the sky blue?"}]
-    body = {"model": "podium", "tools": [{"type": "function", **FUNCTION}], "store": False, "input": said}
-
-    def first() -> str:
-        said.extend(item for item in post("/responses", body)["output"] if item["type"] == "function_call")
-        return ""
-
-    def second() -> str:
-        said.extend({"type": "function_call_output", "call_id": call["id"], "output": "3"} for call in CALLS)
-        return str(post("/responses", body)["status"])
-
-    return [first, second]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("api", [messages, responses, unrecorded])
-def test_other_apis_and_a_changed_system_message(
-    api: Any, serve: Callable[..., Served], upstream: ChatServer, orders: Shop
-) -> None:
-    """As above."""
-    upstream.reply = _acting
-    clock = iter(f"It is 10:00:0{second}." for second in range(9))
-    post = poster(serve(models=orders.patient).url)
-
-    def timed(path: str, body: Any) -> Any:
-        return post(path, {**body, ("system" if path == "/messages" else "instructions"): next(clock)})
-
-    first, second = api(timed)
-    first()
-    upstream.calls.clear()
-    second()
-    assert (models(upstream), orders.refunds) == (["two"], [1017])
 
 
 def test_calls_whose_ids_are_not_unique(served: Served, upstream: ChatServer) -> None:

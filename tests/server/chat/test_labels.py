@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from server.chat.conftest import CONFIG
+from server.scene import CONFIG
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served, serving
 
@@ -63,9 +63,15 @@ def post(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("second", [chat, parts, items])
-@pytest.mark.parametrize("model", ["first", "second"])
-@pytest.mark.parametrize("said", ["It is 330 m high.", "It is 331 m high."])
+@pytest.mark.parametrize(
+    ("second", "model", "said"),
+    [
+        (chat, "first", "It is 330 m high."),
+        (parts, "second", "It is 330 m high."),
+        (items, "first", "It is 330 m high."),
+        (items, "second", "It is 331 m high."),
+    ],
+)
 def test_in_the_next_turn(
     upstream: ChatServer,
     tmp_path: Path,

@@ -2,14 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import openai
 import pytest
-from server.chat.test_completions import ASKED, team
+from server.scene import ASKED, Serve, team
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served
 
@@ -24,23 +23,13 @@ def progress(served: Served, model: str, **options: Any) -> str:
     return getattr(answer.choices[0].message, "reasoning_content", "")
 
 
-def test_mini_has_the_cheap_workers(serve: Callable[..., Served], upstream: ChatServer) -> None:
-    """A simple question goes to one worker, without a call of the planner."""
-    upstream.reply = team
-    served = serve(models='[models.quick]\npreset = "mini"\n')
-    (model,) = served.client().models.list().data
-    assert model.workers == ["one"]  # type: ignore[attr-defined]
-    answer = served.client().chat.completions.create(model="quick", messages=ASKED)
-    assert answer.choices[0].message.content == "facts"
-    assert [call.body["model"] for call in upstream.calls] == ["one"]
-
-
-@pytest.mark.parametrize(("table", "worker"), [("", "three"), ('direct = "one"\n', "one")])
+@pytest.mark.parametrize(
+    ("table", "worker"), [("", "three"), ('direct = "one"\n', "one")], ids=["", "direct"]
+)
 def test_a_simple_question_for_several_workers(
-    table: str, worker: str, serve: Callable[..., Served], upstream: ChatServer
+    table: str, worker: str, serve: Serve, upstream: ChatServer
 ) -> None:
-    """If no card fits better, it goes to the strongest of the cheap workers, or to the named worker."""
-    upstream.reply = team
+    """It goes to the strongest of the cheap workers, or to the named one, without a call of the planner."""
     card = 'endpoint = "here"\ndescription = "Answers anything."\n'
     more = f'[workers.three]\nmodel = "three"\n{card}price = {{ input = 2.0, output = 2.0 }}\n'
     served = serve(models=f'{more}[models.quick]\npreset = "mini"\n{table}')
@@ -49,7 +38,7 @@ def test_a_simple_question_for_several_workers(
     assert [call.body["model"] for call in upstream.calls] == [worker]
 
 
-def test_ultra_improves_a_rejected_answer(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_ultra_improves_a_rejected_answer(serve: Serve, upstream: ChatServer) -> None:
     """The judge's no begins another round; an effort bounds the rounds."""
     answers, plans = iter(["bad", "good", "bad"]), iter([ONE, ONE.replace("Answer", "Try again"), ONE])
 
@@ -76,30 +65,8 @@ def test_ultra_improves_a_rejected_answer(serve: Callable[..., Served], upstream
     assert raw.parse().podium["status"] == "partial"  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("effort", ["none", "minimal", "low", "medium", "high", "xhigh", "ultra", "max"])
-def test_no_effort_is_an_error(effort: str, serve: Callable[..., Served], upstream: ChatServer) -> None:
-    """A model without efforts ignores it; it is not sent to workers."""
-    upstream.reply = team
-    served = serve()
-    served.client().chat.completions.create(
-        model="podium", messages=ASKED, extra_body={"reasoning_effort": effort}
-    )
-    assert all("reasoning_effort" not in call.body for call in upstream.calls)
-
-
-def test_an_effort_reaches_the_worker_of_the_answer(
-    serve: Callable[..., Served], upstream: ChatServer
-) -> None:
-    """If the model says so, in the words of its provider."""
-    upstream.reply = team
-    served = serve(models='[models.raw]\nworker = "two"\nefforts.high.worker = "deep"\n')
-    served.client().chat.completions.create(model="raw", messages=ASKED, reasoning_effort="low")
-    assert upstream.calls[0].body["reasoning_effort"] == "deep"
-
-
-def test_what_a_client_sees(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_what_a_client_sees(serve: Serve) -> None:
     """Nothing, the steps, or also their outputs; never the output of the last step."""
-    upstream.reply = team
     tables = "".join(f'[models.{show}]\nshow = "{show}"\n' for show in ("none", "steps", "all"))
     served = serve(models=tables)
     assert progress(served, "none") == ""
@@ -111,7 +78,7 @@ def test_what_a_client_sees(serve: Callable[..., Served], upstream: ChatServer) 
     assert "the answer" not in told.replace("Write the answer", "")
 
 
-def test_what_a_client_sees_of_a_map(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_what_a_client_sees_of_a_map(serve: Serve, upstream: ChatServer) -> None:
     """Its counts after each tenth of its items, and its list at its end."""
     rows = [
         {"worker": "one", "subtask": "Look at {{item}}.", "access": [], "each": list(range(40))},
@@ -133,74 +100,40 @@ def test_what_a_client_sees_of_a_map(serve: Callable[..., Served], upstream: Cha
     assert "0[" not in told
 
 
-def test_what_a_client_sees_of_an_output_that_stands_in(
-    serve: Callable[..., Served], upstream: ChatServer
-) -> None:
-    """The step that it stands for, and the tokens of the step that wrote it."""
-    rows = [
-        {"worker": "one", "subtask": "Judge.", "access": [], "returns": {"verdict": "ok|bad"}},
-        {"worker": "one", "subtask": "Short.", "access": [0]},
-        {
-            "worker": "two",
-            "subtask": "Long.",
-            "access": [0],
-            "when": {"ref": "{{0.verdict}}", "is": "bad"},
-            "else": 1,
-        },
-    ]
-
-    def reply(call: Call) -> Reply:
-        if call.body["model"] == "planner":
-            return says(call, json.dumps({"steps": rows}))
-        return says(call, '{"verdict": "ok"}') if "Short." not in str(call.body) else team(call)
-
-    upstream.reply = reply
-    answer = serve().client().chat.completions.create(model="podium", messages=ASKED)
-    assert answer.choices[0].message.content == "facts"
-    told = answer.choices[0].message.reasoning_content  # type: ignore[attr-defined]
-    assert told.endswith("Step 2: ok, with the output of step 1, because its condition does not hold.\n")
-    assert answer.usage is not None
-    assert answer.usage.prompt_tokens == 211
-    assert answer.usage.completion_tokens
-
-
-def test_limits_of_a_model(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_limits_of_a_model(serve: Serve) -> None:
     """They replace those of the file, and a run that reaches one is an error with its code."""
-    upstream.reply = team
     served = serve(models="[models.small.limits]\ncost = 0.0000001\n")
     with pytest.raises(openai.UnprocessableEntityError) as caught:
         served.client().chat.completions.create(model="small", messages=ASKED)
     assert caught.value.code in ("limit", "planner_limit")
 
 
-@pytest.mark.parametrize(
-    ("models", "told"),
-    [
-        ('[models.a]\nworker = "three"\n', "'worker' in [models.a] names 'three'"),
-        ("[models.a]\nworkers = []\n", "'workers' in [models.a]"),
-        ('[models.a]\nworker = "one"\npreset = "mini"\n', "has no effect with 'worker'"),
-        ('[models.a]\npreset = "huge"\n', "write one of 'mini' or 'ultra'"),
-        ("[models.a.limits]\nstep = 3\n", "unknown limit 'step'"),
-        ("[models.a.limits]\nsteps = 0\n", "limit steps is 0"),
-        ('[models.a]\ndirect = "three"\n', "'direct' in [models.a] names 'three'"),
-        ('[models.a]\ncodex_instructions = "none.md"\n', "'codex_instructions' in [models.a] cannot be read"),
-        ("[models.a]\nshow = true\n", "write one of 'none', 'steps' or 'all'"),
-        ('[models."a b"]\npreset = "mini"\n', "a b"),
-        ("[models.a]\nsho = 'all'\n", "did you mean 'show'?"),
-        ('[models.a.efforts.huge]\nworker = "x"\n', "huge"),
-    ],
-)
-def test_a_wrong_table_is_refused(
-    models: str, told: str, serve: Callable[..., Served], tmp_path: Path
-) -> None:
+WRONG = [
+    ('[models.a]\nworker = "three"\n', "'worker' in [models.a] names 'three'"),
+    ("[models.a]\nworkers = []\n", "'workers' in [models.a]"),
+    ('[models.a]\nworker = "one"\npreset = "mini"\n', "has no effect with 'worker'"),
+    ('[models.a]\npreset = "huge"\n', "write one of 'mini' or 'ultra'"),
+    ("[models.a.limits]\nstep = 3\n", "unknown limit 'step'"),
+    ("[models.a.limits]\nsteps = 0\n", "limit steps is 0"),
+    ('[models.a]\ndirect = "three"\n', "'direct' in [models.a] names 'three'"),
+    ('[models.a]\ncodex_instructions = "none.md"\n', "'codex_instructions' in [models.a] cannot be read"),
+    ("[models.a]\nshow = true\n", "write one of 'none', 'steps' or 'all'"),
+    ('[models."a b"]\npreset = "mini"\n', "a b"),
+    ("[models.a]\nsho = 'all'\n", "did you mean 'show'?"),
+    ('[models.a.efforts.huge]\nworker = "x"\n', "huge"),
+]
+
+
+def test_a_wrong_table_is_refused(serve: Serve) -> None:
     """With the file and the key."""
-    with pytest.raises(ConfigError) as caught:
-        serve(models=models)
-    assert told in str(caught.value)
-    assert "podium.toml" in str(caught.value)
+    for models, told in WRONG:
+        with pytest.raises(ConfigError) as caught:
+            serve(models=models)
+        assert told in str(caught.value)
+        assert "podium.toml" in str(caught.value)
 
 
-def test_the_version_changes_with_the_workers(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_the_version_changes_with_the_workers(serve: Serve) -> None:
     """The id tells clients that the model behind a name changed; a version of your own replaces the hash."""
     table = '[models.a]\nworkers = ["one"]\n[models.b]\nworkers = ["two"]\n[models.c]\nversion = "7"\n'
     models = serve(models=table).client().models.list().data
@@ -209,9 +142,8 @@ def test_the_version_changes_with_the_workers(serve: Callable[..., Served], upst
     assert versions[2] == "c-7"
 
 
-def test_fallbacks_of_a_part_of_the_workers(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_fallbacks_of_a_part_of_the_workers(serve: Serve) -> None:
     """A model whose pool lacks a fallback has none."""
-    upstream.reply = team
     tables = '[retry]\nfallbacks = { one = ["two"] }\n[models.solo]\nworker = "one"\n[models.both]\n'
     client = serve(models=tables).client()
     for model, text in (("solo", "facts"), ("both", "the answer")):
@@ -219,7 +151,7 @@ def test_fallbacks_of_a_part_of_the_workers(serve: Callable[..., Served], upstre
         assert answer.choices[0].message.content == text
 
 
-def test_the_list_for_codex(serve: Callable[..., Served], tmp_path: Path) -> None:
+def test_the_list_for_codex(serve: Serve, tmp_path: Path) -> None:
     """It has the models with instructions for Codex, with all fields that Codex requires.
 
     The fields are those of `ModelInfo` in `codex-rs/protocol/src/openai_models.rs` without a default.
@@ -240,15 +172,14 @@ def test_the_list_for_codex(serve: Callable[..., Served], tmp_path: Path) -> Non
     assert "models" not in httpx2.get(f"{served.url}/models").json()
 
 
-def test_answers_about_images_are_not_cached(serve: Callable[..., Served], upstream: ChatServer) -> None:
-    """Two questions that differ only in their images are two questions to a worker as itself."""
-    upstream.reply = lambda call: says(call, str(call.body["messages"][-1]["content"]))
-    eyes = '[workers.eyes]\nendpoint = "here"\nmodel = "eyes"\nparts = ["image_url"]\n'
-    served = serve(models=eyes + '[conductor]\ncache = "memory"\n[models.see]\nworker = "eyes"')
-    answers = []
-    for image in ("one", "two", "two"):
-        url = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}}
-        asked: Any = [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, url]}]
-        answer = served.client().chat.completions.create(model="see", messages=asked)
-        answers.append(answer.choices[0].message.content or "")
-    assert ["base64,one" in answer for answer in answers] == [True, False, False]
+def test_efforts(serve: Serve, upstream: ChatServer) -> None:
+    """A model without efforts ignores any; else the worker of the answer gets it in its provider's words."""
+    client = serve(
+        models='[models.team]\n[models.raw]\nworker = "two"\nefforts.high.worker = "deep"\n'
+    ).client()
+    for effort in ("none", "ultra"):
+        given = {"reasoning_effort": effort}
+        client.chat.completions.create(model="team", messages=ASKED, extra_body=given)
+    assert all("reasoning_effort" not in call.body for call in upstream.calls)
+    client.chat.completions.create(model="raw", messages=ASKED, reasoning_effort="low")
+    assert upstream.calls[-1].body["reasoning_effort"] == "deep"

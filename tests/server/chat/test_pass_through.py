@@ -1,13 +1,11 @@
 """A worker that is served under its own name: its provider gets the fields that Podium does not know."""
 
-from collections.abc import Callable
 from typing import Any
 
 import openai
 import pytest
-from server.chat.test_completions import ASKED
+from server.scene import ASKED, Serve
 from servers.chat_server import USAGE, Call, ChatServer, Reply, events, says, whole
-from servers.podium_server import Served
 
 RAW = '[models.raw]\nworker = "two"\n'
 LIKELY = {"content": [{"token": "one", "logprob": -0.5, "bytes": None, "top_logprobs": []}], "refusal": None}
@@ -41,58 +39,7 @@ def two_answers(call: Call) -> Reply:
     return events(*chunks, {"choices": [], "usage": USAGE})
 
 
-def test_fields_of_the_provider(serve: Callable[..., Served], upstream: ChatServer) -> None:
-    """It gets them as they are, and the response has its further answers and its log probabilities."""
-    upstream.reply = two_answers
-    client = serve(models=RAW).client()
-    answer = client.chat.completions.create(model="raw", messages=ASKED, extra_body=OWN, **NAMED)
-    assert (NAMED | OWN).items() <= upstream.calls[0].body.items()
-    assert [choice.message.content for choice in answer.choices] == ["one", "other"]
-    assert [choice.index for choice in answer.choices] == [0, 1]
-    likely = answer.choices[0].logprobs
-    assert likely is not None
-    assert likely.to_dict() == LIKELY
-    assert answer.usage is not None
-    assert answer.usage.completion_tokens == USAGE["completion_tokens"]
-
-
-def test_a_stream_of_two_answers(serve: Callable[..., Served], upstream: ChatServer) -> None:
-    """The SDK's own helper joins its chunks into both answers."""
-    upstream.reply = two_answers
-    client = serve(models=RAW).client()
-    with client.chat.completions.stream(model="raw", messages=ASKED, n=2, logprobs=True) as stream:
-        answer = stream.get_final_completion()
-    texts = {choice.index: choice.message.content for choice in answer.choices}
-    assert texts == {0: "one", 1: "other"}
-    likely = answer.choices[0].logprobs
-    assert likely is not None
-    assert [each.token for each in likely.content or ()] == ["one"]
-
-
-def test_a_refusal_of_the_provider(serve: Callable[..., Served], upstream: ChatServer) -> None:
-    """It is a refusal of the request, in the words of the provider, without its address."""
-    told = {"error": {"message": "n must be at most 8 here", "code": "bad_n"}}
-    upstream.reply = lambda _: whole(told, status=422)
-    client = serve(models=RAW).client()
-    with pytest.raises(openai.BadRequestError, match="n must be at most 8 here") as caught:
-        client.chat.completions.create(model="raw", messages=ASKED, n=9)
-    assert caught.value.code == "worker_refused"
-    assert upstream.url not in str(caught.value)
-
-
-@pytest.mark.parametrize("key", ["n", "top_k"])
-def test_a_conductor_refuses_fields_of_providers(
-    key: str, serve: Callable[..., Served], upstream: ChatServer
-) -> None:
-    """A plan could not honour them."""
-    client = serve(models=f"{RAW}[models.team]\n").client()
-    with pytest.raises(openai.BadRequestError) as caught:
-        client.chat.completions.create(model="team", messages=ASKED, extra_body={key: 2})
-    assert caught.value.param == key
-    assert not upstream.calls
-
-
-def test_allowed_tools(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_allowed_tools(serve: Serve, upstream: ChatServer) -> None:
     """The worker is offered these tools alone."""
     upstream.reply = lambda call: says(call, "done")
     tools: Any = [
@@ -109,13 +56,40 @@ def test_allowed_tools(serve: Callable[..., Served], upstream: ChatServer) -> No
         client.chat.completions.create(model="raw", messages=ASKED, tools=tools, tool_choice=choice)
 
 
-def test_an_unknown_effort_of_a_model_with_efforts(
-    serve: Callable[..., Served], upstream: ChatServer
-) -> None:
-    """It is refused, also beside a field for the provider."""
-    client = serve(models=f'{RAW}efforts.high.worker = "deep"\n').client()
+def test_fields_of_the_provider(serve: Serve, upstream: ChatServer) -> None:
+    """It gets them as they are, and the response has its further answers and its log probabilities."""
+    upstream.reply = two_answers
+    client = serve(models=RAW).client()
+    answer = client.chat.completions.create(model="raw", messages=ASKED, extra_body=OWN, **NAMED)
+    assert (NAMED | OWN).items() <= upstream.calls[0].body.items()
+    assert [(choice.index, choice.message.content) for choice in answer.choices] == [(0, "one"), (1, "other")]
+    likely = answer.choices[0].logprobs
+    assert likely is not None
+    assert likely.to_dict() == LIKELY
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == USAGE["completion_tokens"]
+    with client.chat.completions.stream(model="raw", messages=ASKED, n=2, logprobs=True) as stream:
+        answer = stream.get_final_completion()
+    assert {choice.index: choice.message.content for choice in answer.choices} == {0: "one", 1: "other"}
+    likely = answer.choices[0].logprobs
+    assert likely is not None
+    assert [each.token for each in likely.content or ()] == ["one"]
+
+
+def test_refused_fields(serve: Serve, upstream: ChatServer) -> None:
+    """By a conductor, whose plan could not honour them; by the provider, in its words without its address."""
+    told = {"error": {"message": "n must be at most 8 here", "code": "bad_n"}}
+    upstream.reply = lambda _: whole(told, status=422)
+    client = serve(models=f'{RAW}efforts.high.worker = "deep"\n[models.team]\n').client()
+    for key in ("n", "top_k"):
+        with pytest.raises(openai.BadRequestError) as caught:
+            client.chat.completions.create(model="team", messages=ASKED, extra_body={key: 2})
+        assert caught.value.param == key
+    more = {"top_k": 3, "reasoning_effort": "huge"}
     with pytest.raises(openai.BadRequestError, match="'huge' is unknown: write none, minimal"):
-        client.chat.completions.create(
-            model="raw", messages=ASKED, extra_body={"top_k": 3, "reasoning_effort": "huge"}
-        )
+        client.chat.completions.create(model="raw", messages=ASKED, extra_body=more)
     assert not upstream.calls
+    with pytest.raises(openai.BadRequestError, match="n must be at most 8 here") as caught:
+        client.chat.completions.create(model="raw", messages=ASKED, n=9)
+    assert caught.value.code == "worker_refused"
+    assert upstream.url not in str(caught.value)

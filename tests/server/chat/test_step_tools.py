@@ -10,13 +10,9 @@ from typing import Any
 import openai
 import pytest
 from anthropic import Anthropic, beta_tool
-from server.chat.conftest import CONFIG
-from server.keys.test_http import url
-from server.test_serve import process
+from server.scene import CONFIG, Serve, process
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served
-
-__all__ = ["url"]
 
 ASKED: Any = [{"role": "user", "content": "Is all well?"}]
 PARAMETERS: Any = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -146,16 +142,20 @@ def whole(root: str, **more: Any) -> Responses:
     return Responses(root, is_held=False, **more)
 
 
-APIS: list[Any] = [Chat, Responses, Messages]
-
-
 def models(upstream: ChatServer) -> list[str]:
     """Return the models that were called, of each turn in order."""
     return [call.body["model"] for call in upstream.calls]
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("api", [*APIS, whole])
+@pytest.fixture
+def served(serve: Serve) -> Served:
+    """Return a server without runs: the ids of the calls are those of other tests."""
+    return serve()
+
+
+@pytest.mark.parametrize(
+    ("api", "stream"), [(Chat, False), (Chat, True), (Responses, True), (Messages, True), (whole, False)]
+)
 def test_steps_call_tools(api: Any, served: Served, upstream: ChatServer, *, stream: bool) -> None:
     """The calls of all steps are one answer, each result is for its step, and no model is called twice."""
     upstream.reply = calling
@@ -166,7 +166,7 @@ def test_steps_call_tools(api: Any, served: Served, upstream: ChatServer, *, str
     assert sorted(models(upstream)) == sorted(MODELS)
 
 
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", [Chat, Messages])
 def test_one_call_at_a_time(api: Any, served: Served, upstream: ChatServer) -> None:
     """If the client forbids parallel calls."""
     upstream.reply = calling
@@ -181,14 +181,13 @@ def test_one_call_at_a_time(api: Any, served: Served, upstream: ChatServer) -> N
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("api", [Chat, Responses, Messages])
 def test_a_server_that_is_killed_between_all_turns(
-    api: Callable[..., Any], url: str, upstream: ChatServer, tmp_path: Path
+    api: Callable[..., Any], postgres_url: str, upstream: ChatServer, tmp_path: Path
 ) -> None:
     """The next process continues, also the conversations that clients hold."""
     text = CONFIG.format(url=upstream.url, models="", server="")
-    text = text.replace('path = "runs.db"', f'url = "{url}"')
+    text = text.replace('path = "runs.db"', f'url = "{postgres_url}"')
     (tmp_path / "podium.toml").write_text(text)
     upstream.reply = calling
     client, turns = None, []
@@ -204,8 +203,7 @@ def test_a_server_that_is_killed_between_all_turns(
     assert sorted(models(upstream)) == sorted(MODELS)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_the_loop_of_anthropic(served: Served, upstream: ChatServer, *, stream: bool) -> None:
+def test_the_loop_of_anthropic(served: Served, upstream: ChatServer) -> None:
     """Its tool runner asks the server to hold the conversation, and sends it whole if the server does not."""
     upstream.reply = calling
     done: list[str] = []
@@ -222,8 +220,8 @@ def test_the_loop_of_anthropic(served: Served, upstream: ChatServer, *, stream: 
     given: Any = {"model": "podium", "max_tokens": 99, "messages": ASKED}
     with Anthropic(base_url=served.root, api_key="none", max_retries=0, timeout=30) as client:
         tools = [made(name) for name in ("edit", "test", "look")]
-        runner: Any = client.beta.messages.tool_runner(**given, tools=tools, stream=stream)
-        last = [turn.get_final_message() if stream else turn for turn in runner][-1]
+        runner: Any = client.beta.messages.tool_runner(**given, tools=tools, stream=True)
+        last = [turn.get_final_message() for turn in runner][-1]
     assert last.content[-1].text == ANSWER
     assert sorted(done) == ["Look.look", "Mend.edit", "Mend.test"]
     assert sorted(models(upstream)) == sorted(MODELS)

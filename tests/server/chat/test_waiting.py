@@ -1,13 +1,10 @@
 """Requests whose plans wait for an approval."""
 
-from collections.abc import Callable
 from typing import Any
 
 import httpx2
 import pytest
-from server.chat.test_completions import ASKED, team
-from servers.chat_server import ChatServer
-from servers.podium_server import Served
+from server.scene import ASKED, Serve
 
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"model": "podium", "messages": ASKED},
@@ -18,9 +15,8 @@ BODIES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("path", BODIES)
-def test_the_same_key_is_the_same_run(path: str, serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_the_same_key_is_the_same_run(path: str, serve: Serve) -> None:
     """A key names the run, until it is decided; without a key, each request has a run of its own."""
-    upstream.reply = team
     root = serve(models='[policy]\napprove = "later"\n').root
 
     def ask(key: str | None) -> httpx2.Response:

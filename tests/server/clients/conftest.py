@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from server.chat.conftest import CONFIG
+from server.scene import CONFIG
 from servers.capable import capable
 from servers.chat_server import ChatServer
 from servers.podium_server import Served, serving

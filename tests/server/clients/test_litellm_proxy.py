@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from server.chat.conftest import CONFIG
+from server.scene import CONFIG
 from servers.capable import capable
 from servers.chat_server import ChatServer
 

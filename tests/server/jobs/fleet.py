@@ -6,7 +6,6 @@ A client repeats what a killed replica or a stopped database prevented, as SDKs 
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -51,14 +50,6 @@ class Replica:
             time.sleep(0.05)
         raise AssertionError(self._log.read_text())
 
-    async def suspend(self, seconds: float) -> None:
-        """Stop the process for some time."""
-        self._process.send_signal(signal.SIGSTOP)
-        try:
-            await anyio.sleep(seconds)
-        finally:
-            self._process.send_signal(signal.SIGCONT)
-
     def kill(self) -> None:
         """End the process with SIGKILL."""
         self._process.kill()
@@ -101,15 +92,6 @@ class Fleet:
         self._replicas.pop(url).kill()
         replica = self._start()
         self._replicas[await anyio.to_thread.run_sync(replica.url)] = replica
-
-    async def suspend(self, seconds: float) -> None:
-        """Stop a replica for some time, during which new requests are made at the others."""
-        url = self.url()
-        replica = self._replicas.pop(url)
-        try:
-            await replica.suspend(seconds)
-        finally:
-            self._replicas[url] = replica
 
     def _start(self) -> Replica:
         self._started += 1

@@ -8,21 +8,12 @@ import anyio
 import pytest
 
 from podium.errors import JournalError, PodiumError, RunUnknown
-from podium.journal import Schema, SqlJournal, SqlTables, Transaction
+from podium.journal import SqlJournal
 from podium.journal.sql.lease import Lease
 from podium_server.jobs.jobs import Job, Jobs
-from podium_server.jobs.table import SCHEMA, JobTable, Line, Look, StoredJob, new_job
+from podium_server.jobs.table import JobTable, Line, Look, StoredJob, new_job
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of an empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/runs.db"
-    url: str = request.getfixturevalue("postgres_url")
-    return url
 
 
 async def filled(
@@ -75,26 +66,7 @@ async def expire(one: Process) -> None:
     await one.table.transaction(lambda each: each.execute(end, one.holder))
 
 
-@pytest.mark.long
-async def test_processes_share_the_queue(url: str) -> None:
-    """Each job is taken once, the oldest first, and no more than asked for."""
-    async with AsyncExitStack() as stack:
-        processes = [await stack.enter_async_context(process(url)) for _ in range(4)]
-        await filled(processes[0].table, 40)
-        found: list[Look] = []
-
-        async def take(one: Process) -> None:
-            found.extend([await one.look(3) for _ in range(3)])
-
-        async with anyio.create_task_group() as tasks:
-            for each in processes:
-                tasks.start_soon(take, each)
-        taken = [job.job_id for look in found for job in look.taken]
-        assert len(taken) == len(set(taken)) == 36
-        assert {len(look.taken) for look in found} == {3}
-        assert set(taken) == {f"new-{number}" for number in range(36)}
-
-
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_lost_jobs_go_first(url: str) -> None:
     """Also if many older jobs are held, queued or failed; the process that had them is told."""
     async with process(url) as living, process(url) as lost, process(url) as next_one:
@@ -113,75 +85,6 @@ async def test_lost_jobs_go_first(url: str) -> None:
         await lost.look(0)
         assert (lost.losses, living.losses, next_one.losses) == (1, 0, 0)
         assert len((await living.look(0)).held) == 20
-
-
-async def test_a_late_lease_that_nobody_ended(url: str) -> None:
-    """A process that renews its lease in time keeps all."""
-    async with process(url) as late, process(url) as other:
-        await filled(late.table, 2, late.holder)
-        await expire(late)
-        assert len((await late.look(0)).held) == 2
-        assert not (await other.look(2)).taken
-        assert late.losses == 0
-
-
-async def test_callers_take_turns(one: Process) -> None:
-    """However many jobs a caller has in the queue, and however few are taken at once."""
-    await filled(one.table, 30, kind="a", caller="anna")
-    await filled(one.table, 4, kind="b", caller="bert")
-    await filled(one.table, 1, kind="c", caller="cleo")
-    first = [job.job_id for job in (await one.look(8)).taken]
-    assert sorted(first) == ["a-0", "a-1", "a-2", "a-3", "b-0", "b-1", "b-2", "c-0"]
-    each = [(await one.look(1)).taken[0].job_id for _ in range(3)]
-    assert sorted(each[:2]) == ["a-4", "b-3"]
-    assert each[2] in ("a-4", "a-5")
-    assert len((await one.look(50)).taken) == 24
-
-
-async def test_a_caller_that_was_refused(one: Process) -> None:
-    """None of its jobs is taken for some time, then one, two, four and so on; others are taken."""
-    await filled(one.table, 30, kind="a", caller="anna")
-    await filled(one.table, 2, kind="b", caller="bert")
-    one.line.put_off("anna", 60.0)
-    assert [job.kind for job in (await one.look(8)).taken] == ["b", "b"]
-    assert not (await one.look(8)).taken
-    one.line.ended("anna")
-    taken = [(await one.look(8)).taken for _ in range(5)]
-    assert [len(jobs) for jobs in taken] == [1, 2, 4, 8, 8]
-    assert {job.job_id for job in taken[1]} == {"a-1", "a-2"}
-
-
-async def test_a_released_job_keeps_its_place(one: Process) -> None:
-    """After its time, it is taken before jobs that were added later."""
-    await filled(one.table, 5)
-    for seconds in (0.0, 0.05):
-        assert (await one.look(1)).taken[0].job_id == "new-0"
-        await one.table.release("new-0", one.holder, seconds, is_urgent=False)
-    await anyio.sleep(0.1)
-    assert [job.job_id for job in (await one.look(2)).taken] == ["new-0", "new-1"]
-
-
-async def test_a_cancelled_job_is_taken_by_its_id(one: Process) -> None:
-    """Also without a free slot, and if the jobs of its caller are not taken now."""
-    await filled(one.table, 3)
-    one.line.put_off("local", 60.0)
-    assert await one.table.cancel("new-1")
-    found = await one.look(0, "new-1")
-    assert [(job.job_id, job.is_cancelled) for job in found.taken] == [("new-1", True)]
-    assert not (await one.look(0, "new-1")).taken
-
-
-async def test_a_released_job_waits(one: Process) -> None:
-    """A refused job is taken later, and does not hinder others; a cancelled one is taken at once."""
-    await filled(one.table, 3)
-    (job,) = (await one.look(1)).taken
-    await one.table.release(job.job_id, one.holder, 60.0, is_urgent=False)
-    assert [job.job_id for job in (await one.look(5)).taken] == ["new-1", "new-2"]
-    assert await one.table.cancel(job.job_id)
-    (again,) = (await one.look(5)).taken
-    assert (again.job_id, again.is_cancelled) == (job.job_id, True)
-    await one.table.release_all(one.holder)
-    assert len((await one.look(5)).taken) == 3
 
 
 class Failing:
@@ -244,21 +147,6 @@ async def test_a_journal_that_fails_after_the_beginning(tmp_path: Path, error: P
             assert job.due > job.created
 
 
-async def test_a_job_whose_end_could_not_be_written(tmp_path: Path) -> None:
-    """The process returns it to the queue, and executes it again."""
-    Failing.error, Failing.runs = RunUnknown("deleted"), 0
-    table = JobTable(SqlJournal(tmp_path / "runs.db"))
-    async with running(table) as jobs:
-        holders = "SELECT holder FROM podium_leases"
-        (row,) = await table.transaction(lambda each: each.fetch(holders), reads=True)
-        assert jobs.is_idle
-        await table.add(new_job("job", "failing", "local", {}), row["holder"])
-        with anyio.fail_after(20):
-            while await table.is_open("job"):  # noqa: ASYNC110 - as above
-                await anyio.sleep(0.01)
-    assert Failing.runs == 1
-
-
 class Endless:
     """Work that begins; jobs of the kind `endless` then never end."""
 
@@ -308,22 +196,6 @@ async def test_jobs_are_given_up(url: str) -> None:
                 await anyio.sleep(0.02)
         assert other.count == 2
         assert holder not in {(await found(other.table, name)).holder for name in ("a", "b")}
-
-
-async def test_an_earlier_version(url: str) -> None:
-    """Its table of leases goes; the jobs of its processes are executed."""
-    before = SqlTables(Schema(SCHEMA.name, SCHEMA.versions[:4]), url)
-    values = "('held', 'run', 'local', '{}', 1.0, 'of before', 1.0, 1, 0, NULL)"
-
-    async def fill(transaction: Transaction) -> None:
-        await transaction.execute("INSERT INTO podium_job_holders (holder, until) VALUES ('of before', 1e12)")
-        await transaction.execute(f"INSERT INTO podium_jobs VALUES {values}")  # noqa: S608 - from above
-
-    await before.transaction(fill)
-    async with process(url) as one:
-        assert [job.job_id for job in (await one.look(1)).taken] == ["held"]
-        with pytest.raises(JournalError):
-            await one.table.transaction(lambda each: each.fetch("SELECT * FROM podium_job_holders"))
 
 
 async def test_an_idle_process_is_told_of_a_queued_job(postgres_url: str) -> None:

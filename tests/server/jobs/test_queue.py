@@ -2,32 +2,24 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import httpx2
 import pytest
-from server.chat.test_bounds import until
-from server.chat.test_completions import ASKED, team
-from server.runs.conftest import Http
-from server.runs.test_background import ended, post, stalled, start
+from server.scene import ASKED, Serve, ended, post, start, team, until
 from servers.chat_server import Call, ChatServer, Reply
-from servers.podium_server import Served
 
 from podium.aio import run_sync
-from podium.journal import Transaction
 from podium_server.keys import KeyStore
 from podium_server.keys.account import day_of
 
-NewKey = Callable[..., str]
-Serve = Callable[..., Served]
-
 
 @pytest.fixture
-def client(serve: Serve, http: Http) -> httpx2.Client:
+def client(serve: Serve) -> httpx2.Client:
     """Return a client of a server that executes one run in the background at a time."""
-    return http(serve(server="background_runs = 1"))
+    return serve(server="background_runs = 1").http()
 
 
 @contextmanager
@@ -50,7 +42,7 @@ def busy(client: httpx2.Client, upstream: ChatServer) -> Iterator[str]:
 
 
 def test_runs_wait_for_a_slot(client: httpx2.Client, upstream: ChatServer) -> None:
-    """They are shown as queued, and run one after the other, in order."""
+    """They are shown as queued, and run one after the other, in order; a cancelled one never begins."""
     with busy(client, upstream) as first:
         waiting = [start(client, query=f"Question {number}?") for number in range(3)]
         assert [(run["status"], run["model"], run["events"]) for run in waiting] == [
@@ -58,8 +50,14 @@ def test_runs_wait_for_a_slot(client: httpx2.Client, upstream: ChatServer) -> No
         ] * 3
         assert len(upstream.calls) == 3
         assert post(client, waiting[0]["id"], "resume", 409)["error"]["code"] == "run_held"
+        gone = f"/runs/{waiting.pop()['id']}"
+        assert client.delete(gone).json()["error"]["code"] == "run_held"
+        run = client.post(f"{gone}/cancel", json={}).json()
+        assert (run["status"], run["problem"]["code"]) == ("stopped", "cancelled")
+        assert client.delete(gone).status_code == 200
+        assert client.get(gone).status_code == 404
     runs = [ended(client, run_id) for run_id in (first, *(run["id"] for run in waiting))]
-    assert [run["status"] for run in runs] == ["ok"] * 4
+    assert [run["status"] for run in runs] == ["ok"] * 3
     ends = [run["ended"] for run in runs]
     assert ends == sorted(ends)
 
@@ -75,18 +73,6 @@ def test_a_response_waits_for_a_slot(client: httpx2.Client, upstream: ChatServer
         assert len(upstream.calls) == 3
     place = f"/responses/{response['id']}"
     assert until(lambda: client.get(place).json()["status"] == "completed")
-
-
-def test_a_queued_run_is_cancelled_and_deleted(client: httpx2.Client, upstream: ChatServer) -> None:
-    """It never begins."""
-    with busy(client, upstream):
-        run_id = start(client)["id"]
-        assert client.delete(f"/runs/{run_id}").json()["error"]["code"] == "run_held"
-        run = post(client, run_id, "cancel", 200)
-        assert (run["status"], run["problem"]["code"]) == ("stopped", "cancelled")
-        assert client.delete(f"/runs/{run_id}").status_code == 200
-        assert client.get(f"/runs/{run_id}").status_code == 404
-    assert len(upstream.calls) == 3
 
 
 def test_a_queued_run_that_is_refused(client: httpx2.Client, upstream: ChatServer) -> None:
@@ -121,9 +107,9 @@ def test_the_idempotency_key_of_a_queued_run(client: httpx2.Client, upstream: Ch
     assert len(upstream.calls) == 6
 
 
-def test_a_full_queue(serve: Serve, http: Http, upstream: ChatServer) -> None:
+def test_a_full_queue(serve: Serve, upstream: ChatServer) -> None:
     """A further run is refused until another has begun; a repeated request finds its run."""
-    client = http(serve(server="background_runs = 1\nqueued_runs = 2"))
+    client = serve(server="background_runs = 1\nqueued_runs = 2").http()
     body = {"model": "podium", "query": "Why?"}
     with busy(client, upstream):
         for key in ("a", "b", "a"):
@@ -136,20 +122,10 @@ def test_a_full_queue(serve: Serve, http: Http, upstream: ChatServer) -> None:
     assert client.post("/runs", json=body).status_code == 202
 
 
-def test_runs_that_stall(client: httpx2.Client, upstream: ChatServer) -> None:
-    """A cancelled run frees its slot at once."""
-    upstream.reply = stalled
-    run_id = start(client)["id"]
-    queued = start(client)["id"]
-    upstream.reply = team
-    post(client, run_id, "cancel", 200)
-    assert ended(client, queued)["status"] == "ok"
-
-
-@pytest.mark.parametrize("keyed", ["background_runs = 1"], indirect=True)
-def test_keys_take_turns(keyed: Served, http: Http, new_key: NewKey, upstream: ChatServer) -> None:
+def test_keys_take_turns(serve: Serve, upstream: ChatServer) -> None:
     """A key with many queued runs delays the run of another key by two runs at most."""
-    many, few = http(keyed, new_key()), http(keyed, new_key())
+    keyed = serve(keys=True, server="background_runs = 1")
+    many, few = keyed.http(keyed.key()), keyed.http(keyed.key())
     with busy(many, upstream):
         queued = [start(many)["id"] for _ in range(5)]
         other = start(few)["id"]
@@ -158,53 +134,37 @@ def test_keys_take_turns(keyed: Served, http: Http, new_key: NewKey, upstream: C
     assert ended(few, other)["ended"] < ends[2]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("keyed", ["background_runs = 2"], indirect=True)
-def test_a_key_at_its_concurrency_limit(
-    keyed: Served, http: Http, new_key: NewKey, upstream: ChatServer
-) -> None:
-    """Each of its queued runs begins when the one before has ended, and not some seconds later."""
-    free, limited = http(keyed, new_key()), http(keyed, new_key(concurrency=1))
-    with busy(free, upstream):
-        start(free)
-        for _ in range(6):
-            start(limited)
-    assert until(lambda: len(limited.get("/runs", params={"status": "ok"}).json()["data"]) == 6, 10.0)
-
-
-@pytest.mark.parametrize("keyed", ["background_runs = 1"], indirect=True)
 def test_a_budget_with_too_little_for_the_first_call(
-    keyed: Served, url: str, http: Http, new_key: NewKey, upstream: ChatServer
+    serve: Serve, upstream: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A queued run waits for more, and is not lost."""
-    free, poor = http(keyed, new_key()), http(keyed, new_key(day_cost=5.0, run_cost=0.5))
-    store = KeyStore(url)
+    monkeypatch.setattr("podium_server.jobs.jobs.RETRY_SECONDS", 0.2)
+    keyed = serve(keys=True, server="background_runs = 1")
+    free, poor = keyed.http(keyed.key()), keyed.http(keyed.key(day_cost=5.0, run_cost=0.5))
+    assert keyed.app.journal is not None
+    store, key_id = KeyStore(keyed.app.journal.url), poor.get("/keys/self").json()["id"]
+    add = "INSERT INTO podium_key_days VALUES (?, ?, ?, 1, 0, 0, 0) ON CONFLICT (key_id, day) DO UPDATE SET"
 
-    async def charge(transaction: Transaction, cost: int) -> None:
-        add = (
-            "INSERT INTO podium_key_days VALUES (?, ?, ?, 1, 0, 0, 0) ON CONFLICT (key_id, day) DO UPDATE SET"
-        )
-        key_id = poor.get("/keys/self").json()["id"]
-        await transaction.execute(f"{add} cost = excluded.cost", key_id, day_of(time.time()), cost)
+    def charge(cost: int) -> None:
+        values = (key_id, day_of(time.time()), cost)
+        run_sync(lambda: store.transaction(lambda each: each.execute(f"{add} cost = excluded.cost", *values)))
 
     with busy(free, upstream):
         run_id = start(poor)["id"]
-        run_sync(lambda: store.transaction(lambda each: charge(each, 4_999_000_000)))
+        charge(4_999_000_000)
     later = start(free)["id"]
     assert ended(free, later)["status"] == "ok"
     run = poor.get(f"/runs/{run_id}").json()
     assert (run["status"], run["problem"]) == ("queued", None)
-    run_sync(lambda: store.transaction(lambda each: charge(each, 0)))
+    charge(0)
     assert ended(poor, run_id)["status"] == "ok"
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("keyed", ["background_runs = 1", "background_runs = 8"], indirect=True)
-def test_a_new_run_of_a_key_at_its_limit(
-    keyed: Served, http: Http, new_key: NewKey, upstream: ChatServer
-) -> None:
-    """It waits in the queue, whether there is a free slot or not."""
-    client = http(keyed, new_key(concurrency=1))
+def test_a_new_run_of_a_key_at_its_limit(serve: Serve, upstream: ChatServer) -> None:
+    """It waits in the queue, also if there is a free slot."""
+    keyed = serve(keys=True)
+    client = keyed.http(keyed.key(concurrency=1))
     with busy(client, upstream) as first:
         waiting = [start(client), start(client)]
         asked = {"model": "podium", "input": ASKED, "background": True}
@@ -215,12 +175,10 @@ def test_a_new_run_of_a_key_at_its_limit(
     assert until(lambda: client.get(f"/responses/{response['id']}").json()["status"] == "completed", 20.0)
 
 
-@pytest.mark.parametrize("keyed", ["background_runs = 1", "background_runs = 8"], indirect=True)
-def test_a_new_run_of_a_key_without_budget(
-    keyed: Served, http: Http, new_key: NewKey, upstream: ChatServer
-) -> None:
-    """It is refused, whether there is a free slot or not."""
-    free, poor = http(keyed, new_key()), http(keyed, new_key(day_cost=0.001))
+def test_a_new_run_of_a_key_without_budget(serve: Serve, upstream: ChatServer) -> None:
+    """It is refused, also if there is no free slot."""
+    keyed = serve(keys=True, server="background_runs = 1")
+    free, poor = keyed.http(keyed.key()), keyed.http(keyed.key(day_cost=0.001))
     with busy(free, upstream):
         asked = {"model": "podium", "input": ASKED, "background": True}
         for path, body in (("/runs", {"model": "podium", "query": "Why?"}), ("/responses", asked)):

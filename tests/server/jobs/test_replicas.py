@@ -1,21 +1,18 @@
 """Replicas of `podium serve` on one PostgreSQL: some are killed, and it crashes, while clients use them."""
 
 import re
-import subprocess
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from time import monotonic
-from typing import Any, Self
+from typing import Any
 
 import anyio
 import anyio.to_thread
 import httpx2
 import pytest
-from server.batch.conftest import command, read, write
-from server.chat.conftest import CONFIG
-from server.chat.test_completions import PLAN, team
 from server.jobs.fleet import Client, Fleet
+from server.scene import CONFIG, PLAN, team
 from servers.chat_server import Call, ChatServer, Reply, says
 
 from benchmarks.postgres_server import PostgresServer
@@ -26,17 +23,12 @@ from podium_server.keys import KeyAccess, KeyRules, KeyStore
 
 REPLICAS = 3
 SLOTS = 6
-LEASE = 4.0
-"""Seconds, of replicas that are suspended."""
 CLIENTS = 30
 """Runs that clients start and follow at the same time; more than all replicas execute in the background."""
 CHATS = 8
 """Chats at the same time."""
-RICH = ("first", "second", "third")
-"""Names of keys with large budgets."""
-POOR = "poor"
-POOR_BUDGET = 0.02
-POOR_CLIENTS = 4
+NAMES = ("first", "second", "third")
+"""Of the keys."""
 OUTAGE_SECONDS = 3.0
 LIMITS = "[limits]\nanswer_tokens = 100\n"
 CALLS = {"planner": 225e-6, "one": 225e-6, "two": 2250e-6}
@@ -95,102 +87,40 @@ def test_kills_and_outages(
 ) -> None:
     """Each run ends once and well, and only calls that were in flight at a kill are made again.
 
-    Clients of several keys use chat completions and runs in the background, and a batch runs beside them; a
-    kill ends a replica, or also the batch, and an outage is a crash of the database. What a key has spent is
-    the sum of the costs of its runs. A budget is exceeded only by calls that were in flight.
+    Clients of several keys use chat completions and runs in the background; a kill ends a replica, and an
+    outage is a crash of the database. What a key has spent is the sum of the costs of its runs.
     """
     postgres_url = postgres_server.url(driver="postgresql")
-    tokens = {name: new_key(postgres_url, name, day_cost=1000.0, run_cost=1.0) for name in RICH}
-    tokens[POOR] = new_key(postgres_url, POOR, day_cost=POOR_BUDGET, run_cost=0.02)
-    with Fleet(folder, REPLICAS) as fleet, Lines(folder, runs, runs // 3) as lines:
-        scene = Scene(fleet, lines, tokens, runs)
+    tokens = {name: new_key(postgres_url, name, day_cost=1000.0, run_cost=1.0) for name in NAMES}
+    with Fleet(folder, REPLICAS) as fleet:
+        scene = Scene(fleet, tokens, runs)
         anyio.run(scene.play, kills, outages, postgres_server)
-        lines.wait()
         anyio.run(settled, postgres_url)
         told = anyio.run(scene.costs)
     ended = anyio.run(ended_runs, postgres_url)
-    assert ended.keys() <= {run_id for costs in told.values() for run_id in costs} | lines.costs().keys()
+    assert ended.keys() == {run_id for costs in told.values() for run_id in costs}
     for name, costs in told.items():
-        known = {run_id: ended[run_id] for run_id in costs if name != POOR or run_id in ended}
-        assert {run_id: costs[run_id] for run_id in known} == pytest.approx(known)
-        charged = anyio.run(spent, postgres_url, name)
-        # a run that was not continued shows the reservation of its lost call
-        assert sum(known.values()) * (1 - 1e-9) <= charged <= sum(costs.values()) * (1 + 1e-9)
-    told["lines"] = lines.costs()  # without what the lost calls reserved more than they usually cost
-    assert all(cost <= ended[run_id] * (1 + 1e-9) for run_id, cost in told["lines"].items())
-    assert anyio.run(spent, postgres_url, POOR) <= POOR_BUDGET + POOR_CLIENTS * CALLS["two"]
+        assert costs == pytest.approx({run_id: ended[run_id] for run_id in costs})
+        assert anyio.run(spent, postgres_url, name) == pytest.approx(sum(costs.values()))
     called = Counter((call.body["model"], _question(call)) for call in upstream.calls)
-    wanted = {(name, number) for name in CALLS for number in range(runs + lines.size)}
-    assert wanted <= called.keys()
-    again = sum(called[each] for each in wanted) - len(wanted)
-    assert again <= kills * (SLOTS + CHATS) + lines.kills * Lines.AT_ONCE
-    paid = sum(CALLS[name] * called[name, number] for name, number in wanted)
-    assert sum(sum(costs.values()) for name, costs in told.items() if name != POOR) >= paid * (1 - 1e-9)
-
-
-class Lines:
-    """A batch of lines in a process of its own, which can be killed; the same command then continues it.
-
-    Args:
-        folder: the folder of `podium.toml`.
-        first: the number of the first question.
-        size: the number of lines.
-    """
-
-    AT_ONCE = 6
-
-    def __init__(self, folder: Path, first: int, size: int) -> None:
-        self._folder = folder
-        self.size = size
-        self.kills = 0
-        rows = ({"id": f"q{each}", "query": f"Question {each}?"} for each in range(first, first + size))
-        write(folder / "in.jsonl", rows)
-
-    def __enter__(self) -> Self:
-        self._start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._running.kill()
-        self._running.wait()
-
-    def kill(self) -> None:
-        """Kill the command, and start it again."""
-        self._running.kill()
-        self._running.wait()
-        self.kills += 1
-        self._start()
-
-    def wait(self) -> None:
-        """Wait for the end, at which each line has an answer."""
-        assert self._running.wait(timeout=120) == 0, (self._folder / "batch.log").read_text()
-
-    def costs(self) -> dict[str, float]:
-        """Return the cost of each run in the results."""
-        rows = read(self._folder / "in.results.jsonl")
-        assert sorted(row["line"] for row in rows) == list(range(1, self.size + 1))
-        assert {(row["status"], row["answer"]) for row in rows} == {("ok", "the answer")}
-        return {row["run_id"]: row["cost"] for row in rows}
-
-    def _start(self) -> None:
-        words = command(self._folder, "in.jsonl", "--concurrency", str(self.AT_ONCE))
-        with (self._folder / "batch.log").open("w") as log:
-            self._running = subprocess.Popen(**words, stderr=log)
+    assert called.keys() == {(name, number) for name in CALLS for number in range(runs)}
+    assert called.total() - len(called) <= kills * (SLOTS + CHATS)
+    paid = sum(CALLS[name] * number for (name, _), number in called.items())
+    assert sum(sum(costs.values()) for costs in told.values()) >= paid * (1 - 1e-9)
 
 
 class Scene:
     """Clients that use replicas while these are killed."""
 
-    def __init__(self, fleet: Fleet, lines: Lines, tokens: Mapping[str, str], runs: int) -> None:
+    def __init__(self, fleet: Fleet, tokens: Mapping[str, str], runs: int) -> None:
         self._fleet = fleet
-        self._lines = lines
         self._tokens = tokens
         self._runs = runs
         self._ended = 0
 
     async def play(self, kills: int, outages: int, database: PostgresServer) -> None:
         """Execute all runs."""
-        clients, chats, poor_clients = map(anyio.Semaphore, (CLIENTS, CHATS, POOR_CLIENTS))
+        clients, chats = anyio.Semaphore(CLIENTS), anyio.Semaphore(CHATS)
 
         async def limited(by: anyio.Semaphore, work: Callable[..., Awaitable[None]], *values: Any) -> None:
             async with by:
@@ -198,12 +128,10 @@ class Scene:
 
         async with httpx2.AsyncClient(timeout=120) as http, anyio.create_task_group() as tasks:
             tasks.start_soon(self._disturb, kills, outages, database)
-            poor = Client(self._fleet, self._tokens[POOR], http)
             for number in range(self._runs):
-                rich = Client(self._fleet, self._tokens[RICH[number // 3 % len(RICH)]], http)
+                rich = Client(self._fleet, self._tokens[NAMES[number // 3 % len(NAMES)]], http)
                 by, work = (chats, self._chat) if number % 3 == 0 else (clients, self._follow)
                 tasks.start_soon(limited, by, work, rich, number)
-                tasks.start_soon(limited, poor_clients, self._try, poor, 10_000 + number)
 
     async def costs(self) -> dict[str, dict[str, float]]:
         """Return the costs of the runs of each key, by the name of the key, as the key is shown them."""
@@ -221,7 +149,7 @@ class Scene:
         return found
 
     async def _disturb(self, kills: int, outages: int, database: PostgresServer) -> None:
-        """Kill replicas, crash the database after some of them, and kill the batch after some."""
+        """Kill replicas, and crash the database after some of them."""
         outage_after = {kills * (each + 1) // (outages + 1) for each in range(outages)}
         for number in range(kills):
             while self._ended < self._runs * (number + 0.5) / (kills + 1):  # noqa: ASYNC110 - of other tasks
@@ -231,8 +159,6 @@ class Scene:
                 database.stop(immediate=True)
                 await anyio.sleep(OUTAGE_SECONDS)
                 await anyio.to_thread.run_sync(database.start)
-            if number % 3 == 1:  # not before an outage, in which a command does not start
-                self._lines.kill()
 
     async def _chat(self, client: Client, number: int) -> None:
         answer = await client.chat(f"Question {number}?")
@@ -253,12 +179,6 @@ class Scene:
         assert (run["status"], run["answer"]) == ("ok", "the answer"), run["problem"]
         self._ended += 1
 
-    async def _try(self, client: Client, number: int) -> None:
-        """Ask with a budget that does not suffice for all questions."""
-        answer = await client.chat(f"Question {number}?")
-        codes = {"budget_reserved", "insufficient_quota", "limit"}
-        assert answer.status_code == 200 or answer.json()["error"]["code"] in codes, answer.text
-
 
 async def ended_runs(url: str) -> dict[str, float]:
     """Return the cost of each run in the journal that has ended, which it did once."""
@@ -274,71 +194,6 @@ def _question(call: Call) -> int:
     """Return the number of the question of a call."""
     (number,) = set(re.findall(r"Question (\d+)\?", call.raw.decode()))
     return int(number)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("runs", "faults"),
-    [
-        pytest.param(30, 2, marks=pytest.mark.timeout(180)),
-        pytest.param(300, 8, marks=[pytest.mark.nightly, pytest.mark.timeout(600)]),
-    ],
-)
-def test_suspended_replicas(
-    folder: Path, upstream: ChatServer, postgres_url: str, runs: int, faults: int
-) -> None:
-    """A replica is suspended for longer than its lease, and then continues.
-
-    Each client sees its end, and only calls that were in flight are made again. All requests are charged, and
-    nothing else is: lost calls with their reservations.
-    """
-    token = new_key(postgres_url, "all", day_cost=1000.0, run_cost=1.0)
-    path = folder / "podium.toml"
-    path.write_text(path.read_text().replace("[journal]", f"[journal]\nlease = {LEASE}"))
-    with Fleet(folder, REPLICAS) as fleet:
-        costs = anyio.run(_use, fleet, token, runs, faults)
-    anyio.run(settled, postgres_url)
-    called = Counter((call.body["model"], _question(call)) for call in upstream.calls)
-    assert called.keys() == {(name, each) for name in CALLS for each in range(runs)}
-    assert called.total() - len(called) <= faults * SLOTS
-    charged = anyio.run(spent, postgres_url, "all")
-    assert charged == pytest.approx(sum(costs))
-    assert charged >= sum(CALLS[name] * number for (name, _), number in called.items()) * (1 - 1e-9)
-
-
-async def _use(fleet: Fleet, token: str, runs: int, faults: int) -> list[float]:
-    """Execute runs while replicas are lost, and return the costs of the runs."""
-    costs: list[float] = []
-    clients = anyio.Semaphore(CLIENTS)
-
-    async def one(client: Client, number: int) -> None:
-        query = f"Question {number}?"
-        async with clients:
-            if number % 3:
-                answers = [await client.start(query)]
-            else:
-                answers = await client.start_twice(query)
-            assert {answer.status_code for answer in answers} == {202}, [each.text for each in answers]
-            (run_id,) = {answer.json()["id"] for answer in answers}
-            events = await client.follow(run_id)
-            assert events[-1]["type"] == "run_ended"
-            again = await client.start(query)
-            assert (again.json()["id"], again.headers["idempotent-replayed"]) == (run_id, "true")
-            run = await client.get(f"/runs/{run_id}")
-            assert (run["status"], run["answer"]) == ("ok", "the answer"), run["problem"]
-            costs.append(run["cost"])
-
-    async def suspend() -> None:
-        for number in range(faults):
-            while len(costs) < runs * (number + 0.5) / (faults + 1):  # noqa: ASYNC110 - of other tasks
-                await anyio.sleep(0.01)
-            await fleet.suspend(2 * LEASE)
-
-    async with httpx2.AsyncClient(timeout=120) as http, anyio.create_task_group() as tasks:
-        tasks.start_soon(suspend)
-        for number in range(runs):
-            tasks.start_soon(one, Client(fleet, token, http), number)
-    return costs
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""A store of keys in SQLite and in PostgreSQL."""
+"""A store of keys; in PostgreSQL too, for the tests that ask for it by `both`."""
 
 from pathlib import Path
 
@@ -7,11 +7,13 @@ import pytest
 from podium.journal import SqlJournal
 from podium_server.keys import KeyStore
 
+both = pytest.mark.parametrize("journal", ["sqlite", "postgres"], indirect=True)
 
-@pytest.fixture(params=["sqlite", "postgres"])
+
+@pytest.fixture
 def journal(request: pytest.FixtureRequest, tmp_path: Path) -> SqlJournal:
     """Return a journal in an empty database."""
-    if request.param == "sqlite":
+    if getattr(request, "param", "sqlite") == "sqlite":
         return SqlJournal(tmp_path / "runs.db")
     return SqlJournal(request.getfixturevalue("postgres_url"))
 

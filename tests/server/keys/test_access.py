@@ -7,9 +7,10 @@ from uuid import uuid4
 import anyio
 import pytest
 from core.actors import Actor, rows
+from server.keys.conftest import both
 
 from podium import Card, Conductor, Limits, Price
-from podium.errors import RunUnknown, WorkerUnavailable
+from podium.errors import WorkerUnavailable
 from podium.journal import SqlJournal
 from podium.planners import FixedPlanner
 from podium.types import Completion, Result
@@ -18,15 +19,12 @@ from podium.workers import Request
 from podium_server.keys import (
     Ask,
     BudgetReserved,
-    BudgetSpent,
     Caller,
     KeyAccess,
     KeyInvalid,
     KeyRefused,
     KeyRules,
     KeyStore,
-    ModelNotAllowed,
-    NoKeys,
     PolicyUnfit,
     RateLimited,
     TooManyAtOnce,
@@ -97,43 +95,7 @@ async def spent(store: KeyStore, caller: Caller) -> float:
     return sum(day.cost for day in await store.days(caller.key.key_id, "2000")) / 1e9
 
 
-async def test_an_admitted_run_is_charged(store: KeyStore, journal: SqlJournal) -> None:
-    """The budget has the cost of the run, and the day has its request and its tokens."""
-    async with store, KeyAccess(store, journal=journal) as access:
-        caller = await caller_of(store, access, day_cost=1.0)
-        await ask(access, caller)
-        assert await spent(store, caller) == COST
-        assert caller.key is not None
-        (day,) = await store.days(caller.key.key_id, "2000")
-        assert (day.requests, day.input_tokens, day.output_tokens) == (1, 10, 100)
-        assert (await store.key(caller.key.key_id)).last_used is not None
-
-
-async def test_a_spent_budget_refuses_requests(store: KeyStore, journal: SqlJournal) -> None:
-    """The refusal names the budget and its end; OpenAI's clients do not repeat the request."""
-    async with store, KeyAccess(store, journal=journal) as access:
-        caller = await caller_of(store, access, day_cost=0.03, run_cost=COST)
-        for _ in range(3):
-            await ask(access, caller)
-        with pytest.raises(BudgetSpent, match=r"the budget of this day, \$0.03, is spent") as caught:
-            await ask(access, caller)
-        headers = caught.value.headers
-        assert 0 < int(headers["retry-after"]) <= 86_400
-        assert headers["x-should-retry"] == "false"
-        assert await spent(store, caller) == pytest.approx(0.03)
-
-
-async def test_the_rest_of_the_budget_limits_the_run(store: KeyStore, journal: SqlJournal) -> None:
-    """A run that needs more than the rest of the budget makes no call."""
-    async with store, KeyAccess(store, journal=journal) as access:
-        caller = await caller_of(store, access, month_cost=0.015, run_cost=COST)
-        assert (await ask(access, caller)).status == "ok"
-        await settled(store)
-        second = await ask(access, caller)
-        assert (second.status, second.problem and second.problem.code) == ("failed", "limit")
-        assert await spent(store, caller) == COST
-
-
+@both
 async def test_requests_at_the_same_time_cannot_spend_more_than_the_budget(
     store: KeyStore, journal: SqlJournal
 ) -> None:
@@ -164,39 +126,15 @@ async def test_requests_at_the_same_time_cannot_spend_more_than_the_budget(
 
 
 async def test_unknown_prices_refuse_a_key_with_a_budget(store: KeyStore, journal: SqlJournal) -> None:
-    """An unknown cost is not 0; a key without a budget is admitted."""
+    """A key without a budget is admitted; with `Limits.unpriced`, each call costs that."""
     async with store, KeyAccess(store, journal=journal) as access:
         limited, free = await caller_of(store, access, run_cost=1.0), await caller_of(store, access)
         with pytest.raises(Unpriced, match="the price of 'w' is unknown"):
             await ask(access, limited, conductor(price=None))
         assert (await ask(access, free, conductor(price=None))).status == "ok"
         assert (await spent(store, limited), await spent(store, free)) == (0, 0)
-
-
-async def test_unpriced_calls_count_as_the_assumed_cost(store: KeyStore, journal: SqlJournal) -> None:
-    """`Limits.unpriced` is charged for each call."""
-    made = conductor(price=None, unpriced=0.002)
-    async with store, KeyAccess(store, journal=journal) as access:
-        caller = await caller_of(store, access, day_cost=1.0)
-        await ask(access, caller, made)
-        assert await spent(store, caller) == 0.002
-
-
-async def test_requests_per_minute(store: KeyStore, journal: SqlJournal) -> None:
-    """The headers count down, and the next request is refused with a time."""
-    async with store, KeyAccess(store, journal=journal) as access:
-        caller = await caller_of(store, access, requests_per_minute=2, tokens_per_minute=1000)
-        seen = []
-        for _ in range(2):
-            async with access.admit(caller, Ask(model="m", conductor=conductor(), run_id="r")) as admission:
-                seen.append(admission.headers)
-        assert [each["x-ratelimit-remaining-requests"] for each in seen] == ["1", "0"]
-        assert seen[0]["x-ratelimit-limit-requests"] == "2"
-        assert seen[0]["x-ratelimit-reset-requests"] == "30s"
-        assert seen[0]["x-ratelimit-limit-tokens"] == "1000"
-        with pytest.raises(RateLimited, match="2 requests per minute") as caught:
-            await ask(access, caller)
-        assert 25 <= int(caught.value.headers["retry-after"]) <= 30
+        await ask(access, limited, conductor(price=None, unpriced=0.002))
+        assert await spent(store, limited) == 0.002
 
 
 async def test_tokens_per_minute_count_what_a_run_used(store: KeyStore, journal: SqlJournal) -> None:
@@ -222,15 +160,6 @@ async def test_concurrency(store: KeyStore, journal: SqlJournal) -> None:
         assert (await ask(access, caller)).status == "ok"
 
 
-async def test_models_of_a_key(store: KeyStore, journal: SqlJournal) -> None:
-    """Other models do not exist for the key."""
-    async with store, KeyAccess(store, journal=journal) as access:
-        caller = await caller_of(store, access, models=("mini",))
-        assert (caller.may_call("mini"), caller.may_call("m")) == (True, False)
-        with pytest.raises(ModelNotAllowed, match="the model 'm' does not exist"):
-            await ask(access, caller)
-
-
 async def test_labels_and_policy_of_a_key_apply_to_its_runs(store: KeyStore, journal: SqlJournal) -> None:
     """A plan that the policy of the key forbids does not run."""
     async with store, KeyAccess(store, journal=journal) as access:
@@ -240,16 +169,6 @@ async def test_labels_and_policy_of_a_key_apply_to_its_runs(store: KeyStore, jou
         assert (await journal.read(result.run_id))[0].event.labels == {"secret"}  # type: ignore[union-attr]
         with pytest.raises(PolicyUnfit, match=r"Policy\.regions names"):
             await ask(access, held)
-
-
-async def test_a_key_without_retention_leaves_no_texts(store: KeyStore, journal: SqlJournal) -> None:
-    """Its run is not in the journal, and its cost is charged also if it is cancelled."""
-    async with store, journal, KeyAccess(store, journal=journal) as access:
-        caller = await caller_of(store, access, retention_days=0, day_cost=1.0)
-        result = await ask(access, caller)
-        with pytest.raises(RunUnknown):
-            await journal.read(result.run_id)
-        assert await spent(store, caller) == COST
 
 
 @pytest.mark.parametrize("retention_days", [None, 0])
@@ -277,19 +196,6 @@ async def test_a_request_that_starts_no_run_costs_nothing(store: KeyStore, journ
         await settled(store)
         assert (await ask(access, caller)).status == "ok"
         assert await spent(store, caller) == COST
-
-
-async def test_a_repeated_run_is_paid_for_once(store: KeyStore, journal: SqlJournal) -> None:
-    """The second request with the same run gets the recorded answer."""
-    async with store, journal, KeyAccess(store, journal=journal) as access:
-        caller = await caller_of(store, access, day_cost=1.0)
-        first = await ask(access, caller, run_id="mine")
-        again = await ask(access, caller, run_id="mine")
-        assert first.answer == again.answer
-        assert await spent(store, caller) == COST
-        assert caller.key is not None
-        assert await access.owner("mine") == caller.caller_id
-        assert await access.owner("other") is None
 
 
 async def test_invalid_keys(store: KeyStore, journal: SqlJournal) -> None:
@@ -321,27 +227,3 @@ async def test_a_revoked_key_starts_no_run(store: KeyStore, journal: SqlJournal)
         caller = await access.authenticate(token)
         with pytest.raises(KeyInvalid, match="revoked"):
             await ask(access, caller)
-
-
-async def test_roles(store: KeyStore, journal: SqlJournal) -> None:
-    """Each role includes the roles before it; a key sees its own runs."""
-    async with store, KeyAccess(store, journal=journal) as access:
-        user, admin = await caller_of(store, access), await caller_of(store, access, role="admin")
-        result = await ask(access, user)
-        assert await access.may_see(user, result.run_id)
-        assert await access.may_see(admin, result.run_id)
-        other = await ask(access, admin)
-        assert not await access.may_see(user, other.run_id)
-        assert (user.may("use"), user.may("see")) == (True, False)
-        assert all(admin.may(role) for role in ("use", "see", "approve", "admin"))
-
-
-async def test_a_server_without_keys_admits_everybody() -> None:
-    """The caller may do everything."""
-    access = NoKeys()
-    caller = await access.authenticate("anything")
-    made = conductor()
-    async with access.admit(caller, Ask(model="m", conductor=made, run_id="r")) as admission:
-        result = await made.run("Why?", **admission.options)
-        admission.settle(result)
-    assert (admission.headers, caller.may("admin"), caller.caller_id) == ({}, True, "local")

@@ -91,15 +91,9 @@ def test_a_key_is_revoked(podium: Podium) -> None:
     [
         (("create", "a", "--day", "-1"), "day_cost of a key is -1.0"),
         (("create", "a", "--rpm", "many"), "Invalid value for '--rpm'"),
-        (("create", "a", "--role", "boss"), "'boss' is not a role"),
-        (("create", "a", "--models", "mini,,"), "an entry of models of a key is ''"),
         (("create", "a", "--expires", "30"), "'30' is not a time span"),
-        (("create", "a", "--expires", "0h"), "0 must be above 0"),
         (("create", "a\nb"), "name 'a\\nb' of a key is invalid"),
-        (("create", ""), "name '' of a key is invalid"),
         (("show", "nobody"), "there is no key 'nobody'"),
-        (("revoke", "nobody"), "there is no key 'nobody'"),
-        (("rotate", "nobody"), "there is no key 'nobody'"),
     ],
 )
 def test_wrong_input_is_explained(podium: Podium, arguments: tuple[str, ...], told: str) -> None:
@@ -138,17 +132,10 @@ never = ["calc"]
             ("--deny", "CALC"),
             "no worker or label of the pool: did you mean 'calc'",
         ),
-        (("--deny", "web,nobdy"), "denied names 'nobdy'"),
-        (
-            ("--allow", "cacl"),
-            "no worker or label of the pool: did you mean 'calc'",
-        ),
         (("--regions", "us"), "regions names 'us'"),
         (("--deny", "calc,web"), "allows no worker"),
         (("--labels", "confidental"), "did you mean 'confidential'"),
-        (("--deny", "calc\u200b"), "characters of no width"),
         (("--deny", "web", "--labels", "confidential", "--regions", "eu"), ""),
-        (("--allow", "web,calc"), ""),
     ],
 )
 def test_the_policy_of_a_key_names_workers(
@@ -159,15 +146,15 @@ def test_the_policy_of_a_key_names_workers(
     created = podium("keys", "create", "a", *arguments)
     assert (created.exit_code, created.stdout[:10]) == ((2, "") if told else (0, "podium_sk_"))
     assert told in created.stderr
-    checked = podium("serve", "--check", "--port", "0")
-    assert "it has rules on labels" in checked.stdout + checked.stderr
-    assert checked.exit_code == 0, checked.stderr
 
 
 def test_a_key_that_no_longer_fits_is_told(podium: Podium, config: Path) -> None:
     """A worker was renamed after the key was made."""
     config.write_text(config.read_text() + POLICY)
     podium("keys", "create", "alice", "--deny", "web")
+    checked = podium("serve", "--check", "--port", "0")
+    assert "it has rules on labels" in checked.stdout + checked.stderr
+    assert checked.exit_code == 0, checked.stderr
     config.write_text(config.read_text().replace("workers.web", "workers.search"))
     checked = podium("serve", "--check", "--port", "0")
     assert checked.exit_code != 0
@@ -175,16 +162,6 @@ def test_a_key_that_no_longer_fits_is_told(podium: Podium, config: Path) -> None
     config.unlink()
     unread = podium("keys", "create", "bob", "--deny", "web")
     assert (unread.exit_code, unread.stdout) == (2, "")
-
-
-def test_a_narrow_list_cuts_nothing(podium: Podium) -> None:
-    """Names and ids that are wider than their columns go on in the next line."""
-    names = ["the-first-of-two-long-names-1", "the-first-of-two-long-names-2"]
-    for name in names:
-        podium("keys", "create", name, "--day", "10", "--month", "100")
-    shown = podium("keys", "list", env={"COLUMNS": "60"}).stdout
-    assert "…" not in shown
-    assert [name[-1] for name in names if name[-1] in shown] == ["1", "2"]
 
 
 def test_keys_need_a_journal(podium: Podium, config: Path) -> None:

@@ -3,7 +3,6 @@
 import logging
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +10,16 @@ import anyio
 import anyio.to_thread
 import httpx2
 import pytest
-from server.chat.conftest import CONFIG
-from server.chat.test_completions import team
-from server.mcp.conftest import acquired, hung_up, stalls
-from server.test_serve import process
+from server.mcp.stalls import acquired, hung_up, stalls
+from server.scene import CONFIG, Serve, process, team
 from servers.chat_server import Call, ChatServer, Pause, Reply
 from servers.mcp_client import connect, http_of
 from servers.podium_server import Served
 
-from podium.aio import run_sync
 from podium.types import RunStarted
 
 pytestmark = pytest.mark.anyio
-NewKey = Callable[..., str]
+
 ASKED = "Why is the sky blue?"
 
 
@@ -65,9 +61,9 @@ async def send(
         await client.post(f"{served.root}/mcp", headers=headers, json=numbered)
 
 
-async def test_a_question(keyed: Served, new_key: NewKey) -> None:
+async def test_a_question(keyed: Served) -> None:
     """The answer, the run and its tokens; the plan and the steps are progress notifications."""
-    async with connect(http_of(f"{keyed.root}/mcp", new_key())) as client:
+    async with connect(http_of(f"{keyed.root}/mcp", keyed.key())) as client:
         assert await client.tools() == ["ask", "plan", "run_plan", "list_models"]
         wire = await client.call("ask", question=ASKED)
         notes = "\n".join(message or "" for _, _, message in client.notes)
@@ -78,13 +74,13 @@ async def test_a_question(keyed: Served, new_key: NewKey) -> None:
     assert "0. one: Collect facts." in notes
     assert "Step 0: ok" in notes
     assert keyed.app.journal is not None
-    (row,) = await keyed.app.journal.runs()
-    assert row.run_id == facts["run_id"]
+    (row,) = await keyed.app.journal.runs(ids=[facts["run_id"]])
+    assert row.question == ASKED
 
 
-async def test_a_key_sees_and_calls_its_models_only(keyed: Served, new_key: NewKey) -> None:
+async def test_a_key_sees_and_calls_its_models_only(keyed: Served) -> None:
     """Its first model is the default."""
-    key = new_key(models=("mini",))
+    key = keyed.key(models=("mini",))
     async with connect(http_of(f"{keyed.root}/mcp", key)) as client:
         listed = (await client.call("list_models"))["structuredContent"]["models"]
         assert [model["name"] for model in listed] == ["mini"]
@@ -95,18 +91,9 @@ async def test_a_key_sees_and_calls_its_models_only(keyed: Served, new_key: NewK
     assert answered["structuredContent"]["model"].startswith("mini-")
 
 
-async def test_limits_of_a_key_hold(keyed: Served, new_key: NewKey) -> None:
-    """A refused call is a failed tool with the code; nothing is run."""
-    key = new_key(requests_per_minute=1)
-    assert not (await ask(keyed, key)).get("isError")
-    refused = await ask(keyed, key)
-    assert refused["isError"]
-    assert refused["structuredContent"]["code"] == "rate_limit_exceeded"
-
-
-async def test_a_plan_that_is_changed_and_run(keyed: Served, new_key: NewKey, upstream: ChatServer) -> None:
+async def test_a_plan_that_is_changed_and_run(keyed: Served, upstream: ChatServer) -> None:
     """Both are charged to the key; the run that only plans is not recorded."""
-    key = new_key(day_cost=1.0)
+    key = keyed.key(day_cost=1.0)
     async with connect(http_of(f"{keyed.root}/mcp", key)) as client:
         planned = await client.call("plan", question=ASKED)
         assert "0. one: Collect facts." in planned["content"][0]["text"]
@@ -122,36 +109,17 @@ async def test_a_plan_that_is_changed_and_run(keyed: Served, new_key: NewKey, up
     assert len(upstream.calls) == 1 + len(plan["steps"])
     assert (await budget(keyed, key))[0] > spent
     assert keyed.app.journal is not None
-    (row,) = await keyed.app.journal.runs()
-    assert row.run_id == answered["structuredContent"]["run_id"]
+    (row,) = await keyed.app.journal.runs(ids=[answered["structuredContent"]["run_id"]])
     assert row.question == ASKED
     started = (await keyed.app.journal.read(row.run_id))[0].event
     assert isinstance(started, RunStarted)
     assert started.labels == {"eu"}
 
 
-async def test_without_a_key(keyed: Served) -> None:
-    """The status is 401."""
-    answer = httpx2.post(f"{keyed.root}/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
-    assert answer.status_code == 401
-
-
-async def test_a_client_that_leaves_cancels_its_run(
-    keyed: Served, new_key: NewKey, upstream: ChatServer
-) -> None:
-    """The connection to the worker is closed."""
-    began, key = stalls(upstream), new_key()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(ask, keyed, key)
-        await acquired(began)
-        tasks.cancel_scope.cancel()
-    await hung_up(upstream.calls[0])
-
-
-async def test_a_call_that_is_cancelled(keyed: Served, new_key: NewKey, upstream: ChatServer) -> None:
+async def test_a_call_that_is_cancelled(keyed: Served, upstream: ChatServer) -> None:
     """The client names the call in another request; a call of another session has the same number."""
     began = stalls(upstream)
-    sessions = [session_of(keyed, key) for key in [new_key()] * 2]
+    sessions = [session_of(keyed, key) for key in [keyed.key()] * 2]
     tool = {"name": "ask", "arguments": {"question": ASKED}}
     async with anyio.create_task_group() as tasks:
         for headers in sessions:
@@ -163,26 +131,24 @@ async def test_a_call_that_is_cancelled(keyed: Served, new_key: NewKey, upstream
         tasks.cancel_scope.cancel()
 
 
-async def test_a_failed_run_and_a_wrong_argument(
-    keyed: Served, new_key: NewKey, upstream: ChatServer
-) -> None:
+async def test_a_failed_run_and_a_wrong_argument(keyed: Served, upstream: ChatServer) -> None:
     """Both are failed calls; the failure of a run has its code and its id."""
 
     def reply(call: Call) -> Reply:
         return Reply((b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\n{}",))
 
     upstream.reply = reply
-    failed = await ask(keyed, new_key())
+    failed = await ask(keyed, keyed.key())
     assert failed["isError"]
     assert failed["structuredContent"]["code"] == "planner_refused"
     assert failed["structuredContent"]["run_id"]
-    wrong = await ask(keyed, new_key(), colour="red")
+    wrong = await ask(keyed, keyed.key(), colour="red")
     assert wrong["isError"]
 
 
-def test_a_method_and_a_body_that_do_not_exist(keyed: Served, new_key: NewKey) -> None:
+def test_a_method_and_a_body_that_do_not_exist(keyed: Served) -> None:
     """They are refused before the SDK reads them."""
-    headers = {"authorization": f"Bearer {new_key()}"}
+    headers = {"authorization": f"Bearer {keyed.key()}"}
     assert httpx2.get(f"{keyed.root}/mcp", headers=headers).status_code == 405
     plain = httpx2.post(f"{keyed.root}/mcp", headers=headers, content="x", timeout=60)
     assert plain.status_code == 415
@@ -195,14 +161,12 @@ def test_a_method_and_a_body_that_do_not_exist(keyed: Served, new_key: NewKey) -
         assert (
             httpx2.post(keyed.root + path, headers=json, content="[" * 100_000, timeout=60).status_code == 400
         )
-    assert keyed.app.journal is not None
-    assert not run_sync(keyed.app.journal.runs)
 
 
-def test_the_log_has_no_requests(keyed: Served, new_key: NewKey, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_log_has_no_requests(keyed: Served, capfd: pytest.CaptureFixture[str]) -> None:
     """The SDKs configure no logging, and quote no invalid request."""
     before = logging.getLogger().handlers.copy()
-    key = {"authorization": f"Bearer {new_key()}", "accept": "application/json, text/event-stream"}
+    key = {"authorization": f"Bearer {keyed.key()}", "accept": "application/json, text/event-stream"}
     message = {"jsonrpc": "2.0", "id": 1, "method": "no such method", "params": {"text": "confidential"}}
     for path in ("/mcp", "/a2a/podium"):
         assert "error" in httpx2.post(keyed.root + path, headers=key, json=message, timeout=60).text
@@ -234,12 +198,10 @@ async def test_a_signal_lets_a_call_end(upstream: ChatServer, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("module", "path"), [("mcp", "/mcp"), ("a2a", "/a2a/podium")])
-def test_without_the_extra(
-    module: str, path: str, keyed: Served, new_key: NewKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_extra(module: str, path: str, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """The path is answered with 404 and the command that installs the extra."""
     monkeypatch.setitem(sys.modules, module, None)
-    answer = httpx2.post(keyed.root + path, headers={"authorization": f"Bearer {new_key()}"}, json={})
+    answer = httpx2.post(serve().root + path, json={})
     assert answer.status_code == 404
     error = answer.json()["error"]
     assert error["code"] == f"{module}_not_installed"

@@ -2,21 +2,16 @@
 
 import logging
 import time
-from collections.abc import Callable
 from typing import Any
 
 import anthropic
 import httpx2
 import pytest
 from anthropic import Anthropic
+from server.scene import ASKED, Serve, team
 from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, says, whole
 from servers.podium_server import Served
 
-PLAN = (
-    '{"worker": 0, "subtask": "Collect facts.", "access": []}\n'
-    '{"worker": 1, "subtask": "Write the answer.", "access": [0]}\n'
-)
-ASKED: Any = [{"role": "user", "content": "Why is the sky blue?"}]
 THINKING: Any = {"type": "enabled", "budget_tokens": 2048}
 ADD: Any = [
     {
@@ -28,16 +23,6 @@ ADD: Any = [
 ]
 RESULT = {"type": "tool_result", "tool_use_id": "call_1"}
 ADD_CALL = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
-
-
-def team(call: Call) -> Reply:
-    """Reply as the planner, as the first worker, or as the second."""
-    match call.body["model"]:
-        case "planner":
-            return says(call, PLAN)
-        case "one":
-            return says(call, "facts")
-    return says(call, "the answer")
 
 
 def calling(call: Call) -> Reply:
@@ -62,7 +47,6 @@ def ask(served: Served, **changes: Any) -> Any:
 
 def test_a_whole_message(served: Served, upstream: ChatServer) -> None:
     """It has the text, the versioned id, and the tokens of the answer beside those of the orchestration."""
-    upstream.reply = team
     raw = client_of(served).messages.with_raw_response.create(model="podium", max_tokens=100, messages=ASKED)
     message = raw.parse()
     assert [(block.type, getattr(block, "text", None)) for block in message.content] == [
@@ -80,7 +64,6 @@ def test_a_whole_message(served: Served, upstream: ChatServer) -> None:
 
 def test_the_plan_is_a_thinking_block(served: Served, upstream: ChatServer) -> None:
     """It is sent to clients that enable thinking, and not otherwise."""
-    upstream.reply = team
     message = ask(served, thinking=THINKING)
     assert [block.type for block in message.content] == ["thinking", "text"]
     assert "0. one: Collect facts." in message.content[0].thinking
@@ -91,7 +74,6 @@ def test_the_plan_is_a_thinking_block(served: Served, upstream: ChatServer) -> N
 
 def test_thinking_blocks_are_not_sent_to_workers(served: Served, upstream: ChatServer) -> None:
     """A client returns the thinking blocks of earlier answers."""
-    upstream.reply = team
     first = ask(served, thinking=THINKING)
     more = [*ASKED, {"role": "assistant", "content": first.content}, {"role": "user", "content": "And?"}]
     ask(served, messages=more)
@@ -102,7 +84,6 @@ def test_thinking_blocks_are_not_sent_to_workers(served: Served, upstream: ChatS
 
 def test_a_streamed_message(served: Served, upstream: ChatServer) -> None:
     """The helper of the client assembles thinking, text, stop reason and usage."""
-    upstream.reply = team
     kinds = []
     with client_of(served).messages.stream(
         model="podium", max_tokens=100, messages=ASKED, thinking=THINKING
@@ -121,47 +102,6 @@ def test_a_streamed_message(served: Served, upstream: ChatServer) -> None:
     assert (message.usage.input_tokens, message.usage.output_tokens) == (211, 7)
 
 
-def test_the_text_stream(served: Served, upstream: ChatServer) -> None:
-    """Without thinking, the stream has only the text."""
-    upstream.reply = team
-    with client_of(served).messages.stream(model="podium", max_tokens=9, messages=ASKED) as stream:
-        assert "".join(stream.text_stream) == "the answer"
-        assert [block.type for block in stream.get_final_message().content] == ["text"]
-
-
-@pytest.mark.parametrize("is_streamed", [False, True])
-def test_a_loop_of_tools(served: Served, upstream: ChatServer, *, is_streamed: bool) -> None:
-    """The client executes the call, and the next turn continues the plan without a new one."""
-    upstream.reply = calling
-
-    def answer(messages: Any) -> Any:
-        asked: Any = {"model": "podium", "max_tokens": 100, "messages": messages, "tools": ADD}
-        if not is_streamed:
-            return client_of(served).messages.create(**asked)
-        with client_of(served).messages.stream(**asked) as stream:
-            return stream.get_final_message()
-
-    first = answer(ASKED)
-    assert first.stop_reason == "tool_use"
-    call = first.content[-1]
-    assert (call.type, call.name, call.input) == ("tool_use", "add", {"a": 1})
-    offered = upstream.calls[-1].body["tools"][0]["function"]
-    assert (offered["name"], offered["parameters"]) == ("add", ADD[0]["input_schema"])
-    before = len(upstream.calls)
-    result = {"type": "tool_result", "tool_use_id": call.id, "content": [{"type": "text", "text": "3"}]}
-    reminder = {"type": "text", "text": "<reminder>Be short.</reminder>"}
-    more = [
-        *ASKED,
-        {"role": "assistant", "content": first.content},
-        {"role": "user", "content": [result, reminder]},
-    ]
-    assert answer(more).content[-1].text == "the answer"
-    assert [call.body["model"] for call in upstream.calls[before:]] == ["two"]
-    told = upstream.calls[-1].body["messages"][-1]
-    assert (told["role"], told["tool_call_id"]) == ("tool", "call_1")
-    assert told["content"] == "3\n\n<reminder>Be short.</reminder>"
-
-
 def test_a_failed_tool(served: Served, upstream: ChatServer) -> None:
     """The worker reads that the tool failed."""
     upstream.reply = calling
@@ -170,35 +110,6 @@ def test_a_failed_tool(served: Served, upstream: ChatServer) -> None:
     more: Any = [*ASKED, {"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
     ask(served, messages=more, tools=ADD)
     assert upstream.calls[-1].body["messages"][-1]["content"] == "The tool failed:\n\nno disk"
-
-
-@pytest.mark.parametrize(
-    ("choice", "sent"),
-    [
-        ({"type": "auto"}, "auto"),
-        ({"type": "any"}, "required"),
-        ({"type": "tool", "name": "add"}, {"type": "function", "function": {"name": "add"}}),
-    ],
-)
-def test_the_choice_of_a_tool(served: Served, upstream: ChatServer, choice: Any, sent: Any) -> None:
-    """It is sent in OpenAI's form to the worker of the answer."""
-    upstream.reply = calling
-    assert ask(served, tools=ADD, tool_choice=choice).stop_reason == "tool_use"
-    assert upstream.calls[-1].body["tool_choice"] == sent
-
-
-def test_no_parallel_calls(served: Served, upstream: ChatServer) -> None:
-    """Of several calls, only the first is returned."""
-    two = [ADD_CALL, {**ADD_CALL, "id": "call_2"}]
-    upstream.reply = lambda call: (
-        says(call, "", tool_calls=two, finish_reason="tool_calls")
-        if call.body["model"] == "two"
-        else team(call)
-    )
-    both = ask(served, tools=ADD)
-    assert [block.id for block in both.content] == ["call_1", "call_2"]
-    choice = {"type": "auto", "disable_parallel_tool_use": True}
-    assert [block.id for block in ask(served, tools=ADD, tool_choice=choice).content] == ["call_1"]
 
 
 def test_tool_arguments_that_are_no_object(served: Served, upstream: ChatServer) -> None:
@@ -214,9 +125,8 @@ def test_tool_arguments_that_are_no_object(served: Served, upstream: ChatServer)
     assert caught.value.status_code == 502
 
 
-def test_what_a_worker_gets(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_what_a_worker_gets(serve: Serve, upstream: ChatServer) -> None:
     """System blocks, images, documents, and the sampling, in OpenAI's form."""
-    upstream.reply = team
     eyes = '[workers.eyes]\nendpoint = "here"\nmodel = "two"\nparts = ["image_url"]\n'
     served = serve(models=eyes + '[models.raw]\nworker = "eyes"\n')
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
@@ -257,33 +167,15 @@ def test_what_a_worker_gets(serve: Callable[..., Served], upstream: ChatServer) 
     assert (body["stop"], body["temperature"], body["top_p"]) == (["END"], 0.5, 0.9)
 
 
-def test_the_token_limit(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_the_token_limit(serve: Serve, upstream: ChatServer) -> None:
     """An answer that was cut says so."""
     upstream.reply = lambda call: says(call, "half an", finish_reason="length")
     message = ask(serve(models='[models.raw]\nworker = "two"\n'), model="raw")
     assert (message.stop_reason, message.content[0].text) == ("max_tokens", "half an")
 
 
-@pytest.mark.parametrize(
-    ("asked", "effort"),
-    [
-        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "low"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 10_000}}, "medium"),
-        ({"output_config": {"effort": "max"}}, "high"),
-    ],
-)
-def test_the_effort(served: Served, upstream: ChatServer, asked: Any, effort: str) -> None:
-    """A thinking budget or an effort becomes an effort of the model."""
-    upstream.reply = team
-    raw = client_of(served).messages.with_raw_response.create(
-        model="ultra", max_tokens=100, messages=ASKED, **asked
-    )
-    assert raw.headers["x-podium-effort"] == effort
-
-
-def test_an_alias(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_an_alias(serve: Serve, upstream: ChatServer) -> None:
     """Names of Anthropic's models can be mapped to models of the server; they are not listed."""
-    upstream.reply = team
     served = serve(models='[models.team]\naliases = ["claude-*"]\n[models.raw]\nworker = "two"\n')
     assert ask(served, model="claude-opus-9-20990101").model.startswith("team-")
     assert [model.id for model in client_of(served).models.list().data] == ["team", "raw"]
@@ -302,75 +194,7 @@ def test_tokens_are_estimated(served: Served) -> None:
         client.messages.count_tokens(model="nothing", messages=ASKED)
 
 
-@pytest.mark.parametrize(
-    ("changes", "status", "told"),
-    [
-        ({"model": "nothing"}, 404, "model_not_found"),
-        ({"max_tokens": 0}, 400, "max_tokens"),
-        ({"messages": []}, 400, "messages"),
-        ({"messages": [{"role": "user", "content": ""}]}, 400, "empty"),
-        ({"messages": [*ASKED, {"role": "assistant", "content": "It"}]}, 400, "prefill_unsupported"),
-        ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, 400, "video"),
-        ({"messages": [{"role": "assistant", "content": [RESULT]}, *ASKED]}, 400, "tool_result"),
-        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, 400, "tool_unsupported"),
-        ({"tool_choice": {"type": "any"}}, 400, "tool_choice"),
-        ({"tools": ADD, "tool_choice": {"type": "tool", "name": "sub"}}, 400, "sub"),
-        ({"tools": ADD, "tool_choice": {"type": "tool"}}, 400, "tool_choice.name"),
-        ({"temperature": 7}, 400, "temperature"),
-        ({"top_k": 3}, 400, "unknown_parameter"),
-        ({"mcp_servers": [{"type": "url"}]}, 400, "mcp_servers"),
-    ],
-)  # fmt: skip
-def test_wrong_requests(refusing: Served, changes: Any, status: int, told: str) -> None:
-    """They get Anthropic's form of an error."""
-    body = {"model": "podium", "max_tokens": 100, "messages": ASKED, **changes}
-    response = httpx2.post(f"{refusing.url}/messages", json=body, timeout=20)
-    assert response.status_code == status
-    answer = response.json()
-    assert answer["type"] == "error"
-    assert answer["error"]["type"] == {404: "not_found_error", 400: "invalid_request_error"}[status]
-    assert told in answer["error"]["message"]
-
-
-def test_wrong_paths_and_methods(refusing: Served) -> None:
-    """They get Anthropic's form below the path of the API."""
-    response = httpx2.get(f"{refusing.url}/messages")
-    assert (response.status_code, response.json()["error"]["code"]) == (405, "method_not_allowed")
-    response = httpx2.post(f"{refusing.url}/messages/batches", json={})
-    assert (response.status_code, response.json()["error"]["type"]) == (404, "not_found_error")
-
-
-def test_a_run_that_fails(served: Served, upstream: ChatServer) -> None:
-    """It is an error with the code of the problem, which the client does not repeat."""
-    upstream.reply = lambda call: (
-        says(call, PLAN)
-        if call.body["model"] == "planner"
-        else whole({"error": {"message": "no"}}, status=400)
-    )
-    with pytest.raises(anthropic.APIStatusError) as caught:
-        ask(served)
-    assert caught.value.status_code == 502
-    assert caught.value.body["error"]["code"] == "worker_refused"  # type: ignore[index]
-    assert caught.value.response.headers["x-should-retry"] == "false"
-
-
-def test_a_stream_that_fails(served: Served, upstream: ChatServer) -> None:
-    """After the response has begun, the error is an event."""
-    upstream.reply = lambda call: (
-        says(call, PLAN)
-        if call.body["model"] == "planner"
-        else whole({"error": {"message": "no"}}, status=400)
-    )
-    with (
-        pytest.raises(anthropic.APIStatusError, match="worker_refused"),
-        client_of(served).messages.stream(
-            model="podium", max_tokens=9, messages=ASKED, thinking=THINKING
-        ) as stream,
-    ):
-        stream.get_final_message()
-
-
-def test_a_busy_server(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_a_busy_server(serve: Serve, upstream: ChatServer) -> None:
     """It is overloaded, in Anthropic's words."""
     upstream.reply = lambda call: Reply([STALL])
     served = serve(server="requests = 1\nkeep_alive_seconds = 0.1")
@@ -384,37 +208,21 @@ def test_a_busy_server(serve: Callable[..., Served], upstream: ChatServer) -> No
     assert caught.value.body["error"]["type"] == "overloaded_error"  # type: ignore[index]
 
 
-def test_pings_while_a_plan_works(serve: Callable[..., Served], upstream: ChatServer) -> None:
+def test_pings_while_a_plan_works(serve: Serve, upstream: ChatServer) -> None:
     """The message begins, and pings keep the connection open until the text arrives."""
 
     def slow(call: Call) -> Reply:
         reply = team(call)
-        return reply if call.body["model"] != "planner" else Reply([Pause(0.5), *reply.parts])
+        return reply if call.body["model"] != "planner" else Reply([Pause(0.25), *reply.parts])
 
     upstream.reply = slow
-    served = serve(server="keep_alive_seconds = 0.1")
+    served = serve(server="keep_alive_seconds = 0.05")
     body = {"model": "podium", "max_tokens": 9, "messages": ASKED, "stream": True}
     text = httpx2.post(f"{served.url}/messages", json=body, timeout=20).text
     kinds = [line.removeprefix("event: ") for line in text.splitlines() if line.startswith("event: ")]
     assert kinds[:2] == ["message_start", "ping"]
     assert kinds.count("message_start") == 1
     assert kinds[-1] == "message_stop"
-
-
-def test_a_client_that_leaves(served: Served, upstream: ChatServer) -> None:
-    """Its run is cancelled, and so are the calls of the workers."""
-    upstream.reply = lambda call: team(call) if call.body["model"] == "planner" else Reply([STALL])
-    with client_of(served).messages.stream(
-        model="podium", max_tokens=9, messages=ASKED, thinking=THINKING
-    ) as stream:
-        next(iter(stream))
-        deadline = time.monotonic() + 10
-        while upstream.calls[-1].body["model"] == "planner" and time.monotonic() < deadline:
-            time.sleep(0.01)
-    while not upstream.calls[-1].hung_up.is_set() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert upstream.calls[-1].body["model"] != "planner"
-    assert upstream.calls[-1].hung_up.is_set()
 
 
 def test_every_error_has_the_id_of_its_request(
@@ -441,3 +249,98 @@ def test_every_error_has_the_id_of_its_request(
     assert request_id == answer.headers["x-podium-run-id"]
     stream = httpx2.post(f"{served.url}/messages", json={**body, "stream": True})
     assert '"request_id":null' not in stream.text
+
+
+def test_a_loop_of_tools(served: Served, upstream: ChatServer) -> None:
+    """The client executes the call, and the next turn continues the plan without a new one."""
+    upstream.reply = calling
+    first = ask(served, tools=ADD)
+    assert first.stop_reason == "tool_use"
+    call = first.content[-1]
+    assert (call.type, call.name, call.input) == ("tool_use", "add", {"a": 1})
+    offered = upstream.calls[-1].body["tools"][0]["function"]
+    assert (offered["name"], offered["parameters"]) == ("add", ADD[0]["input_schema"])
+    before = len(upstream.calls)
+    result = {"type": "tool_result", "tool_use_id": call.id, "content": [{"type": "text", "text": "3"}]}
+    reminder = {"type": "text", "text": "<reminder>Be short.</reminder>"}
+    said = {"role": "assistant", "content": first.content}
+    more = [*ASKED, said, {"role": "user", "content": [result, reminder]}]
+    assert ask(served, messages=more, tools=ADD).content[-1].text == "the answer"
+    assert [call.body["model"] for call in upstream.calls[before:]] == ["two"]
+    told = upstream.calls[-1].body["messages"][-1]
+    assert (told["role"], told["tool_call_id"]) == ("tool", "call_1")
+    assert told["content"] == "3\n\n<reminder>Be short.</reminder>"
+
+
+def test_the_choice_of_a_tool(served: Served, upstream: ChatServer) -> None:
+    """It is sent in OpenAI's form to the worker of the answer."""
+    upstream.reply = calling
+    for choice, sent in (
+        ({"type": "auto"}, "auto"),
+        ({"type": "any"}, "required"),
+        ({"type": "tool", "name": "add"}, {"type": "function", "function": {"name": "add"}}),
+    ):
+        assert ask(served, tools=ADD, tool_choice=choice).stop_reason == "tool_use"
+        assert upstream.calls[-1].body["tool_choice"] == sent
+
+
+def test_the_effort(served: Served) -> None:
+    """A thinking budget or an effort becomes an effort of the model."""
+    create = client_of(served).messages.with_raw_response.create
+    for asked, effort in (
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "low"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 10_000}}, "medium"),
+        ({"output_config": {"effort": "max"}}, "high"),
+    ):
+        given: Any = {"model": "ultra", "max_tokens": 100, "messages": ASKED, **asked}
+        assert create(**given).headers["x-podium-effort"] == effort
+
+
+WRONG: list[tuple[dict[str, Any], int, str]] = [
+    ({"model": "nothing"}, 404, "model_not_found"),
+    ({"max_tokens": 0}, 400, "max_tokens"),
+    ({"messages": [{"role": "user", "content": ""}]}, 400, "empty"),
+    ({"messages": [*ASKED, {"role": "assistant", "content": "It"}]}, 400, "prefill_unsupported"),
+    ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, 400, "video"),
+    ({"messages": [{"role": "assistant", "content": [RESULT]}, *ASKED]}, 400, "tool_result"),
+    ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, 400, "tool_unsupported"),
+    ({"tool_choice": {"type": "any"}}, 400, "tool_choice"),
+    ({"tools": ADD, "tool_choice": {"type": "tool", "name": "sub"}}, 400, "sub"),
+    ({"tools": ADD, "tool_choice": {"type": "tool"}}, 400, "tool_choice.name"),
+    ({"top_k": 3}, 400, "unknown_parameter"),
+    ({"mcp_servers": [{"type": "url"}]}, 400, "mcp_servers"),
+]
+
+
+def test_wrong_requests(served: Served) -> None:
+    """They get Anthropic's form of an error, also below the path of the API."""
+    client = served.http()
+    for changes, status, told in WRONG:
+        body = {"model": "podium", "max_tokens": 100, "messages": ASKED, **changes}
+        answer = client.post("/messages", json=body)
+        assert (answer.status_code, answer.json()["type"]) == (status, "error")
+        error = answer.json()["error"]
+        assert error["type"] == {404: "not_found_error", 400: "invalid_request_error"}[status]
+        assert told in error["message"]
+    answer = client.get("/messages")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (405, "method_not_allowed")
+    answer = client.post("/messages/batches", json={})
+    assert (answer.status_code, answer.json()["error"]["type"]) == (404, "not_found_error")
+
+
+def test_a_run_that_fails(served: Served, upstream: ChatServer) -> None:
+    """It is an error with the code of the problem; after the response has begun, the error is an event."""
+    refusal = whole({"error": {"message": "no"}}, status=400)
+    upstream.reply = lambda call: team(call) if call.body["model"] == "planner" else refusal
+    with pytest.raises(anthropic.APIStatusError) as caught:
+        ask(served)
+    assert caught.value.status_code == 502
+    assert caught.value.body["error"]["code"] == "worker_refused"  # type: ignore[index]
+    assert caught.value.response.headers["x-should-retry"] == "false"
+    with (
+        pytest.raises(anthropic.APIStatusError, match="worker_refused"),
+        client_of(served).messages.stream(
+            model="podium", max_tokens=9, messages=ASKED, thinking=THINKING
+        ) as stream,
+    ):
+        stream.get_final_message()

@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 from ray.cluster_utils import Cluster
-from server.batch.conftest import command, folder
-from server.chat.conftest import upstream
-
-__all__ = ["folder", "upstream"]
+from server.batch.conftest import command
 
 OnRay = Callable[..., tuple[int, str]]
 

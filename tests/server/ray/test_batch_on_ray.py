@@ -77,17 +77,6 @@ def test_lines_in_actors(folder: Path, on_ray: OnRay, upstream: ChatServer) -> N
     assert len(upstream.calls) == calls
 
 
-def test_lines_of_openai(folder: Path, on_ray: OnRay) -> None:
-    """The results have the form of OpenAI's output files; a cluster can be started for one command."""
-    body = {"model": "alone", "messages": [{"role": "user", "content": "hello"}]}
-    line = {"custom_id": "c", "method": "POST", "url": "/v1/chat/completions", "body": body}
-    write(folder / "in.jsonl", [line])
-    code, told = on_ray("in.jsonl", address="local")
-    assert code == 0, told
-    (row,) = read(folder / "in.results.jsonl")
-    assert row["response"]["body"]["choices"][0]["message"]["content"] == "answer to hello"
-
-
 def test_one_budget(folder: Path, on_ray: OnRay, upstream: ChatServer) -> None:
     """The actors together start only runs whose limits fit, in this command and the next."""
     write(folder / "in.jsonl", MANY[:100])
@@ -168,25 +157,6 @@ def check_results(folder: Path, upstream: ChatServer, kills: int) -> None:
     assert all(row["answer"] == f"answer to question {row['id'][1:]}" for row in rows)
     assert len({asked_of(call) for call in upstream.calls}) == len(MANY)
     assert len(upstream.calls) <= len(MANY) + kills * CONCURRENCY
-
-
-def test_an_interrupt(folder: Path, on_ray: OnRay, upstream: ChatServer, cluster: Any) -> None:
-    """Ctrl-C releases the runs, and the same command continues."""
-    upstream.reply = slow
-    write(folder / "in.jsonl", MANY)
-    arguments = command(folder, *WORDS, "--ray", cluster.address)
-    with subprocess.Popen(**arguments, stderr=subprocess.PIPE) as running:
-        until(lambda: len(upstream.calls) > 80, running)
-        running.send_signal(signal.SIGINT)
-        _, told = running.communicate(timeout=60)
-    assert running.returncode == 130, told
-    assert "the same command continues the batch" in told
-    runs = rows_of(f"sqlite:///{folder}/runs.db")
-    assert {row.state for row in runs} == {"ok", "stopped"}
-    assert [row for row in runs if row.holder is not None] == []
-    code, told = on_ray(*WORDS)
-    assert code == 0, told
-    check_results(folder, upstream, kills=1)
 
 
 def test_what_cannot_work(folder: Path, on_ray: OnRay, monkeypatch: pytest.MonkeyPatch) -> None:

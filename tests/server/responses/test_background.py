@@ -1,19 +1,14 @@
 """Responses in the background: they go on without their client, and their events can be read at any time."""
 
 import threading
-import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
-from server.chat.conftest import CONFIG
-from server.chat.test_bounds import until
-from server.chat.test_completions import team
-from server.responses.test_responses import ASKED, TOOLS, calls_add, fails
-from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, says
-from servers.podium_server import Served, serving
+from server.responses.test_responses import ASKED, TOOLS, fails
+from server.scene import Serve, team, until
+from servers.chat_server import STALL, Call, ChatServer, Pause, Reply
+from servers.podium_server import Served
 
 from podium.aio import run_sync
 from podium.journal import SqlJournal
@@ -53,9 +48,8 @@ def test_a_response_without_a_client(served: Served, upstream: ChatServer) -> No
 
 
 @pytest.mark.long
-def test_events_are_read_again(served: Served, upstream: ChatServer) -> None:
+def test_events_are_read_again(served: Served) -> None:
     """During the run and after its end, from the beginning and after any event."""
-    upstream.reply = team
     client = served.client()
     with client.responses.create(model="podium", input=ASKED, background=True, stream=True) as stream:
         events: list[Any] = list(stream)
@@ -97,7 +91,7 @@ def test_a_stream_that_disconnects(served: Served, upstream: ChatServer) -> None
             break
     stream.close()
     response_id, last = events[0].response.id, events[-1].sequence_number
-    threading.Timer(0.3, released.set).start()
+    threading.Timer(0.1, released.set).start()
     events += client.responses.retrieve(response_id, stream=True, starting_after=last)
     assert [event.sequence_number for event in events] == list(range(len(events)))
     assert events[-1].response.output_text == "the answer"
@@ -117,15 +111,9 @@ def test_a_cancelled_response(served: Served, upstream: ChatServer) -> None:
     assert events[-1].type == "response.incomplete"
     assert events[-1].response.status == "cancelled"
     assert client.responses.cancel(begun.id) == cancelled == client.responses.retrieve(begun.id)
-
-
-def test_a_deleted_response(served: Served, upstream: ChatServer) -> None:
-    """A running response is cancelled before; its run and its events are gone."""
-    upstream.reply = stalls
-    client = served.client()
     begun = client.responses.create(model="podium", input=ASKED, background=True)
-    assert until(lambda: len(upstream.calls) == 3)
-    client.responses.delete(begun.id)
+    assert until(lambda: len(upstream.calls) == 6)
+    client.responses.delete(begun.id)  # is cancelled before
     assert until(upstream.calls[-1].hung_up.is_set)
     for call in (client.responses.retrieve, client.responses.cancel):
         with pytest.raises(openai.NotFoundError):
@@ -140,147 +128,51 @@ def test_a_run_that_fails(served: Served, upstream: ChatServer) -> None:
     assert (answer.status, answer.error.code) == ("failed", "worker_refused")
 
 
-def test_tools(served: Served, upstream: ChatServer) -> None:
-    """The calls of functions are items of the response, and the next response has their results."""
-
-    def reply(call: Call) -> Reply:
-        has_result = any(message["role"] == "tool" for message in call.body["messages"])
-        if call.body["model"] == "two" and not has_result:
-            return says(call, "", tool_calls=calls_add(1), finish_reason="tool_calls")
-        return team(call)
-
-    upstream.reply = reply
-    client = served.client()
-    begun = client.responses.create(model="podium", input=ASKED, tools=TOOLS, background=True)
-    first = ended(client, begun.id)
-    assert [item.type for item in first.output] == ["reasoning", "function_call"]
-    result: Any = {"type": "function_call_output", "call_id": first.output[-1].call_id, "output": "1"}
-    begun = client.responses.create(
-        model="podium", input=[result], tools=TOOLS, previous_response_id=first.id, background=True
-    )
-    assert ended(client, begun.id).output_text == "the answer"
-    assert [call.body["model"] for call in upstream.calls] == ["planner", "one", "two", "two"]
-
-
-def test_an_idempotency_key(served: Served, upstream: ChatServer) -> None:
-    """The same request is the same response, also while it runs; another request is a conflict."""
-    upstream.reply = lambda call: Reply((Pause(0.3), *team(call).parts))
-    client = served.client()
-    headers = {"Idempotency-Key": "k1"}
-    asked: Any = {"model": "podium", "input": ASKED, "background": True, "extra_headers": headers}
-    first = client.responses.create(**asked)
-    again = client.responses.with_raw_response.create(**asked)
-    assert again.headers["idempotent-replayed"] == "true"
-    assert again.parse().id == first.id
-    with pytest.raises(openai.ConflictError) as caught:
-        client.responses.create(**{**asked, "input": "Another question?"})
-    assert caught.value.code == "idempotency_key_reused"
-    ended(client, first.id)
-    assert client.responses.create(**asked).output_text == "the answer"
-    assert len(upstream.calls) == 3
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("decision", [["approve"], ["refuse", "--why", "no"]])
-def test_a_plan_that_waits_for_approval(
-    upstream: ChatServer, tmp_path: Path, podium: Callable[..., Any], decision: list[str]
-) -> None:
-    """The response is in progress until somebody decides; then its run continues or ends."""
-    upstream.reply = team
-    text = CONFIG.format(url=upstream.url, models='[policy]\napprove = "later"', server="")
-    with serving(text, tmp_path) as served:
-        client = served.client()
-        begun = client.responses.create(model="podium", input=ASKED, background=True)
-        stream: Any = client.responses.retrieve(begun.id, stream=True)
-        assert any("waits for approval" in getattr(event, "delta", "") for event in stream)
-        stream.close()
-        run_id = begun.id.removeprefix("resp_")
-        command = ["decide", run_id, *decision, "--config", str(tmp_path / "podium.toml")]
-        for _ in range(50):  # the run is held for a moment after its event
-            done = podium(*command)
-            if done.exit_code == 0:
-                break
-            time.sleep(0.1)
-        assert done.exit_code == 0, done.output
-        answer = ended(client, begun.id)
-    if decision == ["approve"]:
-        assert (answer.status, answer.output_text) == ("completed", "the answer")
-        assert [call.body["model"] for call in upstream.calls] == ["planner", "one", "two"]
-    else:
-        assert (answer.status, answer.error.code) == ("failed", "refused")
-
-
-@pytest.mark.parametrize("change", [{"model": "nothing"}, {"tools": TOOLS, "input": []}])
-def test_a_refused_request(served: Served, tmp_path: Path, change: dict[str, Any]) -> None:
-    """Nothing is stored."""
-    with pytest.raises(openai.APIStatusError):
-        served.client().responses.create(**{"model": "podium", "input": ASKED, "background": True, **change})
-    table = JobTable(SqlJournal(tmp_path / "runs.db"))
-    count = "SELECT job_id FROM podium_jobs UNION SELECT run_id FROM podium_runs"
-    assert not run_sync(lambda: table.transaction(lambda each: each.fetch(count)))
-
-
-@pytest.mark.parametrize(("code", "status"), [("invalid_api_key", "failed"), ("cancelled", "cancelled")])
-def test_a_run_that_never_began(served: Served, tmp_path: Path, code: str, status: str) -> None:
-    """Its response has the end of its job, and no text; a conversation cannot continue it."""
-    error = {"code": code, "message": "no", "model": "podium-1"}
-
-    async def fail_job() -> None:
-        journal = SqlJournal(tmp_path / "runs.db")
-        table = JobTable(journal)
-        async with journal.leased() as lease:  # else the server takes the job before it has failed
-            await table.add(new_job("never", "response", "local", {}), lease.holder)
-            await table.fail("never", lease.holder, error)
-
-    run_sync(fail_job)
-    client = served.client()
-    answer = client.responses.retrieve("resp_never")
-    assert (answer.status, answer.model, answer.output) == (status, "podium-1", [])
-    assert [event.type for event in client.responses.retrieve("resp_never", stream=True)][:2] == [
-        "response.created", "response.queued",
-    ]  # fmt: skip
-    with pytest.raises(openai.BadRequestError) as caught:
-        client.responses.create(model="podium", input=ASKED, previous_response_id="resp_never")
-    assert caught.value.code == "previous_response_not_found"
-    client.responses.delete("resp_never")
-    with pytest.raises(openai.NotFoundError):
-        client.responses.retrieve("resp_never")
-
-
-def test_a_plan_that_waits_in_an_open_request(upstream: ChatServer, tmp_path: Path) -> None:
+def test_a_plan_that_waits_in_an_open_request(serve: Serve) -> None:
     """The request gets an error; its response is in progress until somebody decides, as its run is."""
-    upstream.reply = team
-    text = CONFIG.format(url=upstream.url, models='[policy]\napprove = "later"', server="")
-    with serving(text, tmp_path) as served:
-        client = served.client()
-        with pytest.raises(openai.ConflictError) as caught:
-            client.responses.create(model="podium", input=ASKED)
-        response_id = f"resp_{caught.value.response.headers['x-podium-run-id']}"
-        assert client.responses.retrieve(response_id).status == "in_progress"
-        client.post(f"/runs/{response_id.removeprefix('resp_')}/approve", body={}, cast_to=object)
-        answer = ended(client, response_id)
+    client = serve(models='[policy]\napprove = "later"').client()
+    with pytest.raises(openai.ConflictError) as caught:
+        client.responses.create(model="podium", input=ASKED)
+    response_id = f"resp_{caught.value.response.headers['x-podium-run-id']}"
+    assert client.responses.retrieve(response_id).status == "in_progress"
+    client.post(f"/runs/{response_id.removeprefix('resp_')}/approve", body={}, cast_to=object)
+    answer = ended(client, response_id)
     assert (answer.status, answer.output_text) == ("completed", "the answer")
 
 
-WRONG = [
-    ("GET", "?stream=maybe", "stream"),
-    ("GET", "?stream=true", "stream"),
-    ("GET", "?starting_after=1", "starting_after"),
-    ("GET", "?stream=true&starting_after=x", "starting_after"),
-    ("GET", "?stream=true&starting_after=-2", "starting_after"),
-    ("GET", "?stream=true&starting_after=-1", "starting_after"),
-    ("POST", "/cancel", "response_id"),
-]
+def test_a_refused_request(serve: Serve) -> None:
+    """Nothing is stored."""
+    served = serve()
+    for change in ({"model": "nothing"}, {"tools": TOOLS, "input": []}):
+        with pytest.raises(openai.APIStatusError):
+            served.client().responses.create(
+                **{"model": "podium", "input": ASKED, "background": True, **change}
+            )
+    assert served.http().get("/runs").json()["data"] == []
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("method", "rest", "param"), WRONG)
-def test_a_wrong_request(served: Served, upstream: ChatServer, method: str, rest: str, param: str) -> None:
-    """A response that does not run in the background has no events, and cannot be cancelled."""
-    upstream.reply = team
+def test_a_run_that_never_began(served: Served) -> None:
+    """Its response has the end of its job, and no text; a conversation cannot continue it."""
+    assert served.app.journal is not None
+    url = served.app.journal.url
+
+    async def fail_job(name: str, code: str) -> None:
+        table = JobTable(SqlJournal(url))
+        async with table.journal.leased() as lease:  # else the server takes the job before it has failed
+            await table.add(new_job(name, "response", "local", {}), lease.holder)
+            await table.fail(name, lease.holder, {"code": code, "message": "no", "model": "podium-1"})
+
     client = served.client()
-    answer = client.responses.create(model="podium", input=ASKED)
-    path = f"/responses/{answer.id}{rest}"
-    with pytest.raises(openai.BadRequestError) as caught:
-        client.get(path, cast_to=object) if method == "GET" else client.post(path, cast_to=object)
-    assert caught.value.param == param
+    for code, status in (("invalid_api_key", "failed"), ("cancelled", "cancelled")):
+        run_sync(lambda code=code, status=status: fail_job(status, code))
+        never = f"resp_{status}"
+        answer = client.responses.retrieve(never)
+        assert (answer.status, answer.model, answer.output) == (status, "podium-1", [])
+        events = [event.type for event in client.responses.retrieve(never, stream=True)]
+        assert events[:2] == ["response.created", "response.queued"]
+        with pytest.raises(openai.BadRequestError) as caught:
+            client.responses.create(model="podium", input=ASKED, previous_response_id=never)
+        assert caught.value.code == "previous_response_not_found"
+        client.responses.delete(never)
+        with pytest.raises(openai.NotFoundError):
+            client.responses.retrieve(never)

@@ -5,9 +5,9 @@ from typing import Any
 
 import openai
 import pytest
-from server.chat.test_completions import team
 from server.responses.test_events import check
 from server.responses.test_responses import ASKED, TOOLS
+from server.scene import team
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served
 
@@ -51,7 +51,6 @@ def offered(upstream: ChatServer) -> dict[str, Any]:
 
 def test_tools_are_offered_as_functions(served: Served, upstream: ChatServer) -> None:
     """A grammar is in the description; names have at most 64 characters; the response has the given tools."""
-    upstream.reply = team
     answer = served.client().responses.create(model="podium", input=ASKED, tools=EVERY)
     names = offered(upstream)
     assert list(names)[:3] == ["add", "apply_patch", "mcp__files__read"]
@@ -86,20 +85,16 @@ def test_tools_are_offered_as_functions(served: Served, upstream: ChatServer) ->
         ("unknown", "{}", "function_call", {"name": "unknown", "arguments": "{}"}),
     ],
 )
-@pytest.mark.parametrize("stream", [False, True])
-def test_calls_and_their_results(  # noqa: PLR0913 - the facts of one case
-    served: Served, upstream: ChatServer, name: str, arguments: str, kind: str, fields: Any, *, stream: bool
+def test_calls_and_their_results(
+    served: Served, upstream: ChatServer, name: str, arguments: str, kind: str, fields: Any
 ) -> None:
     """Each call is an item of the type of its tool; the client sends it back with the result."""
     upstream.reply = calling(name, arguments)
     client = served.client()
     asked: Any = {"model": "podium", "input": ASKED, "tools": EVERY, "store": False}
-    if stream:
-        events: list[Any] = list(client.responses.create(**asked, stream=True))
-        check([event.to_dict() for event in events])
-        output = events[-1].response.output
-    else:
-        output = client.responses.create(**asked).output
+    events: list[Any] = list(client.responses.create(**asked, stream=True))
+    check([event.to_dict() for event in events])
+    output = events[-1].response.output
     call = output[-1]
     assert call.type == kind
     assert {field: getattr(call, field) for field in fields} == fields
@@ -114,23 +109,21 @@ def test_calls_and_their_results(  # noqa: PLR0913 - the facts of one case
     assert [each.body["model"] for each in upstream.calls] == ["planner", "one", "two", "two"]
 
 
-@pytest.mark.parametrize(
-    ("choice", "name"),
-    [
+def test_a_tool_choice(served: Served, upstream: ChatServer) -> None:
+    """It may name any tool of the client; a name of another type is an error."""
+    client = served.client()
+    cases: list[tuple[Any, str]] = [
         ({"type": "custom", "name": "apply_patch"}, "apply_patch"),
         ({"type": "function", "name": "read"}, "mcp__files__read"),
         ({"type": "function", "name": "read", "namespace": "mcp__files__"}, "mcp__files__read"),
-    ],
-)
-def test_a_tool_choice(served: Served, upstream: ChatServer, choice: Any, name: str) -> None:
-    """It may name any tool of the client; a name of another type is an error."""
-    upstream.reply = calling(name, "{}")
-    client = served.client()
-    client.responses.create(model="podium", input=ASKED, tools=EVERY, tool_choice=choice)
-    assert upstream.calls[-1].body["tool_choice"] == {"type": "function", "function": {"name": name}}
-    allowed: Any = {"type": "allowed_tools", "mode": "auto", "tools": [choice]}
-    client.responses.create(model="podium", input="Again?", tools=EVERY, tool_choice=allowed)
-    assert list(offered(upstream)) == [name]
+    ]
+    for choice, name in cases:
+        upstream.reply = calling(name, "{}")
+        client.responses.create(model="podium", input=ASKED, tools=EVERY, tool_choice=choice)
+        assert upstream.calls[-1].body["tool_choice"] == {"type": "function", "function": {"name": name}}
+        allowed: Any = {"type": "allowed_tools", "mode": "auto", "tools": [choice]}
+        client.responses.create(model="podium", input="Again?", tools=EVERY, tool_choice=allowed)
+        assert list(offered(upstream)) == [name]
     wrong: Any = {"type": "custom", "name": "nothing"}
     with pytest.raises(openai.BadRequestError):
         client.responses.create(model="podium", input=ASKED, tools=EVERY, tool_choice=wrong)

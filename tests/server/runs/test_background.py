@@ -1,64 +1,32 @@
 """Runs in the background: they are started, approved, changed, cancelled, resumed, replayed and deleted."""
 
 import time
-from collections.abc import Callable
 from typing import Any
 
-import httpx2
-import pytest
-from server.chat.test_completions import ASKED, team
-from server.runs.conftest import Http
 from server.runs.test_runs import ask, frames
-from servers.chat_server import STALL, Call, ChatServer, Reply, says, whole
+from server.scene import ASKED, Serve, ended, post, stalled, start, team
+from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.podium_server import Served
 
-NewKey = Callable[..., str]
 STEPS = [{"worker": "one", "subtask": "Collect facts."}, {"worker": 1, "subtask": "Write it.", "access": [0]}]
 APPROVAL = '\n[policy]\napprove = "later"\n'
 
 
-def start(client: httpx2.Client, **more: Any) -> Any:
-    """Start a run, and return it."""
-    answer = client.post("/runs", json={"model": "podium", "query": ASKED, **more})
-    assert answer.status_code == 202, answer.text
-    assert answer.headers["location"] == f"/v1/runs/{answer.json()['id']}"
-    return answer.json()
-
-
-def ended(client: httpx2.Client, run_id: str) -> Any:
-    """Follow a run to its end, and return it."""
-    list(frames(client.get(f"/runs/{run_id}/events").text))
-    return client.get(f"/runs/{run_id}").json()
-
-
-def post(client: httpx2.Client, run_id: str, action: str, status: int = 202, **body: Any) -> Any:
-    """Post an action on a run, and return the body of the response."""
-    answer = client.post(f"/runs/{run_id}/{action}", json=body)
-    assert answer.status_code == status, answer.text
-    return answer.json()
-
-
-def stalled(call: Call) -> Reply:
-    """Reply as the team, whose second worker never answers."""
-    return Reply([STALL]) if call.body["model"] == "two" else team(call)
-
-
-def test_a_run_in_the_background(served: Served, upstream: ChatServer, http: Http) -> None:
+def test_a_run_in_the_background(served: Served, upstream: ChatServer) -> None:
     """The response comes before the end of the run."""
     upstream.reply = lambda call: (
-        says(call, "the answer", delay=0.5) if call.body["model"] == "two" else team(call)
+        says(call, "the answer", delay=0.3) if call.body["model"] == "two" else team(call)
     )
-    client = http(served)
+    client = served.http()
     run = start(client, labels=["eu"], limits={"steps": 4})
     assert (run["status"], run["model"], run["labels"]) == ("running", "podium", ["eu"])
     run = ended(client, run["id"])
     assert (run["status"], run["answer"]) == ("ok", "the answer")
 
 
-def test_a_run_of_a_plan(served: Served, upstream: ChatServer, http: Http) -> None:
+def test_a_run_of_a_plan(served: Served, upstream: ChatServer) -> None:
     """The planner is not called; workers have names or numbers."""
-    upstream.reply = team
-    client = http(served)
+    client = served.http()
     run = ended(client, start(client, query="Why?", plan={"steps": STEPS})["id"])
     assert run["status"] == "ok"
     assert {call.body["model"] for call in upstream.calls} == {"one", "two"}
@@ -66,76 +34,54 @@ def test_a_run_of_a_plan(served: Served, upstream: ChatServer, http: Http) -> No
     assert again["rounds"][0]["plan"]["steps"] == run["rounds"][0]["plan"]["steps"]
 
 
-@pytest.mark.parametrize(
-    ("change", "status", "code"),
-    [
-        ({"model": "none"}, 404, "model_not_found"),
-        ({"query": ""}, 400, "query"),
-        ({"query": [{"role": "assistant", "content": "no question"}]}, 400, "query"),
-        ({"plan": {"steps": []}}, 400, "invalid_request"),
-        ({"plan": {"steps": [{"worker": "none", "subtask": "Do."}]}}, 400, "unknown_worker"),
-        ({"plan": {"steps": [{"worker": 9, "subtask": "Do."}]}}, 400, "unknown_worker"),
-        ({"plan": {"steps": [{"worker": 0, "subtask": "Do.", "access": [0]}]}}, 400, "forward_access"),
-        ({"plan": {"steps": STEPS, "schema": 7}}, 400, "unknown_schema"),
-        ({"limits": {"steps": 1000}}, 400, "invalid_request"),
-        ({"limits": {"stepz": 1}}, 400, "invalid_request"),
-        ({"limits": {"seconds": -1}}, 400, "invalid_request"),
-        ({"context": {"not a name": "x"}}, 400, "config"),
-        ({"background": True}, 400, "unknown_parameter"),
-    ],
-)
-def test_an_invalid_run_is_refused(
-    served: Served, upstream: ChatServer, http: Http, change: dict[str, Any], status: int, code: str
-) -> None:
+INVALID: list[tuple[dict[str, Any], int, str]] = [
+    ({"model": "none"}, 404, "model_not_found"),
+    ({"query": ""}, 400, "query"),
+    ({"query": [{"role": "assistant", "content": "no question"}]}, 400, "query"),
+    ({"plan": {"steps": []}}, 400, "invalid_request"),
+    ({"plan": {"steps": [{"worker": "none", "subtask": "Do."}]}}, 400, "unknown_worker"),
+    ({"plan": {"steps": [{"worker": 9, "subtask": "Do."}]}}, 400, "unknown_worker"),
+    ({"plan": {"steps": [{"worker": 0, "subtask": "Do.", "access": [0]}]}}, 400, "forward_access"),
+    ({"plan": {"steps": STEPS, "schema": 7}}, 400, "unknown_schema"),
+    ({"limits": {"steps": 1000}}, 400, "invalid_request"),
+    ({"limits": {"stepz": 1}}, 400, "invalid_request"),
+    ({"context": {"not a name": "x"}}, 400, "config"),
+    ({"background": True}, 400, "unknown_parameter"),
+]
+
+
+def test_an_invalid_run_is_refused(keyed: Served, upstream: ChatServer) -> None:
     """Nothing is recorded, and no model is called."""
-    client = http(served)
-    answer = client.post("/runs", json={"model": "podium", "query": "Why?", **change})
-    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
+    client = keyed.http(keyed.key())
+    for change, status, code in INVALID:
+        answer = client.post("/runs", json={"model": "podium", "query": "Why?", **change})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
     assert client.get("/runs").json()["data"] == []
     assert upstream.calls == []
 
 
-@pytest.mark.parametrize(
-    ("rules", "bound"),
-    [({"run_cost": 0.5}, "0.5"), ({"day_cost": 2.0, "run_cost": 0.25}, "0.25"), ({"day_cost": 0.2}, "0.2")],
-)
-def test_limits_above_those_of_the_key(
-    keyed: Served, http: Http, new_key: Callable[..., str], rules: dict[str, float], bound: str
-) -> None:
+def test_limits_above_those_of_the_key(keyed: Served) -> None:
     """The request is refused with the bound, and nothing is charged or recorded."""
-    client = http(keyed, new_key(**rules))
-    answer = client.post("/runs", json={"model": "podium", "query": "Why?", "limits": {"cost": 99999}})
-    error = answer.json()["error"]
-    assert (answer.status_code, error["code"], error["param"]) == (400, "invalid_request", "limits.cost")
-    assert error["message"].endswith(f"the model and the API key allow at most {bound}")
-    assert client.get("/runs").json()["data"] == []
+    for rules, bound in (({"day_cost": 2.0, "run_cost": 0.25}, "0.25"), ({"day_cost": 0.2}, "0.2")):
+        client = keyed.http(keyed.key(**rules))
+        answer = client.post("/runs", json={"model": "podium", "query": "Why?", "limits": {"cost": 99999}})
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"], error["param"]) == (400, "invalid_request", "limits.cost")
+        assert error["message"].endswith(f"the model and the API key allow at most {bound}")
+        assert client.get("/runs").json()["data"] == []
 
 
-def test_limits_above_those_of_the_model(serve: Callable[..., Served], http: Http) -> None:
+def test_limits_above_those_of_the_model(serve: Serve) -> None:
     """Without API keys, the limits of the model are the bound."""
-    client = http(serve(models="[models.podium]\nlimits = { cost = 0.75 }"))
+    client = serve(models="[models.podium]\nlimits = { cost = 0.75 }").http()
     answer = client.post("/runs", json={"model": "podium", "query": "Why?", "limits": {"cost": 99999}})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "limits.cost")
     assert "allow at most 0.75" in answer.text
 
 
-def test_the_same_idempotency_key_starts_one_run(served: Served, upstream: ChatServer, http: Http) -> None:
-    """Another body with the same key is refused."""
-    upstream.reply = team
-    client = http(served)
-    body = {"model": "podium", "query": ASKED}
-    first = client.post("/runs", json=body, headers={"idempotency-key": "a"})
-    again = client.post("/runs", json=body, headers={"idempotency-key": "a"})
-    assert first.json()["id"] == again.json()["id"]
-    assert again.headers["idempotent-replayed"] == "true"
-    other = client.post("/runs", json=body | {"labels": ["eu"]}, headers={"idempotency-key": "a"})
-    assert (other.status_code, other.json()["error"]["code"]) == (409, "idempotency_key_reused")
-
-
-def test_a_plan_is_approved(serve: Callable[..., Served], upstream: ChatServer, http: Http) -> None:
+def test_a_plan_is_approved(serve: Serve) -> None:
     """The run waits; its events end there, and go on after the approval."""
-    upstream.reply = team
-    client = http(serve(models=APPROVAL))
+    client = serve(models=APPROVAL).http()
     run_id = start(client)["id"]
     run = ended(client, run_id)
     assert run["status"] == "waiting"
@@ -152,12 +98,9 @@ def test_a_plan_is_approved(serve: Callable[..., Served], upstream: ChatServer, 
     assert post(client, run_id, "approve", 409)["error"]["code"] == "not_waiting"
 
 
-def test_a_plan_of_a_response_is_approved(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http
-) -> None:
+def test_a_plan_of_a_response_is_approved(serve: Serve, upstream: ChatServer) -> None:
     """The job of the response continues the run."""
-    upstream.reply = team
-    client = http(serve(models=APPROVAL))
+    client = serve(models=APPROVAL).http()
     begun = client.post("/responses", json={"model": "podium", "input": ASKED, "background": True})
     run_id, place = begun.headers["x-podium-run-id"], f"/responses/{begun.json()['id']}"
     while client.get(f"/runs/{run_id}").json().get("status") != "waiting":
@@ -169,23 +112,10 @@ def test_a_plan_of_a_response_is_approved(
     assert [call.body["model"] for call in upstream.calls] == ["planner", "one", "two"]
 
 
-def test_a_plan_is_refused(serve: Callable[..., Served], upstream: ChatServer, http: Http) -> None:
-    """The run ends without an answer."""
-    upstream.reply = team
-    client = http(serve(models=APPROVAL))
-    run_id = start(client)["id"]
-    ended(client, run_id)
-    post(client, run_id, "refuse", why="Too expensive.")
-    run = ended(client, run_id)
-    assert (run["status"], run["problem"]["code"]) == ("failed", "refused")
-    assert "Too expensive." in run["problem"]["message"]
-
-
-def test_a_plan_is_edited(serve: Callable[..., Served], upstream: ChatServer, http: Http) -> None:
+def test_a_plan_is_edited_or_refused(serve: Serve) -> None:
     """The changed plan is executed; an invalid one is refused, and the run still waits."""
-    upstream.reply = team
-    client = http(serve(models=APPROVAL))
-    run_id = start(client)["id"]
+    client = serve(models=APPROVAL).http()
+    run_id, other = start(client)["id"], start(client)["id"]
     plan = ended(client, run_id)["waits_for"]["plan"]
     refused = post(client, run_id, "edit", 400, plan={"steps": [{"worker": "none", "subtask": "Do."}]})
     assert refused["error"]["code"] == "unknown_worker"
@@ -196,12 +126,17 @@ def test_a_plan_is_edited(serve: Callable[..., Served], upstream: ChatServer, ht
     run = ended(client, run_id)
     assert run["status"] == "ok"
     assert run["rounds"][0]["plan"]["steps"][0]["subtask"] == "Collect other facts."
+    ended(client, other)
+    post(client, other, "refuse", why="Too expensive.")
+    run = ended(client, other)
+    assert (run["status"], run["problem"]["code"]) == ("failed", "refused")
+    assert "Too expensive." in run["problem"]["message"]
 
 
-def test_a_run_is_cancelled_and_resumed(served: Served, upstream: ChatServer, http: Http) -> None:
+def test_a_run_is_cancelled_and_resumed(served: Served, upstream: ChatServer) -> None:
     """The connection to the worker is closed; the recorded step is not called again."""
     upstream.reply = stalled
-    client = http(served)
+    client = served.http()
     run_id = start(client)["id"]
     calls = lambda: [call.body["model"] for call in upstream.calls]  # noqa: E731
     while "two" not in calls():
@@ -219,24 +154,7 @@ def test_a_run_is_cancelled_and_resumed(served: Served, upstream: ChatServer, ht
     assert post(client, run_id, "resume")["status"] == "ok"
 
 
-def test_a_failed_run_is_resumed_with_a_changed_plan(
-    served: Served, upstream: ChatServer, http: Http
-) -> None:
-    """Only the changed step is called."""
-    upstream.reply = lambda call: whole({}, status=400) if call.body["model"] == "two" else team(call)
-    client = http(served)
-    run = ended(client, start(client)["id"])
-    assert run["status"] == "failed"
-    plan = run["rounds"][0]["plan"]
-    plan["steps"][1]["worker"] = "one"
-    before = len(upstream.calls)
-    post(client, run["id"], "resume", plan=plan)
-    run = ended(client, run["id"])
-    assert (run["status"], run["answer"]) == ("ok", "facts")
-    assert len(upstream.calls) == before + 1
-
-
-def test_a_resumed_run_is_refreshed(served: Served, upstream: ChatServer, http: Http) -> None:
+def test_a_resumed_run_is_refreshed(served: Served, upstream: ChatServer) -> None:
     """An answer that was made without a step is kept, unless the request asks for another."""
     steps = [("one", "Fail.", []), ("one", "Look.", []), ("two", "Join.", [0, 1])]
     plan = {"steps": [{"worker": name, "subtask": task, "access": seen} for name, task, seen in steps]}
@@ -247,7 +165,7 @@ def test_a_resumed_run_is_refreshed(served: Served, upstream: ChatServer, http: 
         return whole({}, status=400) if fails else team(call)
 
     upstream.reply = reply
-    client = http(served)
+    client = served.http()
     run = ended(client, start(client, plan=plan)["id"])
     assert (run["status"], run["answer"]) == ("partial", "the answer")
     is_down[0] = False
@@ -258,10 +176,9 @@ def test_a_resumed_run_is_refreshed(served: Served, upstream: ChatServer, http: 
         assert (run["status"], len(upstream.calls)) == (status, calls)
 
 
-def test_a_run_is_replayed(served: Served, upstream: ChatServer, http: Http) -> None:
+def test_a_run_is_replayed(served: Served, upstream: ChatServer) -> None:
     """The replay costs nothing; a changed plan calls only what changed."""
-    upstream.reply = team
-    client = http(served)
+    client = served.http()
     run_id = ask(client)
     again = ended(client, post(client, run_id, "replay")["id"])
     assert (again["answer"], again["recalls"], again["cost"]) == ("the answer", run_id, 0)
@@ -272,10 +189,9 @@ def test_a_run_is_replayed(served: Served, upstream: ChatServer, http: Http) -> 
     assert [call.body["model"] for call in upstream.calls] == ["planner", "one", "two", "two"]
 
 
-def test_a_run_is_replayed_from_a_step(served: Served, upstream: ChatServer, http: Http) -> None:
+def test_a_run_is_replayed_from_a_step(served: Served, upstream: ChatServer) -> None:
     """The step and what depends on it is called again; a step that is not in the record is refused."""
-    upstream.reply = team
-    client = http(served)
+    client = served.http()
     run_id = ask(client)
     for step, calls in ((0, ["one", "two"]), (1, ["two"])):
         upstream.calls.clear()
@@ -286,10 +202,9 @@ def test_a_run_is_replayed_from_a_step(served: Served, upstream: ChatServer, htt
         assert "the run has no step" in post(client, run_id, "replay", 400, **body)["error"]["message"]
 
 
-def test_only_the_plan_is_made(served: Served, upstream: ChatServer, http: Http) -> None:
+def test_only_the_plan_is_made(serve: Serve, upstream: ChatServer) -> None:
     """The policy asks for no approval, but the request does; the forecast tells what the plan will cost."""
-    upstream.reply = team
-    client = http(served)
+    client = serve().http()
     run = ended(client, start(client, only_plans=True)["id"])
     assert run["status"] == "waiting"
     told = post(client, run["id"], "forecast", 200)
@@ -310,10 +225,9 @@ def test_only_the_plan_is_made(served: Served, upstream: ChatServer, http: Http)
     assert (kept["results"], kept["calls"]) == (1, 1)
 
 
-def test_a_run_is_deleted(served: Served, upstream: ChatServer, http: Http) -> None:
+def test_a_run_is_deleted(served: Served, upstream: ChatServer) -> None:
     """A running run is not."""
-    upstream.reply = team
-    client = http(served)
+    client = served.http()
     run_id = ask(client)
     assert client.delete(f"/runs/{run_id}").json() == {"id": run_id, "object": "run", "deleted": True}
     assert client.get(f"/runs/{run_id}").status_code == 404
@@ -323,11 +237,11 @@ def test_a_run_is_deleted(served: Served, upstream: ChatServer, http: Http) -> N
     post(client, run_id, "cancel", 200)
 
 
-def test_keys_change_their_own_runs(keyed: Served, upstream: ChatServer, new_key: NewKey, http: Http) -> None:
+def test_keys_change_their_own_runs(keyed: Served, upstream: ChatServer) -> None:
     """The role `see` sees and replays; `admin` cancels and resumes; the owner pays."""
     upstream.reply = stalled
-    owner, other = http(keyed, new_key(labels=("eu",), day_cost=10.0)), http(keyed, new_key())
-    auditor, admin = http(keyed, new_key(role="approve")), http(keyed, new_key(role="admin"))
+    owner, other = keyed.http(keyed.key(labels=("eu",), day_cost=10.0)), keyed.http(keyed.key())
+    auditor, admin = keyed.http(keyed.key(role="approve")), keyed.http(keyed.key(role="admin"))
     run = start(owner)
     run_id = run["id"]
     assert run["labels"] == ["eu"]
@@ -344,12 +258,13 @@ def test_keys_change_their_own_runs(keyed: Served, upstream: ChatServer, new_key
     assert post(auditor, run_id, "replay")["key_id"] != run["key_id"]
 
 
-def test_a_key_that_keeps_no_texts_has_no_background(keyed: Served, new_key: NewKey, http: Http) -> None:
+def test_a_key_that_keeps_no_texts_has_no_background(serve: Serve) -> None:
     """Its runs are not recorded; a run over the rate of a key waits."""
-    client = http(keyed, new_key(retention_days=0))
+    keyed = serve(keys=True)
+    client = keyed.http(keyed.key(retention_days=0))
     answer = client.post("/runs", json={"model": "podium", "query": "Why?"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "config")
-    client = http(keyed, new_key(requests_per_minute=1))
+    client = keyed.http(keyed.key(requests_per_minute=1))
     start(client)
     answer = client.post("/runs", json={"model": "podium", "query": "Why?"})
     assert (answer.status_code, answer.json()["status"]) == (202, "queued")

@@ -7,16 +7,9 @@ from typing import Any
 import httpx2
 import openai
 import pytest
-from server.chat.test_bounds import until
-from server.chat.test_completions import ASKED, team
-from server.responses.test_restart import folder
-from server.runs.conftest import Http
-from server.runs.test_background import ended, post, stalled
-from server.test_serve import process
+from server.scene import ASKED, ended, post, process, stalled, team, until
 from servers.chat_server import ChatServer
 from servers.podium_server import Served
-
-__all__ = ["folder"]
 
 
 def running_id(client: httpx2.Client) -> str:
@@ -45,14 +38,17 @@ def failing(url: str, **options: Any) -> "tuple[threading.Thread, list[openai.AP
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_in_the_same_process(served: Served, upstream: ChatServer, http: Http, *, stream: bool) -> None:
+def test_in_the_same_process(served: Served, upstream: ChatServer, *, stream: bool) -> None:
     """The client gets an error, the call of the worker is closed, and the run can be resumed."""
     upstream.reply = stalled
     thread, errors = failing(served.url, stream=stream)
-    client = http(served)
+    client = served.http()
     assert until(lambda: len(upstream.calls) == 3)
     run_id = running_id(client)
     assert post(client, run_id, "cancel", 200)["status"] == "stopped"
+    cost = client.get(f"/runs/{run_id}").json()["cost"]
+    assert {run["id"]: run["cost"] for run in client.get("/runs").json()["data"]}[run_id] == cost
+    assert cost > 2 * (211 * 1.0 + 7 * 2.0) / 1e6
     thread.join(20)
     assert errors[0].code == "run_cancelled"
     assert stream or (isinstance(errors[0], openai.ConflictError))
@@ -63,7 +59,7 @@ def test_in_the_same_process(served: Served, upstream: ChatServer, http: Http, *
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("folder", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 def test_in_another_process(folder: Path, upstream: ChatServer) -> None:
     """The process that answers the request sees it in the shared table."""
     upstream.reply = stalled

@@ -6,15 +6,10 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from server.chat.conftest import CONFIG
-from server.chat.test_bounds import until
-from server.chat.test_completions import ASKED, team
-from server.runs.conftest import Http
-from server.runs.test_background import ended, post, start
+from server.scene import ASKED, CONFIG, Serve, ended, post, start, team, until
 from servers.chat_server import ChatServer, says
-from servers.podium_server import Served, serving
+from servers.podium_server import serving
 
-Serve = Callable[..., Served]
 ANN = '[workers.ann]\ntype = "person"\n'
 LATE = ANN + 'deadline = 1.5\notherwise = "no"\n'
 ASK = {"worker": "ann", "subtask": "May we?"}
@@ -22,10 +17,9 @@ WRITE = {"worker": "two", "subtask": "Write it.", "access": [0]}
 
 
 @pytest.fixture
-def client(serve: Serve, http: Http, upstream: ChatServer) -> httpx2.Client:
+def client(serve: Serve) -> httpx2.Client:
     """Return a client of a server with a person in the pool."""
-    upstream.reply = team
-    return http(serve(models=ANN))
+    return serve(models=ANN).http()
 
 
 def test_a_typed_answer(client: httpx2.Client) -> None:
@@ -79,20 +73,18 @@ def _response(client: httpx2.Client) -> str:
 
 @pytest.mark.long
 @pytest.mark.parametrize("begin", [_chat, _run, _response])
-def test_the_deadline(
-    upstream: ChatServer, tmp_path: Path, http: Http, begin: Callable[[httpx2.Client], str]
-) -> None:
+def test_the_deadline(upstream: ChatServer, tmp_path: Path, begin: Callable[[httpx2.Client], str]) -> None:
     """A server continues the run, also after a restart, and only one of two; nobody else has to."""
     rows = "".join(json.dumps({"access": [], **step}) + "\n" for step in (ASK, WRITE))
     upstream.reply = lambda call: says(call, rows) if call.body["model"] == "planner" else team(call)
     text = CONFIG.format(url=upstream.url, models=LATE, server="")
     with serving(text, tmp_path) as first:
-        client = http(first)
+        client = first.http()
         run_id = begin(client)
         assert until(lambda: client.get(f"/runs/{run_id}").json().get("status") == "waiting")
     with serving(text, tmp_path) as second, serving(text, tmp_path) as third:
-        client = http(second)
+        client = second.http()
         assert until(lambda: client.get(f"/runs/{run_id}").json()["status"] == "ok")
-        run = http(third).get(f"/runs/{run_id}").json()
+        run = third.http().get(f"/runs/{run_id}").json()
     assert [step["text"] for step in run["rounds"][0]["steps"]] == ["no", "the answer"]
     assert [call.body["model"] for call in upstream.calls] == ["planner", "two"]

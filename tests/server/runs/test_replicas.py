@@ -17,32 +17,21 @@ import anyio
 import asyncpg  # type: ignore[import-untyped]
 import httpx2
 import pytest
-from server.chat.conftest import CONFIG
-from server.chat.test_bounds import until
-from server.chat.test_completions import ASKED, team
-from server.runs.conftest import Http
-from server.runs.test_background import ended, post, start
-from servers.chat_server import STALL, Call, ChatServer, Reply
+from server.scene import ASKED, CONFIG, ended, start, team, until
+from servers.chat_server import Call, ChatServer, Reply
 from servers.podium_server import serving
 
-from podium_server.api.runs.query import RunIndex
 from podium_server.jobs.table import JobTable
 
 LISTENING = "SELECT {} FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of an empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/runs.db"
-    found: str = request.getfixturevalue("postgres_url")
-    return found
+POSTGRES = pytest.mark.parametrize("url", ["postgres"], indirect=True)
 
 
 @pytest.fixture
 def replicas(
-    url: str, upstream: ChatServer, http: Http, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    url: str, upstream: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[httpx2.Client, httpx2.Client]]:
     """Serve two replicas that share a database; each executes one run in the background at a time."""
     if url.startswith("postgres"):
@@ -50,7 +39,7 @@ def replicas(
     text = CONFIG.format(url=upstream.url, models="", server="background_runs = 1")
     text = text.replace('path = "runs.db"', f'url = "{url}"')
     with ExitStack() as stack:
-        one, other = (http(stack.enter_context(serving(text, tmp_path))) for _ in range(2))
+        one, other = (stack.enter_context(serving(text, tmp_path)).http() for _ in range(2))
         yield one, other
 
 
@@ -93,6 +82,7 @@ def types_of(lines: Iterator[str], last: str) -> list[str]:
     return found
 
 
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 def test_events_of_another_replica(
     replicas: tuple[httpx2.Client, httpx2.Client], released: threading.Event
 ) -> None:
@@ -107,7 +97,7 @@ def test_events_of_another_replica(
         assert [line for line in lines if line.startswith("event")] == []
 
 
-@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+@POSTGRES
 def test_events_after_a_lost_connection(
     replicas: tuple[httpx2.Client, httpx2.Client], released: threading.Event, url: str
 ) -> None:
@@ -123,6 +113,7 @@ def test_events_after_a_lost_connection(
         assert types_of(lines, "run_ended")[-1] == "run_ended"
 
 
+@POSTGRES
 def test_a_response_of_another_replica(
     replicas: tuple[httpx2.Client, httpx2.Client], released: threading.Event
 ) -> None:
@@ -136,43 +127,11 @@ def test_a_response_of_another_replica(
         assert types_of(lines, "response.completed")[-1] == "response.completed"
 
 
-def test_a_request_of_another_replica_is_cancelled(
-    replicas: tuple[httpx2.Client, httpx2.Client], upstream: ChatServer
-) -> None:
-    """The answer to the cancellation waits for the end of the run."""
-    upstream.reply = lambda call: Reply([STALL]) if call.body["model"] == "two" else team(call)
-    one, other = replicas
-    body = {"model": "podium", "messages": ASKED, "stream": True}
-    with one.stream("POST", "/chat/completions", json=body) as answer:
-        run_id = answer.headers["x-podium-run-id"]
-        assert until(lambda: len(upstream.calls) == 3)
-        assert post(other, run_id, "cancel", 200)["status"] == "stopped"
-        assert "run_cancelled" in answer.read().decode()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("url", ["postgres"], indirect=True)
-def test_a_queued_run_that_fails(
-    replicas: tuple[httpx2.Client, httpx2.Client], released: threading.Event, url: str
-) -> None:
-    """Its stream ends with the error, whichever replica has tried the run."""
-    for replica in replicas:
-        start(replica)
-    run_id = start(replicas[0], limits={"steps": 1000})["id"]
-    with ThreadPoolExecutor() as threads:
-        stream = threads.submit(replicas[1].get, f"/runs/{run_id}/events")
-        assert until(lambda: listening(url) == 2, 30)
-        released.set()
-        answer = stream.result()
-    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "invalid_request")
-
-
-@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+@POSTGRES
 def test_an_idempotency_key_at_two_replicas(
     replicas: tuple[httpx2.Client, httpx2.Client], upstream: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second request finds no run, and stores its own when the first run has ended: there is one run."""
-    upstream.reply = team
     one, other = replicas
     add, waiting, released = JobTable.add, threading.Event(), threading.Event()
 
@@ -196,41 +155,7 @@ def test_an_idempotency_key_at_two_replicas(
     assert len(upstream.calls) == 3
 
 
-@pytest.mark.parametrize("url", ["postgres"], indirect=True)
-def test_an_idempotency_key_whose_run_was_refused(
-    replicas: tuple[httpx2.Client, httpx2.Client], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A second request, which has found the job of the first, is refused for the same reason."""
-    one, other = replicas
-    remove, found, refused = JobTable.remove, threading.Event(), threading.Event()
-    row = RunIndex.row
-
-    async def slow_remove(*arguments: Any) -> None:
-        refused.set()
-        await anyio.to_thread.run_sync(found.wait)
-        await remove(*arguments)
-
-    async def slow_row(*arguments: Any) -> Any:
-        if refused.is_set() and not found.is_set():
-            found.set()
-            await anyio.to_thread.run_sync(gone.wait)
-        return await row(*arguments)
-
-    gone = threading.Event()
-    monkeypatch.setattr(JobTable, "remove", slow_remove)
-    monkeypatch.setattr(RunIndex, "row", slow_row)
-    asked: Any = {"url": "/runs", "json": {"model": "podium", "query": "Why?", "limits": {"steps": 1000}}}
-    asked["headers"] = {"idempotency-key": "a"}
-    with ThreadPoolExecutor() as threads:
-        first = threads.submit(lambda: one.post(**asked))
-        assert refused.wait(10)
-        second = threads.submit(lambda: other.post(**asked))
-        assert first.result().status_code == 400
-        gone.set()
-        answer = second.result()
-    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
-
-
+@POSTGRES
 def test_a_repetition_at_another_replica(
     replicas: tuple[httpx2.Client, httpx2.Client], released: threading.Event, upstream: ChatServer
 ) -> None:
@@ -241,7 +166,7 @@ def test_a_repetition_at_another_replica(
         first = threads.submit(replicas[0].post, "/chat/completions", json=body, headers=headers)
         assert until(lambda: len(upstream.calls) == 3)
         second = threads.submit(replicas[1].post, "/chat/completions", json=body, headers=headers)
-        time.sleep(0.2)
+        time.sleep(0.1)
         released.set()
         answers = [first.result(), second.result()]
     assert [answer.headers.get("idempotent-replayed") for answer in answers] == [None, "true"]

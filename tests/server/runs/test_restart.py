@@ -1,6 +1,5 @@
 """Runs in the background survive the end of their process."""
 
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,19 +7,10 @@ from typing import Any
 
 import httpx2
 import pytest
-from server.chat.test_bounds import until
-from server.chat.test_completions import team
-from server.responses.test_restart import folder
-from server.runs.test_background import ended, post, stalled, start
-from server.test_serve import process
+from server.scene import ended, post, process, stalled, start, team, until
 from servers.chat_server import Call, ChatServer, Reply, says
 
-from podium.aio import run_sync
-from podium_server.keys import KeyRules, KeyStore
-
 pytestmark = pytest.mark.long
-
-__all__ = ["folder"]
 
 
 @pytest.fixture
@@ -43,20 +33,6 @@ def begun(client: httpx2.Client, upstream: ChatServer) -> str:
     return run_id
 
 
-@pytest.mark.parametrize("folder", ["sqlite", "postgres"], indirect=True)
-def test_a_killed_process(folder: Path, upstream: ChatServer) -> None:
-    """The next start finishes the run; only the call that had no answer is made again."""
-    with process(folder) as running, client_of(running) as client:
-        run_id = begun(client, upstream)
-        os.kill(running.pid, signal.SIGKILL)
-        running.wait(10)
-    upstream.reply = team
-    with process(folder) as running, client_of(running) as client:
-        run = ended(client, run_id)
-    assert (run["status"], run["answer"], run["recoveries"]) == ("ok", "the answer", 1)
-    assert [call.body["model"] for call in upstream.calls] == ["planner", "one", "two", "two"]
-
-
 def test_a_process_that_stops(folder: Path, upstream: ChatServer) -> None:
     """It releases the run after `drain_seconds`, and the next start finishes it; a cancelled run stays so."""
     with process(folder) as running, client_of(running) as client:
@@ -69,38 +45,6 @@ def test_a_process_that_stops(folder: Path, upstream: ChatServer) -> None:
         run = ended(client, run_id)
         assert client.get(f"/runs/{cancelled}").json()["status"] == "stopped"
     assert (run["status"], run["answer"]) == ("ok", "the answer")
-
-
-def test_another_process(folder: Path, upstream: ChatServer) -> None:
-    """It cancels runs of the first, and takes over when the first is killed."""
-    with process(folder) as first, process(folder) as second:
-        own, other = client_of(first), client_of(second)
-        with own, other:
-            run_id = begun(own, upstream)
-            assert post(other, run_id, "cancel", 200)["status"] == "stopped"
-            run_id = begun(own, upstream)
-            upstream.reply = team
-            first.kill()
-            assert until(lambda: other.get(f"/runs/{run_id}").json()["status"] == "ok")
-
-
-def test_the_key_pays_once(folder: Path, upstream: ChatServer) -> None:
-    """The charges of both processes together are not above the costs of the runs."""
-    store = KeyStore(folder / "runs.db")
-    key, token = run_sync(lambda: store.create("alice", KeyRules(day_cost=10.0)))
-    with process(folder) as running, client_of(running, token) as client:
-        run_id, other = begun(client, upstream), begun(client, upstream)
-        os.kill(running.pid, signal.SIGKILL)
-        running.wait(10)
-    upstream.reply = team
-
-    def spent() -> float:
-        return sum(day.cost for day in run_sync(lambda: store.days(key.key_id, "2000"))) / 1e9
-
-    with process(folder) as running, client_of(running, token) as client:
-        costs = [ended(client, each)["cost"] for each in (run_id, other)]
-        assert until(lambda: spent() > 0)
-    assert spent() <= sum(costs) * 1.001
 
 
 def test_a_server_that_stops_waits_for_its_runs(folder: Path, upstream: ChatServer) -> None:

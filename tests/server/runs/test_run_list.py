@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from core.journal.happenings import ended, started, stopped
 
-from podium.errors import RunUnknown
 from podium.journal import SqlJournal
 from podium_server.api.runs import query as run_query
 from podium_server.api.runs.query import RunIndex, Wanted
@@ -81,19 +80,3 @@ async def test_pages_of_filtered_lists(journal: SqlJournal, monkeypatch: pytest.
                 if after is None:
                     break
             assert found == fits, filtered
-
-
-async def test_bounds_and_places_of_a_key(journal: SqlJournal) -> None:
-    """The times are those of the runs, and a page of a key begins after a run of this key."""
-    store, table = KeyStore(journal.url), JobTable(journal)
-    async with journal, store, table:
-        await record(journal, store)
-        index = RunIndex(journal, table, has_keys=True)
-        (row,) = await journal.runs(ids=["run10"])
-        bounds = Wanted(key_id="key1", since=row.began - 0.0001, until=row.began)
-        assert [run.id for run in (await index.page(bounds, limit=9, after=None)).runs] == ["run10"]
-        for after, key in (("run09", "key1"), ("none", None)):
-            with pytest.raises(RunUnknown, match=after):
-                await index.page(Wanted(key_id=key), limit=9, after=after)
-        without = RunIndex(journal, table, has_keys=False)
-        assert len((await without.page(Wanted(key_id="nobody"), limit=100, after=None)).runs) == 24

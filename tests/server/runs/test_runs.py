@@ -1,18 +1,14 @@
 """The list of runs, one run, and its events."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx2
 import pytest
-from server.chat.test_bounds import until
-from server.chat.test_completions import ASKED, team
-from server.runs.conftest import Http
-from servers.chat_server import STALL, Call, ChatServer, Reply, says, whole
+from server.scene import ASKED, Serve, team
+from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.podium_server import Served
-
-NewKey = Callable[..., str]
 
 
 def ask(client: httpx2.Client, model: str = "podium", **more: Any) -> str:
@@ -29,12 +25,9 @@ def frames(text: str) -> Iterator[dict[str, Any]]:
             yield {**fields, "data": json.loads(fields["data"])}
 
 
-def test_a_run_has_its_plan_its_steps_and_their_bills(
-    served: Served, upstream: ChatServer, http: Http
-) -> None:
+def test_a_run_has_its_plan_its_steps_and_their_bills(served: Served) -> None:
     """The costs of the steps and of the planner are the cost of the run."""
-    upstream.reply = team
-    client = http(served)
+    client = served.http()
     run_id = ask(client)
     run = client.get(f"/runs/{run_id}").json()
     assert (run["object"], run["id"], run["model"], run["status"]) == ("run", run_id, "podium", "ok")
@@ -53,14 +46,14 @@ def test_a_run_has_its_plan_its_steps_and_their_bills(
     assert run["problem"] is None
 
 
-def test_a_failed_run_has_its_problem(served: Served, upstream: ChatServer, http: Http) -> None:
+def test_a_failed_run_has_its_problem(served: Served, upstream: ChatServer) -> None:
     """The problem of the run, and that of each call; none names the server of the worker."""
 
     def reply(call: Call) -> Reply:
         return whole({}, status=400) if call.body["model"] == "two" else team(call)
 
     upstream.reply = reply
-    client = http(served)
+    client = served.http()
     failed = client.post("/chat/completions", json={"model": "podium", "messages": ASKED}).json()
     run = client.get(f"/runs/{failed['error']['run_id']}").json()
     assert (run["status"], run["problem"]["code"]) == ("failed", "worker_refused")
@@ -73,10 +66,9 @@ def test_a_failed_run_has_its_problem(served: Served, upstream: ChatServer, http
         assert upstream.url.removeprefix("http://").removesuffix("/v1") not in text
 
 
-def test_runs_are_listed_and_filtered(served: Served, upstream: ChatServer, http: Http) -> None:
-    """By model, status, label and time; unknown values find nothing."""
-    upstream.reply = team
-    client = http(served)
+def test_runs_are_listed_and_filtered(serve: Serve) -> None:
+    """By model, status, label and time; unknown values find nothing; pages have each run once."""
+    client = serve().http()
     ids = [ask(client, model) for model in ("podium", "mini", "podium")]
     listed = client.get("/runs").json()
     assert [run["id"] for run in listed["data"]] == ids[::-1]
@@ -93,26 +85,17 @@ def test_runs_are_listed_and_filtered(served: Served, upstream: ChatServer, http
         ({"label": "eu"}, []),
     ):
         assert [run["id"] for run in client.get("/runs", params=query).json()["data"]] == found, query
+    first = client.get("/runs", params={"limit": 2}).json()
+    rest = client.get("/runs", params={"limit": 2, "after": first["next"]}).json()
+    assert [run["id"] for run in first["data"] + rest["data"]] == ids[::-1]
+    assert (rest["next"], rest["has_more"]) == (None, False)
 
 
-def test_pages_of_runs(served: Served, upstream: ChatServer, http: Http) -> None:
-    """All pages together have each run once."""
-    upstream.reply = team
-    client = http(served)
-    ids = [ask(client) for _ in range(5)]
-    found, after = [], None
-    for _ in range(3):
-        page = client.get("/runs", params={"limit": 2, **({"after": after} if after else {})}).json()
-        found += [run["id"] for run in page["data"]]
-        after = page["next"]
-    assert (found, after, page["has_more"]) == (ids[::-1], None, False)
-
-
-@pytest.mark.parametrize(
-    ("path", "status", "code"),
-    [
+def test_invalid_requests(served: Served) -> None:
+    """The error names the parameter."""
+    client = served.http()
+    for path, status, code in (
         ("/runs?limit=0", 400, "invalid_request"),
-        ("/runs?limit=x", 400, "invalid_request"),
         ("/runs?status=good", 400, "invalid_request"),
         ("/runs?since=nan", 400, "invalid_request"),
         ("/runs?order=asc", 400, "unknown_parameter"),
@@ -123,18 +106,14 @@ def test_pages_of_runs(served: Served, upstream: ChatServer, http: Http) -> None
         ("/runs/none/events?pieces=x", 400, "invalid_request"),
         ("/runs/a%00b", 404, "run_unknown"),
         ("/runs/%F0%9F", 404, "run_unknown"),
-    ],
-)
-def test_invalid_requests(served: Served, http: Http, path: str, status: int, code: str) -> None:
-    """The error names the parameter."""
-    answer = http(served).get(path)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
+    ):
+        answer = client.get(path)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
 
 
-def test_the_events_of_a_run(served: Served, upstream: ChatServer, http: Http) -> None:
+def test_the_events_of_a_run(served: Served) -> None:
     """Each has its number as id; `Last-Event-ID` and `after` continue after it."""
-    upstream.reply = team
-    client = http(served)
+    client = served.http()
     path = f"/runs/{ask(client)}/events"
     answer = client.get(path)
     assert answer.headers["content-type"].startswith("text/event-stream")
@@ -152,11 +131,11 @@ def test_the_events_of_a_run(served: Served, upstream: ChatServer, http: Http) -
     assert f"has no event {len(sent)} yet" in unknown.text
 
 
-@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-def test_keys_see_their_own_runs(keyed: Served, new_key: NewKey, http: Http) -> None:
+def test_keys_see_their_own_runs(serve: Serve) -> None:
     """The role `see` sees all; the run of another key does not exist for a key without it."""
-    first, second = http(keyed, new_key(labels=("eu",))), http(keyed, new_key())
-    auditor = http(keyed, new_key(role="see"))
+    keyed = serve(keys=True)
+    first, second = keyed.http(keyed.key(labels=("eu",))), keyed.http(keyed.key())
+    auditor = keyed.http(keyed.key(role="see"))
     run_id, other = ask(first), ask(second)
     assert [run["id"] for run in first.get("/runs").json()["data"]] == [run_id]
     (run,) = first.get("/runs", params={"label": "eu"}).json()["data"]
@@ -169,14 +148,14 @@ def test_keys_see_their_own_runs(keyed: Served, new_key: NewKey, http: Http) -> 
         assert [client.get(path).status_code for client in (first, second, auditor)] == [200, 404, 200]
 
 
-def test_a_run_is_followed_while_it_is_executed(served: Served, upstream: ChatServer, http: Http) -> None:
+def test_a_run_is_followed_while_it_is_executed(served: Served, upstream: ChatServer) -> None:
     """The stream begins before the run has ended, and ends with it."""
 
     def slow(call: Call) -> Reply:
-        return says(call, "the answer", delay=1) if call.body["model"] == "two" else team(call)
+        return says(call, "the answer", delay=0.3) if call.body["model"] == "two" else team(call)
 
     upstream.reply = slow
-    client = http(served)
+    client = served.http()
     with client.stream(
         "POST", "/chat/completions", json={"model": "podium", "messages": ASKED, "stream": True}
     ) as chat:
@@ -184,20 +163,8 @@ def test_a_run_is_followed_while_it_is_executed(served: Served, upstream: ChatSe
         next(pieces)
         run_id = chat.headers["x-podium-run-id"]
         assert client.get(f"/runs/{run_id}").json()["status"] == "running"
-        with http(served).stream("GET", f"/runs/{run_id}/events") as stream:
+        with served.http().stream("GET", f"/runs/{run_id}/events") as stream:
             for _ in pieces:
                 pass
             last = list(frames("".join(stream.iter_text())))[-1]
     assert last["event"] == "run_ended"
-
-
-def test_the_list_has_the_cost_of_a_stopped_run(served: Served, upstream: ChatServer, http: Http) -> None:
-    """It is what was spent until then, as the run itself shows."""
-    upstream.reply = lambda call: Reply((STALL,)) if call.body["model"] == "two" else team(call)
-    client = http(served)
-    with pytest.raises(httpx2.ReadTimeout):
-        client.post("/chat/completions", json={"model": "podium", "messages": ASKED}, timeout=1.5)
-    assert until(lambda: client.get("/runs").json()["data"][0]["status"] == "stopped")
-    (listed,) = client.get("/runs").json()["data"]
-    assert listed["cost"] == client.get(f"/runs/{listed['id']}").json()["cost"]
-    assert listed["cost"] > 2 * (211 * 1.0 + 7 * 2.0) / 1e6

@@ -1,17 +1,13 @@
 """Sums by day and worker are those of the runs, whatever happened in them."""
 
 from collections import Counter
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import httpx2
 import pytest
-from server.chat.test_completions import team
-from server.runs.conftest import Http
-from server.runs.test_background import ended, post, start
+from server.scene import Serve, ended, post, start, team
 from servers.chat_server import Call, ChatServer, Reply, whole
-from servers.podium_server import Served
 
 RETRY = "\n[retry]\nfirst_wait = 0.01\nattempts = 2\n"
 
@@ -32,13 +28,10 @@ def summed(client: httpx2.Client, **query: Any) -> Any:
     return answer.json()
 
 
-@pytest.mark.parametrize("keyed", [RETRY], indirect=True)
 @pytest.mark.parametrize("url", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True)
-def test_sums_are_those_of_the_runs(
-    keyed: Served, upstream: ChatServer, new_key: Callable[..., str], http: Http
-) -> None:
+def test_sums_are_those_of_the_runs(url: str, serve: Serve, upstream: ChatServer) -> None:
     """After retries, failures, resumed runs, changed plans and replays; a key sees its own runs."""
-    failing = ["two"]
+    keyed, failing = serve(keys=True, models=RETRY, url=url), ["two"]
 
     def reply(call: Call) -> Reply:
         name = call.body["model"]
@@ -48,7 +41,7 @@ def test_sums_are_those_of_the_runs(
         return team(call)
 
     upstream.reply = reply
-    client, other = http(keyed, new_key(role="see")), http(keyed, new_key())
+    client, other = keyed.http(keyed.key(role="see")), keyed.http(keyed.key())
     ids = [start(client)["id"]]
     assert ended(client, ids[0])["status"] == "ok"
     failing += ["two", "two"]

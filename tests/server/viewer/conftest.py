@@ -9,10 +9,9 @@ from typing import Any
 import httpx2
 import pytest
 from playwright.sync_api import Browser, Error, Page, sync_playwright
-from server.runs.conftest import Http, http, keyed, new_key, serve, served, upstream, url
+from server.scene import Serve
 from servers.chat_server import Pause, Reply, chunk, events
-
-__all__ = ["Http", "http", "keyed", "new_key", "serve", "served", "upstream", "url"]
+from servers.podium_server import Served
 
 _CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 _OPTIONS = [
@@ -94,3 +93,15 @@ def in_halves(first: str, second: str, may_end: threading.Event) -> Reply:
         yield from list(tail)[1:]
 
     return Reply(parts())
+
+
+@pytest.fixture
+def served(serve: Serve) -> Served:
+    """Return a server without runs."""
+    return serve()
+
+
+@pytest.fixture
+def keyed(serve: Serve) -> Served:
+    """Return a server with keys, without runs."""
+    return serve(keys=True)

@@ -2,15 +2,13 @@
 
 import json
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
-from server.chat.test_completions import team
 from server.chat.test_saved_plans import REVIEW
-from server.runs.conftest import Http
-from server.viewer.conftest import ended, in_halves, start
+from server.scene import Serve, team
+from server.viewer.conftest import in_halves
 from server.viewer.test_live import ROWS
 from servers.chat_server import Call, ChatServer, Reply
 from servers.podium_server import Served
@@ -24,7 +22,7 @@ MANY = REVIEW.replace(
 )
 
 
-def test_a_question_and_its_live_plan(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+def test_a_question_and_its_live_plan(served: Served, upstream: ChatServer, page: Page) -> None:
     """The plan is drawn below the question while it is written; the question can be asked again, changed."""
     may_end = threading.Event()
 
@@ -46,7 +44,7 @@ def test_a_question_and_its_live_plan(served: Served, upstream: ChatServer, http
     expect(page.locator(".node")).to_have_count(2)
     may_end.set()
     expect(page.locator(".head .badge")).to_have_text("ok")
-    [run] = http(served).get("/runs").json()["data"]
+    [run] = served.http().get("/runs").json()["data"]
     assert (run["question"], run["labels"]) == ("Why is the sky blue?", ["eu", "public"])
     assert page.url.endswith(f"#/ask?run={run['id']}")
     page.reload()
@@ -58,11 +56,8 @@ def test_a_question_and_its_live_plan(served: Served, upstream: ChatServer, http
     expect(page.get_by_role("heading", name="Why is the sky blue?")).to_be_visible()
 
 
-def test_the_price_comes_before_the_approval(
-    served: Served, upstream: ChatServer, http: Http, page: Page
-) -> None:
+def test_the_price_comes_before_the_approval(served: Served, upstream: ChatServer, page: Page) -> None:
     """No worker is called before; the price of a changed plan is that of the change."""
-    upstream.reply = team
     page.goto(f"{served.root}/#/ask")
     page.get_by_label("Question").fill("Why?")
     page.get_by_label("First show me the plan and its price").check()
@@ -78,15 +73,12 @@ def test_the_price_comes_before_the_approval(
     page.get_by_role("button", name="Approve the changed plan").click()
     expect(page.locator(".head .badge")).to_have_text("ok")
     assert [call.body["model"] for call in upstream.calls] == ["planner", "two", "two"]
-    assert http(served).get("/runs").json()["data"][0]["status"] == "ok"
+    assert served.http().get("/runs").json()["data"][0]["status"] == "ok"
 
 
-def test_the_form_of_a_saved_plan(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, tmp_path: Path, page: Page
-) -> None:
+def test_the_form_of_a_saved_plan(serve: Serve, upstream: ChatServer, tmp_path: Path, page: Page) -> None:
     """A field for each parameter, by its type; its default holds if it is empty."""
     (tmp_path / "review.toml").write_text(MANY, encoding="utf-8")
-    upstream.reply = team
     served = serve(models='[plans]\nreview = "review.toml"')
     page.goto(f"{served.root}/#/ask")
     page.get_by_label("Model").select_option("plan/review")
@@ -103,7 +95,7 @@ def test_the_form_of_a_saved_plan(
     page.get_by_label("deep").select_option("yes")
     run.click()
     expect(page.locator(".head .badge")).to_have_text("ok")
-    client = http(served)
+    client = served.http()
     [made] = client.get("/runs").json()["data"]
     args = {
         "text": "a page",
@@ -124,29 +116,3 @@ def test_the_form_of_a_saved_plan(
     expect(page.get_by_role("link", name="replay of")).to_be_visible()
     expect(page.locator(".head .badge")).to_have_text("ok")
     assert "A short review of a page" in str(upstream.calls[-1].body["messages"])
-
-
-def test_a_run_is_asked_again(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
-    """The form has its question, after the earlier messages of its conversation, and its model."""
-    upstream.reply = team
-    talk = [
-        {"role": "user", "content": "Hello"},
-        {"role": "assistant", "content": "Hello!"},
-        {"role": "user", "content": "Why?"},
-    ]
-    client = http(served)
-    run_id = start(client, query=talk)  # type: ignore[arg-type]  # a conversation
-    ended(client, run_id)
-    page.goto(f"{served.root}/#/runs/{run_id}")
-    page.get_by_role("link", name="Ask again…").click()
-    expect(page.get_by_label("Question")).to_have_value("Why?")
-    expect(page.get_by_text("After 2 earlier messages")).to_be_visible()
-    page.get_by_label("Question").fill("Why not?")
-    page.get_by_role("button", name="Ask", exact=True).click()
-    expect(page.get_by_role("heading", name="Why not?")).to_be_visible()
-    newest = client.get("/runs").json()["data"][0]["id"]
-    assert [each["content"] for each in client.get(f"/runs/{newest}").json()["query"]] == [
-        "Hello",
-        "Hello!",
-        "Why not?",
-    ]

@@ -1,12 +1,10 @@
 """The calls of a step in Chromium: retries and nested runs."""
 
 import re
-from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
-from server.chat.test_completions import team
-from server.runs.conftest import Http
+from server.scene import Serve, team
 from server.viewer.conftest import STEPS, ended, start
 from servers.chat_server import Call, ChatServer, Reply, whole
 from servers.podium_server import Served
@@ -20,9 +18,7 @@ from podium.workers import Card, ScriptedWorker
 pytestmark = pytest.mark.long
 
 
-def test_the_calls_of_a_retried_step(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
-) -> None:
+def test_the_calls_of_a_retried_step(serve: Serve, upstream: ChatServer, page: Page) -> None:
     """The failed call has its problem and its wait; the second call is good."""
     calls: list[Call] = []
 
@@ -34,7 +30,7 @@ def test_the_calls_of_a_retried_step(
 
     upstream.reply = reply
     served = serve(models="[retry]\nfirst_wait = 0.01\n")
-    client = http(served)
+    client = served.http()
     run_id = start(client, plan={"steps": [{**STEPS[2], "access": []}]})
     assert ended(client, run_id)["status"] == "ok"
     page.goto(f"{served.root}/#/runs/{run_id}/1.0")

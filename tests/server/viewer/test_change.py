@@ -1,15 +1,12 @@
 """A person works with runs in Chromium: cancels, continues, repeats, changes and deletes them."""
 
 import re
-from collections.abc import Callable
 
-import httpx2
 import pytest
 from playwright.sync_api import Page, expect
-from server.chat.test_completions import team
-from server.runs.conftest import Http
+from server.scene import team
 from server.viewer.conftest import STEPS, ended, start
-from servers.chat_server import STALL, Call, ChatServer, Reply, whole
+from servers.chat_server import STALL, ChatServer, Reply
 from servers.podium_server import Served
 
 pytestmark = pytest.mark.long
@@ -22,10 +19,10 @@ def calls(upstream: ChatServer) -> list[str]:
     return made
 
 
-def test_a_run_is_cancelled_and_resumed(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+def test_a_run_is_cancelled_and_resumed(served: Served, upstream: ChatServer, page: Page) -> None:
     """The page says why it stopped, and what the rest will cost; recorded results are kept."""
     upstream.reply = lambda call: Reply([STALL]) if call.body["model"] == "two" else team(call)
-    run_id = start(http(served), plan={"steps": STEPS})
+    run_id = start(served.http(), plan={"steps": STEPS})
     page.goto(f"{served.root}/#/runs/{run_id}")
     expect(page.get_by_label("Step 2, two, running")).to_be_visible()
     page.get_by_role("button", name="Cancel").click()
@@ -45,12 +42,9 @@ def test_a_run_is_cancelled_and_resumed(served: Served, upstream: ChatServer, ht
     assert calls(upstream) == ["two"]
 
 
-def test_a_run_is_resumed_with_a_higher_limit(
-    served: Served, upstream: ChatServer, http: Http, page: Page, faults: list[str]
-) -> None:
+def test_a_run_is_resumed_with_a_higher_limit(served: Served, page: Page, faults: list[str]) -> None:
     """The limit that ended it is told; a limit that is too low is told, too, and the form stays."""
-    upstream.reply = team
-    run_id = start(http(served), limits={"calls": 2})
+    run_id = start(served.http(), limits={"calls": 2})
     page.goto(f"{served.root}/#/runs/{run_id}")
     expect(page.locator(".bad.banner")).to_contain_text("raise Limits.calls for more")
     expect(page.locator(".reasons a").first).to_have_text("Step 0")
@@ -67,12 +61,11 @@ def test_a_run_is_resumed_with_a_higher_limit(
 
 
 def test_a_run_is_edited_and_run_again(
-    served: Served, upstream: ChatServer, http: Http, page: Page, faults: list[str]
+    served: Served, upstream: ChatServer, page: Page, faults: list[str]
 ) -> None:
     """As a new run, or in place; only what changed is called, and a plan that is invalid has no price."""
-    upstream.reply = team
-    run_id = start(http(served), plan={"steps": STEPS})
-    ended(http(served), run_id)
+    run_id = start(served.http(), plan={"steps": STEPS})
+    ended(served.http(), run_id)
     page.goto(f"{served.root}/#/runs/{run_id}")
     calls(upstream)
     page.get_by_role("button", name="Edit and run…").click()
@@ -102,25 +95,9 @@ def test_a_run_is_edited_and_run_again(
     assert calls(upstream) == ["two"]
 
 
-def test_a_run_is_repeated_from_a_step(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
-    """A new run calls the step and what depends on it."""
-    upstream.reply = team
-    steps = [*STEPS, {"worker": "two", "subtask": "Write more.", "access": [1, 2]}]
-    run_id = start(http(served), plan={"steps": steps})
-    ended(http(served), run_id)
-    calls(upstream)
-    page.goto(f"{served.root}/#/runs/{run_id}/1.2")
-    page.get_by_role("button", name="Run again from this step").click()
-    expect(page.get_by_role("link", name=f"replay of {run_id[:12]}")).to_be_visible()
-    expect(page.locator(".head .badge")).to_have_text("ok")
-    assert run_id not in page.url
-    assert calls(upstream) == ["two", "two"]
-
-
-def test_a_run_is_deleted(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+def test_a_run_is_deleted(served: Served, page: Page) -> None:
     """After a question; the page goes back to the list with its filters."""
-    upstream.reply = team
-    client = http(served)
+    client = served.http()
     ids = [start(client, query=query) for query in ("An apple?", "A pear?")]
     for run_id in ids:
         ended(client, run_id)
@@ -134,37 +111,3 @@ def test_a_run_is_deleted(served: Served, upstream: ChatServer, http: Http, page
     expect(page.get_by_text("No run fits the filters.")).to_be_visible()
     assert page.url.endswith("#/?search=pear")
     assert [each["id"] for each in client.get("/runs").json()["data"]] == ids[:1]
-
-
-def test_what_a_key_may_not_do_is_told(
-    keyed: Served, new_key: Callable[..., str], http: Http, page: Page, faults: list[str]
-) -> None:
-    """A key that only sees the runs of others cannot delete them."""
-    key, other = new_key(role="see"), new_key()
-    run_id = start(http(keyed, other))
-    ended(http(keyed, other), run_id)
-    page.goto(keyed.root)
-    page.get_by_label("API key").fill(key)
-    page.get_by_role("button", name="Log in").click()
-    page.goto(f"{keyed.root}/#/runs/{run_id}")
-    page.get_by_role("button", name="Delete…").click()
-    page.get_by_role("button", name="Delete for good").click()
-    expect(page.get_by_role("alert")).to_contain_text("role")
-    faults.clear()
-    assert httpx2.get(f"{keyed.url}/runs/{run_id}", headers={"authorization": f"Bearer {key}"}).is_success
-
-
-def test_failed_steps_are_named(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
-    """A partial run says which step failed, with a link to it."""
-
-    def reply(call: Call) -> Reply:
-        fails = call.body["model"] == "one" and "doubts" in str(call.body["messages"][-1])
-        return whole({}, status=400) if fails else team(call)
-
-    upstream.reply = reply
-    plan = {"steps": [*STEPS[:2], {**STEPS[2], "access": [0, 1]}]}
-    run_id = start(http(served), plan=plan)
-    page.goto(f"{served.root}/#/runs/{run_id}")
-    expect(page.locator(".head .badge")).to_have_text("partial")
-    page.locator(".reasons").get_by_role("link", name="Step 1").click()
-    expect(page.get_by_label("Step 1", exact=True)).to_be_visible()

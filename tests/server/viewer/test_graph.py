@@ -1,16 +1,12 @@
 """The graph of a plan in Chromium: where steps and lines are drawn, how large, and what a box shows."""
 
-import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
-from server.chat.test_completions import team
-from server.runs.conftest import Http
-from server.viewer.conftest import STEPS, ended, in_halves, start
+from server.scene import Serve
+from server.viewer.conftest import STEPS, ended, start
 from servers.chat_server import Call, ChatServer, Reply, says, whole
-from servers.podium_server import Served
 
 pytestmark = pytest.mark.long
 
@@ -53,11 +49,10 @@ def thirty() -> list[dict[str, Any]]:
     return steps
 
 
-def test_a_large_plan(serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page) -> None:
+def test_a_large_plan(serve: Serve, page: Page) -> None:
     """Its texts can be read and scrolled; steps are in the column of their depth, and lines cross no box."""
-    upstream.reply = team
     served = serve(models=LIMITS)
-    client = http(served)
+    client = served.http()
     run_id = start(client, plan={"steps": thirty()})
     ended(client, run_id)
     page.goto(f"{served.root}/#/runs/{run_id}")
@@ -86,55 +81,7 @@ def test_a_large_plan(serve: Callable[..., Served], upstream: ChatServer, http: 
     assert [at for at, top in enumerate(tops) if top == min(tops)] == [0, 1, 2, 3, 20]
 
 
-def test_the_step_at_work_is_shown(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
-    """The graph follows the run; a run that has ended is shown from its start."""
-    may_end = threading.Event()
-
-    def reply(call: Call) -> Reply:
-        if call.body["model"] == "two":
-            return in_halves("the", " answer", may_end)
-        return says(call, "facts")
-
-    upstream.reply = reply
-    steps = [
-        {"worker": "two" if at == 9 else "one", "subtask": f"Part {at}.", "access": [at - 1] if at else []}
-        for at in range(10)
-    ]
-    client = http(served)
-    run_id = start(client, plan={"steps": steps})
-    page.goto(f"{served.root}/#/runs/{run_id}")
-    expect(page.get_by_label("Step 9, two, running")).to_be_in_viewport()
-    expect(page.get_by_label("Step 0, one, ok")).not_to_be_in_viewport()
-    may_end.set()
-    expect(page.get_by_label("Step 9, two, ok")).to_be_in_viewport()
-    page.reload()
-    expect(page.get_by_label("Step 9, two, ok")).to_be_attached()
-    expect(page.get_by_label("Step 0, one, ok")).to_be_in_viewport()
-
-
-def test_a_long_text_stays_in_its_box(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
-) -> None:
-    """Codes of characters make a text longer; it is cut at the end of the box."""
-    upstream.reply = team
-    served = serve()
-    client = http(served)
-    subtask = "\u202e\x07\x1b" * 12
-    run_id = start(client, plan={"steps": [{**STEPS[0], "subtask": subtask}]})
-    ended(client, run_id)
-    page.goto(f"{served.root}/#/runs/{run_id}")
-    text = page.locator(".node .cut").last
-    expect(text).to_contain_text("‹U+202E›‹U+0007›‹U+001B›")
-    assert text.evaluate("each => each.scrollWidth > each.clientWidth")
-    box, shown = page.locator(".node .box").bounding_box(), text.bounding_box()
-    assert box is not None
-    assert shown is not None
-    assert shown["x"] + shown["width"] < box["x"] + box["width"]
-
-
-def test_a_fallback_and_its_calls_are_in_the_box(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
-) -> None:
+def test_a_fallback_and_its_calls_are_in_the_box(serve: Serve, upstream: ChatServer, page: Page) -> None:
     """The box names the worker of the plan, the worker that answered, and the number of calls."""
 
     def reply(call: Call) -> Reply:
@@ -144,7 +91,7 @@ def test_a_fallback_and_its_calls_are_in_the_box(
 
     upstream.reply = reply
     served = serve(models='[retry]\nattempts = 3\nfirst_wait = 0.01\nfallbacks = { two = ["one"] }\n')
-    client = http(served)
+    client = served.http()
     run_id = start(client, plan={"steps": [{**STEPS[2], "access": []}]})
     assert ended(client, run_id)["status"] != "failed"
     page.goto(f"{served.root}/#/runs/{run_id}")
@@ -152,19 +99,3 @@ def test_a_fallback_and_its_calls_are_in_the_box(
     expect(box).to_be_visible()
     expect(page.locator(".node b")).to_have_text("0 two → one")
     expect(page.locator(".node .calls")).to_have_text("3 calls")
-
-
-def test_a_step_that_does_not_exist(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
-    """The page of the run says so, and names the steps that exist."""
-    upstream.reply = team
-    client = http(served)
-    run_id = start(client, plan={"steps": STEPS})
-    ended(client, run_id)
-    for name in ("1.9", "2.0", "x"):
-        page.goto(f"{served.root}/#/runs/{run_id}/{name}")
-        told = f"The run has no step {name}. The steps of round 1 are 1.0 to 1.2."
-        expect(page.get_by_text(told)).to_be_visible()
-        expect(page.locator(".panel")).to_have_count(0)
-    page.goto(f"{served.root}/#/runs/{run_id}/1.2")
-    expect(page.get_by_label("Step 2", exact=True)).to_be_visible()
-    expect(page.get_by_text("The run has no step")).to_have_count(0)

@@ -1,13 +1,11 @@
 """The viewer in Chromium while runs happen: plans and texts that are being written, the queue, and calls."""
 
 import threading
-from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
-from server.chat.test_completions import ASKED, PLAN, team
-from server.runs.conftest import Http
-from server.viewer.conftest import STEPS, ended, in_halves, start
+from server.scene import ASKED, PLAN, team
+from server.viewer.conftest import ended, in_halves, start
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served
 
@@ -44,31 +42,8 @@ def test_a_streamed_answer_fills_in(served: Served, upstream: ChatServer, page: 
             pass
 
 
-def test_the_plan_is_drawn_while_it_is_written(
-    served: Served, upstream: ChatServer, http: Http, page: Page
-) -> None:
-    """Each complete row is a step with its lines, before the planner has ended."""
-    may_end = threading.Event()
-
-    def reply(call: Call) -> Reply:
-        if call.body["model"] == "planner":
-            return in_halves(ROWS, '{"worker": 1, "subtask": "Write.", "access": [0, 1]}\n', may_end)
-        return team(call)
-
-    upstream.reply = reply
-    run_id = start(http(served))
-    page.goto(f"{served.root}/#/runs/{run_id}")
-    expect(page.locator(".plan-text")).to_contain_text("Find doubts")
-    expect(page.locator(".node")).to_have_count(2)
-    expect(page.locator("path.edge")).to_have_count(1)
-    may_end.set()
-    expect(page.locator(".node")).to_have_count(3)
-    expect(page.locator("path.edge")).to_have_count(3)
-    expect(page.get_by_label("Step 2, two, ok")).to_be_visible()
-
-
 def test_a_run_in_the_background_streams_while_it_is_watched(
-    served: Served, upstream: ChatServer, http: Http, page: Page
+    served: Served, upstream: ChatServer, page: Page
 ) -> None:
     """A call that begins while the page is open is streamed; the calls of a run without viewers are not."""
     may_plan, may_end = threading.Event(), threading.Event()
@@ -82,7 +57,7 @@ def test_a_run_in_the_background_streams_while_it_is_watched(
         return says(call, "the answer")
 
     upstream.reply = reply
-    client = http(served)
+    client = served.http()
     run_id = start(client)
     page.goto(f"{served.root}/#/runs/{run_id}")
     expect(page.locator(".plan-text")).to_have_text("The plan:")
@@ -99,27 +74,3 @@ def test_a_run_in_the_background_streams_while_it_is_watched(
     before = len(upstream.calls)
     ended(client, start(client))
     assert [call.body.get("stream", False) for call in upstream.calls[before:]] == [True, False, False]
-
-
-def test_a_run_in_the_queue(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
-) -> None:
-    """The list and the page of the run show that it waits, and then the run."""
-    may_end = threading.Event()
-
-    def reply(call: Call) -> Reply:
-        may_end.wait()
-        return team(call)
-
-    upstream.reply = reply
-    served = serve(server="background_runs = 1")
-    client = http(served)
-    ids = [start(client, query=query, plan={"steps": STEPS}) for query in ("The first?", "The second?")]
-    page.goto(served.root)
-    expect(page.get_by_role("row").filter(has_text="The second?")).to_contain_text("queued")
-    page.get_by_role("link", name="The second?").click()
-    expect(page.get_by_role("heading", name="The second?")).to_be_visible()
-    expect(page.get_by_text("The run waits in the queue.")).to_be_visible()
-    may_end.set()
-    expect(page.get_by_label("Step 2, two, ok")).to_be_visible()
-    assert [ended(client, each)["status"] for each in ids] == ["ok", "ok"]

@@ -1,15 +1,9 @@
 """The pages of the viewer in a window as narrow as a telephone."""
 
-from collections.abc import Callable
-from typing import Literal
-
 import pytest
 from playwright.sync_api import Page, expect
-from server.chat.test_completions import team
-from server.runs.conftest import Http
+from server.scene import Serve
 from server.viewer.conftest import STEPS, ended, start
-from servers.chat_server import ChatServer
-from servers.podium_server import Served
 
 pytestmark = pytest.mark.long
 
@@ -18,14 +12,11 @@ WIDTHS = (
 )
 
 
-@pytest.mark.parametrize("keyed", ['\n[policy]\napprove = "later"\n'], indirect=True)
-def test_nothing_is_wider_than_the_window(
-    keyed: Served, upstream: ChatServer, new_key: Callable[..., str], http: Http, page: Page
-) -> None:
+def test_nothing_is_wider_than_the_window(serve: Serve, page: Page) -> None:
     """No page overflows at 360 pixels, also with a session with budgets and while a plan is changed."""
-    upstream.reply = team
-    key = new_key(day_cost=2.0, month_cost=5.0)
-    client = http(keyed, key)
+    keyed = serve(keys=True, models='[policy]\napprove = "later"\n')
+    key = keyed.key(day_cost=2.0, month_cost=5.0)
+    client = keyed.http(key)
     ids = [start(client, plan={"steps": STEPS}) for _ in range(3)]
     for run_id in ids:
         ended(client, run_id)
@@ -59,40 +50,3 @@ def test_nothing_is_wider_than_the_window(
     page.get_by_role("button", name="Edit").click()
     expect(page.get_by_label("Subtask of step 2")).to_be_visible()
     assert page.evaluate(WIDTHS) == [360, 360]
-
-
-@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
-def test_a_step_below_the_plan_is_shown(
-    served: Served,
-    upstream: ChatServer,
-    http: Http,
-    page: Page,
-    motion: Literal["reduce", "no-preference"],
-) -> None:
-    """A link to a step, and a click on one, go to its panel; closing it goes back to the step in the plan."""
-    upstream.reply = team
-    client = http(served)
-    run_id = start(client, plan={"steps": STEPS})
-    ended(client, run_id)
-    page.emulate_media(reduced_motion=motion)
-    page.set_viewport_size({"width": 390, "height": 700})
-    page.goto(f"{served.root}/#/runs/{run_id}")
-    page.get_by_label("Step 0, one, ok").click()
-    panel = page.get_by_label("Step 0", exact=True)
-    expect(panel).to_be_focused()
-    expect(panel.get_by_role("heading", name="Step 0")).to_be_in_viewport(ratio=1)
-    page.keyboard.press("j")
-    expect(page.get_by_label("Step 1", exact=True)).to_be_focused()
-    page.keyboard.press("k")
-    page.keyboard.press("Escape")
-    expect(page.get_by_label("Step 0, one, ok")).to_be_focused()
-    expect(page.get_by_label("Step 0, one, ok")).to_be_in_viewport(ratio=1)
-    page.goto(f"{served.root}/#/runs/{run_id}/1.2")
-    page.reload()
-    expect(page.get_by_label("Step 2", exact=True)).to_be_focused()
-    expect(page.get_by_role("heading", name="Step 2")).to_be_in_viewport(ratio=1)
-    page.set_viewport_size({"width": 1280, "height": 700})
-    page.goto(f"{served.root}/#/runs/{run_id}")
-    page.get_by_label("Step 0, one, ok").click()
-    expect(panel).to_be_visible()
-    expect(page.get_by_label("Step 0, one, ok")).to_be_focused()

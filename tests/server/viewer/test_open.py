@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 from playwright.sync_api import Page, expect
-from server.chat.conftest import CONFIG
-from server.chat.test_completions import team
+from server.scene import CONFIG, team
 from server.viewer.conftest import in_halves
 from servers.chat_server import Call, ChatServer, Reply
 
@@ -33,7 +32,6 @@ KEY = "THE_KEY_OF_THE_TEAM"
 @pytest.fixture
 def folder(upstream: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Write a config whose endpoint needs a key, and remove the key from the environment."""
-    upstream.reply = team
     text = CONFIG.format(url=upstream.url, models="", server="")
     (tmp_path / "podium.toml").write_text(text.replace("[workers.one]", f'key_env = "{KEY}"\n[workers.one]'))
     monkeypatch.delenv(KEY, raising=False)
@@ -106,15 +104,6 @@ def test_a_run_of_the_command_line(folder: Path, page: Page) -> None:
     assert "Traceback" not in told
 
 
-def test_the_prompts_need_the_key_of_the_endpoint(folder: Path, page: Page) -> None:
-    """With the key, the prompts are made from the record; no model is called."""
-    run_id = answered(folder)
-    with opened(page, folder, run_id, "--no-browser", **{KEY: "sk-test"}) as (url, _):
-        page.goto(f"{url}/1.1")
-        page.get_by_text("Prompt", exact=True).click()
-        expect(page.locator("details pre").last).to_contain_text("facts")
-
-
 def test_only_the_holder_of_the_address_sees_runs(folder: Path, page: Page, faults: list[str]) -> None:
     """Other users, pages of other sites and other names are refused; nothing can be changed."""
     run_id = answered(folder)
@@ -183,13 +172,3 @@ def test_a_run_that_another_process_executes(folder: Path, upstream: ChatServer,
             expect(page.get_by_label("Step 1, two, ok")).to_be_visible()
             expect(page.locator(".body > pre")).to_have_text("the answer")
         assert running.result().status == "ok"
-
-
-def test_an_unknown_run(folder: Path) -> None:
-    """The command says so, and starts no server."""
-    answered(folder)
-    with opened(None, folder, "none") as (url, process):
-        assert process.wait(20) == 2
-        assert url == ""
-        assert process.stderr is not None
-        assert "no run begins with 'none'" in process.stderr.read()

@@ -5,19 +5,15 @@ from datetime import UTC, datetime
 
 import pytest
 from playwright.sync_api import Page, expect
-from server.chat.test_completions import team
-from server.runs.conftest import Http
 from server.viewer.conftest import STEPS, ended, start
-from servers.chat_server import ChatServer
 from servers.podium_server import Served
 
 pytestmark = pytest.mark.long
 
 
-def test_the_charts(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+def test_the_charts(served: Served, page: Page) -> None:
     """Each day has its cost by worker, and leads to its runs; each worker has its sums."""
-    upstream.reply = team
-    client = http(served)
+    client = served.http()
     page.goto(f"{served.root}/#/sums")
     expect(page.get_by_text("No run began in this time.")).to_be_visible()
     runs = [ended(client, start(client, plan={"steps": STEPS})) for _ in range(2)]
@@ -45,10 +41,9 @@ def test_the_charts(served: Served, upstream: ChatServer, http: Http, page: Page
     expect(page.get_by_role("row")).to_have_count(2)
 
 
-def test_the_filters_are_in_the_address(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+def test_the_filters_are_in_the_address(served: Served, page: Page) -> None:
     """An address with filters can be opened; the list that a person comes back to has them still."""
-    upstream.reply = team
-    client = http(served)
+    client = served.http()
     for query, labels in (("An apple?", ["eu"]), ("A pear?", []), ("A plum?", ["eu"])):
         ended(client, start(client, query=query, labels=labels))
     page.goto(f"{served.root}/#/?status=ok&label=eu")

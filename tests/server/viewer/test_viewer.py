@@ -2,23 +2,19 @@
 
 import json
 import re
-import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import httpx2
 import pytest
 from playwright.sync_api import Page, expect
-from server.chat.test_completions import team
-from server.runs.conftest import Http
+from server.scene import Serve, team
 from server.viewer.conftest import STEPS, ended, start
 from servers.chat_server import Call, ChatServer, Part, Pause, Reply, says
 from servers.podium_server import Served
 from servers.shop import shop
-
-from podium.journal import SqlJournal
 
 AXE = Path(__file__).parents[3] / ".clients/node_modules/axe-core/axe.min.js"
 APPROVAL = '\n[policy]\napprove = "later"\n'
@@ -26,10 +22,9 @@ HOSTILE = '<img src=x onerror="document.title=`broken`"> \x00\x1b[31m \u202eevil
 
 
 @pytest.mark.long
-def test_from_the_list_to_a_step(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+def test_from_the_list_to_a_step(served: Served, upstream: ChatServer, page: Page) -> None:
     """A step has a link, its prompt, and the steps that its worker saw and did not see."""
-    upstream.reply = team
-    client = http(served)
+    client = served.http()
     run_id = start(client, plan={"steps": STEPS})
     ended(client, run_id)
     page.goto(served.root)
@@ -51,13 +46,10 @@ def test_from_the_list_to_a_step(served: Served, upstream: ChatServer, http: Htt
 
 @pytest.mark.long
 @pytest.mark.parametrize("action", ["Edit", "Approve", "Refuse"])
-def test_a_plan_that_waits(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, action: str
-) -> None:
+def test_a_plan_that_waits(serve: Serve, page: Page, action: str) -> None:
     """It is approved, changed, or refused, with a reason."""
-    upstream.reply = team
     served = serve(models=APPROVAL)
-    client = http(served)
+    client = served.http()
     run_id = start(client)
     ended(client, run_id)
     page.goto(f"{served.root}/#/runs/{run_id}")
@@ -91,14 +83,11 @@ REFUNDS: list[dict[str, Any]] = [
 
 
 @pytest.mark.long
-def test_actions_that_wait(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, faults: list[str]
-) -> None:
+def test_actions_that_wait(serve: Serve, page: Page, faults: list[str]) -> None:
     """Each has a form with its arguments; one is changed and approved, the other refused."""
-    upstream.reply = team
     with shop() as orders:
-        served = serve(models=orders.table + APPROVAL + 'ask = "actions"\n')
-        client = http(served)
+        served = serve(models=orders.patient + APPROVAL + 'ask = "actions"\n')
+        client = served.http()
         run_id = start(client, plan={"steps": REFUNDS})
         ended(client, run_id)
         page.goto(f"{served.root}/#/runs/{run_id}")
@@ -122,13 +111,10 @@ def test_actions_that_wait(
 
 
 @pytest.mark.long
-def test_questions_that_wait(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, faults: list[str]
-) -> None:
+def test_questions_that_wait(serve: Serve, page: Page, faults: list[str]) -> None:
     """A text, a choice, a form, and answers that do not fit, whose reasons are shown."""
-    upstream.reply = team
     served = serve(models='[workers.ann]\ntype = "person"\ndeadline = 3600\n')
-    client = http(served)
+    client = served.http()
     form = {
         "name": "string",
         "age": "integer",
@@ -180,15 +166,12 @@ def test_questions_that_wait(
 
 @pytest.mark.long
 @pytest.mark.parametrize("choice", ["It was done", "It was not done"])
-def test_an_action_whose_end_is_unknown(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, choice: str
-) -> None:
+def test_an_action_whose_end_is_unknown(serve: Serve, page: Page, choice: str) -> None:
     """A person says whether it was done, and the run goes on."""
-    upstream.reply = team
     with shop() as orders:
         orders.ends.append("late")
         served = serve(models=orders.table)
-        client = http(served)
+        client = served.http()
         run_id = start(client, plan={"steps": [REFUNDS[0], REFUNDS[2]]})
         assert ended(client, run_id)["status"] == "failed"
         page.goto(f"{served.root}/#/runs/{run_id}")
@@ -203,39 +186,10 @@ def test_an_action_whose_end_is_unknown(
 
 
 @pytest.mark.long
-def test_an_invalid_change_is_told_and_nothing_is_lost(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, faults: list[str]
-) -> None:
-    """The run still waits, and the form keeps the change."""
-    upstream.reply = team
-    served = serve(models=APPROVAL)
-    client = http(served)
-    run_id = start(client)
-    ended(client, run_id)
-    page.goto(f"{served.root}/#/runs/{run_id}")
-    page.get_by_role("button", name="Edit").click()
-    page.get_by_label("Steps that step 0 sees").fill("5")
-    page.get_by_role("button", name="Approve the changed plan").click()
-    expect(page.get_by_role("alert")).to_contain_text("step 0")
-    page.get_by_label("Steps that step 0 sees").fill("abc")
-    page.get_by_role("button", name="Approve the changed plan").click()
-    told = "write the number of an earlier step, 'previous', or inside of a block 'outer'"
-    expect(page.get_by_role("alert")).to_have_text(f"plan.steps[0].access[0]: {told}")
-    page.get_by_label("Steps that step 0 sees").fill("5")
-    assert page.get_by_label("Steps that step 0 sees").input_value() == "5"
-    assert client.get(f"/runs/{run_id}").json()["status"] == "waiting"
-    expect(page.locator(".price")).to_contain_text("There is no price: step 0")
-    faults.clear()
-
-
-@pytest.mark.long
-def test_a_step_is_removed_from_a_plan_that_waits(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, faults: list[str]
-) -> None:
+def test_a_step_is_removed_from_a_plan_that_waits(serve: Serve, page: Page, faults: list[str]) -> None:
     """The other steps get new numbers; the server refuses a text that used the output of the removed step."""
-    upstream.reply = team
     served = serve(models=APPROVAL)
-    client = http(served)
+    client = served.http()
     tasks = ("Collect.", "Doubt.", r"Join {{0}}, {{ 1 }} and \{{1}}.", "Write {{2}}.")
     access: tuple[list[int], ...] = ([], [0], [0, 1], [1, 2])
     steps = [{"worker": "one", "subtask": tasks[at], "access": access[at]} for at in range(4)]
@@ -261,39 +215,14 @@ def test_a_step_is_removed_from_a_plan_that_waits(
 
 
 @pytest.mark.long
-def test_a_run_without_a_plan(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
-    """The page does not say that somebody wrote a plan."""
-    upstream.reply = lambda call: says(call, "I have no plan.")
-    client = http(served)
-    run_id = start(client)
-    assert ended(client, run_id)["status"] == "failed"
-    page.goto(f"{served.root}/#/runs/{run_id}")
-    expect(page.get_by_text("The round has no plan.")).to_be_visible()
-    expect(page.get_by_text("Written by")).to_have_count(0)
-
-
-@pytest.mark.long
-def test_skipped_steps_are_counted(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
-    """The number of steps that were skipped is beside the number of steps."""
-    upstream.reply = team
-    client = http(served)
-    run_id = start(client, plan={"steps": [*STEPS[:2], {**STEPS[2], "access": [0]}]})
-    ended(client, run_id)
-    page.goto(f"{served.root}/#/runs/{run_id}")
-    expect(page.locator(".gauge").filter(has_text="steps")).to_have_text(
-        re.compile("steps 2 of .*, 1 skipped")
-    )
-
-
-@pytest.mark.long
-def test_outputs_are_text(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+def test_outputs_are_text(served: Served, upstream: ChatServer, page: Page) -> None:
     """Markup is not read, control characters are shown by their codes, and a long line is cut."""
 
     def reply(call: Call) -> Reply:
         return says(call, HOSTILE if call.body["model"] == "one" else "x" * 300_000)
 
     upstream.reply = reply
-    client = http(served)
+    client = served.http()
     plan = {"steps": [{**step, "subtask": f"{HOSTILE} {at}"} for at, step in enumerate(STEPS)]}
     run_id = start(client, query=HOSTILE, plan=plan)
     ended(client, run_id)
@@ -309,10 +238,9 @@ def test_outputs_are_text(served: Served, upstream: ChatServer, http: Http, page
 
 
 @pytest.mark.long
-def test_search_keys_and_a_comparison(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+def test_search_keys_and_a_comparison(served: Served, page: Page) -> None:
     """The keyboard alone finds, marks, compares and opens runs."""
-    upstream.reply = team
-    client = http(served)
+    client = served.http()
     for query in ("An apple?", "A pear?", "A plum?"):
         ended(client, start(client, query=query))
     page.goto(served.root)
@@ -346,27 +274,11 @@ def test_search_keys_and_a_comparison(served: Served, upstream: ChatServer, http
 
 
 @pytest.mark.long
-def test_dark_and_light(served: Served, page: Page) -> None:
-    """The system decides, until the person chooses; the choice is kept."""
-    page.emulate_media(color_scheme="dark")
-    page.goto(served.root)
-    expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()
-    ground = "getComputedStyle(document.body).backgroundColor"
-    assert page.evaluate(ground) == "rgb(20, 23, 27)"
-    page.keyboard.press("t")
-    assert page.evaluate(ground) == "rgb(251, 251, 250)"
-    page.reload()
-    expect(page.get_by_role("button", name="Colours: light")).to_be_visible()
-
-
-@pytest.mark.long
-def test_a_key_opens_the_viewer(
-    keyed: Served, new_key: Callable[..., str], http: Http, page: Page, faults: list[str]
-) -> None:
+def test_a_key_opens_the_viewer(keyed: Served, page: Page, faults: list[str]) -> None:
     """The page logs in with a key, keeps the session, and shows the runs of this key only."""
-    key, other = new_key(), new_key()
+    key, other = keyed.key(), keyed.key()
     for each in (key, other):
-        client = http(keyed, each)
+        client = keyed.http(each)
         ended(client, start(client, query=f"For {each == key}?"))
     page.goto(keyed.root)
     page.get_by_label("API key").fill("wrong")
@@ -384,13 +296,10 @@ def test_a_key_opens_the_viewer(
 
 
 @pytest.mark.long
-def test_the_budgets_of_the_key(
-    keyed: Served, upstream: ChatServer, new_key: Callable[..., str], http: Http, page: Page
-) -> None:
+def test_the_budgets_of_the_key(keyed: Served, upstream: ChatServer, page: Page) -> None:
     """The page shows what the key has spent of its budgets."""
-    upstream.reply = team
-    key = new_key(day_cost=2.0, month_cost=5.0)
-    client = http(keyed, key)
+    key = keyed.key(day_cost=2.0, month_cost=5.0)
+    client = keyed.http(key)
     ended(client, start(client, plan={"steps": STEPS}))
     page.goto(keyed.root)
     page.get_by_label("API key").fill(key)
@@ -416,14 +325,6 @@ def test_the_budgets_of_the_key(
     expect(day).not_to_contain_text("reserved", timeout=2500)
 
 
-@pytest.mark.long
-def test_an_unknown_run_is_told(served: Served, page: Page, faults: list[str]) -> None:
-    """The page says what is wrong, and links to the list."""
-    page.goto(f"{served.root}/#/runs/none")
-    expect(page.get_by_role("alert")).to_contain_text("run none does not exist")
-    faults.clear()
-
-
 def test_the_files_have_strict_headers(served: Served) -> None:
     """No other site is loaded, and a known file is not sent again."""
     with httpx2.Client(base_url=served.root) as client:
@@ -440,10 +341,9 @@ def test_the_files_have_strict_headers(served: Served) -> None:
             assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url"), path
 
 
-def test_the_prompts_are_those_that_were_sent(served: Served, upstream: ChatServer, http: Http) -> None:
+def test_the_prompts_are_those_that_were_sent(served: Served, upstream: ChatServer) -> None:
     """`GET /v1/runs/{id}/prompts` has the messages of each call, and what they show."""
-    upstream.reply = team
-    client = http(served)
+    client = served.http()
     run_id = start(client, plan={"steps": STEPS})
     ended(client, run_id)
     made = client.get(f"/runs/{run_id}/prompts").json()["data"]
@@ -454,70 +354,12 @@ def test_the_prompts_are_those_that_were_sent(served: Served, upstream: ChatServ
     assert client.get("/runs/none/prompts").status_code == 404
 
 
-@pytest.mark.nightly
-def test_ten_thousand_runs_and_a_plan_with_a_hundred_steps(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
-) -> None:
-    """Only the rows in the window are in the page; a large plan can be zoomed and its steps opened."""
-    upstream.reply = team
-    served = serve(models="[limits]\nplan_steps = 100\nsteps = 100\n")
-    client = http(served)
-    steps = [
-        {"worker": "one", "subtask": f"Part {at}.", "access": [at - 7] if at >= 7 else []} for at in range(99)
-    ]
-    large = start(
-        client, query="A large plan?", plan={"steps": [*steps, {**STEPS[2], "access": [*range(90, 99)]}]}
-    )
-    ended(client, large)
-    _copy(served.app.journal, large, 10_000)
-    page.goto(served.root)
-    rows = page.locator(".rows")
-    expect(page.get_by_role("row").first).to_be_visible()
-    for _ in range(120):
-        if not page.get_by_role("button", name="Load older runs").count():
-            break
-        rows.evaluate("each => each.scrollTop = each.scrollHeight")
-        page.wait_for_timeout(100)
-    assert page.get_by_role("table").get_attribute("aria-rowcount") == "10001"
-    assert page.get_by_role("row").count() < 60
-    page.goto(f"{served.root}/#/runs/{large}")
-    expect(page.locator(".node")).to_have_count(100)
-    expect(page.locator(".number-far").last).to_have_text("99")
-    page.get_by_role("button", name="Fit").click()
-    expect(page.locator(".number-far").last).to_be_visible()
-    for _ in range(4):
-        page.get_by_role("button", name="Zoom in").click()
-    expect(page.locator(".number-far").last).to_be_hidden()
-    page.get_by_role("button", name="Fit").click()
-    page.get_by_label("Step 99, two, ok").press("Enter")
-    expect(page.get_by_label("Step 99", exact=True)).to_be_visible()
-
-
-def _copy(journal: SqlJournal | None, run_id: str, count: int) -> None:
-    """Copy the record of a run many times, under other ids and times."""
-    assert journal is not None
-    assert journal.url is not None
-    with sqlite3.connect(str(journal.url).removeprefix("sqlite:///")) as database:
-        for table in ("podium_runs", "podium_events"):
-            names = [each[1] for each in database.execute(f"PRAGMA table_info({table})")]
-            chosen = ", ".join(
-                {"run_id": "? || run_id", "began": "began - ?"}.get(each, each) for each in names
-            )
-            where = "AND number = 0" if table == "podium_events" else ""
-            statement = f"INSERT INTO {table} SELECT {chosen} FROM {table} WHERE run_id = ? {where}"  # noqa: S608
-            values = [(f"{at:05}", *((at,) if "began" in names else ()), run_id) for at in range(count)]
-            database.executemany(statement, values)
-
-
 @pytest.mark.long
 @pytest.mark.skipif(not AXE.is_file(), reason="needs axe-core of npm: run `make test-clients`")
 @pytest.mark.parametrize("colours", ["light", "dark"])
-def test_the_pages_are_accessible(
-    served: Served, upstream: ChatServer, http: Http, page: Page, colours: Literal["light", "dark"]
-) -> None:
+def test_the_pages_are_accessible(served: Served, page: Page, colours: Literal["light", "dark"]) -> None:
     """Axe finds no violation."""
-    upstream.reply = team
-    client = http(served)
+    client = served.http()
     ids = [start(client), start(client)]
     for run_id in ids:
         ended(client, run_id)

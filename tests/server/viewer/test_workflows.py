@@ -1,16 +1,13 @@
 """Workflows in Chromium: maps, blocks, loops, skipped steps, and fan-outs that wait for an approval."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
-from server.runs.conftest import Http
+from server.scene import Serve
 from server.viewer.conftest import ended, start
 from servers.chat_server import Call, ChatServer, Reply, says
-from servers.podium_server import Served
-from servers.shop import shop
 
 pytestmark = pytest.mark.long
 
@@ -54,12 +51,12 @@ def work(call: Call) -> Reply:
     return says(call, "done")
 
 
-def test_a_workflow(serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page) -> None:
+def test_a_workflow(serve: Serve, upstream: ChatServer, page: Page) -> None:
     """A map and a loop are one box each; they are opened item by item, and turn by turn."""
     upstream.reply = work
     served = serve(models="[limits]\nsteps = 100\n[retry]\nattempts = 1\n")
-    run_id = start(http(served), plan={"steps": STEPS})
-    ended(http(served), run_id)
+    run_id = start(served.http(), plan={"steps": STEPS})
+    ended(served.http(), run_id)
     page.goto(f"{served.root}/#/runs/{run_id}")
     expect(page.locator(".node")).to_have_count(5)
     expect(page.get_by_label(f"Step 1, one, ok, {ITEMS} of {ITEMS}, 1 failed")).to_be_visible()
@@ -82,64 +79,12 @@ def test_a_workflow(serve: Callable[..., Served], upstream: ChatServer, http: Ht
     expect(page.get_by_label("Step 2(2).0")).to_contain_text("Turn x.")
 
 
-ACTING: list[dict[str, Any]] = [
-    {"worker": "shop.refund", "subtask": '{"order": {{item}}}', "access": [], "each": [1, 2, 3, 4]},
-    {
-        "steps": [
-            {"worker": "shop.refund", "subtask": '{"order": 7}', "access": []},
-            {"worker": "two", "subtask": "Turn x.", "access": [0], "returns": {"done": "boolean"}},
-        ],
-        "until": {"ref": "{{1.done}}", "is": True},
-        "most": 3,
-        "access": [],
-    },
-    {"worker": "ann", "subtask": "Is {{item}} well?", "access": [], "each": ["the sky"]},
-    {"worker": "two", "subtask": "Write.", "access": [0, 1, 2]},
-]
-
-
-def test_what_waits_in_maps_and_loops(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
-) -> None:
-    """Items and turns have forms in their panels; what is left is approved at once."""
-    upstream.reply = work
-    with shop() as orders:
-        person = '[workers.ann]\ntype = "person"\n'
-        policy = '[policy]\napprove = "later"\nask = "actions"\n'
-        served = serve(models=orders.table + person + policy)
-        run_id = start(http(served), plan={"steps": ACTING})
-        ended(http(served), run_id)
-        page.goto(f"{served.root}/#/runs/{run_id}")
-        expect(page.get_by_label("Step 0, shop.refund, waiting, 0 of 4")).to_be_visible()
-        expect(page.get_by_label("Step 1, loop, waiting, turn 1 of 3")).to_be_visible()
-        for name, choice in (("0[1]", "Refuse"), ("1(1).0", "Approve")):
-            page.goto(f"{served.root}/#/runs/{run_id}/1.{name}")
-            panel = page.get_by_label(f"Step {name}", exact=True)
-            panel.get_by_label("Reason").fill("I looked.")
-            panel.get_by_role("button", name=choice, exact=True).click()
-            expect(panel.get_by_role("button", name=choice, exact=True)).to_have_count(0)
-        page.goto(f"{served.root}/#/runs/{run_id}/1.2[0]")
-        panel = page.get_by_label("Step 2[0]", exact=True)
-        panel.get_by_label("Answer").fill("yes")
-        panel.get_by_role("button", name="Answer", exact=True).click()
-        expect(panel.get_by_label("Answer")).to_have_count(0)
-        page.goto(f"{served.root}/#/runs/{run_id}")
-        form = page.get_by_label("Approval of all")
-        expect(form).to_contain_text("3 steps wait for an approval")
-        form.get_by_role("button", name="Approve all 3").click()
-        expect(form).to_have_count(0)
-        expect(page.get_by_label("Step 0, shop.refund, ok, 4 of 4")).to_be_visible()
-        assert sorted(orders.refunds) == [1, 3, 4, 7]
-
-
-def test_a_fan_out_that_waits(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
-) -> None:
+def test_a_fan_out_that_waits(serve: Serve, upstream: ChatServer, page: Page) -> None:
     """Its number and its price are shown, and it is approved as an action is."""
     upstream.reply = work
     policy = 'ask = "fan-outs"\napprove = "later"\nask_above = { calls = 25 }\n'
     served = serve(models=f"\n[policy]\n{policy}[retry]\nattempts = 1\n")
-    client = http(served)
+    client = served.http()
     run_id = start(client, plan={"steps": STEPS[:2]})
     asked = ended(client, run_id)["waits_for"]["actions"]
     assert [(each["step"], each["is_fan_out"], each["worker"]) for each in asked] == [(1, True, "one")]
