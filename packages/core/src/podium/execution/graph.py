@@ -161,7 +161,7 @@ class DependencyGraph:
             others if step.otherwise is None else depends_on(replace(step, otherwise=None)) - {*step.access}
         )
         state.awaits = [state.seen(seen) for seen in needed - own]
-        for seen in others - own:
+        for seen in (others - own) | (own & {step.otherwise}):
             state.seen(seen).waiters.append(state)
         dropped = sum(each.is_dropped for each in state.inputs)
         state.least = min(state.least, len(state.inputs) - dropped)
