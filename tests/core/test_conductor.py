@@ -98,6 +98,11 @@ async def test_a_worker_is_shown_what_its_card_says_of_the_conversation(
     assert bool(told) == ("is not shown" in prompt)
 
 
+def test_a_list_is_no_fixed_plan() -> None:
+    with pytest.raises(ConfigError, match="give a Plan"):
+        FixedPlanner([Step(0, "Write.")])  # type: ignore[arg-type]  # as meant
+
+
 def test_a_memory_that_is_none_of_these_is_refused() -> None:
     """At once."""
     for memory in (-1, True, "some"):

@@ -155,6 +155,19 @@ BRANCHES: dict[str, Case] = {
         run="ok = did see 1",
         saw={"see 1": ['{"x":1}']},
     ),
+    "else stands for a map whose list was skipped": Case(
+        [TYPED, call("A", when=NOT, returns=["string"]), call("B", each="{{1}}", when=IS, else_=0)],
+        HAS_X,
+        {"1": "skipped condition"},
+        'ok = {"x":1}',
+        ["go"],
+    ),
+    "else is the list of the map": Case(
+        [TYPED, call("A", each=["a"]), call("B", each="{{1}}", when=NOT, else_=1), call("end", 2)],
+        HAS_X,
+        {"2": 'ok = ["did A"]'},
+        "ok = did end",
+    ),
     "a block of branches": Case(
         [
             TYPED,

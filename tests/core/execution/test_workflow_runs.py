@@ -180,3 +180,12 @@ async def test_failed_items_are_asked_again_and_readers_are_kept() -> None:
     assert (ran.result.status, ran.asked) == ("partial", ["read b"])
     ran = await resumed(steps, None, team({"read b": NO}), team(), refresh=True)
     assert (told(ran.result), ran.asked) == ("ok = did end", ["end", "read b"])
+
+
+async def test_the_step_that_failed_first_is_named() -> None:
+    """Not the maps after it, whose items lack an input."""
+    ran = await carry_out(
+        call("A", each=["a", "b"]), call("B", 0, each=["a", "b"]), call("end", 1), workers=team({"A": NO})
+    )
+    assert "step 0 (" in problem_of(ran.result).message
+    assert "step 1 (" not in problem_of(ran.result).message
