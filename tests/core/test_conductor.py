@@ -11,7 +11,7 @@ from core.actors import PlanningActor, boss, plan_of, rows
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, PlanInvalid, PlannerError, QueryError
-from podium.planners import ChatPlanner, PlanRequest, PlanText
+from podium.planners import ChatPlanner, FixedPlanner, PlanRequest, PlanText
 from podium.policy import Policy
 from podium.types import Completion, Message, Plan, Step
 from podium.usage import Usage
