@@ -170,7 +170,7 @@ benchmark-workflows: $(UV)
 	$(UV) pip install --quiet --python .venv-workflows \
 		'pydantic-ai-harness[dynamic-workflow]==0.62.0' 'pydantic-ai-slim[openai]==2.62.0'
 
-# Trains the tiny model from nothing and measures it on held-out episodes; about fifteen minutes of CPU.
+# Trains the tiny model from nothing and measures it on held-out episodes; about twenty minutes of CPU.
 train-tiny: $(TRAINERS)/installed
 	PYTHONPATH=examples/tiny_conductor $(IN_TRAINERS) -m tiny_conductor --seeds 1 --out $(CURDIR)/.tiny
 

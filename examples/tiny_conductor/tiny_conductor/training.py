@@ -266,7 +266,7 @@ def _loss(scores: Scores) -> Tensor:
 class Grpo:
     """Settings of GRPO."""
 
-    updates: int = 400
+    updates: int = 200
     prompts: int = 16
     """Episodes of an update."""
     texts: int = 16
