@@ -280,3 +280,14 @@ def test_the_same_call_continues_its_run() -> None:
     assert (len(seeker.requests), len(writer.requests)) == (1, 2)
     ConductorLLM(conductor, run_id="desk").call("Where?")
     assert len(seeker.requests) == 2
+
+
+def test_images_go_to_workers_that_can_see_them() -> None:
+    """And to no others."""
+    eyes = ScriptedWorker(Card(name="eyes", parts=frozenset({"image_url"})), "A cat.")
+    blind = ScriptedWorker("blind", "A question.")
+    llm = ConductorLLM(Conductor(FixedPlanner(Plan((Step(0, "look"), Step(1, "read", (0,))))), [eyes, blind]))
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    llm.call([{"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]}])
+    seen = ["AAAA" in str(worker.requests[0].messages[-1].content) for worker in (eyes, blind)]
+    assert seen == [True, False]

@@ -1,6 +1,9 @@
 """Runs that wait for a person interrupt the agent's run, until its state is approved or rejected."""
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -258,3 +261,88 @@ async def test_tools_of_the_agent_beside_approvals(run: Run) -> None:
         offered = [[tool["function"]["name"] for tool in call.body.get("tools", ())] for call in server.calls]
     assert result.final_output == "The tools say rain in Bern."
     assert offered == [[], *[["look"]] * 4]  # a plan, and two calls of each step
+
+
+PROCESS = """
+import asyncio, json, os, signal, sys
+from pathlib import Path
+from agents import Agent, Runner, RunState, set_tracing_disabled
+from openai_agents_podium import ConductorModel, approval_tools, as_worker, podium_metadata
+from podium import Card, FunctionWorker, Plan, Step
+from podium.journal import SqlJournal
+from podium.planners import FixedPlanner
+from podium.policy import Policy
+from podium.workers import PersonWorker
+
+folder, part, stream = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "streamed"
+set_tracing_disabled(True)
+
+def refund(step):
+    with open(folder / "refunds", "a") as file:
+        file.write("refund ")
+    return "refunded"
+
+def write(step):
+    if part == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return f"done: {[seen.output for seen in step.visible]}"
+
+plan = Plan((Step(0, "Refund."), Step(1, "Which?"), Step(2, "Write.", (0, 1))))
+workers = [
+    FunctionWorker(refund, card=Card(name="refund"), acts=True),
+    PersonWorker("person"),
+    FunctionWorker(write, card=Card(name="writer")),
+]
+journal = SqlJournal(folder / "runs.db")
+model = ConductorModel(
+    planner=FixedPlanner(plan), workers=workers, policy=Policy(approve="later"), journal=journal
+)
+lead = Agent(name="lead", model=model, tools=approval_tools())
+
+async def run(asked):
+    if not stream:
+        return await Runner.run(lead, asked)
+    result = Runner.run_streamed(lead, asked)
+    async for _ in result.stream_events():
+        pass
+    return result
+
+async def main():
+    asked = "Refund it."
+    if part != "begin":
+        asked = await RunState.from_json(lead, json.loads((folder / "state").read_text()))
+    while True:
+        for each in [] if isinstance(asked, str) else asked.get_interruptions():
+            asked.approve(each)
+            if each.name == "ask_person":
+                asked.add_input("blue")
+        result = await run(asked)
+        if not result.interruptions:
+            break
+        asked = result.to_state()
+        (folder / "state").write_text(json.dumps(asked.to_json()))
+        print([each.name for each in result.interruptions], flush=True)
+        if part == "begin":
+            os.kill(os.getpid(), signal.SIGKILL)
+    print(result.final_output, podium_metadata(result)["status"])
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("how", ["whole", "streamed"])
+def test_each_decision_in_a_process_that_was_killed(how: str, tmp_path: Path) -> None:
+    """The state in a file and the journal are all that is left; the action is done once."""
+
+    def process(part: str) -> tuple[str, int]:
+        command = [sys.executable, "-c", PROCESS, str(tmp_path), part, how]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr
+        return done.stdout.strip(), done.returncode
+
+    assert process("begin") == ("['approve_plan']", -signal.SIGKILL)
+    assert process("killed") == ("['ask_person']", -signal.SIGKILL)
+    assert process("end") == ("done: ['refunded', 'blue'] ok", 0)
+    assert (tmp_path / "refunds").read_text() == "refund "
