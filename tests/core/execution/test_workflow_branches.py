@@ -168,6 +168,37 @@ BRANCHES: dict[str, Case] = {
         {"2": 'ok = ["did A"]'},
         "ok = did end",
     ),
+    "a map over a map that was skipped takes the list of its else": Case(
+        [
+            TYPED,
+            call("list", returns=["string"]),
+            call("A {{item}}", each="{{1}}", when=NOT, else_=1),
+            call("B {{item}}", each="{{2}}"),
+        ],
+        HAS_X | {"list": ["x", "y"]},
+        run='ok = ["did B x","did B y"]',
+        asked=["go", "list", "B x", "B y"],
+    ),
+    "a map over a map that was skipped takes the items of an earlier map": Case(
+        [
+            TYPED,
+            call("A {{item}}", each=["x", "y"]),
+            call("B {{item}}", each="{{1}}", when=NOT, else_=1),
+            call("C {{item}}", each="{{2}}"),
+        ],
+        HAS_X,
+        run='ok = ["did C did A x","did C did A y"]',
+    ),
+    "a map over a map whose else failed": Case(
+        [
+            TYPED,
+            call("list", returns=["string"]),
+            call("A {{item}}", each=["x"], when=NOT, else_=1),
+            call("B {{item}}", each="{{2}}"),
+        ],
+        HAS_X | {"list": NO},
+        run="failed",
+    ),
     "a block of branches": Case(
         [
             TYPED,

@@ -139,6 +139,9 @@ class Items(Expansion):
         self._graph.due[self.node] = None
 
     def advance(self) -> Sequence[StepNode]:  # noqa: D102 - see the base class
+        if self.source is not None and self.source.stand_in is not None:  # its condition did not hold
+            self.source = None
+            self._read_list()
         self._check_size(self._arrived)
         if self._has_source_ended and not self._is_joined:
             gaps, self._gaps = self._gaps, []

@@ -141,7 +141,7 @@ class StepNode:
     holds: bool | None = None
     """Whether its condition holds; `None` until it is known, and without one."""
     stand_in: "StepNode | None" = None
-    """The step whose output stands for its own, because its condition does not hold; else `None`."""
+    """The step whose output stands for its own, because it is skipped; otherwise `None`."""
     unmet: tuple[StepStatus, Problem] | None = None
     """How it ends because it cannot run; `None` while it may run."""
     batch: "Batch | None" = None

@@ -160,7 +160,7 @@ class Outcome(Billed):
         if self.stands_for is None:
             return self.status
         return (
-            f"{self.status}, with the output of step {self.stands_for}, because its condition does not hold"
+            f"{self.status}, with the output of step {self.stands_for}, which its else names"
         )
 
     @property
