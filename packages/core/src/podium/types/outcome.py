@@ -159,9 +159,7 @@ class Outcome(Billed):
             return f"calls {names_of(self.tool_calls)}"
         if self.stands_for is None:
             return self.status
-        return (
-            f"{self.status}, with the output of step {self.stands_for}, which its else names"
-        )
+        return f"{self.status}, with the output of step {self.stands_for}, which its else names"
 
     @property
     def is_waiting(self) -> bool:
