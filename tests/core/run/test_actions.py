@@ -126,6 +126,7 @@ class TestNeverFromAGap:
         result = await run(plan, writer(), shop.worker, reader)
         assert (result.status, shop.refunds, result.actions) == ("partial", [], ())
         assert "refund" in problem_of(result).message
+        assert problem_of(result).message.count("step 0 (reader)") == 1
         (skipped,) = [outcome.problem for outcome in result.outcomes if outcome.worker == "refund"]
         assert skipped == Problem("dependency", f"{FROM_WHOLE}: {gap}")
 

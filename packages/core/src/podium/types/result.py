@@ -22,7 +22,7 @@ from podium.types.outcome import (
     usage_note,
 )
 from podium.types.plan import KEPT, Plan, PlannedBy
-from podium.types.steps import depends_on
+from podium.types.steps import AnyStep, depends_on
 from podium.usage import Usage
 
 RunStatus = Literal["ok", "partial", "failed", "waiting"]
@@ -176,8 +176,9 @@ def conclusion(rounds: Sequence[Round], *, is_paused: bool = False) -> tuple[str
     failed = [each for each in later if each.plan is None or each.plan.steps]
     failure = _failure(failed[-1]) if failed else None
     before = _lack_of_turns if answering.plan is not None and answering.plan.answer else _lack_before
-    lacks = (_own(answer), _lack(answering), before(rounds, answering), failure, _undone(rounds))
-    problems = [problem for problem in lacks if problem is not None]
+    lacks = (_own(answer), _lack(answering), before(rounds, answering), failure)
+    undone = _undone(rounds, "; ".join(problem.message for problem in lacks if problem is not None))
+    problems = [problem for problem in (*lacks, undone) if problem is not None]
     if not problems:
         return answer.text, "ok", None
     messages = dict.fromkeys(problem.message for problem in problems)
@@ -199,26 +200,43 @@ def _own(answer: Outcome | None) -> Problem | None:
     return None if answer is None or answer.problem is None else Problem(answer.problem.code, told(answer))
 
 
-def _undone(rounds: Sequence[Round]) -> Problem | None:
+def _undone(rounds: Sequence[Round], known: str = "") -> Problem | None:
     """Return the actions that were not carried out, whose end is unknown, or which an agent did twice.
 
-    An action that its condition skipped is none of them.
+    An action that its condition skipped is none of them. Why the inputs of a skipped action are incomplete is
+    added, if it is not in `known`.
     """
-    plans = [current for current in rounds if current.plan is not None and current.plan.steps]
-    found = [
-        outcome
-        for current in plans
-        for outcome in steps_of(current)
-        if (outcome.action == "unknown" or (outcome.action is not None and current is plans[-1]))
-        and (outcome.status != "ok" or outcome.problem is not None)
-        and not outcome.is_dropped
-    ]
-    return Problem(_code(found), _list(found)) if found else None
+    plans = [(current.plan.steps, current) for current in rounds if current.plan and current.plan.steps]
+    found, causes = list[Outcome](), list[Outcome]()
+    for steps, current in plans:
+        outcomes = steps_of(current)
+        undone = [
+            outcome
+            for outcome in outcomes
+            if (outcome.action == "unknown" or (outcome.action is not None and current is plans[-1][1]))
+            and (outcome.status != "ok" or outcome.problem is not None)
+            and not outcome.is_dropped
+        ]
+        inputs = _inputs(steps, [each.step for each in undone if each.follows])
+        bad = [each for each in outcomes if each.step in inputs and each.problem is not None]
+        causes += [each for each in bad if not (each.follows or each in undone or told(each) in known)]
+        found += undone
+    return Problem(_code(found), _list([*causes, *found])) if found else None
+
+
+def _inputs(steps: Sequence[AnyStep], starts: Sequence[int]) -> list[int]:
+    """Return the steps that these steps depend on, directly or through others, in the plan's order."""
+    found, left = set[int](), list(starts)
+    while left:
+        more = depends_on(steps[left.pop()]) - found
+        found |= more
+        left += more
+    return sorted(found)
 
 
 def _with_actions(failure: Problem | None, rounds: Sequence[Round]) -> Problem | None:
     """Return the problem of a run without an answer, together with the problem of its actions."""
-    undone = _undone(rounds)
+    undone = _undone(rounds, "" if failure is None else failure.message)
     if failure is None or undone is None or undone.message in failure.message:
         return failure or undone
     return Problem(failure.code, f"{failure.message}; {undone.message}", failure.retry_after)
