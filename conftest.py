@@ -93,7 +93,7 @@ def ignore(example: Example) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Allow warnings of frameworks, and mark a page that takes long."""
+    """Allow warnings of frameworks."""
     crewai = (
         "ignore:Cannot set an attribute on 'crewai:ImportWarning",
         r"ignore::DeprecationWarning:crewai\.",
@@ -118,8 +118,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings(*inspect))
         elif item.path.name in theirs:
             item.add_marker(pytest.mark.filterwarnings(*theirs[item.path.name]))
-        if item.path.name == "tasks.md":  # reasoning-gym takes eight seconds to be imported
-            item.add_marker(pytest.mark.long)
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

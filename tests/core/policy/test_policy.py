@@ -225,6 +225,8 @@ def test_a_policy_names_planners_judges_and_declared_labels() -> None:
     judge = ScriptedWorker("judge", "YES")
     Conductor(boss, workers, policy=Policy(labels="confidential", rules=rules), accept=judge)
     Conductor(boss, workers, policy=Policy(rules=rules) & Policy(labels="confidential"), accept=judge)
+    with pytest.raises(ConfigError, match="judge"):
+        Conductor(boss, workers, policy=Policy(labels="confidential", rules=rules))
 
 
 @pytest.mark.parametrize(

@@ -256,8 +256,9 @@ def test_a_model_whose_tools_nobody_calls_is_no_worker() -> None:
 
 def test_tools_of_the_server_and_of_a_parser_are_used() -> None:
     """Others call them."""
-    as_worker(_model().bind_tools([{"type": "web_search_preview"}]), name="m")
-    as_worker(_model().with_structured_output({"title": "T", "type": "object", "properties": {}}), name="m")
+    parsed = _model().with_structured_output({"title": "T", "type": "object", "properties": {}})
+    for model in (_model().bind_tools([{"type": "web_search_preview"}]), parsed):
+        assert as_worker(model, name="m").card.name == "m"
 
 
 def _node(_: Any) -> dict[str, Any]:

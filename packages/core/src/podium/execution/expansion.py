@@ -139,7 +139,7 @@ class Items(Expansion):
         self._graph.due[self.node] = None
 
     def advance(self) -> Sequence[StepNode]:  # noqa: D102 - see the base class
-        if self.source is not None and self.source.stand_in is not None:  # its condition did not hold
+        if self.source is not None and self.source.stand_in is not None:  # skipped: else has the list
             self.source = None
             self._read_list()
         self._check_size(self._arrived)

@@ -127,7 +127,7 @@ class LineActor:
                     task.cancel()
                 if self._running:
                     await asyncio.wait(set(self._running))
-        except Exception as error:
+        except Exception as error:  # whatever prevents the start is raised to those who wait for it
             if self._opened.done():
                 raise
             self._opened.set_exception(error)
