@@ -122,6 +122,8 @@ class Interpreter:
     def _step(self, frame: Frame, index: int) -> Out:
         step, behind = frame.steps[index], list[Out]()
         holds: bool | None = None
+        if f"{frame.prefix}{index}" in self._cancelled:
+            return Out("cancelled", dropped=True)
         try:
             holds = step.when is None or self._test(step.when, frame, behind)
             run = self._execute if step.each is None else self._map
@@ -192,7 +194,8 @@ class Interpreter:
         if step.previous and frame.before is not None:
             seen += [each for each in frame.before.outs.values() if each.status == "ok"]
         if isinstance(step, Block):
-            return self._block(step, frame, name, Frame((), "", names, seen, own=own))
+            out = self._block(step, frame, name, Frame((), "", names, seen, own=own))
+            return replace(out, whole=_sound(out, *seen))
         texts = tuple(sorted(each.text for each in seen if each.status == "ok"))
         self.calls.append((name, step.worker, filled, texts))
         text = self._answer(step.worker, filled, texts)
@@ -231,7 +234,8 @@ class Interpreter:
             if frame.outs[each].status != "ok" and not frame.outs[each].items:
                 is_dropped = frame.outs[each].dropped
                 raise End("skipped" if is_dropped else "failed", dropped=is_dropped)
-        if seen and all(each.status != "ok" for each in seen) and not any(each.items for each in seen):
+        elements = [each for each in seen if each.items] if isinstance(step.each, str) else []
+        if seen and all(each.status != "ok" for each in seen) and not elements:
             raise End("skipped", dropped=all(each.dropped for each in seen))
         for position, (item, origin) in enumerate(entries):
             label = origin.get("label", str(position))

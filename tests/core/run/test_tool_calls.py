@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from core.caller import MOST_TURNS, TOOLS, Caller, Maker, called
-from core.execution.flows import asked_of, call, plan_of, saw_of
+from core.execution.flows import asked_of, call, plan_of, saw_of, when
 from core.execution.random_flows import expected, workflows
 from core.execution.test_workflows_random import SEEDS, TICK, Asked, Stage, compare, paid_for
 from core.virtual_clock import OPTIONS
@@ -275,3 +275,30 @@ async def test_a_run_that_is_resumed_without_results() -> None:
     answer = await caller.turn()
     with pytest.raises(ConfigError, match=r"has ended with 2 call\(s\) of the caller's tools"):
         await caller.conductor.resume(answer.result.run_id)
+
+
+async def test_after_a_cancel_an_equal_step_has_an_answer_of_its_own() -> None:
+    """Not that of the step that was asked in the turn before."""
+    asks = call("a", returns={"go": "boolean"})
+    again = call("same", worker=1, when=when("{{0.go}}", is_=True))
+    plan = plan_of(asks, call("same", worker=1), again, call("d", 1, 2, worker=1))
+    scope = anyio.CancelScope()
+
+    asked = count(1)
+
+    async def answer(step: StepInput) -> str:
+        if (number := next(asked)) == 2:
+            scope.cancel()
+            await anyio.sleep_forever()
+        return f"{step.subtask} {number} {[each.output for each in step.visible]}"
+
+    bob = FunctionWorker(answer, card=Card(name="bob", price=FREE))
+    ann = Maker("ann", {"a": (1,)}, {"a": '{"go": true}'})
+    conductor = Conductor(FixedPlanner(plan), [ann, bob], journal=MemoryJournal())
+    caller = Caller(conductor, RunOptions(run_id="turn-0"), ContinuationStore())
+    await caller.turn()
+    caller.options = RunOptions(run_id="turn-1")
+    with scope:
+        await caller.turn()
+    assert scope.cancelled_caught
+    assert (await caller.turn()).text == "d 4 ['same 1 []', 'same 3 []']"

@@ -9,7 +9,7 @@ from functools import partial
 from getpass import getuser
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import anyio
 import anyio.to_thread
@@ -37,7 +37,7 @@ from podium.run.rounds import FALLBACK
 from podium.run_state.state import UNFINISHED
 from podium.types.events import ApprovalAsked
 from podium.types.forecast import explain_forecast, within
-from podium.types.outcome import Outcome, StepStatus
+from podium.types.outcome import Action, Outcome, StepStatus
 from podium.types.plan import Plan
 from podium.types.result import STALE, Result, missing, steps_of, writer_of
 from podium.workers.person import PersonWorker
@@ -54,6 +54,8 @@ _ENDS = {
 }
 
 
+_TOLD: Final = 5
+"""The number of further actions that a hint names."""
 _FACTS = (
     "run_id",
     "status",
@@ -349,11 +351,9 @@ def _hint(result: Result, waiting: Sequence[ApprovalAsked], config: Path | None)
     if result.answer and (code == STALE or missing(result.rounds[-1]) or any(each.path for each in failed)):
         resume += " --refresh"
     ends = ("failed", "unknown") if result.status in ("partial", "failed") else ("unknown",)
-    for action in result.actions:
-        if action.end in ends:  # it is not repeated before a person decides
-            words = "not-done" if action.end == "failed" else "done|not-done"
-            decide = f"decide {quote(short_id(action.run_id))} --action {quote(action.name)} {words}"
-            return f": decide with `{command(decide, config)}`, then continue with `{resume}`"
+    undecided = [action for action in result.actions if action.end in ends]
+    if undecided:  # they are not repeated before a person decides
+        return f": {_how_to_decide(undecided, config)}, then continue with `{resume}`"
     match result.status:
         case "ok":
             return ""
@@ -370,6 +370,18 @@ def _hint(result: Result, waiting: Sequence[ApprovalAsked], config: Path | None)
             if refused and not failed:
                 what, resume = "change the plan", command(f"resume {short} --edit", config)
             return f": {what} with `{resume}`"
+
+
+def _how_to_decide(actions: Sequence[Action], config: Path | None) -> str:
+    first, *others = actions
+    words = "not-done" if first.end == "failed" else "done|not-done"
+    decide = f"decide {quote(short_id(first.run_id))} --action {quote(first.name)} {words}"
+    told = f"decide with `{command(decide, config)}`"
+    if others:
+        names = [f"step {action.name}" for action in others[:_TOLD]]
+        names += [f"{len(others) - _TOLD} more"] if len(others) > _TOLD else []
+        told += f", and in the same way on {', '.join(names)}"
+    return told
 
 
 def _with_higher_limit(resume: str, message: str) -> str:

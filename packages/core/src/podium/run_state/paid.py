@@ -267,10 +267,23 @@ class PaidResults:
     def continue_from(self, before: "PaidResults") -> None:
         """Take the results of an earlier run, which this run has not recorded yet."""
         self.before = before
+        before.drop(self.places)
         self.add_actions(before.actions)
         for number, each in before.rounds.items():
             if self.round(number).ready is None:
                 self.rounds[number] = each
+
+    @property
+    def places(self) -> dict[str, set[tuple[int, int]]]:
+        """By key: round and step of each outcome."""
+        return {key: {(each.round, each.step) for _, each in known} for key, known in self._outcomes.items()}
+
+    def drop(self, later: Mapping[str, set[tuple[int, int]]]) -> None:
+        """Remove the outcomes of steps that have one in a later run, too: each is for one step."""
+        every = set[tuple[int, int]]().union(*later.values())
+        for key, known in self._outcomes.items():
+            gone = every if self.moved else later.get(key, set())
+            known[:] = [each for each in known if (each[1].round, each[1].step) not in gone]
 
     def add_actions(self, earlier: Iterable[Execution]) -> None:
         """Add the actions of earlier runs, except those that this run has recorded because it took them."""
