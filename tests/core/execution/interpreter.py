@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from podium.types import Plan
 from podium.types.references import Condition, Reference, parts_of, reference_of
+from podium.types.scope import own_elements
 from podium.types.steps import AnyStep, Block, branches, depends_on
 
 Answer = Callable[[int, str, tuple[str, ...]], str | None]
@@ -228,15 +229,18 @@ class Interpreter:
 
     def _map(self, frame: Frame, index: int, name: str, behind: list[Out]) -> Out:
         step, found = frame.steps[index], list[Out]()
-        entries, is_number = self._entries(step, frame, behind, index)
         seen = [frame.outs[each] for each in step.access]
+        elements = [frame.outs[each] for each in own_elements(frame.steps, index)]
+        of_map = _is_of_map(step, frame)
+        entries, is_number = ([], False) if of_map else self._entries(step, frame, behind, index)
         for each in () if isinstance(step, Block) else step.references:
-            if frame.outs[each].status != "ok" and not frame.outs[each].items:
+            if frame.outs[each].status != "ok" and frame.outs[each] not in elements:
                 is_dropped = frame.outs[each].dropped
                 raise End("skipped" if is_dropped else "failed", dropped=is_dropped)
-        elements = [each for each in seen if each.items] if isinstance(step.each, str) else []
         if seen and all(each.status != "ok" for each in seen) and not elements:
             raise End("skipped", dropped=all(each.dropped for each in seen))
+        if of_map:
+            entries, is_number = self._entries(step, frame, behind, index)
         for position, (item, origin) in enumerate(entries):
             label = origin.get("label", str(position))
             at = f"{name}({label})" if is_number else f"{name}[{label}]"
@@ -259,8 +263,7 @@ class Interpreter:
             return Out("failed", items=tuple(found))
         faults = [each for each in found if each.status != "ok" and not each.dropped]
         if found and not ok:
-            has_failed = any(each.status == "failed" for each in found)
-            return Out("failed" if has_failed else "skipped", dropped=not faults, items=tuple(found))
+            return Out("failed" if faults else "skipped", dropped=not faults, items=tuple(found))
         value = Listing(each.value if each.status == "ok" else Gap(each.dropped) for each in found)
         seen += frame.around if step.outer else ()
         whole = _sound(*ok, *behind, *seen, *(() if step.enough else faults))
@@ -297,6 +300,15 @@ class Interpreter:
             with suppress(ValueError):
                 return dump(_inside(json.loads(subtask), names, value))
         return "".join(_told(part, value) for part in parts_of(subtask, names))
+
+
+def _is_of_map(step: AnyStep, frame: Frame) -> bool:
+    """Return whether the items of a map are those of another map."""
+    reference = reference_of(step.each) if isinstance(step.each, str) else None
+    if reference is None or not isinstance(reference.root, int):
+        return False
+    is_one = bool(reference.path) and reference.path[0].isdecimal()
+    return frame.steps[reference.root].each is not None and not is_one
 
 
 def _told(part: str | Reference, value: Callable[[Reference], Any]) -> str:
