@@ -230,15 +230,9 @@ class Interpreter:
     def _map(self, frame: Frame, index: int, name: str, behind: list[Out]) -> Out:
         step, found = frame.steps[index], list[Out]()
         seen = [frame.outs[each] for each in step.access]
-        elements = [frame.outs[each] for each in own_elements(frame.steps, index)]
         of_map = _is_of_map(step, frame)
         entries, is_number = ([], False) if of_map else self._entries(step, frame, behind, index)
-        for each in () if isinstance(step, Block) else step.references:
-            if frame.outs[each].status != "ok" and frame.outs[each] not in elements:
-                is_dropped = frame.outs[each].dropped
-                raise End("skipped" if is_dropped else "failed", dropped=is_dropped)
-        if seen and all(each.status != "ok" for each in seen) and not elements:
-            raise End("skipped", dropped=all(each.dropped for each in seen))
+        _check_seen(step, frame, index)
         if of_map:
             entries, is_number = self._entries(step, frame, behind, index)
         for position, (item, origin) in enumerate(entries):
@@ -300,6 +294,18 @@ class Interpreter:
             with suppress(ValueError):
                 return dump(_inside(json.loads(subtask), names, value))
         return "".join(_told(part, value) for part in parts_of(subtask, names))
+
+
+def _check_seen(step: AnyStep, frame: Frame, index: int) -> None:
+    """Raise `End` if what all items of a map need has no output."""
+    own = own_elements(frame.steps, index)
+    for each in () if isinstance(step, Block) else step.references:
+        if frame.outs[each].status != "ok" and each not in own:
+            is_dropped = frame.outs[each].dropped
+            raise End("skipped" if is_dropped else "failed", dropped=is_dropped)
+    seen = [frame.outs[each] for each in step.access]
+    if seen and all(each.status != "ok" for each in seen) and not own:
+        raise End("skipped", dropped=all(each.dropped for each in seen))
 
 
 def _is_of_map(step: AnyStep, frame: Frame) -> bool:

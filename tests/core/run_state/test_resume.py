@@ -232,3 +232,21 @@ async def test_a_pool_in_another_order_is_found_by_name() -> None:
     result = await conductor(list(reversed(again)), journal).resume("x", refresh=True)
     assert result.status == "ok"
     assert calls(again) == [0, 1, 0, 1]
+
+
+async def test_an_answer_is_for_one_of_several_equal_steps() -> None:
+    """Also after it moved to another step, because the plan was changed."""
+    same, told = Step(0, "same"), iter("1234")
+    workers = [ScriptedWorker("a", lambda _: next(told)), *team()[1:]]
+    made = conductor(workers, MemoryJournal())
+    plans = (
+        Plan((same, same, same, Step(1, "vote", (0, 1, 2)))),
+        Plan((Step(2, "new"), same, same, same, Step(1, "vote", (0, 1, 2, 3)))),
+        Plan((Step(2, "new"), same, same, same, same, Step(1, "vote", (0, 1, 2, 3, 4)))),
+    )
+    result = await made.run(plans[0], run_id="x")
+    for plan in plans[1:]:
+        result = await made.resume("x", plan=plan)
+    (last,) = result.rounds
+    assert sorted(each.text for each in last.outcomes[:6] if each.worker == "a") == ["1", "2", "3", "4"]
+    assert calls(workers) == [4, 3, 1, 0]

@@ -228,12 +228,16 @@ class PaidResults:
     def add(self, key: str, outcome: Outcome) -> None:
         """Add an outcome; outcomes of a run are added in the order in which its steps ended.
 
-        An outcome replaces an earlier one of its step with the same key: an answer that was cut.
+        An outcome replaces an earlier one of its step with the same key: an answer that was cut. An answer is
+        for one step: an outcome also replaces that of another step of its round from which it was taken.
         """
         self._added += 1
         known, place = self._outcomes.setdefault(key, []), (outcome.round, outcome.step)
         if outcome.status == "ok":
             known[:] = [each for each in known if (each[1].round, each[1].step) != place]
+        if outcome.reused and not outcome.attempts:
+            alike = [each for each in known if (each[1].round, each[1].text) == (place[0], outcome.text)]
+            known[:] = [each for each in known if each not in alike[:1]]
         known.append((self._added, outcome))
         if outcome.status == "ok" and outcome.shown is not None:
             self._shown.setdefault((outcome.round, outcome.step), []).append(outcome.shown)
