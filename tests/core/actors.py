@@ -7,15 +7,9 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 
-from podium.budget import Limits
-from podium.budget.ledger import Ledger
-from podium.execution import Retry
-from podium.execution.context import ConductorSettings, RunContext, RunRequest
 from podium.hosts import ToolWorker
-from podium.journal import Cache
 from podium.plan_text import write_plan
-from podium.planners import ChatPlanner, Planner, PlanRequest, PlanText, RulePlanner
-from podium.policy import Policy
+from podium.planners import ChatPlanner, Planner, PlanRequest, PlanText
 from podium.types import (
     Completion,
     Event,
@@ -23,16 +17,14 @@ from podium.types import (
     Plan,
     Problem,
     Proposal,
-    Query,
     Result,
     Step,
     StepDelta,
     StepEnded,
     StepStarted,
 )
-from podium.types.messages import read_query
 from podium.usage import Usage
-from podium.workers import FREE, Card, Pool, Request, ScriptedWorker, Worker
+from podium.workers import FREE, Card, Request, ScriptedWorker, Worker
 from podium.workers.simple import Reply
 
 Act = Callable[[Request], AsyncGenerator[str | Completion, None]]
@@ -162,15 +154,15 @@ def rows(*steps: Row) -> str:
     return write_plan(plan_of(*steps), "rows")
 
 
+def in_turn(name: str | Card, *replies: Reply, **options: Any) -> ScriptedWorker:
+    """Return a worker that gives these replies one after the other, then the last again."""
+    left = list(replies)
+    return ScriptedWorker(name, lambda _: left.pop(0) if len(left) > 1 else left[0], **options)
+
+
 def boss(*replies: Reply, latency: float = 0.0, piece: int | None = None, **options: object) -> ChatPlanner:
     """Return a planner that writes these texts one after the other, then the last again."""
-    left = list(replies)
-
-    def reply(request: Request) -> Reply:
-        return left.pop(0) if len(left) > 1 else left[0]
-
-    worker = ScriptedWorker("boss", reply, latency=latency, piece=piece)
-    return ChatPlanner(worker, **options)  # type: ignore[arg-type]  # a test names them right
+    return ChatPlanner(in_turn("boss", *replies, latency=latency, piece=piece), **options)  # type: ignore[arg-type]
 
 
 def told(planner: ChatPlanner, call: int = -1) -> str:
@@ -198,38 +190,3 @@ def tags(events: Sequence[Event], *, without: str = "_delta") -> list[str]:
         for event in events
         if not event.type.endswith(without)
     ]
-
-
-def context_of(  # noqa: PLR0913 - the facts of a run that a test sets
-    *workers: Worker,
-    pool: Pool | None = None,
-    ledger: Ledger | None = None,
-    limits: Limits | None = None,
-    planner: Planner | None = None,
-    fallback_planner: Planner | None = None,
-    query: Query | None = None,
-    policy: Policy | None = None,
-    retry: Retry | None = None,
-    cache: Cache | None = None,
-    emit: Callable[[Event], None] | None = None,
-) -> RunContext:
-    """Return the context of a run, for tests of one of its stages."""
-    limits = limits or (Limits() if ledger is None else ledger.limits)
-    settings = ConductorSettings(
-        name="conductor",
-        pool=pool or Pool(workers),
-        planner=planner or RulePlanner(),
-        fallback_planner=fallback_planner,
-        limits=limits,
-        retry=retry or Retry(),
-    )
-    return RunContext(
-        settings=settings,
-        request=RunRequest(run_id="r", query=() if query is None else read_query(query)),
-        ledger=ledger or Ledger(limits, anyio.current_time() + 600),
-        policy=policy or Policy(),
-        cache=cache,
-        emit=emit,
-        clock=anyio.current_time,
-        began=anyio.current_time(),
-    )

@@ -1,21 +1,21 @@
-"""A conductor's face: what it takes, what it returns, and how its runs stay apart."""
+"""A conductor's face: what it takes and returns, and a conductor of one worker, such as a hosted one."""
 
 from collections.abc import AsyncGenerator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
-import anyio
 import pytest
-from core.actors import PlanningActor, boss, plan_of, rows
+from core.actors import boss, plan_of, rows
+from servers.chat_server import Call, ChatServer, Reply, events, says, whole
 
-from podium.budget import Limits
-from podium.conductor import Conductor
-from podium.errors import ConfigError, PlanInvalid, PlannerError, QueryError
-from podium.planners import ChatPlanner, FixedPlanner, PlanRequest, PlanText
-from podium.policy import Policy
-from podium.types import Completion, Message, Plan, Step
+from podium import ChatWorker, Conductor, Endpoint, FunctionWorker, Limits
+from podium.errors import LimitExceeded, PlanInvalid, PlannerError, QueryError
+from podium.execution import Retry
+from podium.journal import MemoryJournal
+from podium.planners import ChatPlanner
+from podium.policy import Policy, Rule
+from podium.types import AnswerDelta, Completion, Message, Plan, Sampling, Step
 from podium.usage import Usage
-from podium.workers import Card, Price, Request, ScriptedWorker, Worker, step_input_of
+from podium.workers import FREE, Card, Price, Request, ScriptedWorker, Worker
 
 pytestmark = pytest.mark.anyio
 
@@ -24,23 +24,17 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA",
 ASKED = [{"role": "user", "content": [{"type": "text", "text": "What is on it?"}, IMAGE]}]
 
 
-def _question(request: Request) -> str:
-    return step_input_of(request).query[-1].text
-
-
 def _pool() -> list[ScriptedWorker]:
     return [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]
 
 
 async def test_a_question_becomes_an_answer() -> None:
-    """The output of the last step is the answer, verbatim."""
     result = await Conductor(boss(GOOD), _pool()).run("What?")
     assert (result.answer, result.status, result.problem) == ("B", "ok", None)
     assert result.workers == ("a", "b")
 
 
 async def test_a_plan_is_run_as_it_is() -> None:
-    """No planner is asked, and the result says that the user gave the plan."""
     planner = boss(GOOD)
     result = await Conductor(planner, _pool()).run(plan_of((1, "go", ())))
     assert result.answer == "B"
@@ -57,7 +51,6 @@ async def test_a_plan_is_run_as_it_is() -> None:
     ],
 )
 async def test_a_plan_that_does_not_fit_is_refused_before_anything_runs(plan: Plan, code: str) -> None:
-    """A given plan is checked against pool and limits."""
     pool = _pool()
     with pytest.raises(PlanInvalid) as caught:
         await Conductor(boss(GOOD), pool).run(plan)
@@ -84,7 +77,6 @@ MEMORIES: list[tuple[Any, list[int], str]] = [
 async def test_a_worker_is_shown_what_its_card_says_of_the_conversation(
     memory: Any, seen: list[int], told: str
 ) -> None:
-    """The planner sees all of it, and is told what the worker is not shown."""
     worker, model = ScriptedWorker(Card(name="w", memory=memory), "done"), ScriptedWorker("boss", GOOD)
     forgetful = [worker, ScriptedWorker("other", "done")]
     result = await Conductor(ChatPlanner(model), forgetful).run(TALK)
@@ -98,26 +90,12 @@ async def test_a_worker_is_shown_what_its_card_says_of_the_conversation(
     assert bool(told) == ("is not shown" in prompt)
 
 
-def test_a_list_is_no_fixed_plan() -> None:
-    with pytest.raises(ConfigError, match="give a Plan"):
-        FixedPlanner([Step(0, "Write.")])  # type: ignore[arg-type]  # as meant
-
-
-def test_a_memory_that_is_none_of_these_is_refused() -> None:
-    """At once."""
-    for memory in (-1, True, "some"):
-        with pytest.raises(ConfigError, match="memory"):
-            Card(name="w", memory=memory)  # type: ignore[arg-type]  # as meant
-
-
 def _conversations() -> dict[str, list[Any]]:
-    """Return conversations with an image."""
     asked = {"role": "user", "content": "And now?"}
     call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     called = {"role": "assistant", "content": None, "tool_calls": [call]}
     return {
         "question": ASKED,
-        "history": [*ASKED, asked],
         "assistant": [asked, {"role": "assistant", "content": [IMAGE]}, asked],
         "tool": [asked, called, {"role": "tool", "tool_call_id": "c", "content": [IMAGE]}],
         "earlier tool": [asked, called, {"role": "tool", "tool_call_id": "c", "content": [IMAGE]}, asked],
@@ -126,7 +104,6 @@ def _conversations() -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize("at", _conversations())
 async def test_images_of_tools_and_assistants(at: str) -> None:
-    """The worker of the answer gets the very part if it takes images, and otherwise a note."""
     asked, card = _conversations()[at], Card(name="seeing", parts=frozenset({"image_url"}))
     for number in (0, 1):
         pool = [ScriptedWorker(card, "a cat"), ScriptedWorker("blind", "a guess")]
@@ -136,9 +113,8 @@ async def test_images_of_tools_and_assistants(at: str) -> None:
         assert ("attachment(s)" in "".join(map(str, shown))) == (number == 1)
 
 
-@pytest.mark.parametrize("at", ["question", "earlier tool", "denied", "hidden", "nested", "plan"])
+@pytest.mark.parametrize("at", ["earlier tool", "denied", "hidden", "nested", "plan"])
 async def test_an_image_that_no_worker_can_see_is_refused(at: str) -> None:
-    """Before a planner or a worker is called, with what to do."""
     model, blind = ScriptedWorker("model", rows((0, "look", ()))), ScriptedWorker("blind", "a guess")
     planner = ChatPlanner(model)
     pool: list[Worker] = [blind]
@@ -156,16 +132,6 @@ async def test_an_image_that_no_worker_can_see_is_refused(at: str) -> None:
         await conductor.run(asked)
     assert not model.requests
     assert not blind.requests
-
-
-def test_run_sync_from_several_threads_at_once() -> None:
-    """One conductor serves threads side by side, each with a loop of its own."""
-    card = Card(name="a", concurrency=2)
-    pool = [ScriptedWorker(card, _question, latency=0.002)]
-    conductor = Conductor(boss(rows((0, "x", ()), (0, "y", ()), (0, "z", (0, 1)))), pool)
-    with ThreadPoolExecutor(8) as threads:
-        results = list(threads.map(conductor.run_sync, [f"question {i}" for i in range(24)]))
-    assert [result.answer for result in results] == [f"question {i}" for i in range(24)]
 
 
 class _Opened(Worker):
@@ -190,7 +156,6 @@ class _Opened(Worker):
 
 
 async def test_workers_are_open_while_they_are_needed() -> None:
-    """For a run, also one that raises, or as long as the conductor is entered."""
     worker = _Opened()
     with pytest.raises(PlannerError):
         await Conductor(boss("no plan"), [worker]).run("What?")
@@ -221,15 +186,118 @@ async def test_costs_are_told_by_worker_and_in_total() -> None:
     assert "cost unknown" in result.explain()
 
 
-async def test_planning_alone_keeps_to_the_time_of_a_run() -> None:
-    """`plan` does not outlast what a run may take."""
-    conductor = Conductor(PlanningActor(_never_plans), _pool(), limits=Limits(seconds=0.05))
-    for asking in (conductor.plan, conductor.run):
-        with pytest.raises(PlannerError, match=r"Limits\.seconds") as caught:
-            await asking("What?")
-        assert caught.value.code == "planner_limit"
+KEY = "fish_" + "0123456789abcdef" * 4
+USAGE = {
+    "input_tokens": 20,
+    "output_tokens": 7,
+    "total_tokens": 63,
+    "input_tokens_details": {
+        "cached_tokens": 0,
+        "orchestration_input_tokens": 30,
+        "orchestration_input_cached_tokens": 3,
+    },
+    "output_tokens_details": {"orchestration_output_tokens": 6},
+}
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+PIXEL = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+CONVERSATION = [
+    {"role": "system", "content": "Be short."},
+    {"role": "user", "content": "Where is it wet?"},
+    {"role": "assistant", "content": "In Oslo."},
+    {"role": "user", "content": [{"type": "text", "text": "And this?"}, PIXEL]},
+    {"role": "assistant", "content": "", "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c1", "content": "rain"},
+]
 
 
-async def _never_plans(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-    await anyio.sleep_forever()
-    yield PlanText(text="")
+def response(text: str, **more: Any) -> dict[str, Any]:
+    message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+    body = {"object": "response", "status": "completed", "model": "fugu-ultra-v2.0", "error": None}
+    return body | {"output": [message], "usage": USAGE} | more
+
+
+def reply(call: Call, text: str = "for|ty-two", **more: Any) -> Reply:
+    """Answer in the API of the request, whole or streamed."""
+    if call.path.endswith("/chat/completions"):
+        return says(call, text.replace("|", ""))
+    body = response(text.replace("|", ""), **more)
+    if not call.body["stream"]:
+        return whole(body)
+    deltas = [{"type": "response.output_text.delta", "delta": piece} for piece in text.split("|")]
+    kind = f"response.{body['status']}"
+    return events({"type": "response.created"}, *deltas, {"type": kind, "response": body}, done=False)
+
+
+def hosted(
+    server: ChatServer, api: Any = "responses", sampling: Sampling | None = None, **more: Any
+) -> Conductor:
+    """Return a conductor of the model that `server` serves."""
+    card = Card(name="fugu", price=Price(input=5, output=30), parts=frozenset({"image_url"}))
+    endpoint = Endpoint(server.url, api_key=KEY)
+    worker = ChatWorker("fugu", endpoint=endpoint, card=card, sampling=sampling or Sampling(), api=api)
+    return Conductor.of(worker, **{"retry": Retry(attempts=1), **more})
+
+
+async def test_an_answer_streams_and_its_tokens_are_whole() -> None:
+    """The pieces come as they are written; the server's orchestration tokens are counted and paid."""
+    async with ChatServer(reply) as server:
+        conductor = hosted(server, sampling=Sampling(effort="xhigh", max_tokens=500))
+        seen = [event async for event in conductor.stream("What is six times seven?")]
+        (call,) = server.calls
+    assert [event.text for event in seen if isinstance(event, AnswerDelta)] == ["for", "ty-two"]
+    result = seen[-1].result  # type: ignore[union-attr]  # the last event is the end
+    assert (result.answer, result.status) == ("forty-two", "ok")
+    assert result.usage.total_tokens == 63
+    assert result.usage.orchestration_cached_tokens == 3
+    assert result.cost == pytest.approx((50 * 5 + 13 * 30) / 1e6)
+    assert call.path.endswith("/responses")
+    assert call.headers["authorization"] == f"Bearer {KEY}"
+    assert (call.body["reasoning"], call.body["max_output_tokens"]) == ({"effort": "xhigh"}, 500)
+    assert KEY not in result.explain()
+
+
+async def test_a_function_is_sent_the_question() -> None:
+    conductor = Conductor.of(FunctionWorker(lambda given: given.subtask, card=Card(name="f", price=FREE)))
+    for context in ({}, {"x": "text"}):
+        assert (await conductor.run("Why {{0}}, {{x}}?", context=context)).answer == "Why {{0}}, {{x}}?"
+
+
+async def test_a_conversation_reaches_the_model_unchanged() -> None:
+    """With its system prompt, images and tool results; a question alone without anything about a plan."""
+    async with ChatServer(reply) as server:
+        for api in ("chat", "responses"):
+            await hosted(server, api).run(CONVERSATION, tools=[WEATHER])
+            await hosted(server, api).run("Why?")
+        chat, question, responses, item = (call.body for call in server.calls)
+    assert chat["messages"] == CONVERSATION
+    assert question["messages"] == [{"role": "user", "content": "Why?"}]
+    assert item["input"] == [{"role": "user", "content": "Why?"}]
+    assert responses["input"] == [
+        *CONVERSATION[:3],
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "And this?"},
+                {"type": "input_image", "image_url": "data:image/png;base64,AA=="},
+            ],
+        },
+        {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "rain"},
+    ]
+
+
+async def test_its_runs_are_recorded_and_limited() -> None:
+    """A journal, limits, labels and a policy apply as to any conductor, and other plans run as they are."""
+    journal, rules = MemoryJournal(), Policy(rules=[Rule("secret", never="fugu")], labels="secret")
+    async with ChatServer(reply) as server:
+        conductor = hosted(server, name="hosted", journal=journal)
+        first = await conductor.run("hello", run_id="r")
+        assert (await conductor.resume("r")).answer == first.answer
+        assert conductor.card.name == "hosted"
+        assert len(server.calls) == 1
+        costly = await hosted(server, limits=Limits(cost=1e-9)).run("hello")
+        assert costly.problem is not None
+        assert costly.problem.code == LimitExceeded.code
+        with pytest.raises(PlannerError, match="allows no worker"):
+            await hosted(server, policy=rules).run("hello", labels=["secret"])

@@ -1,7 +1,9 @@
-"""The direction of imports: data flows one way, and a folder imports only from folders before it."""
+"""The direction of imports, the size of modules, and what `podium` shows to the world."""
 
 import ast
 import re
+import subprocess
+import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -56,12 +58,10 @@ IMPORTS = {name: imported(path) - {name} for name, path in SOURCES.items() if na
 
 
 def test_every_folder_has_a_place_in_the_order() -> None:
-    """A new folder or root module says where in the flow it stands."""
     assert {name.split(".")[0] for name in IMPORTS} == set(RANK)
 
 
 def test_folders_import_only_from_folders_before_them() -> None:
-    """Stages know nothing of what comes after them."""
     wrong = [
         f"{name} imports {other}"
         for name, others in IMPORTS.items()
@@ -72,7 +72,6 @@ def test_folders_import_only_from_folders_before_them() -> None:
 
 
 def test_no_modules_import_each_other() -> None:
-    """Within a folder there is an order, too."""
     assert list(TopologicalSorter(IMPORTS).static_order())
 
 
@@ -85,13 +84,11 @@ def test_no_name_of_a_face_is_that_of_its_module() -> None:
 
 
 def test_a_module_is_at_most_500_lines_long() -> None:
-    """A module is one noun, which a reader takes in at once."""
     long = [name for name, path in SOURCES.items() if path.read_text("utf-8").count("\n") > 500]
     assert long == []
 
 
 def test_every_folder_says_in_one_line_what_it_is_for() -> None:
-    """The tree reads as a table of contents."""
     for folder in FOLDERS:
         purpose = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
         assert purpose, f"{folder} has no docstring"
@@ -99,12 +96,10 @@ def test_every_folder_says_in_one_line_what_it_is_for() -> None:
 
 
 def test_the_root_is_small() -> None:
-    """At most nine modules stand at the root; everything else is in a folder."""
     assert len(list(ROOT.glob("*.py"))) <= 9
 
 
 def test_the_worker_seam_knows_no_run() -> None:
-    """Who writes a worker needs no journal, ledger, policy or event."""
     assert not {name for name in IMPORTS["workers.worker"] if re.match(r"journal|policy|types\.events", name)}
 
 
@@ -115,10 +110,32 @@ def test_no_pattern_has_a_possessive_group() -> None:
 
 
 def test_one_module_of_core_imports_an_http_library() -> None:
-    """All HTTP goes through one module, and aiohttp."""
     found = [
         name
         for name, path in SOURCES.items()
         if re.search(r"\b(import|from) (aiohttp|httpx2?)\b", path.read_text("utf-8"))
     ]
     assert found == ["workers.openai.http"]
+
+
+def test_the_face_is_complete_sorted_and_small() -> None:
+    assert list(podium.__all__) == sorted(podium.__all__)
+    assert len(podium.__all__) <= 20
+    for name in podium.__all__:
+        assert getattr(podium, name).__name__ == name
+
+
+def test_importing_is_silent_and_brings_in_no_framework() -> None:
+    code = """
+import os, sys, threading
+before = set(os.listdir('/proc/self/fd')) if os.path.isdir('/proc/self/fd') else set()
+import podium
+foreign = {'httpx', 'httpx2', 'aiohttp', 'openai', 'langchain_core', 'langgraph', 'llama_index',
+           'crewai', 'autogen_core', 'litellm', 'typer', 'rich', 'numpy', 'pydantic'}
+print(sorted(foreign & set(sys.modules)), threading.active_count(),
+      (set(os.listdir('/proc/self/fd')) if os.path.isdir('/proc/self/fd') else set()) - before)
+"""
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[]", "1", "set()"]
+    assert done.stderr == ""

@@ -24,13 +24,11 @@ def test_no_script_but_latin_is_undercounted(sample: dict[str, Any]) -> None:
 
 
 def test_english_is_not_counted_twice() -> None:
-    """What most users write is not estimated far too high."""
     english = next(sample for sample in SAMPLES if sample["language"] == "english")
     assert estimate_tokens(english["text"]) <= 1.3 * english["cl100k_base"]
 
 
 def test_an_estimate_counts_every_part_of_a_call() -> None:
-    """Tool calls are read and written as text is; halves of surrogate pairs do no harm."""
     call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": '{"where": "here"}'}}
     plain = estimate_usage([Message("user", "Where is it?")], "")
     called = estimate_usage([Message("assistant", "Where is it?", (call,))], "", (call,))

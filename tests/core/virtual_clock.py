@@ -4,11 +4,17 @@ For tests of latencies and limits. Threads and sockets take real time and cannot
 """
 
 import asyncio
+import gc
 import selectors
-from typing import Any
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
+import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
+T = TypeVar("T")
 STALLED_S = 10.0
 """Real seconds without a timer and without an event after which the loop counts as hung."""
 
@@ -55,3 +61,21 @@ BACKEND = ("asyncio", OPTIONS)
 def anyio_backend() -> object:
     """Run the tests of a module that imports this name on the virtual clock."""
     return BACKEND
+
+
+def on_virtual_clock(main: Callable[[], Awaitable[T]]) -> T:
+    """Run `main` and see that it leaves no task and no open generator."""
+    unclosed: list[Any] = []
+
+    async def watched() -> T:
+        first, _ = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(first, unclosed.append)
+        returned = await main()
+        await checkpoint()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return returned
+
+    returned = anyio.run(watched, backend_options=OPTIONS)
+    gc.collect(0)
+    assert not unclosed
+    return returned

@@ -50,12 +50,10 @@ class Books(RuleBasedStateMachine):
 
     @initialize(target=ledgers, limits=LIMITS)
     def start(self, limits: Limits) -> int:
-        """Begin a run."""
         return self._add(Ledger(limits, 0.0), ())
 
     @rule(target=ledgers, parent=ledgers, limits=LIMITS)
     def nest(self, parent: int, limits: Limits) -> int:
-        """Begin a run within another."""
         return self._add(self.made[parent].nested(limits, 1, 0.0), self.above[parent])
 
     @rule(target=reservations, number=ledgers, worst=SPENDS)
@@ -133,7 +131,6 @@ class Books(RuleBasedStateMachine):
 
     @rule(number=ledgers, kept=st.lists(SPENDS, max_size=2))
     def keep(self, number: int, kept: list[Spend]) -> None:
-        """Keep amounts from nested runs."""
         self.made[number].keep(lambda: Kept(kept))
         self.kept[number] = kept
 
@@ -143,7 +140,6 @@ class Books(RuleBasedStateMachine):
 
     @rule(number=ledgers, spent=SPENDS)
     def charge(self, number: int, spent: Spend) -> None:
-        """Charge what was spent before."""
         try:
             self.made[number].charge(spent)
         except LimitExceeded as refused:

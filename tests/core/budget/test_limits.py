@@ -1,10 +1,12 @@
-"""What a call may come to at most, answers that are bounded, and prices that must be known."""
+"""Limits, what a call may come to at most, what fits a ledger, and prices that must be known."""
 
 import pytest
 
 from podium.budget import Limits, Spend
-from podium.errors import ConfigError
-from podium.types import Constraint, Message, Sampling
+from podium.budget.ledger import Ledger, Reservation
+from podium.errors import ConfigError, LimitExceeded
+from podium.types import Message, Sampling
+from podium.usage import Usage
 from podium.workers import (
     FREE,
     Card,
@@ -19,7 +21,7 @@ from podium.workers import (
 )
 from podium.workers.pool import check_prices
 from podium.workers.simple import FunctionWorker
-from podium.workers.worker import PER_ATTACHMENT, PER_MESSAGE, PER_REQUEST, most_tokens
+from podium.workers.worker import PER_MESSAGE, PER_REQUEST
 
 pytestmark = pytest.mark.anyio
 PRICE = Price(input=1.0, output=10.0)
@@ -51,37 +53,9 @@ def _echo(step_input: StepInput) -> str:
     ],
 )
 def test_a_limit_that_makes_no_sense_is_refused(limit: dict[str, object], told: str) -> None:
-    """The message names the limit, its value, and which values it takes."""
     with pytest.raises(ConfigError) as caught:
         Limits(**limit)  # type: ignore[arg-type]
     assert str(caught.value) == told
-
-
-@pytest.mark.parametrize(
-    ("content", "tokens"),
-    [
-        ("x" * 1000, 800),
-        ("ab" + "日本" * 5, 26),
-        (
-            ({"type": "text", "text": "abcd"}, {"type": "image_url", "image_url": {"url": "u" * 9**5}}),
-            4 + PER_ATTACHMENT,
-        ),
-        (({"type": "file", "file": {"file_data": "u" * 100_000}},), 80_000),
-        (({"type": "input_audio"},), PER_ATTACHMENT),
-    ],
-)
-def test_a_prompt_is_bounded_by_its_bytes(content: object, tokens: int) -> None:
-    """Four tokens for five bytes, and pictures by the piece."""
-    bound = most_tokens((Message("user", content),))  # type: ignore[arg-type]
-    assert tokens <= bound - AROUND <= tokens + 40
-
-
-def test_what_else_is_sent_counts_too() -> None:
-    """Calls of tools and forms that the server may put into the prompt."""
-    call = {"id": "1", "function": {"name": "f", "arguments": "y" * 400}}
-    assert most_tokens((Message("assistant", "", (call,)),)) >= 200
-    form = Constraint("json", {"type": "object", "description": "z" * 400})
-    assert most_tokens((Message("user", ""),), form) - most_tokens((Message("user", ""),)) >= 200
 
 
 @pytest.mark.parametrize(
@@ -95,13 +69,11 @@ def test_what_else_is_sent_counts_too() -> None:
 def test_the_worst_case_is_prompt_and_answer_at_the_cards_price(
     worker: Worker, request_: Request, written: int
 ) -> None:
-    """An answer is as long as the request, else the worker, else the limits let it be."""
     read = 800 + AROUND
     assert worker.worst_case(request_, 4096) == Spend(1, read, written, (read + 10 * written) / 1e6)
 
 
 def test_work_that_costs_nothing_costs_nothing() -> None:
-    """A free model still writes tokens; plain code does not; and unknown is not free."""
     free, unknown = _chat(FREE).worst_case(_request(), 10), _chat(None).worst_case(_request(), 10)
     assert free is not None
     assert unknown is not None
@@ -115,10 +87,48 @@ def test_work_that_costs_nothing_costs_nothing() -> None:
 
 
 def test_a_cost_limit_demands_prices_or_a_choice() -> None:
-    """The error names who has none, and both remedies."""
     cards = [Card(name="b"), Card(name="a"), Card(name="c", price=PRICE), Card(name="d", price=FREE), None]
     with pytest.raises(ConfigError, match=r"'a', 'b'.*0 if it costs nothing.*Limits\.unpriced"):
         check_prices(Limits(cost=1.0), cards)
     check_prices(Limits(), cards)
     check_prices(Limits(cost=1.0, unpriced=0.0), cards)
     check_prices(Limits(cost=1.0), cards[2:])
+
+
+CALL = Spend(1, 100, 50, 0.01)
+
+
+def ledger_of(**limits: float) -> Ledger:
+    return Ledger(Limits(**limits), deadline=0.0)  # type: ignore[arg-type] # a test names them right
+
+
+@pytest.mark.parametrize(
+    ("limits", "field", "told"),
+    [
+        ({"calls": 1}, "calls", "1 call, and the run has 0 calls left of its 1 call: raise Limits.calls"),
+        (
+            {"input_tokens": 150},
+            "input_tokens",
+            "100 input tokens, and the run has 50 input tokens left of its 150",
+        ),
+        ({"output_tokens": 99}, "output_tokens", "50 output tokens, and the run has 49 output tokens left"),
+        ({"cost": 0.0175}, "cost", "$0.01, and the run has $0.0075 left of its $0.0175: raise Limits.cost"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_books_nothing(
+    limits: dict[str, float], field: str, told: str
+) -> None:
+    outer = ledger_of()
+    ledger = outer.nested(Limits(**limits), 1, 0.0)  # type: ignore[arg-type] # a test names them right
+    ledger.reserve(CALL)
+    with pytest.raises(LimitExceeded) as refused:
+        ledger.reserve(CALL)
+    assert refused.value.limit == field
+    assert told.replace("the run", "the nested run") in str(refused.value)
+    assert ledger.reserved == outer.reserved == CALL
+
+
+def test_a_hosted_conductors_own_tokens_count() -> None:
+    usage = Usage(10, 20, orchestration_input_tokens=100, orchestration_output_tokens=200)
+    assert Spend.of(usage, None) == Spend(1, 110, 220, None)
+    assert not Reservation(Spend()).settled

@@ -17,7 +17,6 @@ STARTS = {Limits: "| field | bounds |", Retry: "`Retry`, and `[retry]` in `podiu
 
 @pytest.mark.parametrize("record", STARTS, ids=lambda record: record.__name__)
 def test_the_table_has_every_field_with_its_default(record: type[Any]) -> None:
-    """In the order of the class."""
     text = PAGE.read_text("utf-8").partition(STARTS[record])[2]
     table = text[text.index("| `") :].partition("\n\n")[0]
     told = [(name, default.strip()) for name, default in ROW.findall(table)]

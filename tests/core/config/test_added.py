@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from installing import Install, installer, known_add_ons
-from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from podium import Conductor
@@ -79,29 +78,20 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 
 def written(tmp_path: Path, text: str) -> Path:
-    """Write a config with one worker and `text`."""
     path = tmp_path / "podium.toml"
     path.write_text(f"{text}\n{POOL}")
     return path
 
 
 def dice(tmp_path: Path, planner: str) -> Path:
-    """Write a config with this planner."""
     return written(tmp_path, f"[planner]\n{planner}")
 
 
 def test_an_installed_package_is_handed_its_table(tmp_path: Path) -> None:
-    """As its own model, by name."""
     config = load_config(written(tmp_path, f"[toy]\nblocks = 3\nlevels = [{{ height = 2 }}]\n{RULE}"))
     model = sys.modules["podium_toy"].Toy
     table = config.table("toy", model)
     assert (table.blocks, table.levels[0].height) == (3, 2)
-
-    class Other(BaseModel):
-        """Not the package's."""
-
-    with pytest.raises(TypeError, match=r"\[toy\] is of Toy, not of .*Other"):
-        config.table("toy", Other)
 
 
 def test_a_planner_of_another_package_plans(tmp_path: Path) -> None:
@@ -118,14 +108,10 @@ def test_a_planner_of_another_package_plans(tmp_path: Path) -> None:
 
 
 def test_its_warnings_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """By each command that plans, and in the log when the conductor is made; no command fails."""
     path = dice(tmp_path, 'type = "loaded"')
     told = "calculator is not known: roll again"
-    for words in (("plan", "What is 2 + 3?"), ("run", "What is 2 + 3?")):
-        result = CliRunner().invoke(app, [*words, "--config", str(path)])
-        assert (result.exit_code, f"podium: warning: {told}" in result.stderr) == (0, True)
-    result = CliRunner().invoke(app, ["check", "--config", str(path)])
-    assert (result.exit_code, f"! planner fixed: {told}" in result.stdout) == (0, True)
+    result = CliRunner().invoke(app, ["run", "What is 2 + 3?", "--config", str(path)])
+    assert (result.exit_code, f"podium: warning: {told}" in result.stderr) == (0, True)
     result = CliRunner().invoke(app, ["check", "--json", "--config", str(path)])
     parts = {part["role"]: part for part in json.loads(result.stdout)["parts"]}
     assert (parts["planner"]["warnings"], parts["worker"]["warnings"]) == ([told], [])
@@ -141,22 +127,17 @@ HOSTED = '[hosted]\nendpoint = "fugu"\n[endpoints.fugu]\nbase_url = "https://x.e
 
 
 WRONG = {
-    "[toy]\nblocks = 'three'\n": "podium.toml:2: 'blocks' in [toy] is 'three': write a whole number",
     "[toy]\nblocks = 3\n[[toy.levels]]\nheight = 1\nhigh = 1\n": "unknown key 'high' in [toy.levels.0]: did",
-    "toy = 3\n": "podium.toml:1: 'toy' in the file is 3: write a table",
     "[odd]\n": "'podium_toy:number' of the table [odd] is not a pydantic model",
     '[planner]\ntype = "dice"\n': "podium.toml:1: [planner] lacks 'sides': add it",
-    '[planner]\ntype = "dice"\nsides = 6\nside = 1\n': "podium.toml:4: unknown key 'side' in [planner]: did",
     '[planner]\ntype = "dice"\nsides = 1\n': "podium.toml:3: sides is 1: a die has at least 2",
     '[planner]\ntype = "nobody"\n': "'nobody': write one of 'chat', 'rule', 'fixed'",
     '[planner]\ntype = "router"\n': "podium.toml:2: a planner of type 'router' needs",
-    '[planner]\ntype = "odd"\n': "'podium_dice:number' of the planner 'odd' is not an AddedPlanner",
     f'[planner]\ntype = "dice"\nsides = 6\n{HOSTED}': "[planner] has no effect with [hosted]",
 }
 
 
 def test_what_is_wrong_is_told_by_line(tmp_path: Path) -> None:
-    """In the words of core's own tables."""
     for text, told in WRONG.items():
         with pytest.raises(ConfigError) as raised:
             load_config(written(tmp_path, text if "[planner]" in text else text + RULE)).conductor()

@@ -1,15 +1,19 @@
 """`podium.toml`: what it may say, and what is told when it says something else."""
 
+from datetime import date
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from podium.cli.root import app
+from podium.conductor import Conductor
 from podium.config import find_config, load_config
 from podium.config.load import find_journal
-from podium.config.source import lines_of
 from podium.errors import ConfigError
 from podium.types import RunEnded, RunStarted
 from podium.workers import ChatWorker, Price
+from podium.workers.rates import KindEntry, MeasuredFile, RateEntry, identity_of, write_measured
 
 GOOD = """\
 [endpoints.local]
@@ -27,12 +31,10 @@ worker = "solver"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Name a file for a config."""
     return tmp_path / "podium.toml"
 
 
 def test_worker_has_what_its_table_says(path: Path) -> None:
-    """Card, model and sampling are those of the table."""
     path.write_text(
         GOOD.replace(
             'model = "qwen"',
@@ -52,21 +54,7 @@ def test_worker_has_what_its_table_says(path: Path) -> None:
     assert load_config(path).worker("solver").card.price is None
 
 
-def test_paths_start_where_the_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A relative folder or plan file is looked for beside the config, wherever one runs it."""
-    (tmp_path / "there" / "pages").mkdir(parents=True)
-    (tmp_path / "there" / "plan.json").write_text('{"steps": []}')
-    path = tmp_path / "there" / "podium.toml"
-    path.write_text(
-        '[workers.pages]\ntype = "documents"\nfolder = "pages"\n'
-        '[planner]\ntype = "fixed"\nplan = "plan.json"\n'
-    )
-    monkeypatch.chdir(tmp_path)
-    assert load_config(Path("there") / "podium.toml").conductor().pool.names == ("pages",)
-
-
 def test_unreadable_files_are_told(path: Path) -> None:
-    """No file, a folder, other bytes than UTF-8 and a huge file are config errors."""
     for told, make in (
         ("cannot be read", lambda: None),
         (":2: invalid UTF-8", lambda: path.write_bytes(b"# fine\n# \xff\n")),
@@ -82,7 +70,6 @@ def test_unreadable_files_are_told(path: Path) -> None:
 
 
 def test_where_the_config_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """First what is named, then the variable, then here, then the user's folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
     with pytest.raises(ConfigError, match="podium init"):
@@ -98,40 +85,7 @@ def test_where_the_config_is_looked_for(tmp_path: Path, monkeypatch: pytest.Monk
     assert find_config("named.toml") == Path("named.toml")
 
 
-TOML = '''\
-a = 1 # [x]
-"b c" = "x # ] \\" [y]"
-'d"' . e = 'it # s'
-
-[t."q.r".s]
-l = [ # comment ]
-  "one", 'two', """three
- ]"" """, { k = 1, m.n = [1,
- 2] },
-]
-m = """
-[fake]
-x = 1\\"""
-"""
-"\\u00e9\\t" = -1.5e3
-[[arr]]
-[[arr]]
-[arr.sub]
-y = 2
-'''
-
-
-def test_lines_of_all_there_is_in_toml() -> None:
-    """Every key that begins a line has it, whatever TOML it stands in; nothing else passes for a key."""
-    lines = {("a",): 1, ("b c",): 2, ('d"',): 3, ('d"', "e"): 3}
-    lines |= {("t",): 5, ("t", "q.r"): 5, ("t", "q.r", "s"): 5, ("t", "q.r", "s", "l"): 6}
-    lines |= {("t", "q.r", "s", "m"): 11, ("t", "q.r", "s", "é\t"): 15}
-    lines |= {("arr",): 16, ("arr", 0): 16, ("arr", 1): 17, ("arr", 1, "sub"): 18, ("arr", 1, "sub", "y"): 19}
-    assert lines_of(TOML) == lines_of(TOML.replace("\n", "\r\n")) == lines
-
-
 def test_all_of_a_hosted_table_reaches_the_conductor(path: Path) -> None:
-    """Model and reasoning effort are those of the table, and what cannot be one is told."""
     head = GOOD.partition("[workers")[0] + '[hosted]\nendpoint = "local"\n'
     path.write_text(head + 'model = "other"\napi = "chat"\neffort = "max"\nmax_tokens = 5\nseconds = 9\n')
     conductor = load_config(path).conductor()
@@ -151,23 +105,7 @@ def test_all_of_a_hosted_table_reaches_the_conductor(path: Path) -> None:
         load_config(path)
 
 
-def test_records_are_read_from_their_tables(path: Path) -> None:
-    """Retry, policy, limits and what becomes of failures reach the conductor."""
-    path.write_text(
-        GOOD.replace('model = "qwen"', 'model = "qwen"\nlabels = ["eu"]')
-        + "[limits]\ncost = 0.5\nunpriced = 0\n"
-        + "[conductor]\non_failure = 'note'\n"
-        + "[retry]\nattempts = 2\nretry_on = ['worker_timeout']\n"
-        + "[policy]\nsteps = 2\nrequired = ['eu']\napart = [['a', 'b']]\nlabels = ['a', 'b', 'x']\n"
-        + "[[policy.rules]]\nlabel = 'x'\nnever = ['solver']\n"
-        + "[[policy.pins]]\nwords = 'compute total'\nworker = 'solver'\n"
-    )
-    conductor = load_config(path).conductor()
-    assert (conductor.limits.cost, conductor.limits.unpriced) == (0.5, 0)
-
-
 def test_where_runs_are_recorded(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By default in the user's state folder; elsewhere or nowhere if the file says so."""
     path.write_text(GOOD)
     assert load_config(path).journal() is not None
     path.write_text(GOOD + "[journal]\noff = true\n")
@@ -223,3 +161,99 @@ async def test_a_conductor_in_the_pool_of_another(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match=r"podium.toml:3: .*sums.toml:8: .*in its own pool"):
         load_config(path)
+
+
+CASES = (Path(__file__).parent / "wrong_configs.txt").read_text().strip().split("\n\n")
+"""Changes of `GOOD`: lines `-` are replaced by lines `+`, which by themselves come before `[planner]`; lines
+`>` are the error."""
+
+
+def _lines(case: str, mark: str) -> str:
+    return "".join(line[1:] + "\n" for line in case.split("\n") if line[0] == mark)
+
+
+def test_the_errors_of_wrong_configs(path: Path, tmp_path: Path) -> None:
+    for case in CASES:
+        old, new = _lines(case, "-"), _lines(case, "+")
+        assert old in GOOD
+        path.write_text(GOOD.replace(old, new, 1) if old else GOOD.replace("[planner]", f"{new}[planner]"))
+        with pytest.raises(ConfigError) as caught:
+            load_config(path).conductor()
+        told = str(caught.value).replace(f"{path}:", "").replace(str(tmp_path), "FOLDER")
+        assert f"{told}\n" == _lines(case, ">")
+
+
+MEASURED = """
+[endpoints.local]
+base_url = "http://127.0.0.1:9/v1"
+provider = "vllm"
+
+[workers.solver]
+endpoint = "local"
+model = "small"
+
+[workers.other]
+type = "calculator"
+
+[planner]
+type = "rule"
+
+[pool]
+measured = "measured.json"
+"""
+
+
+def _measured(identity: str, worker: str = "solver") -> MeasuredFile:
+    rate = RateEntry(
+        identity=identity, answers=5, right=4.0, prior=0.5, rate=0.6875, low=0.4, high=0.9, cost=None
+    )
+    entry = KindEntry(
+        measured_on=date(2026, 11, 22), fingerprint="f", questions=("2 + 2?",), rates={worker: rate}
+    )
+    return MeasuredFile(kinds={"sums": entry})
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Path:
+    found = tmp_path / "podium.toml"
+    found.write_text(MEASURED)
+    write_measured(_measured(identity_of(load_config(found).worker("solver"))), tmp_path / "measured.json")
+    return found
+
+
+def test_cards_carry_what_was_measured(measured: Path) -> None:
+    config = load_config(measured)
+    assert config.measured_path == measured.parent / "measured.json"
+    conductor = config.conductor()
+    assert isinstance(conductor, Conductor)
+    solver, other = conductor.pool.cards
+    (rate,) = solver.measured
+    assert (rate.kind.name, rate.kind.questions, rate.rate) == ("sums", ("2 + 2?",), 0.6875)
+    assert (rate.answers, rate.right, rate.measured_on) == (5, 4.0, date(2026, 11, 22))
+    assert other.measured == ()
+
+
+def test_rates_of_another_model_are_refused(measured: Path) -> None:
+    measured.write_text(MEASURED.replace('model = "small"', 'model = "newer"'))
+    with pytest.raises(ConfigError, match=r"podium\.toml:17: the worker 'solver' had another model.*'sums'"):
+        load_config(measured).conductor()
+    checked = CliRunner().invoke(app, ["check", "--config", str(measured)], env={"COLUMNS": "200"})
+    assert "measured.json has rates of solver on sums; the latest on 2026-11-22" in checked.stdout
+
+
+WRONG_FILES = (
+    (None, "does not exist: `podium evals tune` writes it"),
+    ("[1]", "is not a file of measured rates: "),
+    ('{"version": 1, "kinds": {"sums": {"rates": {}}}}', "kinds.sums.measured_on"),
+    (_measured("i").model_dump_json().replace("0.6875", "1.5"), "kinds.sums.rates.solver.rate"),
+)
+
+
+def test_a_wrong_file_is_told(measured: Path) -> None:
+    file = measured.parent / "measured.json"
+    for content, told in WRONG_FILES:
+        file.unlink() if content is None else file.write_text(content)
+        with pytest.raises(ConfigError) as caught:
+            load_config(measured).conductor()
+        assert str(caught.value).startswith(f"{measured}:17: {file}")
+        assert told in str(caught.value)

@@ -73,7 +73,6 @@ class Site:
         return results[-1]
 
     def bodies(self, model: str) -> list[dict[str, Any]]:
-        """Return what a model was sent."""
         return [call.body for call in self.calls if call.body["model"] == model]
 
     def told(self, model: str) -> list[str]:
@@ -83,7 +82,6 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    """Keep the config in a folder of the test's own."""
     return Site(tmp_path)
 
 
@@ -143,14 +141,12 @@ ALL, NAMES = [True, True, True], ("Worker 2", "charlie", "Speaks of 2")
         ({"planner": "turns = 4\nnative = false"}, {}, tools, (False, False), (False, True)),
         ({"planner": "constrain = false"}, {}, told(GRAMMAR), [True], [False]),
         ({"tables": "[policy]\ndenied = ['alpha']\n"}, {}, calls_of("alpha"), 1, 0),
-        ({"tables": "[policy]\nallowed = ['bravo']\n"}, {}, calls_of("alpha"), 1, 0),
         ({"tables": PIN}, {}, calls_of("alpha"), 1, 0),
     ],
 )
 async def test_a_key_changes_what_is_sent(
     site: Site, keys: dict[str, Any], options: dict[str, Any], seen: Seen, without: object, expected: object
 ) -> None:
-    """Each key of the file has its effect."""
     if str(options) not in PLAIN:
         PLAIN[str(options)] = Site(site.path.parent)
         await PLAIN[str(options)].run(**options)
@@ -161,7 +157,6 @@ async def test_a_key_changes_what_is_sent(
 
 @pytest.mark.parametrize(("line", "judged"), [("", 0), ('accept = "judge"', 2)])
 async def test_accept(site: Site, line: str, judged: int) -> None:
-    """`accept` has a worker judge each answer; what it refuses is not `ok`."""
     plans = [plan_of((0, "find out", ())), plan_of((1, "find out more", ()))]
 
     def boss(call: Call) -> Reply:
@@ -173,26 +168,20 @@ async def test_accept(site: Site, line: str, judged: int) -> None:
 
 
 async def test_limits_on_calls(site: Site) -> None:
-    """`[limits] calls` counts the planner's call: one call is too few for a plan and a step."""
     with pytest.raises(PlannerError, match=r"raise Limits\.calls"):
         await site.run(limits="calls = 1")
     assert not site.calls
 
 
 async def test_sampling(site: Site) -> None:
-    """`sampling` is the planner's alone."""
     await site.run(planner='sampling = { temperature = 0.25, max_tokens = 77, seed = 5, effort = "low" }')
     wanted = {"temperature": 0.25, "max_tokens": 77, "seed": 5, "reasoning_effort": "low"}
     assert wanted.items() <= site.bodies("boss")[0].items()
     assert not wanted.keys() & site.bodies("alpha")[0].keys()
 
 
-@pytest.mark.parametrize(
-    ("spelling", "begins"),
-    [("rows", '"{\\"worker\\": "'), ("json", '"{\\"steps\\": ["'), ("lists", '"model_id = ["')],
-)
+@pytest.mark.parametrize(("spelling", "begins"), [("json", '"{\\"steps\\": ["'), ("lists", '"model_id = ["')])
 async def test_spelling(site: Site, spelling: Spelling, begins: str) -> None:
-    """`spelling` decides what the planner is asked for and held to."""
     result = await site.run(planner=f'spelling = "{spelling}"', boss=_planned(spelling))
     grammars = {one: one in site.bodies("boss")[0][GRAMMAR]["grammar"] for one in (begins, '"model_id = ["')}
     assert grammars[begins]
@@ -202,7 +191,6 @@ async def test_spelling(site: Site, spelling: Spelling, begins: str) -> None:
 
 
 def test_every_timeout_reaches_the_endpoint(tmp_path: Path) -> None:
-    """What a table says is the endpoint's; what it leaves out is as it is by default."""
     path = tmp_path / "podium.toml"
     path.write_text(
         '[endpoints.local]\nbase_url = "http://localhost:1/v1"\ntimeouts = { connect = 1, idle = 3 }\n'
@@ -226,13 +214,11 @@ def _down(_: Call) -> Reply:
     ],
 )
 async def test_retry(site: Site, keys: str, called: list[str]) -> None:
-    """`[retry]` decides who is asked again, and how often."""
     await site.run(tables=f"[retry]\nfirst_wait = 0.01\n{keys}\n", alpha=_down)
     assert [call.body["model"] for call in site.calls if call.body["model"] != "boss"] == called
 
 
 async def test_the_next_best(site: Site) -> None:
-    """An answer that does not match `accept` of its worker goes to the worker of `next_best`."""
     tables = "[retry]\nnext_best = ['bravo']\nask_again = false\n[workers.zulu]\nendpoint = 'local'\n"
     tables += 'model = "zulu"\naccept = "^[A-D]$"\n'
     plan = write_plan(plan_of((6, "find out", ())), "rows")
@@ -242,7 +228,6 @@ async def test_the_next_best(site: Site) -> None:
 
 @pytest.mark.parametrize(("line", "ran"), [("", 1), ('on_failure = "skip"', 0)])
 async def test_on_failure(site: Site, line: str, ran: int) -> None:
-    """`on_failure` decides whether a step is run that lacks the output of one that failed."""
     plan = plan_of((0, "find out", ()), (1, "find more", ()), (1, "write it", (0, 1)))
     text = write_plan(plan, "rows")
     await site.run(

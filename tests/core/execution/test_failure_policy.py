@@ -1,5 +1,7 @@
 """What becomes of a run when a step of it fails, and of steps of which some are enough."""
 
+from typing import Any
+
 import pytest
 from core.actors import Actor, answering, boss, codes, never, plan_of, problem_of, rows, told
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
@@ -8,7 +10,7 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PlanInvalid, WorkerRefused
 from podium.execution import OnFailure
-from podium.plan_text import parse_plan, write_plan
+from podium.plan_text import parse_plan
 from podium.planners import ChatPlanner
 from podium.types import Plan, Step
 from podium.usage import Usage
@@ -117,11 +119,9 @@ async def test_a_plan_that_does_not_fit_is_refused_before_it_is_paid(
     assert "raise Limits." in problem_of(result).message
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [Limits(cost=2.5, answer_tokens=1_000_000), Limits(output_tokens=2_500_000, answer_tokens=1_000_000)],
-)
-async def test_answers_beyond_their_cap_leave_the_rest_to_the_last_step(limits: Limits) -> None:
+@pytest.mark.parametrize("limit", [{"cost": 2.5}, {"output_tokens": 2_500_000}])
+async def test_answers_beyond_their_cap_leave_the_rest_to_the_last_step(limit: dict[str, Any]) -> None:
+    limits = Limits(answer_tokens=1_000_000, **limit)
     price = Price(input=0.0, output=1.0)
     dear = Actor(Card(name="dear", price=price), answering("D", usage=Usage(100, 1_000_000), latency=1.0))
     last = Actor(Card(name="last", price=price), answering("L", usage=Usage(100, 400_000)))
@@ -179,36 +179,14 @@ async def test_what_only_serves_a_stopped_step_is_stopped_too() -> None:
     assert (slow.stopped, result.seconds) == (1, 1.0)
 
 
-@pytest.mark.parametrize("enough", [0, -1, 3, True, 1.0, "1"])
-def test_a_number_that_cannot_be_met_is_refused(enough: object) -> None:
-    with pytest.raises(PlanInvalid) as caught:
-        Step(0, "x", (0, 1), enough)  # type: ignore[arg-type]  # what is refused
-    assert caught.value.code == "bad_enough"
-
-
-PLAN = Plan((Step(0, "a"), Step(1, "b"), Step(0, "join", (0, 1), 1)))
-
-
-def test_it_is_kept_in_json_and_by_renumbering() -> None:
-    assert Plan.from_json(PLAN.to_json()) == PLAN
-    assert PLAN.to_json()["steps"][2]["enough"] == 1
-    assert "enough" not in PLAN.to_json()["steps"][0]
-    assert '"access": [0, 1], "enough": 1}' in write_plan(PLAN, "rows")
-    assert PLAN.renumbered([1, 0]).steps[2].enough == 1
-    assert "after 1 of 2" in PLAN.to_mermaid()
-
-
-@pytest.mark.parametrize(
-    ("written", "enough"),
-    [("1", 1), ('"1"', 1), ("2", None), ("null", None), ('"all"', None), ("None", None)],
-)
+@pytest.mark.parametrize(("written", "enough"), [('"1"', 1), ("2", None), ("null", None), ('"all"', None)])
 def test_what_people_write_is_read(written: str, enough: int | None) -> None:
     head = '{"worker": 0, "subtask": "a", "access": []}\n{"worker": 0, "subtask": "b", "access": []}\n'
     text = head + f'{{"worker": 0, "subtask": "c", "access": [0, 1], "Enough": {written}}}'
     assert parse_plan(text, workers=1).steps[2].enough == enough
 
 
-@pytest.mark.parametrize("written", ["0", "3", "true", "[1]", '"some"', "-1"])
+@pytest.mark.parametrize("written", ["0", "3", "true", '"some"'])
 def test_what_makes_no_sense_is_told_with_its_step(written: str) -> None:
     head = '{"worker": 0, "subtask": "a", "access": []}\n{"worker": 0, "subtask": "b", "access": []}\n'
     text = head + f'{{"worker": 0, "subtask": "c", "access": [0, 1], "enough": {written}}}'

@@ -60,17 +60,6 @@ async def test_a_row_starts_while_the_planner_writes_the_next() -> None:
     ]
 
 
-async def test_an_unseen_step_that_runs_already_is_stopped() -> None:
-    text = rows((0, "unseen", ()), (1, "answer", ()))
-    first, second = text.splitlines(keepends=True)
-    slow = Actor("slow", never)
-    planner = ChatPlanner(Actor("boss", writing(first, second)))
-    result = await Conductor(planner, [slow, ScriptedWorker("a", "A")]).run("What?")
-    assert codes(result.outcomes) == ["cancelled unseen", "ok"]
-    assert slow.stopped == 1
-    assert result.answer == "A"
-
-
 async def test_a_worker_is_called_no_more_often_at_once_than_its_card_says() -> None:
     worker = Actor(Card(name="a", price=FREE, concurrency=2), answering("A", latency=1.0))
     conductor = Conductor(boss(""), [worker])
@@ -80,16 +69,6 @@ async def test_a_worker_is_called_no_more_often_at_once_than_its_card_says() -> 
         runs.start_soon(conductor.run, plan)
     assert worker.peak == 2
     assert len(worker.requests) == 8
-
-
-async def test_a_step_has_so_long_and_no_longer() -> None:
-    worker = Actor("slow", yielding("so far", ...))
-    result = await Conductor(boss(""), [worker], limits=Limits(step_seconds=7)).run(plan_of((0, "go", ())))
-    outcome = result.outcomes[0]
-    assert codes(result.outcomes) == ["failed worker_timeout"]
-    assert (outcome.text, outcome.ended, worker.stopped) == ("so far", 7.0, 1)
-    assert outcome.usage.estimated
-    assert "Limits.step_seconds" in result.explain()
 
 
 @pytest.mark.parametrize(
@@ -129,13 +108,12 @@ async def test_a_run_out_of_time_keeps_what_was_paid() -> None:
     [
         ([WorkerUnavailable("connection refused")], "worker_unavailable", "connection refused"),
         (["half", ZeroDivisionError("oops")], "worker_failed", "ZeroDivisionError: oops"),
-        ([TimeoutError("theirs")], "worker_failed", "TimeoutError: theirs"),
         ([asyncio.CancelledError()], "worker_failed", "CancelledError"),
-        ([ExceptionGroup("several", [ValueError("inside")])], "worker_failed", "ExceptionGroup"),
+        ([TimeoutError("theirs")], "worker_failed", "TimeoutError: theirs"),
+        ([Completion(None)], "worker_failed", "NoneType"),  # type: ignore[arg-type]
         (["half an ans"], "worker_broken", "ended without a completion"),
         ([Completion("  \n")], "answer_empty", "empty answer"),
         ([b"\xff"], "worker_broken", "yielded a bytes"),
-        ([Completion(None)], "worker_failed", "NoneType"),  # type: ignore[arg-type]
         (["x" * 100_000] * 5, "answer_too_long", "400,000 characters"),
         ([...], "worker_timeout", "did not answer"),
     ],
@@ -156,21 +134,12 @@ async def _hangs_in_clearing_up(request: Request) -> AsyncGenerator[str | Comple
         await anyio.sleep_forever()
 
 
-async def _refuses_to_close(request: Request) -> AsyncGenerator[str | Completion, None]:
-    try:
-        yield Completion("A")
-    except GeneratorExit:
-        yield "more"
-
-
 @pytest.mark.parametrize(
     "act",
     [
         yielding(Completion("A"), "more"),
-        yielding(Completion("A"), Completion("B")),
         yielding(Completion("A"), ValueError("too late to matter")),
         _hangs_in_clearing_up,
-        _refuses_to_close,
     ],
 )
 async def test_a_whole_answer_stands_whatever_its_worker_does_next(act: Act) -> None:

@@ -9,11 +9,11 @@ import anyio
 import pytest
 from servers.chat_server import Call, ChatServer, Part, Pause, Reply, says, whole
 
-from podium import Conductor, FunctionWorker, Plan, parse_plan
+from podium import Conductor, Plan, parse_plan
 from podium.config import load_config
 from podium.execution import Retry
 from podium.planners import FixedPlanner
-from podium.workers import Card, ChatWorker, Endpoint, Price, StepInput, Worker
+from podium.workers import Card, ChatWorker, Endpoint, Price, Worker
 
 pytestmark = pytest.mark.anyio
 
@@ -123,21 +123,3 @@ async def test_the_first_piece_of_a_streamed_answer_is_enough() -> None:
     async with ChatServer(reply) as server:
         result = await conductor(server, plan_of(map_of(3))).run(QUESTION, on_event=lambda _: None)
     assert result.status == "ok"
-
-
-async def test_calls_that_share_no_prefix_do_not_wait() -> None:
-    provider, running, are_three = Provider(3), list[str](), anyio.Event()
-
-    async def function(step: StepInput) -> str:
-        running.append(step.subtask)
-        if len(running) == 3:
-            are_three.set()
-        await are_three.wait()
-        return f"{step.subtask} of {len(running)}"
-
-    plan = plan_of(map_of(3, worker="function"), map_of(3, access=[0], each="{{0}}"))
-    async with ChatServer(provider) as server:
-        made = conductor(server, plan, FunctionWorker(function))
-        result = await made.run(QUESTION)
-    assert (result.status, provider.at_once) == ("ok", [1, 2, 3])
-    assert [each.text[-4:] for each in result.outcomes if each.path.startswith("0[")] == ["of 3"] * 3

@@ -1,12 +1,14 @@
-"""Typed outputs, maps, conditions and branches in runs: what runs, what is shown, and how it ends."""
+"""Typed outputs, maps, conditions, branches, blocks, loops and actions: what runs, and how it ends."""
 
 from typing import Any
 
 import pytest
+from core.actors import problem_of
 from core.execution.flows import NO, Case, block, call, carry_out, plan_of, team, told, when
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium import Limits
+from podium.errors import PodiumError
 
 pytestmark = pytest.mark.anyio
 LIST = call(
@@ -16,8 +18,7 @@ LIST = call(
 """A step that finds three files."""
 FOUND: dict[str, Any] = {"files": ["a", "b", "c"], "kind": "ok", "n": 2}
 FILES: dict[str, Any] = {"list": FOUND}
-ANY: dict[str, Any] = {"type": "object", "properties": {"x": {}}, "required": ["x"]}
-TYPED = call("go", returns=ANY)
+ANY = call("go", returns={"type": "object", "properties": {"x": {}}, "required": ["x"]})
 READ = call("read {{item}}", each="{{0.files}}")
 HITS = call("read {{item}}", each="{{0.files}}", returns={"id": "integer", "hits": ["string"]})
 HIT = FILES | {
@@ -26,48 +27,14 @@ HIT = FILES | {
     "read c": {"id": 3, "hits": ["z"]},
 }
 """The hits of three files."""
-
-
 OUTPUTS: dict[str, Case] = {
-    "a list at the top": Case(
-        [call("go", returns=["string"]), call("see {{item}}", each="{{0}}")],
-        {"go": ["a"]},
-        asked=["go", "see a"],
-    ),
     "an item that does not fit": Case(
         [call("go {{item}}", each=["a", "b"], returns="integer")],
         {"go a": "1", "go b": "one"},
         {"0[1]": "failed bad_output"},
         run="partial ? = [1,null]",
         asked=["go a", "go b", "go b"],
-    ),
-}
-FILLED: dict[str, Case] = {
-    "values in text": Case(
-        [TYPED, call("say {{0.x.ok}} {{0.x.tags}} {{0.x.name}} {{0.x.none}}", 0)],
-        {"go": {"x": {"ok": True, "tags": ["é"], "name": "ann", "none": None}}},
-        asked=["go", 'say true ["é"] ann null'],
-    ),
-    "values in JSON": Case(
-        [TYPED, call('{"q": "{{0.x.tags}}", "t": "of {{0.x.tags}}", "n": ["{{0.x.ok}}", 1]}', 0)],
-        {"go": {"x": {"ok": True, "tags": ["a"]}}},
-        asked=["go", '{"q":["a"],"t":"of [\\"a\\"]","n":[true,1]}'],
-    ),
-    "once": Case(
-        [LIST, READ],
-        {"list": FOUND | {"files": ["{{index}}", "{{0}}"]}},
-        asked=["list", "read {{index}}", "read {{0}}"],
-    ),
-    "a bare number is words": Case(
-        [call("A"), call("see {{0}}", 0)],
-        asked=["A", "see the output of step 0"],
-        saw={"see the output of step 0": ["did A"]},
-    ),
-    "items of a map": Case(
-        [LIST, HITS, call("sum {{1.id}}, {{1.hits}}, {{1.2.id}}", 1)],
-        HIT,
-        run='ok = did sum [1,2,3], ["x","y","z"], 3',
-    ),
+    )
 }
 MAPS: dict[str, Case] = {
     "a list": Case(
@@ -77,16 +44,10 @@ MAPS: dict[str, Case] = {
         run='ok = ["did read a","did read b","did read c"]',
         saw={"read a": []},
     ),
-    "a number": Case(
-        [call("try {{item}} {{index}}", each=3)],
-        ends={"0(0)": "ok = did try 0 0", "0(2)": "ok = did try 2 2"},
-        asked=["try 0 0", "try 1 1", "try 2 2"],
-    ),
     "a name": Case(
         [call("read {{file}} {{item}} {{index}}", each=["a", "b"], as_="file")],
         asked=["read a a 0", "read b b 1"],
     ),
-    "none": Case([LIST, READ], {"list": FOUND | {"files": []}}, run="ok = []", asked=["list"]),
     "none, but some wanted": Case(
         [LIST, READ | {"enough": 1}], {"list": FOUND | {"files": []}}, {"1": "failed too_few"}, run="failed"
     ),
@@ -108,34 +69,11 @@ MAPS: dict[str, Case] = {
     ),
 } | {
     f"no list: {value!r}": Case(
-        [TYPED, call("try", each="{{0.x}}")], {"go": {"x": value}}, {"1": "failed bad_list"}, "failed", ["go"]
+        [ANY, call("try", each="{{0.x}}")], {"go": {"x": value}}, {"1": "failed bad_list"}, "failed", ["go"]
     )
-    for value in (2.5, "abc")
+    for value in ("abc",)
 }
 CHAINS: dict[str, Case] = {
-    "a failure before": Case(
-        [LIST, READ, call("sum {{item}}", each="{{1}}")],
-        FILES | {"read b": NO},
-        {"2[1]": "skipped"},
-        run='partial ? = ["did sum did read a",null,"did sum did read c"]',
-        asked=["list", "read a", "read b", "read c", "sum did read a", "sum did read c"],
-    ),
-    "the same list, referred to": Case(
-        [LIST, HITS, call("sum {{1.id}}", 1, each="{{0.files}}")],
-        HIT,
-        asked=["list", "read a", "read b", "read c", "sum 1", "sum 2", "sum 3"],
-    ),
-    "other lists": Case(
-        [call("read {{item}}", each=["a", "b"]), call("sum {{item}}", 0, each=["a", "b"])],
-        saw={"sum b": ['["did read a","did read b"]']},
-    ),
-    "joined lists": Case(
-        [LIST, HITS, call("check {{item}}", 1, each="{{1.hits}}")],
-        HIT,
-        {"2[0.0]": "ok = did check x", "2[0.1]": "ok = did check y", "2[2.0]": "ok = did check z"},
-        run='ok = ["did check x","did check y","did check z"]',
-        saw={"check z": ['{"id":3,"hits":["z"]}']},
-    ),
     "a block of the same list": Case(
         [
             LIST,
@@ -151,7 +89,7 @@ CHAINS: dict[str, Case] = {
         HIT,
         {"2[1].0": "ok = did see 2", "2[1]": "ok = did end b"},
         saw={"see 3": ['{"id":3,"hits":["z"]}'], "end c": ["did see 3"]},
-    ),
+    )
 }
 ENOUGH: dict[str, Case] = {
     "reached": Case(
@@ -165,11 +103,6 @@ ENOUGH: dict[str, Case] = {
         FILES | {"read a": NO, "read b": NO},
         {"1": "failed too_few"},
         run="failed",
-    ),
-    "a failure before, then enough": Case(
-        [LIST, READ, call("sum {{item}}", each="{{1}}", enough=2)],
-        FILES | {"read b": NO},
-        run='partial ? = ["did sum did read a",null,"did sum did read c"]',
     ),
 }
 FIX = block(
@@ -198,21 +131,225 @@ FILTERS: dict[str, Case] = {
         asked=["judge a", "judge b"],
     ),
 }
+TYPED = call("go", returns={"type": "object", "properties": {"x": {}, "y": {}}, "required": ["x"]})
+X = "{{0.x}}"
+
+
+def absent(**tests: Any) -> list[dict[str, Any]]:
+    """Return a condition on an absent field, in a plan that goes on."""
+    return [TYPED, call("B", when=when("{{0.y}}", **tests), else_=0)]
+
+
+HAS_X = {"go": {"x": 1}}
+CONDITIONS: dict[str, Case] = {
+    "an absent field": Case(absent(is_=1), HAS_X, {"1": "failed bad_value"}, "failed", ["go"]),
+    "presence is asked first": Case(absent(exists=True, is_=1), HAS_X, run='ok = {"x":1}', asked=["go"]),
+}
+NOT = when(X, is_=2)
+SKIPS: dict[str, Case] = {
+    "the whole list": Case(
+        [TYPED, call("A", when=NOT), call("B", 1), call("end", 2)],
+        HAS_X,
+        {"2": "skipped condition", "3": "skipped condition"},
+        "failed no_branch",
+        ["go"],
+    )
+}
+IS = when(X, is_=1)
+BRANCHES: dict[str, Case] = {
+    "the last of two": Case(
+        [TYPED, call("A", when=IS), call("B", when=IS)], HAS_X, {"1": "skipped"}, "ok = did B", ["go", "B"]
+    ),
+    "both, if one reads the other": Case(
+        [TYPED, call("A", when=IS), call("B", 1, when=IS)], HAS_X, {"1": "ok"}, "ok = did B", ["go", "A", "B"]
+    ),
+    "an action": Case(
+        [TYPED, call("A", worker=1, when=IS), call("B", when=IS)],
+        HAS_X,
+        {"1": "ok"},
+        "ok = did B",
+        ["go", "A", "B"],
+        acts=True,
+    ),
+    "the else of the last that has one": Case(
+        [TYPED, call("C"), call("A", when=NOT, else_=0), call("B", when=NOT, else_=1), call("D", when=NOT)],
+        HAS_X,
+        run="ok = did C",
+        asked=["go", "C"],
+    ),
+    "the last that holds fails": Case(
+        [TYPED, call("A", when=IS), call("B", when=IS)],
+        HAS_X | {"B": NO},
+        {"1": "skipped", "2": "failed"},
+        "failed",
+        ["go", "B"],
+    ),
+    "a map over a map that was skipped takes the list of its else": Case(
+        [
+            TYPED,
+            call("list", returns=["string"]),
+            call("A {{item}}", each="{{1}}", when=NOT, else_=1),
+            call("B {{item}}", each="{{2}}"),
+        ],
+        HAS_X | {"list": ["x", "y"]},
+        run='ok = ["did B x","did B y"]',
+        asked=["go", "list", "B x", "B y"],
+    ),
+    "a block without a branch": Case(
+        [
+            TYPED,
+            block(call("A", when=when("{{outer.0.x}}", is_=3)), call("B", when=when("{{outer.0.x}}", is_=2))),
+            call("end", 0, 1),
+        ],
+        HAS_X,
+        {"1": "skipped no_branch"},
+        "ok = did end",
+        saw={"end": ['{"x":1}']},
+    ),
+}
+DONE = when("{{0.done}}", is_=True)
+FORM = {"done": "boolean", "note": "string"}
+
+
+def done(note: str = "n") -> dict[str, Any]:
+    return {"done": True, "note": note}
+
+
+def again(note: str = "n") -> dict[str, Any]:
+    return {"done": False, "note": note}
+
+
+def loop(*steps: dict[str, Any], most: int = 3, **keys: Any) -> dict[str, Any]:
+    return block(*steps, **{"until": DONE, "most": most} | keys)
+
+
+GO = call("go", returns=FORM)
+BLOCKS: dict[str, Case] = {
+    "a block": Case(
+        [call("A"), block(call("B", "outer"), call("C", 0), access=[0]), call("end", 1)],
+        ends={"1.0": "ok = did B", "1.1": "ok = did C", "1": "ok = did C"},
+        saw={"B": ["did A"], "C": ["did B"], "end": ["did C"]},
+    ),
+    "a map in it": Case(
+        [block(call("A {{p}}{{item}}{{index}}", each=["x", "y"]), each=["p", "q"], as_="p")],
+        ends={"0[1].0[0]": "ok = did A qx0", "0[1].0": 'ok = ["did A qx0","did A qy1"]'},
+        run='ok = [["did A px0","did A py1"],["did A qx0","did A qy1"]]',
+    ),
+}
+LOOPS: dict[str, Case] = {
+    "does not converge": Case(
+        [loop(GO), call("see {{0.note}}", 0)],
+        {"go": (again("1"), again("2"), again("3"))},
+        {"0": "ok not_converged", "1": "ok"},
+        "partial ? = did see 3",
+        ["go", "go", "go", "see 3"],
+    ),
+    "is there a turn before": Case(
+        [
+            loop(
+                call("first"),
+                call("again", when=when("{{previous.done}}", exists=True), else_=0),
+                call("go", 1, returns=FORM),
+                until=when("{{2.done}}", is_=True),
+            )
+        ],
+        {"go": (again(), done())},
+        asked=["first", "go", "first", "again", "go"],
+    ),
+    "a failed turn": Case(
+        [call("A"), loop(GO), call("end", 0, 1)],
+        {"go": (again(), NO)},
+        {"1": "failed turn"},
+        "partial ? = did end",
+        ["A", "go", "go", "end"],
+    ),
+    "an item that does not converge is not enough": Case(
+        [loop(call("go {{item}}", returns=FORM), each=["a", "b"], most=1, enough=2)],
+        {"go a": again(), "go b": done()},
+        {"0": "failed too_few"},
+        "failed",
+    ),
+}
+ACT = call("send", 0, worker=1)
+GAPS: dict[str, Case] = {
+    "a loop that did not converge": Case(
+        [loop(GO, most=1), ACT, call("end", 0, 1)], {"go": again()}, {"1": "skipped"}, "partial", acts=True
+    ),
+    "a map with a failed item": Case(
+        [call("read {{item}}", each=["a", "b"]), ACT, call("end", 0, 1)],
+        {"read a": NO},
+        {"1": "skipped"},
+        "partial",
+        acts=True,
+    ),
+    "a map with enough items": Case(
+        [call("read {{item}}", each=["a", "b"], enough=1), ACT],
+        {"read a": NO},
+        {"1": "ok"},
+        "ok = did send",
+        acts=True,
+    ),
+    "a step that its condition skipped": Case(
+        [
+            call("go", returns=FORM),
+            call("A", when=when("{{0.done}}", is_=True)),
+            call("send", 0, 1, worker=1),
+        ],
+        {"go": again()},
+        {"1": "skipped condition", "2": "ok"},
+        "ok = did send",
+        acts=True,
+    ),
+}
+AGAIN: dict[str, Case] = {
+    "equal items of a list": Case(
+        [call("send {{item}}", worker=1, each=["a", "b", "a"])],
+        ends={"0[0]": "ok", "0[2]": "ok"},
+        run='ok = ["did send a","did send b","did send a"]',
+        asked=["send a", "send b"],
+        acts=True,
+    ),
+    "a number": Case([call("send", worker=1, each=3)], asked=["send"] * 3, acts=True),
+    "turns": Case(
+        [loop(GO, call("send", 0, worker=1))],
+        {"go": (again(), done())},
+        asked=["go", "go", "send", "send"],
+        acts=True,
+    ),
+}
 TABLES = {
     "output": OUTPUTS,
-    "filled": FILLED,
     "map": MAPS,
     "chain": CHAINS,
     "enough": ENOUGH,
     "filter": FILTERS,
+    "condition": CONDITIONS,
+    "skip": SKIPS,
+    "branch": BRANCHES,
+    "block": BLOCKS,
+    "loop": LOOPS,
+    "gap": GAPS,
+    "again": AGAIN,
 }
 CASES = {f"{table}: {name}": case for table, cases in TABLES.items() for name, case in cases.items()}
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_maps(name: str) -> None:
-    """Each plan ends as the rules say."""
+async def test_each_plan_ends_as_the_rules_say(name: str) -> None:
     await CASES[name].check()
+
+
+async def test_an_item_that_does_not_converge_is_named() -> None:
+    steps = [loop(call("go {{item}}", returns=FORM), each=["a", "b"], most=1)]
+    ran = await carry_out(*steps, workers=team({"go a": done(), "go b": again()}))
+    assert "0[1]" in problem_of(ran.result).message
+
+
+async def test_more_turns_than_the_limits_allow() -> None:
+    workers = team({"go": done()})
+    with pytest.raises(PodiumError, match=r"(?s)4.*3|3.*4"):
+        await carry_out(loop(GO, most=4), workers=workers, limits=Limits(turns=3))
+    assert not any(worker.requests for worker in workers)
 
 
 async def test_a_whole_map_for_a_tool() -> None:

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import anyio
+import pytest
 from core.actors import Actor
 from core.execution.flows import ONCE, asked_of, name_of, plan_of, saw_of
 from core.execution.interpreter import Interpreter
@@ -108,15 +109,14 @@ def perform(stage: Stage, plan: Plan) -> Result:
 
 @given(workflows(), SEEDS)
 def test_a_run_does_what_the_interpreter_says(steps: list[dict[str, Any]], seed: int) -> None:
-    """All executions, and each call once."""
     plan, stage = plan_of(*steps), Stage(seed)
     compare(result := perform(stage, plan), told := expected(plan, cancelled=cancelled_in(result)))
     assert Counter(stage.asked) == paid_for(told)
 
 
+@pytest.mark.long
 @given(workflows(failing=7), SEEDS)
 def test_so_it_does_with_failures(steps: list[dict[str, Any]], seed: int) -> None:
-    """Nothing more is called, either."""
     plan, stage = plan_of(*steps), Stage(seed, failing=7)
     result = perform(stage, plan)
     compare(result, told := expected(plan, failing=7, cancelled=cancelled_in(result)))
@@ -125,7 +125,6 @@ def test_so_it_does_with_failures(steps: list[dict[str, Any]], seed: int) -> Non
 
 @given(workflows(failing=5, enough=True), SEEDS)
 def test_so_it_does_if_some_items_are_enough(steps: list[dict[str, Any]], seed: int) -> None:
-    """Given which items were not needed any more."""
     plan = plan_of(*steps)
     result = perform(Stage(seed, failing=5), plan)
     compare(result, expected(plan, failing=5, cancelled=cancelled_in(result)))
@@ -135,7 +134,6 @@ def test_so_it_does_if_some_items_are_enough(steps: list[dict[str, Any]], seed: 
 def test_after_a_cancel_a_run_repeats_what_was_in_flight(
     steps: list[dict[str, Any]], seed: int, last: int
 ) -> None:
-    """And no answer that was delivered is paid for again."""
     plan, journal = plan_of(*steps), MemoryJournal()
     first, second = Stage(seed, last=last), Stage(seed + 1)
 
@@ -150,25 +148,9 @@ def test_after_a_cancel_a_run_repeats_what_was_in_flight(
     assert paid - needed <= Counter(first.met)
 
 
-@given(workflows(failing=7), SEEDS, st.integers(1, 12))
-def test_after_a_cancel_failures_end_as_they_would(steps: list[dict[str, Any]], seed: int, last: int) -> None:
-    """What failed is asked again, and fails again."""
-    plan, journal = plan_of(*steps), MemoryJournal()
-    first, second = Stage(seed, failing=7, last=last), Stage(seed + 1, failing=7)
-
-    async def body() -> Result:
-        with anyio.CancelScope() as first.scope:
-            return await first.conductor(plan, journal).run(plan, run_id="R")
-        return await second.conductor(plan, journal).resume("R")
-
-    compare(anyio.run(body, backend_options=OPTIONS), expected(plan, failing=7))
-    paid = Counter(first.done) + Counter(second.done)
-    assert paid - paid_for(expected(plan, failing=7)) <= Counter(first.met)
-
-
+@pytest.mark.long
 @given(workflows(), SEEDS)
 def test_after_a_change_of_the_last_step_only_it_is_paid_for(steps: list[dict[str, Any]], seed: int) -> None:
-    """All that is behind it is recorded."""
     assume("subtask" in steps[-1])
     changed = deepcopy(steps)
     changed[-1]["subtask"] = "form 99"

@@ -1,25 +1,18 @@
 """A call of a host's chat model as a run: answers, pieces, tools, and the turn after these."""
 
-from contextlib import aclosing
 from typing import Any
 
 import pytest
 
-from podium import (
-    Conductor,
-    Plan,
-    Sampling,
-    ScriptedWorker,
-    Step,
-)
+from podium import Conductor, Plan, ScriptedWorker, Step
 from podium.errors import QueryError, RunFailed, WorkerFailed
 from podium.execution import Retry
-from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, tool_call
+from podium.hosts import ChatCall, ContinuationStore, tool_call
 from podium.hosts.continuation import continuation_names
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.run import RunOptions
-from podium.types import Completion, Message, RunEnded, StepStarted, Tools
+from podium.types import Completion, Message, RunEnded, Tools
 from podium.workers import Request
 
 pytestmark = pytest.mark.anyio
@@ -36,33 +29,7 @@ def team(*workers: ScriptedWorker, **options: Any) -> Conductor:
     return Conductor(FixedPlanner(Plan(tuple(steps))), list(workers), **options)
 
 
-async def test_a_call_is_answered() -> None:
-    """With the text, why it ended, the tokens, and what it is made of; nobody is asked for pieces."""
-    reader, writer = ScriptedWorker("reader", "31 degrees"), ScriptedWorker("writer", "Yes.", piece=1)
-    answer = await ChatCall(team(reader, writer), ASK, sampling=Sampling(max_tokens=9)).run()
-    assert (answer.text, answer.finish_reason, answer.tool_calls) == ("Yes.", "stop", ())
-    assert answer.usage == answer.result.usage
-    assert [request.stream for request in (*reader.requests, *writer.requests)] == [False, False]
-    assert [request.sampling.max_tokens for request in (*reader.requests, *writer.requests)] == [None, 9]
-    assert answer.continuation is None
-
-
-async def test_a_call_is_streamed() -> None:
-    """Piece by piece, then the answer; events of the run come with their text."""
-    conductor = team(ScriptedWorker("reader", "31"), ScriptedWorker("writer", "Yes.", piece=2))
-    items = [item async for item in ChatCall(conductor, ASK).stream()]
-    assert items[:-1] == ["Ye", "s."]
-    assert isinstance(items[-1], ChatAnswer)
-    call, heard = ChatCall(conductor, ASK), list[Any]()
-    async with aclosing(call.events(stream=True)) as events:
-        async for event, text in events:
-            heard.append(text or type(event))
-    assert (heard.count(StepStarted), call.text, call.rest()) == (2, "Yes.", "")
-
-
 async def test_a_step_that_is_tried_again_is_streamed_on_if_it_writes_the_same() -> None:
-    """What was sent stands; an answer that differs from it is an error, with the result."""
-
     def conductor(first: str, second: str) -> Conductor:
         texts = iter([first, second])
 
@@ -109,7 +76,6 @@ def test_a_store_keeps_the_latest() -> None:
 
 
 async def test_what_no_caller_can_take_is_raised_with_the_result() -> None:
-    """No answer, a plan that waits, and no call where one had to be."""
     broken = ScriptedWorker("writer", WorkerFailed("out of order"))
     with pytest.raises(RunFailed, match="out of order") as raised:
         await ChatCall(team(broken), ASK).run()
@@ -123,7 +89,6 @@ async def test_what_no_caller_can_take_is_raised_with_the_result() -> None:
 
 
 async def test_the_end_of_an_earlier_call_is_not_told_where_the_run_goes_on() -> None:
-    """A recorded run that failed is resumed: it has one end."""
     replies: list[str | Exception] = [WorkerFailed("down"), "Yes."]
     worker = ScriptedWorker("one", lambda request: replies.pop(0))
     told: list[Any] = []

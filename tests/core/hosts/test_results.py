@@ -1,17 +1,28 @@
-"""What hosts are given of a result, and what a call may say."""
+"""Foreign exceptions, what hosts are given of a result, and what a call may say."""
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from contracts.provider_errors import PROVIDER_ERRORS
 
 import podium.hosts
 from podium import Conductor, Message, Plan, ScriptedWorker, Step
-from podium.errors import ConfigError, RunFailed, RunWaiting, WorkerBroken, WorkerFailed, WorkerRefused
+from podium.errors import (
+    ConfigError,
+    RunFailed,
+    RunWaiting,
+    WorkerBroken,
+    WorkerFailed,
+    WorkerRefused,
+    WorkerTimeout,
+)
 from podium.execution import Retry
-from podium.hosts import read_completion, read_sampling, read_tools, result_metadata, sampling_arguments
+from podium.hosts import read_completion, read_sampling, result_metadata, sampling_arguments, worker_errors
+from podium.hosts.errors import worker_error
 from podium.hosts.results import answered, plan_lines
 from podium.planners import FixedPlanner
 from podium.secrets import register
@@ -21,8 +32,6 @@ from podium.usage import Usage
 pytestmark = pytest.mark.anyio
 PLAN = Plan((Step(0, "look"), Step(1, "guess"), Step(2, "write", (0,))))
 SECRET = "loopback-secret-of-results-0123"  # noqa: S105 - of a test
-WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
-CHOSEN = {"type": "function", "function": {"name": "weather"}}
 
 
 async def result(*replies: Any) -> Result:
@@ -32,7 +41,6 @@ async def result(*replies: Any) -> Result:
 
 
 async def test_metadata_is_plain_json_without_secrets() -> None:
-    """Of each step what it was, and what it cost; outputs only where they are wanted."""
     register(SECRET)
     ended = await result("red", "blue", f"It is {SECRET}.")
     metadata = result_metadata(ended, outputs=True)
@@ -44,16 +52,11 @@ async def test_metadata_is_plain_json_without_secrets() -> None:
     counted = result_metadata(ended, usage=lambda usage: {"total": usage.total_tokens})
     assert counted["usage"] == {"total": ended.usage.total_tokens}
     assert "output" not in counted["steps"][0]
-    assert metadata["planner"] == {
-        "name": "fixed",
-        "why": "the plan is fixed",
-        "is_fallback": False,
-    }
+    assert metadata["planner"] == {"name": "fixed", "why": "the plan is fixed", "is_fallback": False}
     assert plan_lines(PLAN, ended.workers)[1:] == ["1. b: guess", "2. c: write (shown step 0)"]
 
 
 async def test_an_answer_that_lacks_something_is_returned_or_raised() -> None:
-    """One that is none is raised, with the result."""
     part = await result("red", "blue", Completion("It is r", "length"))
     assert answered(part) is part
     with pytest.raises(RunFailed, match=r"is partial \(cut: ") as raised:
@@ -69,7 +72,6 @@ async def test_an_answer_that_lacks_something_is_returned_or_raised() -> None:
 
 
 def test_sampling_is_read_and_written() -> None:
-    """Every chat model takes the same, under OpenAI's names, and refuses the rest by name."""
     form = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
     said = {
         "temperature": 0.0,
@@ -84,31 +86,12 @@ def test_sampling_is_read_and_written() -> None:
     shared = ("temperature", "top_p", "max_tokens", "seed")
     assert sampling_arguments(sampling) == {**{name: said[name] for name in shared}, "stop": ["END"]}
     assert sampling_arguments(Sampling()) == {}
-    with pytest.raises(ConfigError, match=r"Model does not accept logprobs: its options .*timeout"):
-        read_sampling({"logprobs": 1}, of="Model", takes=["timeout"])
     for wrong in ("json", {"type": "text"}, {"type": "json_schema", "json_schema": {"schema": "x"}}):
         with pytest.raises(ConfigError, match="json_schema"):
             read_sampling({"response_format": wrong}, of="Model")
 
 
-def test_a_choice_of_tools_is_read() -> None:
-    """However a host spells it; one of a tool that is not offered could only fail later."""
-    for choice, read in (
-        (None, None),
-        (True, "required"),
-        ("any", "required"),
-        ("none", "none"),
-        ("weather", CHOSEN),
-        (CHOSEN, CHOSEN),
-    ):
-        assert read_tools([WEATHER], choice).choice == read
-    for wrong in ("time", {"function": {"name": "time"}}, {}):
-        with pytest.raises(ConfigError, match="not an offered tool: the tools are weather"):
-            read_tools([WEATHER], wrong)
-
-
 def test_an_answer_is_one_whose_end_was_seen_and_that_says_something() -> None:
-    """As for Podium's own chat workers; tokens are the provider's, or estimated."""
     asked = (Message("user", "What?"),)
     done = read_completion(
         asked, text="Red.", finish_reason="max_tokens", usage={"input_tokens": 3, "output_tokens": 1}
@@ -125,7 +108,68 @@ def test_an_answer_is_one_whose_end_was_seen_and_that_says_something() -> None:
 
 
 def test_the_page_for_adapters_has_every_name() -> None:
-    """Whoever writes another adapter finds them there."""
     page = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text("utf-8")
     table = page[page.index("## Write an adapter") :]
     assert [name for name in podium.hosts.__all__ if f"`{name}`" not in table] == []
+
+
+def test_a_provider_exception_is_told_in_one_way() -> None:
+    for case in PROVIDER_ERRORS:
+        error = worker_error(case.make(), "writer")
+        told = (type(error), error.maybe_paid, error.retry_after, error.status)
+        assert told == (case.kind, case.maybe_paid, case.retry_after, case.status), case.name
+        assert case.says in str(error)
+        assert "worker 'writer'" in str(error)
+
+
+def test_the_original_is_the_cause_and_podium_s_own_errors_pass() -> None:
+    with pytest.raises(WorkerTimeout) as raised, worker_errors("writer"):
+        raise TimeoutError("late")
+    assert isinstance(raised.value.__cause__, TimeoutError)
+    with pytest.raises(ConfigError, match="mine"), worker_errors("writer"):
+        raise ConfigError("mine")
+
+
+def test_what_was_spent_is_on_the_error() -> None:
+    spent, own = Usage(3, 4), Usage(1, 1)
+    with pytest.raises(WorkerFailed) as raised, worker_errors("writer", usage=lambda: spent):
+        raise ValueError("late")
+    assert raised.value.usage == spent
+    with pytest.raises(WorkerFailed) as raised, worker_errors("writer", usage=lambda: spent):
+        raise WorkerFailed("own", usage=own)
+    assert raised.value.usage == own
+    with pytest.raises(WorkerFailed) as raised, worker_errors("writer", usage=lambda: None):
+        raise ValueError("late")
+    assert raised.value.usage is None
+
+
+class HookAborted(Exception):
+    """What a host raises to stop a call."""
+
+
+def hook(error: BaseException) -> WorkerRefused | None:
+    return WorkerRefused("stopped by a hook") if isinstance(error, HookAborted) else None
+
+
+def test_a_host_s_own_exceptions_are_read_first_wherever_they_stand() -> None:
+    error = TimeoutError("late")
+    error.__cause__ = HookAborted()
+    assert isinstance(worker_error(error, "writer", reader=hook), WorkerRefused)
+    assert isinstance(worker_error(TimeoutError("late"), "writer", reader=hook), WorkerTimeout)
+
+
+@pytest.mark.anyio
+async def test_a_cancellation_that_nobody_asked_for_is_a_failure() -> None:
+    """A cancelled future inside would otherwise stop the whole run; a cancel of the task passes."""
+    with pytest.raises(WorkerFailed), worker_errors("writer"):
+        raise asyncio.CancelledError
+
+    async def call() -> None:
+        with worker_errors("writer"):
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(call())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -1,16 +1,18 @@
-"""A host's tool as a worker."""
+"""The checks that every `as_worker` makes, and a host's tool as a worker."""
 
 import json
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 from pydantic import BaseModel
 
+from podium import Card, ChatWorker, Conductor, Endpoint, ScriptedWorker
 from podium.errors import ConfigError, WorkerFailed, WorkerRefused, WorkerTimeout
-from podium.hosts import ToolWorker, text_of
+from podium.hosts import CardMaker, CardOptions, ConductorFace, ToolWorker, text_of
+from podium.planners import FixedPlanner
 from podium.types import Completion, Message
 from podium.usage import Usage
-from podium.workers import Card, Request, complete
+from podium.workers import Price, Request, Worker, complete
 
 pytestmark = pytest.mark.anyio
 TEXT = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -24,18 +26,15 @@ class Called:
         self.arguments: list[dict[str, Any]] = []
 
     async def __call__(self, arguments: dict[str, Any]) -> str:
-        """Note the arguments."""
         self.arguments.append(arguments)
         return json.dumps(arguments)
 
 
 def ask(subtask: str, *, stream: bool = False) -> Request:
-    """Return a request for a subtask."""
     return Request(messages=(Message("user", subtask),), stream=stream)
 
 
 async def test_a_tool_of_several_arguments_is_given_json() -> None:
-    """Its card says so; a subtask without it is refused before the tool is called."""
     tool = Called()
     worker = ToolWorker(TWO, tool, card=Card(name="add", description="Adds."))
     rule = 'Its subtask is a JSON object of "a" (integer), "b" (integer), and nothing else.'
@@ -63,7 +62,6 @@ async def test_a_number_that_is_written_as_text_is_a_number() -> None:
 
 
 async def test_a_json_object_is_the_arguments() -> None:
-    """Never the text of the one text argument; what is no object is its text."""
     tool = Called()
     worker = ToolWorker({**TEXT, "required": ["city"]}, tool, card=Card(name="weather"))
     for subtask, named in (
@@ -92,8 +90,6 @@ async def test_a_broken_schema_is_told() -> None:
 
 
 async def test_what_a_tool_raises_and_spends_is_told() -> None:
-    """Its exceptions are translated; a completion is the answer as it is."""
-
     async def late(arguments: dict[str, Any]) -> str:
         raise TimeoutError("late")
 
@@ -118,3 +114,70 @@ def test_values_become_text() -> None:
     for value in (object(), b"x", float("nan"), {"at": print}):
         with pytest.raises(WorkerFailed, match="the worker returned a value of type"):
             text_of(value)
+
+
+class Face:
+    """A host's object that a conductor answers for."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        self.conductor = conductor
+
+
+class Keeper:
+    """A host's object that has a conductor, and does more than ask it."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        self.conductor = conductor
+
+
+ConductorFace.register(Face)
+
+
+def as_worker(thing: object, **options: Unpack[CardOptions]) -> Worker | Card:
+    """Return what an adapter would: a worker of Podium's, or the card of a host's object."""
+    maker = CardMaker(options)
+    own = maker.podium_worker(thing)
+    facts: dict[str, Any] = {"context_window": 9, "parts": frozenset({"file"}), "concurrency": 1}
+    return own or maker.card(name="the\nthing ", description="Does\n things. ", **facts)
+
+
+def conductor() -> Conductor:
+    return Conductor(FixedPlanner(""), [ScriptedWorker("a", "x")])
+
+
+def test_a_card_is_derived_with_what_is_said_in_place() -> None:
+    facts: dict[str, Any] = {"context_window": 9, "parts": frozenset({"file"}), "concurrency": 1}
+    assert as_worker(object()) == Card(name="the thing", description="Does things.", **facts)
+    price = Price(input=1, output=2)
+    said = as_worker(object(), name="n", description="", price=price, labels=iter(["eu"]))
+    assert said == Card(name="n", price=price, labels=frozenset({"eu"}), **facts)
+    card = Card(name="whole")
+    assert as_worker(object(), card=card) is card
+
+
+def test_a_card_beside_parts_of_one_is_refused() -> None:
+    with pytest.raises(ConfigError, match="either a card"):
+        as_worker(object(), card=Card(name="a"), description="")
+    with pytest.raises(ConfigError, match="already has a card"):
+        as_worker(ScriptedWorker("a", "x"), labels=["eu"])
+
+
+def test_what_is_no_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match="needs a name"):
+        CardMaker({}).card(name="\n \t")
+    with pytest.raises(ConfigError, match="printable"):
+        as_worker(object(), name="a\nb")
+    with pytest.raises(ConfigError, match="labels"):
+        as_worker(object(), labels="eu")
+    with pytest.raises(TypeError, match="nam"):
+        as_worker(object(), nam="x")  # type: ignore[call-arg]
+
+
+def test_podium_s_own_workers_pass_and_faces_are_their_conductor() -> None:
+    worker, inner = ScriptedWorker("a", "x"), conductor()
+    assert as_worker(worker) is worker
+    assert as_worker(inner) is inner
+    assert as_worker(Face(inner)) is inner
+    assert isinstance(as_worker(Keeper(inner)), Card)
+    endpoint = Endpoint("http://127.0.0.1:9/v1")
+    assert isinstance(as_worker(ChatWorker("m", endpoint=endpoint)), ChatWorker)

@@ -1,17 +1,20 @@
-"""What a reader does beyond reading one text: rows in time, positions, sentences, bounds."""
+"""The folder of plan texts, good and bad; rows in time, sentences of errors, ids, bounds."""
+
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from podium.errors import PlanError, PlanInvalid, PlanSyntaxError
-from podium.plan_text import PlanReader, parse_plan
+from podium.plan_text import PlanReader, Spelling, parse_plan, write_plan
 from podium.plan_text.parser import MAX_CHARS
-from podium.types import Step
+from podium.types import Plan, Step
 
 ROW = '{{"worker": {0}, "subtask": "Do part {0}.", "access": []}}\n'
 
 
 def test_a_row_is_a_step_when_its_line_ends() -> None:
-    """The first row is handed out while the second has not been written."""
     reader = PlanReader(workers=3)
     assert reader.feed("Plan:\n" + ROW.format(0).rstrip()) == []
     assert reader.feed("\n") == [Step(0, "Do part 0.")]
@@ -21,7 +24,7 @@ def test_a_row_is_a_step_when_its_line_ends() -> None:
 
 
 def test_no_row_follows_a_wrong_one() -> None:
-    """What comes after a row that breaks a rule is not handed out: its numbers would be wrong."""
+    """Its number would be wrong."""
     reader = PlanReader(workers=3)
     assert len(reader.feed(ROW.format(0))) == 1
     assert reader.feed(ROW.format(7) + ROW.format(1)) == []
@@ -30,26 +33,11 @@ def test_no_row_follows_a_wrong_one() -> None:
     assert (caught.value.code, caught.value.step) == ("unknown_worker", 1)
 
 
-def test_a_step_error_names_step_and_position() -> None:
-    """Whoever repairs a plan learns where to look."""
-    text = "Sure.\nmodel_id = [0, 9]\nsubtasks = ['a', 'b']\naccess_list = [[], []]"
-    with pytest.raises(PlanInvalid) as caught:
-        parse_plan(text, workers=3)
-    assert caught.value.step == 1
-    assert caught.value.position == text.index("9")
-    text = ROW.format(0) + '{"worker": 1, "subtask": "b", "access": [0, "previous"]}\n'
-    with pytest.raises(PlanInvalid) as caught:
-        parse_plan(text, workers=3, previous=False)
-    assert (caught.value.step, caught.value.position) == (1, text.index('"previous"'))
-
-
 @pytest.mark.parametrize(
     ("text", "advice"),
     [
         ("model_id = [0, 5]\nsubtasks = ['a', 'b']\naccess_list = [[], []]", "write a number from 0 to 2"),
-        ("model_id = [0, 0]\nsubtasks = ['a']\naccess_list = [[], []]", "write one entry per step in each"),
         ("model_id = [0]\nsubtasks = ['a", "write a complete, shorter plan"),
-        ("<think>model_id = [0]", "write </think>"),
         (ROW.format(0) * 33, "the maximum is 32 (Limits.plan_steps or Policy.steps): merge steps"),
         ('{"worker": 0; "subtask": "a", "access": []}', "one pair of quotes, and commas between entries"),
         (
@@ -59,39 +47,22 @@ def test_a_step_error_names_step_and_position() -> None:
     ],
 )
 def test_an_error_says_what_to_write(text: str, advice: str) -> None:
-    """Each sentence ends in something a small model can do."""
     with pytest.raises(PlanError) as caught:
         parse_plan(text, workers=3)
     assert advice in str(caught.value)
 
 
 def test_an_error_names_the_workers_of_a_small_pool() -> None:
-    """Where workers have names, the names to choose from are told."""
     with pytest.raises(PlanInvalid, match=r"from 0 to 1, or a name \(coder, Critic\)"):
         parse_plan("model_id = [nobody]\nsubtasks = ['a']\naccess_list = [[]]", workers=["coder", "Critic"])
 
 
-def test_a_name_of_two_workers_is_nobodys() -> None:
-    """Where only case tells workers apart, a name in neither's case is refused, not guessed."""
-    with pytest.raises(PlanInvalid, match=r"may mean any of 2 workers: .* a name \(GPT, Gpt, Coder\)"):
-        parse_plan("model_id = [gpt]\nsubtasks = ['a']\naccess_list = [[]]", workers=["GPT", "Gpt", "Coder"])
-
-
 def test_too_long_a_text_is_refused_while_it_arrives() -> None:
-    """A planner that never stops writing is noticed at the limit, not at its end."""
     reader = PlanReader(workers=3)
     reader.feed("x" * MAX_CHARS)
     with pytest.raises(PlanSyntaxError) as caught:
         reader.feed("y")
     assert (caught.value.code, caught.value.position) == ("too_long", MAX_CHARS)
-
-
-def test_a_subtask_may_be_as_long_as_the_limit_says() -> None:
-    """The limit itself is allowed, and one character more is not."""
-    row = '{{"worker": 0, "subtask": "{}", "access": []}}\n'
-    assert len(parse_plan(row.format("x" * 16_384), workers=3).steps[0].subtask) == 16_384
-    with pytest.raises(PlanInvalid, match="write at most 16,384"):
-        parse_plan(row.format("x" * 16_385), workers=3)
 
 
 @pytest.mark.long
@@ -100,7 +71,6 @@ def test_a_subtask_may_be_as_long_as_the_limit_says() -> None:
     "shape", ["{", "[", '{"a":', "{#", '"', "access ", "model_id=[", "\n", "\\", "<", "{}"]
 )
 def test_hostile_texts_end(shape: str) -> None:
-    """Shapes that defeat readers with back-tracking or recursion end in one of our errors."""
     text = (shape * MAX_CHARS)[:MAX_CHARS]
     for step in (MAX_CHARS, 1):
         reader = PlanReader(workers=3)
@@ -108,3 +78,109 @@ def test_hostile_texts_end(shape: str) -> None:
             for start in range(0, len(text), step):
                 reader.feed(text[start : start + step])
             reader.close()
+
+
+def row(access: str, **ids: object) -> str:
+    own = "".join(f'"{key}": {value}, ' for key, value in ids.items())
+    return f'{{{own}"worker": 0, "subtask": "a", "access": {access}}}\n'
+
+
+THIRD_SEES_FIRST: dict[str, str] = {
+    "text with s": row("[]", id='"s1"') + row('["step 1"]', id='"s2"') + row("[1]", id='"S3"'),
+    "names": row("[]", id='"Find it"') + row('["find it"]', step='"b"') + row('"Find it"', id='"b"'),
+    "written freely": row("[]", id='"#1"') + row('["1."]', id='"2)"') + row('["1.0"]', id='"Task 3"'),
+    "null is no id": row("[]", id="null") + row("[0]", id="null") + row("[0]"),
+}
+
+
+@pytest.mark.parametrize("text", THIRD_SEES_FIRST.values(), ids=THIRD_SEES_FIRST)
+def test_access_lists_name_ids(text: str) -> None:
+    plan = parse_plan(text, workers=1)
+    assert [step.access for step in plan.steps] == [(), (0,), (0,)]
+    spelling: Spelling
+    for spelling in ("lists", "json", "rows"):
+        assert parse_plan(write_plan(plan, spelling), workers=1) == plan
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "told"),
+    [
+        (row("[]", id=1) + row("[1]"), "bad_id", "step 1 has no id, and earlier steps have one"),
+        (
+            row("[]", id=1) + row("[1]", step=2),
+            "bad_id",
+            "has its id under 'step', and earlier steps have theirs under 'id'",
+        ),
+        (row("[]", id=1) + row("[]", id=1), "bad_id", "step 1 has the id 1 of an earlier step"),
+        (row("[]", id=1) + row("[]", id=2, ID=3), "bad_id", "step 1 has two ids, 2 and 3"),
+        (row("[]", id="10**30"), "bad_id", "step 0 has the id '10**30', which is not a whole number"),
+        (row("[]", phase_number=1), "bad_id", "step 0 has a number under 'phasenumber', which may be its id"),
+        (row("[]", id=1) + row("[0]", id=2), "forward_access", "write [] or ids of earlier steps (1)"),
+        (row("[]", id=1) + row("[2]", id=2), "forward_access", "lists 2, which is not the id of an earlier"),
+        (row("[]", id='"a"') + row('["b"]', id='"b"'), "bad_access", ""),
+    ],
+)
+def test_ids_that_mislead_are_refused(text: str, code: str, told: str) -> None:
+    rows = ", ".join(text.splitlines())
+    for spelled in (text, f'{{"steps": [{rows}]}}'):
+        with pytest.raises(PlanInvalid) as caught:
+            parse_plan(spelled, workers=1)
+        assert caught.value.code == code
+        assert told in str(caught.value)
+        assert caught.value.position is not None
+        assert caught.value.step is not None
+
+
+TEXTS = Path(__file__).parent / "texts"
+VALID = sorted((TEXTS / "valid").glob("*.json"))
+INVALID = sorted((TEXTS / "invalid").glob("*.json"))
+
+
+def load(path: Path) -> tuple[str, dict[str, Any]]:
+    """Return a text and what is said about it; texts that UTF-8 cannot hold are in the JSON."""
+    told = json.loads(path.read_bytes())
+    if "text" in told:
+        return told["text"] * told.get("repeat", 1), told
+    return path.with_suffix(".txt").read_bytes().decode(), told
+
+
+def settings(told: dict[str, Any]) -> dict[str, Any]:
+    return {"workers": told["workers"], "max_steps": told.get("max_steps", 5)}
+
+
+def expected(told: dict[str, Any]) -> Plan:
+    return Plan(tuple(Step(s["worker"], s["subtask"], tuple(s["access"])) for s in told["plan"]["steps"]))
+
+
+def test_readable_texts_give_their_plans() -> None:
+    wrong = []
+    for path in VALID:
+        text, told = load(path)
+        reader, plan = PlanReader(**settings(told)), expected(told)
+        early = tuple(step for char in text for step in reader.feed(char))
+        if (
+            not parse_plan(text, **settings(told)) == reader.close() == plan
+            or plan.steps[: len(early)] != early
+        ):
+            wrong.append(path.stem)
+    assert wrong == []
+
+
+def test_bad_texts_give_their_errors() -> None:
+    """What is ambiguous, broken or against the rules is an error of the expected kind, at its place."""
+    wrong = {}
+    for path in INVALID:
+        text, told = load(path)
+        with pytest.raises(PlanError) as caught:
+            parse_plan(text, **settings(told))
+        error = caught.value
+        assert error.position is not None, path.stem
+        found = {
+            "type": type(error).__name__,
+            "code": error.code,
+            "step": error.step if isinstance(error, PlanInvalid) else None,
+            "at": text[error.position :][:12],
+        }
+        if found != told["error"]:
+            wrong[path.stem] = str(error)
+    assert wrong == {}

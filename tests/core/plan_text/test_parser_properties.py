@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import get_args
 
-import pytest
 from hypothesis import given, strategies as st
 
 from podium.errors import PlanInvalid, PlanSyntaxError
@@ -47,7 +46,6 @@ subtasks = (
 
 @st.composite
 def plans(draw: st.DrawFn, workers: int = WORKERS) -> Plan:
-    """Plans of up to five steps, of no steps too."""
     steps = []
     for index in range(draw(st.integers(0, MAX_STEPS))):
         seen = draw(st.sets(st.integers(0, index - 1))) if index else set()
@@ -107,7 +105,6 @@ def read(pieces: list[str]) -> Read:
 
 
 def read_whole(text: str) -> Read:
-    """Read a text that is there at once."""
     try:
         return Read(parse_plan(text, workers=WORKERS, max_steps=MAX_STEPS))
     except (PlanSyntaxError, PlanInvalid) as error:
@@ -122,13 +119,11 @@ def cut(text: str, places: list[int]) -> list[str]:
 
 @given(plans(), spellings)
 def test_what_is_written_is_read(plan: Plan, spelling: Spelling) -> None:
-    """Writing and reading is the identity, for every plan and spelling."""
     assert parse_plan(write_plan(plan, spelling), workers=WORKERS) == plan
 
 
 @given(plans(len(NAMES)), spellings)
 def test_names_are_read_back(plan: Plan, spelling: Spelling) -> None:
-    """Workers that are written by name are the same workers again, whatever their names."""
     assert parse_plan(write_plan(plan, spelling, workers=NAMES), workers=NAMES) == plan
 
 
@@ -162,7 +157,6 @@ def numbered(draw: st.DrawFn, plan: Plan) -> str:
 
 @given(st.data(), plans().filter(lambda plan: bool(plan.steps)), st.lists(st.integers(0, 10_000), max_size=8))
 def test_ids_of_any_numbering_give_the_same_plan(data: st.DataObject, plan: Plan, places: list[int]) -> None:
-    """A plan whose steps number themselves is the plan without ids, read whole or in pieces."""
     text = data.draw(numbered(plan))
     assert parse_plan(text, workers=WORKERS) == plan
     for pieces in (cut(text, places), list(text), text.splitlines(keepends=True)):
@@ -171,47 +165,8 @@ def test_ids_of_any_numbering_give_the_same_plan(data: st.DataObject, plan: Plan
         assert plan.steps[: len(found.early)] == found.early
 
 
-@given(plans(), plans(), st.data())
-def test_ids_on_some_steps_only_are_refused(first: Plan, second: Plan, data: st.DataObject) -> None:
-    """Steps with ids beside steps without are an error with a position, whichever come first."""
-    with_ids = [json.loads(row) for row in write_plan(first, "rows").split("\n") if row][:2]
-    without = [json.loads(row) for row in write_plan(second, "rows").split("\n") if row][:2]
-    if "steps" in with_ids[0] or "steps" in without[0]:
-        return
-    with_ids = [{**row, "id": 7 + at, "access": []} for at, row in enumerate(with_ids)]
-    rows = data.draw(st.permutations([*with_ids, *({**row, "access": []} for row in without)]))
-    text = "".join(json.dumps({**row, "enough": None}) + "\n" for row in rows)
-    found = read_whole(text)
-    assert found.error is not None
-    assert found.error[:2] == (PlanInvalid, "bad_id")
-    wrong = next(at for at, row in enumerate(rows) if ("id" in row) != ("id" in rows[0]))
-    start, end = (sum(map(len, text.split("\n")[:at])) + at for at in (wrong, wrong + 1))
-    assert found.error[2] is not None
-    assert start <= found.error[2] < end
-
-
-@pytest.mark.long
-@given(
-    plans(),
-    spellings,
-    st.sampled_from(
-        ["", "Here is my plan.\n\n", "<think>model_id = [0]\n{'a</think>\n", "access: [0] would do\n"]
-    ),
-    st.sampled_from(
-        ["{}", "```python\n{}\n```\n", "~~~\n{}\n~~~", "Plan:\n{}\nThe last step's output is the answer."]
-    ),
-)
-def test_prose_and_fences_around_change_nothing(
-    plan: Plan, spelling: Spelling, before: str, around: str
-) -> None:
-    """A plan is found wherever it stands."""
-    text = before + around.replace("{}", write_plan(plan, spelling))
-    assert parse_plan(text, workers=WORKERS) == plan
-
-
 @given(texts, st.lists(st.integers(0, 10_000), max_size=8))
 def test_any_chunking_gives_the_same(text: str, places: list[int]) -> None:
-    """A text read in pieces gives the plan, or the error, that it gives at once."""
     whole = read_whole(text)
     for pieces in (cut(text, places), list(text), text.splitlines(keepends=True)):
         found = read(pieces)
@@ -222,7 +177,6 @@ def test_any_chunking_gives_the_same(text: str, places: list[int]) -> None:
 
 @given(texts)
 def test_a_parsed_plan_keeps_the_rules(text: str) -> None:
-    """Whatever was written, a plan has known workers, earlier steps and storable subtasks."""
     plan = read_whole(text).plan
     if plan is not None:
         assert len(plan.steps) <= MAX_STEPS
@@ -231,15 +185,3 @@ def test_a_parsed_plan_keeps_the_rules(text: str) -> None:
             assert set(step.access) <= set(range(index))
             assert step.subtask.encode().decode().strip()
             assert "\0" not in step.subtask
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_are_survived(data: bytes) -> None:
-    """Bytes of any kind give a plan or one of our errors, however they are decoded."""
-    for text in (
-        data.decode("latin-1"),
-        data.decode(errors="surrogateescape"),
-        data.decode(errors="replace"),
-    ):
-        read = read_whole(text)
-        assert (read.plan is None) is (read.error is not None)

@@ -6,11 +6,9 @@ from typing import Any
 
 import jsonschema
 import pytest
-from core.actors import boss, told
 from core.plan_text.grammar import Grammar
-from hypothesis import given, strategies as st
 
-from podium import Conductor, Plan, ScriptedWorker, parse_plan
+from podium import Plan, parse_plan
 from podium.errors import PlanInvalid
 from podium.plan_text import Change, Spelling, edit_plan, read_edits, write_plan
 from podium.plan_text.edits import Remove
@@ -24,17 +22,14 @@ TEXT = CALL | {"subtask": "Say it."}
 
 
 def call(**keys: Any) -> dict[str, Any]:
-    """Return a step; `as_` is written for `as`."""
     return CALL | {key.rstrip("_"): value for key, value in keys.items()}
 
 
 def when(ref: str, **tests: Any) -> dict[str, Any]:
-    """Return a condition."""
     return {"ref": ref} | {key.rstrip("_"): value for key, value in tests.items()}
 
 
 def read(*steps: dict[str, Any], strict: bool = False) -> Plan:
-    """Read a plan of two workers from JSON."""
     return parse_plan(json.dumps({"steps": steps}), workers=["ann", "bob"], strict=strict)
 
 
@@ -100,7 +95,6 @@ VALID: dict[str, list[dict[str, Any]]] = {
 @pytest.mark.parametrize("name", VALID)
 @pytest.mark.parametrize("spelling", ["json", "rows", "lists"])
 def test_a_plan_is_written_as_it_was_read(name: str, spelling: Spelling) -> None:
-    """In each spelling and as JSON data; lists cannot say it, and become JSON."""
     plan = read(*VALID[name], strict=True)
     assert plan.is_workflow
     assert parse_plan(write_plan(plan, spelling, workers=["ann", "bob"]), workers=["ann", "bob"]) == plan
@@ -109,7 +103,6 @@ def test_a_plan_is_written_as_it_was_read(name: str, spelling: Spelling) -> None
 
 
 def nested(depth: int) -> list[dict[str, Any]]:
-    """Return a plan of blocks in blocks."""
     return [TEXT] if depth == 0 else [{"steps": nested(depth - 1), "access": []}]
 
 
@@ -142,24 +135,12 @@ def test_decoders_can_write_all_keys(steps: list[dict[str, Any]]) -> None:
     ],
 )
 def test_decoders_write_no_other_keys(steps: list[dict[str, Any]]) -> None:
-    """Unknown keys, keys in the wrong place, and deeper blocks."""
     data = {"steps": steps}
     assert not jsonschema.Draft202012Validator(plan_schema(2, 4, workflows=True)).is_valid(data)
     assert not Grammar(plan_grammar("json", 2, 4, workflows=True)).accepts(json.dumps(data))
 
 
-@pytest.mark.anyio
-async def test_a_repair_names_the_step_in_a_block() -> None:
-    """By the numbers of the block and the step."""
-    wrong = json.dumps({"steps": [TEXT, LOOP | {"steps": [call(access=[3])]}]})
-    planner = boss(wrong, json.dumps({"steps": [TEXT]}), spelling="json", workflows=True)
-    result = await Conductor(planner, [ScriptedWorker("ann", "done")]).run("What?")
-    assert result.answer == "done"
-    assert "That plan cannot be carried out: step 1.0 lists step 3, which" in told(planner)
-
-
 def test_ids_are_the_numbers_of_references() -> None:
-    """In lists, conditions, blocks and `else`."""
     block = {
         "id": 9,
         "steps": [{"id": 4} | call(subtask="{{outer.7.count}}")],
@@ -175,7 +156,6 @@ def test_ids_are_the_numbers_of_references() -> None:
 
 
 def test_edits_renumber_all_references() -> None:
-    """A step that another refers to cannot be removed."""
     plan = read(TEXT, FILES, call(each="{{1.files}}", when=when("{{1.count}}", more=1)), call(access=[2]))
     without = edit_plan(plan, Remove(step=0))
     assert (without.steps[1].each, without.steps[1].when and without.steps[1].when.ref) == (
@@ -187,7 +167,6 @@ def test_edits_renumber_all_references() -> None:
 
 
 def test_a_step_inside_of_a_block_is_changed_by_its_name() -> None:
-    """A block itself has no worker and no subtask."""
     inside = {"steps": [call(), call(access=[0])], "access": []}
     plan = read(TEXT, {"steps": [TEXT, inside], "access": [0]}, call(access=[1]))
     (edit,) = read_edits([{"op": "change", "step": "1.1.1", "subtask": "other", "access": []}], ["one"])
@@ -202,11 +181,8 @@ def test_a_step_inside_of_a_block_is_changed_by_its_name() -> None:
         plan.calls[4].subtask,
     ]
     for step, why in (
-        (1, "step 1 is a block"),
         ("1.1", "step 1.1 is a block"),
         ("1.5", "the steps are 0, 1, 2, 1.0, 1.1, 1.1.0, 1.1.1"),
-        ("1.x", "there is no step 1.x"),
-        ("1[0]", "there is no step 1[0]"),
     ):
         with pytest.raises(PlanInvalid, match=re.escape(why)):
             edit_plan(plan, Change(step=step, worker=1))
@@ -214,29 +190,13 @@ def test_a_step_inside_of_a_block_is_changed_by_its_name() -> None:
 
 REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {
     "misspelt type": ([call(returns={"id": "integr"})], "bad_returns: .*did you mean 'integer'"),
-    "list of two": ([call(returns=["string", "integer"])], "bad_returns: .*one entry"),
-    "impossible field": (
-        [call(returns={"type": "object", "properties": {"a": False}, "required": ["a"]})],
-        "no output can",
-    ),
     "no such field": ([FILES, call(access=[0], subtask="{{0.name}}")], "bad_reference: .*it has no 'name'"),
     "item outside": ([call(subtask="{{item}}")], "bad_reference: .*outside of a step with each"),
-    "previous outside": ([call(subtask="{{previous.x}}")], "bad_reference: .*outside of a loop"),
     "outer outside": ([call(access=["outer"])], "bad_access"),
-    "unknown name": (
-        [FILES, call(each="{{0.files}}", subtask="{{file.path}}")],
-        "bad_reference: .*nothing has",
-    ),
-    "not on the list": ([FILES, call(subtask="{{0.files}}")], "bad_reference: .*not on its access list"),
-    "no list": ([FILES, call(each="{{0.verdict}}")], "bad_each: .*not a list"),
-    "negative": ([call(each=-1)], "bad_each"),
     "reference in a list": (
         [FILES, call(each=["a", {"b": ["see {{0.verdict}}"]}])],
         r"bad_each: .*has \{\{0.verdict}} in a literal list: write one reference",
     ),
-    "reserved item": ([call(each=2, as_="index")], "bad_each: .*reserved"),
-    "too many wanted": ([call(each=["a"], enough=2)], "bad_enough: .*number of items"),
-    "no test": ([FILES, call(when="{{0.verdict}}"), TEXT], "bad_condition"),
     "never": (
         [FILES, call(when=when("{{0.verdict}}", is_="maybe")), TEXT],
         r'bad_condition: .*never holds: "maybe" does not fit {.*"enum": \["ok", "bad"\]}',
@@ -245,22 +205,15 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {
         [FILES, call(when=when("{{0.count}}", less=3, more=5)), TEXT],
         r"bad_condition: .*no value passes all tests of \{\{0.count}} less 3, more 5",
     ),
-    "no number": ([FILES, call(when=when("{{0.verdict}}", less=1)), TEXT], "bad_condition: .*not a number"),
-    "unknown test": (
-        [FILES, call(when=when("{{0.verdict}}", equals="ok")), TEXT],
-        "bad_condition: .*one of the tests",
-    ),
     "single branch": (
         [FILES, TEXT, call(when=when("{{0.verdict}}", is_="bad"))],
         "bad_condition: .*no answer",
     ),
-    "else alone": ([FILES, call(else_=0)], "bad_condition: .*write when"),
     "later else": (
         [FILES, call(when=when("{{0.count}}", more=1), else_=1)],
         "bad_condition: .*has else 1, which is not an earlier step",
     ),
     "no most": ([{key: value for key, value in LOOP.items() if key != "most"}], "bad_block: .*lacks most"),
-    "worker of a block": ([LOOP | {"worker": 0}], "bad_block: .*has no worker"),
     "too deep": (
         [
             {
@@ -280,14 +233,11 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {
         ],
         "bad_block: .*deeper than 4",
     ),
-    "near key": ([call(untill=when("{{0}}", is_=1))], "unknown_key: .*did you mean 'until'"),
-    "other language": ([call(foreach="{{0}}")], "unknown_key: .*did you mean 'each'"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(name: str) -> None:
-    """Before anything is paid, with a code, the step, the position and the remedy."""
     steps, told = REFUSED[name]
     with pytest.raises(PlanInvalid) as caught:
         read(*steps)
@@ -297,7 +247,6 @@ def test_what_is_refused(name: str) -> None:
 
 
 def test_unknown_keys() -> None:
-    """A planner's are noted and ignored; in files they are errors, also beside `steps`."""
     assert read(call(reason="It is best.")).notes == (
         "step 0 has the unknown key 'reason', which was ignored",
     )
@@ -308,19 +257,7 @@ def test_unknown_keys() -> None:
 
 
 def test_the_types_of_workers_are_checked_with_the_pool() -> None:
-    """A reference into an output needs its type, of the step or of its worker's card."""
     plan = read(CALL, call(each="{{0.files}}"))
     plan.check_types([Form.of({"type": "object", "properties": {"files": {"type": "array"}}}), None])
     with pytest.raises(PlanInvalid, match="text without a type"):
         plan.check_types([None, None])
-
-
-VALUES = st.sampled_from([None, "a", 1, 2.5, True])
-
-
-@given(st.lists(st.recursive(VALUES, lambda inner: st.lists(inner, max_size=3), max_leaves=6), max_size=3))
-def test_any_literal_list_is_read_again(items: Any) -> None:
-    """Its values keep their types."""
-    plan = read(call(each=items))
-    text = write_plan(plan, "rows")
-    assert json.dumps(parse_plan(text, workers=1).steps[0].each) == json.dumps(plan.steps[0].each)

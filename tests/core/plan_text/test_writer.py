@@ -27,7 +27,6 @@ PLANS += [Plan(tuple(Step(3, "again", tuple(range(0, i, 2))) for i in range(5)))
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_the_grammar_takes_what_is_written(spelling: Spelling) -> None:
-    """A decoder held to the grammar can write every plan of ours."""
     grammar = Grammar(plan_grammar(spelling, 12, 5))
     for plan in PLANS:
         text = write_plan(plan, spelling)
@@ -57,7 +56,6 @@ def test_the_grammar_takes_nothing_else(spelling: Spelling) -> None:
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_the_round_before_is_in_the_grammar_where_there_is_one(spelling: Spelling) -> None:
-    """Each step may be shown it, beside earlier steps or without any; a first round has none."""
     first, later = (Grammar(plan_grammar(spelling, 3, 3, keep=keep)) for keep in (False, True))
     for access in ((), (0,), (1,), (0, 1)):
         for previous in (True, False):
@@ -70,21 +68,22 @@ def test_the_round_before_is_in_the_grammar_where_there_is_one(spelling: Spellin
             assert parse_plan(text, workers=3) == Plan(steps)
             assert later.accepts(text)
             assert first.accepts(text) != previous
+    nothing = write_plan(Plan(()), spelling)
+    assert (first.accepts(nothing), later.accepts(nothing)) == (False, True)
     assert not later.accepts(write_plan(Plan(steps), spelling).replace("[0", '["next", 0'))
 
 
 def test_the_schema_names_the_round_before_where_there_is_one() -> None:
-    """A step may list it once there was a round."""
     plan = Plan((Step(0, "a", previous=True), Step(2, "c", (0,), previous=True)))
     data = json.loads(write_plan(plan, "json"))
     assert jsonschema.Draft202012Validator(plan_schema(3, 2, keep=True)).is_valid(data)
     assert not jsonschema.Draft202012Validator(plan_schema(3, 2)).is_valid(data)
+    assert jsonschema.Draft202012Validator(plan_schema(3, 2, keep=True)).is_valid({"steps": []})
     data["steps"][0]["access"] = ["before"]
     assert not jsonschema.Draft202012Validator(plan_schema(3, 2, keep=True)).is_valid(data)
 
 
 def test_the_schema_takes_plans_and_nothing_else() -> None:
-    """The schema knows fields, workers and numbers of steps."""
     schema = plan_schema(3, 2)
     jsonschema.Draft202012Validator.check_schema(schema)
     valid = jsonschema.Draft202012Validator(schema).is_valid
@@ -134,6 +133,5 @@ def test_tools_that_a_step_may_call(spelling: Spelling, *, workflows: bool) -> N
 
 
 def test_names_take_the_place_of_numbers() -> None:
-    """What people read has names in it."""
     text = write_plan(Plan((Step(1, "go"),)), "lists", workers=["ann", "bob"])
     assert text == 'model_id = ["bob"]\nsubtasks = ["go"]\naccess_list = [[]]'

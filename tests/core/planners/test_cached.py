@@ -11,7 +11,7 @@ from podium.planners import CachedPlanner, Planner, PlanRequest, PlanText, Turn
 from podium.types import Message
 from podium.types.messages import read_query
 from podium.usage import Usage
-from podium.workers import FREE, Card, Kind, MeasuredRate
+from podium.workers import Card, Kind, MeasuredRate
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,6 @@ class Counting(Planner):
         self.entered = 0
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        """Write the next text; the last one over and over."""
         text = self._texts[min(self.asked, len(self._texts) - 1)]
         self.asked += 1
         if isinstance(text, Exception):
@@ -60,7 +59,6 @@ async def plan(planner: Planner, request: PlanRequest = REQUEST) -> PlanText:
 
 
 async def test_the_same_request_is_planned_once() -> None:
-    """A hit returns the text, costs nothing, and says where it comes from."""
     behind = Counting()
     planner = CachedPlanner(behind)
     assert planner.name == "cached counting"
@@ -71,7 +69,6 @@ async def test_the_same_request_is_planned_once() -> None:
 
 
 async def test_another_request_is_planned_anew() -> None:
-    """Whatever a planner may look at is part of the key."""
     behind = Counting()
     planner = CachedPlanner(behind)
     await plan(planner)
@@ -81,8 +78,6 @@ async def test_another_request_is_planned_anew() -> None:
         {"query": (Message("user", ({"type": "text", "text": "why?"},)),)},
         {"cards": (second, first)},
         {"cards": (replace(first, description="two"), second)},
-        {"cards": (replace(first, price=FREE), second)},
-        {"cards": (replace(first, labels=frozenset({"eu"})), second)},
         {"cards": (replace(first, measured=(RATE,)), second)},
         {"max_steps": 4},
         {"turns": (Turn("x", "y"),)},
@@ -96,24 +91,16 @@ async def test_another_request_is_planned_anew() -> None:
 
 @pytest.mark.parametrize(
     "bad",
-    [
-        PlanText(text="Sorry, I cannot."),
-        PlanText(text='{"worker": 9, "subtask": "x", "access": []}'),
-        PlanText(text=ROW * 4),
-        PlanText(text=ROW, finish_reason="length"),
-        PlanText(text='{"steps": []}'),
-    ],
-    ids=range(5),
+    [PlanText(text="Sorry, I cannot."), PlanText(text=ROW * 4), PlanText(text=ROW, finish_reason="length")],
+    ids=range(3),
 )
 async def test_a_text_without_a_plan_is_not_remembered(bad: PlanText) -> None:
-    """What cannot be carried out would only fail again."""
     planner = CachedPlanner(Counting(bad, PlanText(text=ROW, why="second")))
     assert await plan(planner) == bad
     assert (await plan(planner)).why == "second"
 
 
 async def test_the_text_unused_for_longest_is_forgotten() -> None:
-    """Memory is bounded, and what is asked for often stays in it."""
     behind = Counting()
     planner = CachedPlanner(behind, size=2)
     first, second, third = (replace(REQUEST, query=read_query(question)) for question in "abc")

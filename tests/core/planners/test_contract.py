@@ -32,11 +32,8 @@ def _chat() -> ChatPlanner:
 
 
 class TestChatPlanner(PlannerContract):
-    """A model that plans, here a scripted one."""
-
     @pytest.fixture
     def planner(self) -> Planner:
-        """Plan two steps, in small pieces."""
         return _chat()
 
 
@@ -47,60 +44,44 @@ def _call(request: Request) -> str:
 
 
 class TestTurnPlanner(PlannerContract):
-    """A model that calls tools, here a scripted one."""
-
     streams = False
 
     @pytest.fixture
     def planner(self) -> Planner:
-        """Call a worker, in small pieces."""
         return TurnPlanner(ScriptedWorker("boss", _call, latency=0.001, piece=7))
 
 
 class TestRulePlanner(PlannerContract):
-    """Rules."""
-
     @pytest.fixture
     def planner(self) -> Planner:
-        """Plan by rules."""
         return RulePlanner()
 
 
 class TestFixedPlanner(PlannerContract):
-    """One plan for all."""
-
     heeds_question = False
 
     @pytest.fixture
     def planner(self) -> Planner:
-        """Plan the same, in two rows."""
         return FixedPlanner(plan_of((0, "find", ()), (1, "tell", (0,))))
 
 
 class TestCachedPlanner(PlannerContract):
-    """What is remembered is as what was written."""
-
     @pytest.fixture
     def planner(self) -> Planner:
-        """Remember what a model planned."""
         return CachedPlanner(_chat())
 
 
 class TestDirectPlanner(PlannerContract):
-    """Short questions, which its one worker is sent."""
-
     cards = (Card(name="a", description="Answers."),)
 
     @pytest.fixture
     def planner(self) -> Planner:
-        """Plan one step, with a planner behind that would plan another."""
         return DirectPlanner(FixedPlanner("not asked"))
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("spelling", ["lists", "json", "rows"])
 async def test_a_fixed_plan_is_written_in_the_spelling_asked_for(spelling: Spelling) -> None:
-    """The text holds the plan."""
     plan = plan_of((0, "find", ()), (1, "tell", (0,)))
     planner = FixedPlanner(plan, spelling=spelling)
     *_, whole = [piece async for piece in planner.plan(PlannerContract().asking("x"))]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core.actors import boss, plan_of, rows, tags
+from core.actors import boss, plan_of, rows
 
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -25,6 +25,7 @@ pytestmark = pytest.mark.anyio
 
 PLAN = plan_of((0, "find", ()), (1, "tell", (0,)))
 ROWS = rows((0, "find", ()), (1, "tell", (0,)))
+MAILED = plan_of((2, "mail it", ()))
 
 
 def pool() -> list[ScriptedWorker]:
@@ -39,7 +40,6 @@ def conductor(approve: Any, workers: list[ScriptedWorker] | None = None, **optio
 
 
 async def test_an_approved_plan_is_carried_out() -> None:
-    """The function is told all there is to know of the plan."""
     asked: list[ApprovalRequest] = []
 
     def approve(request: ApprovalRequest) -> bool:
@@ -94,7 +94,6 @@ async def test_what_is_not_clearly_a_yes_ends_the_run(
 
 
 async def test_a_plan_may_be_changed_while_it_is_approved() -> None:
-    """What is carried out is the changed plan, for the same question."""
     workers = pool()
     change = Change(step=1, worker=2, subtask="mail it")
     result = await conductor(lambda asked: edit_plan(asked.plan, change), workers).run("Why?")
@@ -104,61 +103,28 @@ async def test_a_plan_may_be_changed_while_it_is_approved() -> None:
     assert "Why?" in workers[2].requests[0].messages[-1].text
 
 
-@pytest.mark.parametrize(
-    ("changed", "code"),
-    [
-        (plan_of(*((0, str(i), ()) for i in range(33))), "too_many_steps"),
-        (plan_of((2, "mail it", ())), "policy"),
-    ],
-)
-async def test_a_changed_plan_must_fit_as_any_other(changed: Plan, code: str) -> None:
-    """Pool, limits and policy hold for whoever approves."""
-    workers = pool()
-    result = await conductor(lambda _: changed, workers, policy=Policy(denied="mailer")).run("Why?")
-    assert ended(result)[:2] == ("failed", code)
-    assert not any(worker.requests for worker in workers)
-
-
-async def test_nothing_starts_while_nobody_has_looked() -> None:
-    """Not even a step that was whole before its plan was; what was asked and said is told."""
-    workers = pool()
-
-    def approve(_: ApprovalRequest) -> bool:
-        assert not any(worker.requests for worker in workers)
-        return True
-
-    planner = boss(ROWS, piece=5)
-    events = [e async for e in Conductor(planner, workers, policy=Policy(approve=approve)).stream("Why?")]
-    told = [tag for tag in tags(events) if not tag.startswith(("planner", "round"))]
-    assert told[:4] == ["run_started", "plan_ready", "approval_asked", "approval_given"]
-    assert told[4] == "step_started 0"
-
-
 async def test_an_earlier_answer_stands_when_a_later_plan_is_refused() -> None:
-    """It is paid for."""
     planner = boss(ROWS, rows((0, "again", ())))
     policy = Policy(approve=lambda asked: asked.round == 1)
     result = await Conductor(planner, pool(), policy=policy, limits=Limits(rounds=2)).run("Why?")
     assert (result.answer, *ended(result)[:2]) == ("writer", "partial", "refused")
 
 
-async def test_each_run_asks_whom_its_own_policy_names() -> None:
-    """Who approves the outer plan is not asked for those of nested runs."""
-    asked: list[tuple[str, ...]] = []
-
-    def approve(request: ApprovalRequest) -> bool:
-        asked.append(request.workers)
-        return True
-
-    inner_pool = [ScriptedWorker("inner", "done")]
-    inner = Conductor(boss(rows((0, "x", ()))), inner_pool, policy=Policy(approve=approve))
-    outer = Conductor(boss(rows((0, "go", ()))), [inner], policy=Policy(approve=approve))
-    assert (await outer.run("Why?")).answer == "done"
-    assert asked == [("conductor",), ("inner",)]
+async def test_a_changed_plan_must_fit_as_any_other() -> None:
+    """Pool, limits and policy hold for whoever approves."""
+    for changed, code in (
+        (plan_of(*((0, str(i), ()) for i in range(33))), "too_many_steps"),
+        (MAILED, "policy"),
+    ):
+        workers = pool()
+        result = await conductor(lambda _, plan=changed: plan, workers, policy=Policy(denied="mailer")).run(
+            "?"
+        )
+        assert ended(result)[:2] == ("failed", code)
+        assert not any(worker.requests for worker in workers)
 
 
 async def test_a_run_nested_in_another_cannot_wait() -> None:
-    """Nobody could approve it: it is refused, and says why."""
     worker = ScriptedWorker("inner", "done")
     policy, journal = Policy(approve="later"), MemoryJournal()
     inner = Conductor(boss(rows((0, "x", ()))), [worker], policy=policy, journal=journal)
@@ -188,13 +154,11 @@ class Desk:
 
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    """Yield a desk at which plans wait for approval."""
     async with SqlJournal(tmp_path / "runs.db") as journal:
         yield Desk(journal)
 
 
 async def test_a_run_waits_in_its_journal_and_goes_on_when_approved(desk: Desk) -> None:
-    """In another process, with the very plan that was shown; the planner is not asked again."""
     waiting = await desk.conductor().run("Why?", run_id="r1")
     assert (waiting.plans, *ended(waiting)[:2]) == ((PLAN,), "waiting", "waiting")
     assert (await desk.conductor().run("Why?", run_id="r1")).status == "waiting"
@@ -208,7 +172,6 @@ async def test_a_run_waits_in_its_journal_and_goes_on_when_approved(desk: Desk) 
 
 
 async def test_a_run_whose_plan_is_refused_out_of_band_ends(desk: Desk) -> None:
-    """By a program that has only the journal; nothing was started, and who refused it is told."""
     await desk.conductor().run("Why?", run_id="r1")
     await decide(desk.journal, "r1", approved=False, by="an auditor", why="too dear")
     told = "the plan of round 1 was refused by an auditor: too dear"
@@ -217,7 +180,6 @@ async def test_a_run_whose_plan_is_refused_out_of_band_ends(desk: Desk) -> None:
 
 
 async def test_a_plan_is_changed_out_of_band(desk: Desk) -> None:
-    """What is carried out is the changed plan."""
     await desk.conductor().run("Why?", run_id="r1")
     changed = edit_plan(PLAN, Change(step=1, worker=2, subtask="mail it"))
     with pytest.raises(TypeError, match=r"decide does not accept plans \(did you mean plan\?\)"):
@@ -248,7 +210,6 @@ TOLD = Step(0, "look", returns={"ok": "boolean"})
 async def test_a_plan_that_was_changed_out_of_band_must_be_allowed(
     desk: Desk, changed: Plan, code: str
 ) -> None:
-    """One that is not is not recorded, and the run waits on."""
     desk.policy &= Policy(denied="mailer")
     await desk.conductor().run("Why?", run_id="r1")
     for change in (
@@ -279,7 +240,6 @@ async def test_the_labels_of_a_run_are_there_when_it_goes_on(desk: Desk) -> None
 
 
 async def test_a_plan_that_is_changed_after_it_was_approved_must_be_approved_again(desk: Desk) -> None:
-    """However often the run is taken up in between."""
     await desk.conductor().run("Why?", run_id="r1")
     await desk.conductor().decide("r1", approved=True)
     changed = edit_plan(PLAN, Change(step=1, worker=2, subtask="mail it"))
@@ -291,7 +251,6 @@ async def test_a_plan_that_is_changed_after_it_was_approved_must_be_approved_aga
 
 
 async def test_a_plan_a_run_goes_on_with_is_held_to_the_policy(desk: Desk) -> None:
-    """To the one there is now, whoever changed which of them."""
     await desk.conductor().run("Why?", run_id="r1")
     await desk.conductor().decide("r1", approved=True)
     desk.policy = Policy(steps=1)
@@ -302,20 +261,7 @@ async def test_a_plan_a_run_goes_on_with_is_held_to_the_policy(desk: Desk) -> No
     assert (await desk.conductor().resume("r1")).answer == "writer"
 
 
-async def test_who_must_approve_first_is_asked_before_the_run_waits(desk: Desk) -> None:
-    """A refusal there ends it, and a change cannot wait to be approved once more."""
-    asked = desk.policy
-    desk.policy = asked & Policy(approve=lambda _: "not today")
-    assert (await desk.conductor().run("Why?", run_id="r1")).status == "failed"
-    desk.policy = asked & Policy(approve=lambda request: edit_plan(request.plan, Change(step=0, subtask="x")))
-    assert "an approver changed the plan" in ended(await desk.conductor().run("Why?", run_id="r2"))[2]
-    desk.policy = asked & Policy(approve=lambda _: True)
-    assert (await desk.conductor().run("Why?", run_id="r3")).status == "waiting"
-    assert desk.calls() == [0, 0, 0]
-
-
 async def test_plans_cannot_wait_without_a_journal() -> None:
-    """There is nowhere to wait. To plan needs no journal."""
     later = Policy(approve="later")
     waiting = Conductor(boss(ROWS), pool(), policy=later)
     assert (await waiting.plan("Why?")).steps == PLAN.steps
@@ -344,7 +290,6 @@ async def test_who_refuses_may_ask_for_another_plan(desk: Desk) -> None:
 
 
 async def test_who_refuses_an_action_may_ask_for_another_plan() -> None:
-    """The other steps of the plan have run, and are not paid for again."""
     workers, journal = pool(), MemoryJournal()
     workers[2].acts = True
     mailing = rows((0, "find", ()), (2, "send", (0,)))

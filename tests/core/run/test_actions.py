@@ -1,32 +1,22 @@
 """Actions: steps whose worker may change something. They happen once, and when the accepted plan says so."""
 
 import json
-import subprocess
-import sys
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from core.actors import Shop, boss, plan_of, problem_of, rows, told
+from core.run_state.test_resume import prefix, recorded
 
 from podium import Card, ChatPlanner, Conductor, FunctionWorker, Limits, Plan, Result, Retry, Step
-from podium.errors import (
-    ConfigError,
-    QueryError,
-    ToolFailed,
-    WorkerActs,
-    WorkerTimeout,
-    WorkerUnavailable,
-)
+from podium.errors import ConfigError, QueryError, ToolFailed, WorkerActs, WorkerTimeout, WorkerUnavailable
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
-from podium.replay import replay
-from podium.types import Completion, Event, Problem, StepEnded
+from podium.types import Completion, Event, Problem, StepEnded, StepStarted
 from podium.workers import FREE, Request, ScriptedWorker, Worker
 
 pytestmark = pytest.mark.anyio
@@ -101,14 +91,6 @@ GAPS: dict[str, Callable[[], tuple[Worker, Plan]]] = {
         writer("reader", WorkerUnavailable("down")),
         plan_of((2, "Read.", ()), (0, "Draft.", ()), refund(1, 0, 1), (0, "Write.", (1,))),
     ),
-    "step 0 is incomplete": lambda: (
-        writer("reader", Completion("half", finish_reason="length")),  # type: ignore[arg-type]
-        plan_of((2, "Read.", ()), refund(1, 0), (0, "Write.", ())),
-    ),
-    "step 2 is incomplete": lambda: (
-        writer("reader", WorkerUnavailable("down")),
-        plan_of((2, "Read.", ()), (0, "Draft.", ()), (0, "Join.", (0, 1)), refund(1, 2), (0, "Write.", (1,))),
-    ),
     "step 1 is incomplete": lambda: (
         writer("reader", Completion("half", finish_reason="length")),  # type: ignore[arg-type]
         plan_of((2, "Read.", ()), (0, "Draft.", (0,)), refund(1, 1), (0, "Write.", ())),
@@ -121,7 +103,6 @@ class TestNeverFromAGap:
 
     @pytest.mark.parametrize("gap", GAPS)
     async def test_gaps(self, gap: str) -> None:
-        """Also if the gap is in an input of the input."""
         shop, (reader, plan) = Shop(), GAPS[gap]()
         result = await run(plan, writer(), shop.worker, reader)
         assert (result.status, shop.refunds, result.actions) == ("partial", [], ())
@@ -132,7 +113,6 @@ class TestNeverFromAGap:
 
     @pytest.mark.parametrize("reader", ["the action", "its input", "no step"])
     async def test_the_previous_round(self, reader: str) -> None:
-        """Its outputs are inputs, too, of the steps that see it."""
         shop, first = Shop(), rows((2, "Read.", ()))
         found = writer("reader", Completion("half", finish_reason="length"))  # type: ignore[arg-type]
         draft = Step(0, "Draft.", previous=reader == "its input")
@@ -224,7 +204,6 @@ class TestRetries:
         ],
     )
     async def test_errors(self, error: Exception, calls: int, end: str) -> None:
-        """By what is known of the call."""
         shop = Shop(error)
         retry = Retry(
             attempts=3,
@@ -309,65 +288,20 @@ async def test_an_action_that_is_cancelled_with_its_run() -> None:
     assert (resumed.status, shop.refunds, ends(resumed)) == ("partial", [1017], [("refund", "unknown")])
 
 
-KILLED = """
-import os, sys, anyio
-from podium import Card, Conductor, FunctionWorker, Plan, Step
-from podium.journal import SqlJournal
-from podium.planners import FixedPlanner
-
-def refund(step):
-    with open("refunds", "a") as file:
-        file.write(step.subtask + "\\n")
-    if sys.argv[1] == "die":
-        os.kill(os.getpid(), 9)
-    return "refunded"
-
-plan = Plan((Step(0, "Refund 1017."), Step(1, "Write.", (0,))))
-workers = [FunctionWorker(refund, acts=True), FunctionWorker(lambda step: "text", card=Card(name="writer"))]
-conductor = Conductor(FixedPlanner(plan), workers, journal=SqlJournal("sqlite:///runs.db", lease=0.5))
-
-async def main():
-    if sys.argv[1] in ("die", "run"):  # the second process waits for the lease of the first
-        result = await conductor.run("What?", run_id="killed")
-    if sys.argv[1] in ("done", "not-done"):
-        await conductor.decide("killed", action=0, done=sys.argv[1] == "done")
-        result = await conductor.resume("killed")
-    print(result.status, [action.end for action in result.actions], open("refunds").read().count("Refund"))
-
-anyio.run(main)
-"""
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("said", "count"), [("done", 1), ("not-done", 2)])
-def test_a_process_that_is_killed_in_an_action(tmp_path: Path, said: str, count: int) -> None:
-    """The action is not repeated until a person has decided."""
-
-    def process(word: str) -> str:
-        command = [sys.executable, "-c", KILLED, word]
-        return subprocess.run(
-            command, cwd=tmp_path, capture_output=True, text=True, check=word != "die"
-        ).stdout
-
-    assert process("die") == ""
-    assert process("run") == "failed ['unknown'] 1\n"
-    assert process(said) == f"ok ['done'] {count}\n"
-
-
-async def test_a_replay_does_not_act() -> None:
+@pytest.mark.parametrize(("done", "count"), [(True, 1), (False, 2)])
+async def test_a_process_that_died_in_an_action(*, done: bool, count: int) -> None:
     shop, journal = Shop(), MemoryJournal()
-    conductor = Conductor(
-        FixedPlanner(plan_of(refund(), (0, "Write.", ()))), [writer(), shop.worker], journal=journal
-    )
-    result = await conductor.run("What?")
-    events = [entry.event for entry in await journal.read(result.run_id)]
-    again = await replay(conductor, events, run_id="again")
-    assert (again.status, shop.refunds) == ("ok", [1017])
-    assert (await replay(conductor, events, again=(1, 0))).status == "ok"
-    assert shop.refunds == [1017]
-    changed = plan_of(refund(), refund(1018), (0, "Write more.", ()))
-    assert (await conductor.resume("again", plan=changed)).status == "ok"
-    assert shop.refunds == [1017, 1018]
+    planner = FixedPlanner(plan_of(refund(), (0, "Write.", (0,))))
+    conductor = Conductor(planner, [writer(), shop.worker])
+    await conductor.run("What?", run_id="died", journal=journal)
+    events = await recorded(journal, "died")
+    begun = next(at for at, event in enumerate(events) if isinstance(event, StepStarted))
+    left = await prefix(events[: begun + 1], "died")
+    result = await conductor.run("What?", run_id="died", journal=left)
+    assert (result.status, ends(result), shop.refunds) == ("failed", [("refund", "unknown")], [1017])
+    await conductor.decide("died", action=0, done=done, journal=left)
+    result = await conductor.resume("died", journal=left)
+    assert (result.status, ends(result), len(shop.refunds)) == ("ok", [("refund", "done")], count)
 
 
 def nested(shop: Shop, planner: Any, *others: Worker, **options: Any) -> Conductor:
@@ -407,7 +341,6 @@ class TestApprovalOfActions:
     """`Policy.ask = "actions"`: the other steps run, and an action waits at its arguments."""
 
     async def test_a_function_decides(self) -> None:
-        """On the arguments as the tool will get them."""
         shop, asked = Shop(), list[ApprovalRequest]()
 
         def decide(request: ApprovalRequest) -> bool | str:
@@ -421,7 +354,6 @@ class TestApprovalOfActions:
         assert "the action of step 1 was refused" in problem_of(result).message
 
     async def test_later(self) -> None:
-        """The others run; a decision counts for its arguments, and resume goes on."""
         shop, model, journal = Shop(), writer(), MemoryJournal()
         plan = FixedPlanner(plan_of((0, "Read.", ()), refund(), refund(1018), (0, "Write.", (0, 1, 2))))
         policy = Policy(approve="later", ask="actions")
@@ -441,17 +373,11 @@ class TestApprovalOfActions:
 
     @pytest.mark.parametrize(
         ("decisions", "status", "refunds"),
-        [
-            ({0: False, 1: True}, "partial", 1),
-            ({0: True, 1: False}, "partial", 1),
-            ({1: True}, "waiting", 1),
-            ({0: True, 1: True}, "ok", 2),
-        ],
+        [({0: True, 1: False}, "partial", 1), ({1: True}, "waiting", 1), ({0: True, 1: True}, "ok", 2)],
     )
     async def test_equal_actions_are_decided_one_by_one(
         self, decisions: dict[int, bool], status: str, refunds: int
     ) -> None:
-        """A decision is of its step."""
         shop, journal = Shop(), MemoryJournal()
         plan = FixedPlanner(plan_of(refund(), refund(), (0, "Write.", ())))
         policy = Policy(approve="later", ask="actions")
@@ -493,8 +419,8 @@ class TestApprovalOfActions:
         ("facts", "error", "message"),
         [
             ({"action": 0, "arguments": "lgtm"}, QueryError, "'lgtm': write a JSON object, such as"),
-            ({"action": 0, "arguments": " "}, QueryError, "are empty"),
             ({"action": 0, "arguments": '{"order": "[secret]"}'}, QueryError, "hold a secret"),
+            ({"action": 0, "arguments": " "}, QueryError, "are empty"),
             ({"arguments": '{"order": 1}'}, ConfigError, "name its step"),
             ({"action": 0, "approved": False, "arguments": '{"order": 1}'}, ConfigError, "approved=True"),
         ],
@@ -502,7 +428,6 @@ class TestApprovalOfActions:
     async def test_wrong_arguments_are_refused(
         self, facts: dict[str, Any], error: type[Exception], message: str
     ) -> None:
-        """Nothing is recorded."""
         shop, journal = Shop(), MemoryJournal()
         policy = Policy(approve="later", ask="actions")
         plan = FixedPlanner(plan_of(refund(), refund(1018), (0, "Write.", ())))
@@ -512,23 +437,11 @@ class TestApprovalOfActions:
             await conductor.decide(run_id, **{"approved": True, **facts})
         assert ((await conductor.resume(run_id)).status, shop.refunds) == ("waiting", [])
 
-    def test_a_wrong_value_is_refused(self) -> None:
-        with pytest.raises(ConfigError, match="nobody approves them"):
-            Policy(ask="actions")
-        with pytest.raises(ConfigError, match="'fan-outs', but nobody approves them"):
-            Policy(ask="fan-outs", ask_above={"calls": 1})
-        with pytest.raises(ConfigError, match="'plans', 'actions' or 'fan-outs'"):
-            Policy(ask="steps")  # type: ignore[arg-type]
-
-
-def _kinds(workers: Sequence[Worker]) -> list[bool]:
-    return [worker.acts for worker in workers]
-
 
 async def test_what_acts() -> None:
-    """Tools do, unless told otherwise; models and functions do not."""
     tool = Shop().worker
-    assert _kinds([tool, writer(), FunctionWorker(lambda step: "x")]) == [True, False, False]
+    workers = [tool, writer(), FunctionWorker(lambda step: "x")]
+    assert [worker.acts for worker in workers] == [True, False, False]
     tool.acts = False
     result = await run(plan_of(refund(), (0, "Write.", ())), writer(), tool)
     assert (result.status, result.actions) == ("ok", ())

@@ -6,6 +6,7 @@ from typing import Any
 import anyio
 import pytest
 from core.actors import Actor, PlanningActor, Row, answering, rows
+from core.plans import plans
 from core.virtual_clock import OPTIONS, anyio_backend  # noqa: F401 - a fixture
 from hypothesis import given, strategies as st
 
@@ -13,7 +14,7 @@ from podium.conductor import Conductor
 from podium.errors import PlanForbidden, PlannerError
 from podium.planners import PlanRequest, PlanText
 from podium.policy import ApprovalRequest, Pin, Policy, Rule
-from podium.types import Plan, Result, Sampling, Step, Tools
+from podium.types import Plan, Result, Sampling, Tools
 from podium.workers import FREE, Card
 
 pytestmark = pytest.mark.anyio
@@ -61,9 +62,6 @@ def starts(result: Result) -> list[float | None]:
 
 ROW_BY_ROW = [
     Policy(allowed=["eu"]),
-    Policy(denied=["mailer"]),
-    Policy(regions=["eu"]),
-    Policy(steps=4),
     Policy(rules=[Rule("untrusted", never="write-tools")]),
     Policy(pins=[Pin("answer", "writer")]),
     Policy(also=(Policy(denied=["mailer"]),)),
@@ -106,13 +104,7 @@ async def _approve(_: ApprovalRequest) -> bool:
 
 @pytest.mark.parametrize(
     "policy",
-    [
-        Policy(required=["writer"]),
-        Policy(apart=[("finder", "mailer")]),
-        Policy(replace=lambda plan: plan),
-        Policy(approve=_approve),
-        Policy(also=(Policy(required=["writer"]),)),
-    ],
+    [Policy(required=["writer"]), Policy(approve=_approve), Policy(also=(Policy(required=["writer"]),))],
 )
 async def test_a_rule_about_whole_plans_waits_for_the_whole_plan(policy: Policy) -> None:
     result = await Conductor(slowly(rows(*DIAMOND)), team(), policy=policy).run("Why?")
@@ -133,16 +125,6 @@ async def test_nothing_of_a_forbidden_line_starts_and_nothing_after_it() -> None
     assert starts(result)[0] == 1.0
 
 
-@st.composite
-def plans(draw: st.DrawFn) -> Plan:
-    steps = []
-    for index in range(draw(st.integers(1, 5))):
-        access = draw(st.sets(st.integers(0, index - 1))) if index else set[int]()
-        worker = draw(st.integers(0, 3))
-        steps.append(Step(worker, draw(st.sampled_from(["find", "compare", "answer"])), tuple(access)))
-    return Plan(tuple(steps))
-
-
 WORDS = ("finder", "reader", "writer", "mailer", "untrusted", "write-tools")
 POLICIES = st.builds(
     Policy,
@@ -154,9 +136,8 @@ POLICIES = st.builds(
 )
 
 
-@given(plan=plans(), policy=POLICIES, bound=st.booleans())
+@given(plan=plans(4, 5, words=["find", "compare", "answer"]), policy=POLICIES, bound=st.booleans())
 def test_an_early_start_changes_no_run(plan: Plan, policy: Policy, *, bound: bool) -> None:
-    """Written line by line or at once, a plan comes to the same answer, by the same outcomes."""
     text = rows(*[(step.worker, step.subtask, step.access) for step in plan.steps])
 
     async def run(planner: PlanningActor) -> Sequence[object]:

@@ -3,11 +3,11 @@
 import re
 from collections.abc import AsyncGenerator
 from dataclasses import replace
-from typing import Literal
 
 import anyio
 import pytest
 from core.actors import Actor, PlanningActor, Row, boss, plan_of, problem_of, rows
+from core.plans import plans
 from core.virtual_clock import (
     OPTIONS,
     anyio_backend,  # noqa: F401 - a fixture
@@ -16,13 +16,15 @@ from hypothesis import given, strategies as st
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import WorkerUnavailable
-from podium.execution import Retry
-from podium.journal import MemoryCache, MemoryJournal
+from podium.errors import PlannerError, WorkerUnavailable
+from podium.execution import OnFailure, Retry
+from podium.journal import MemoryJournal
 from podium.planners import ChatPlanner, FixedPlanner, PlanRequest, PlanText
-from podium.types import Completion, Plan, Result, Step, StepDelta
+from podium.types import Completion, Plan, Result, StepDelta
 from podium.types.messages import estimate_usage
+from podium.usage import Usage
 from podium.workers import Card, Price, Request, ScriptedWorker
+from podium.workers.simple import Reply
 
 pytestmark = pytest.mark.anyio
 FOUR: tuple[Row, ...] = (
@@ -70,8 +72,16 @@ async def run(steps: tuple[Row, ...], tokens: int, price: Price, limits: Limits)
     return await Conductor(planner, workers, limits=limits).run("How tall is the tower?")
 
 
-@pytest.mark.parametrize("name", ["cost", "output_tokens", "input_tokens", "calls", "steps"])
-@pytest.mark.parametrize(("steps", "tokens", "times"), [(FOUR, 60, 3), (TEN, 300, 3), (TEN, 1_500, 15)])
+@pytest.mark.parametrize(
+    ("steps", "tokens", "times", "name"),
+    [
+        (FOUR, 60, 3, "cost"),
+        (TEN, 300, 3, "output_tokens"),
+        (TEN, 1_500, 15, "input_tokens"),
+        (FOUR, 60, 3, "calls"),
+        (TEN, 300, 3, "steps"),
+    ],
+)
 async def test_the_same_answer_in_the_same_time(
     steps: tuple[Row, ...], tokens: int, times: int, name: str
 ) -> None:
@@ -86,9 +96,12 @@ async def test_the_same_answer_in_the_same_time(
     assert result.seconds == pytest.approx(free.seconds, rel=0.1)
 
 
-@pytest.mark.parametrize("lengths", [(30, 400, 100, 900), (1_500, 200, 50, 70), (70, 1_000, 60, 300)])
 @pytest.mark.parametrize(
-    "prices", [[(1, 5), (1, 5), (1, 5), (10, 50)], [(2, 8), (0.1, 0.4), (15, 75), (3, 15)]]
+    ("lengths", "prices"),
+    [
+        ((30, 400, 100, 900), [(1, 5), (1, 5), (1, 5), (10, 50)]),
+        ((1_500, 200, 50, 70), [(2, 8), (0.1, 0.4), (15, 75), (3, 15)]),
+    ],
 )
 async def test_the_amount_that_a_refused_plan_needs_is_enough(
     prices: list[tuple[float, float]], lengths: tuple[int, ...]
@@ -190,30 +203,6 @@ async def test_the_caps_follow_what_answers_needed(known: str) -> None:
         assert caps[1] in range(600, 1_100)
 
 
-@pytest.mark.parametrize(
-    "steps", [((2, "x", ()), (0, "end", (0,))), ((0, "x", ()), (2, "y", (0,)), (1, "end", (1,)))]
-)
-async def test_a_conductor_in_the_pool_needs_no_price(steps: tuple[Row, ...]) -> None:
-    price = Price(input=2.0, output=8.0)
-
-    async def ask(limits: Limits) -> Result:
-        inner = Conductor(boss(rows((0, "inside", ()))), [Model("inner", price, "word" * 60)])
-        workers = [Model("one", price, "word" * 60), Model("two", price, "word" * 60), inner]
-        return await Conductor(boss("none"), workers, limits=limits).run(plan_of(*steps))
-
-    free = await ask(Limits())
-    assert (await ask(Limits(cost=3 * free.cost))).status == "ok"
-
-
-THREE: tuple[Row, ...] = ((0, "one", ()), (0, "two", ()), (0, "answer", (0, 1)))
-
-
-class Known(ScriptedWorker):
-    """A worker whose answers may be cached."""
-
-    identity = "known"
-
-
 def writing_rows(text: str) -> PlanningActor:
     """Return a planner that writes one row in each second."""
 
@@ -226,24 +215,6 @@ def writing_rows(text: str) -> PlanningActor:
     return PlanningActor(write)
 
 
-async def test_cached_answers_need_no_calls() -> None:
-    worker, cache = Known("a", "A"), MemoryCache()
-    for limits in (Limits(), Limits(calls=1)):
-        conductor = Conductor(writing_rows(""), [worker], limits=limits, cache=cache)
-        result = await conductor.run(plan_of(*THREE))
-        assert (result.status, result.answer) == ("ok", "A")
-    assert len(worker.requests) == 3
-
-
-@st.composite
-def plans(draw: st.DrawFn) -> Plan:
-    steps = []
-    for index in range(draw(st.integers(1, 7))):
-        access = draw(st.sets(st.integers(0, index - 1), max_size=3)) if index else set[int]()
-        steps.append(Step(0, f"part {index}", tuple(sorted(access))))
-    return Plan(tuple(steps))
-
-
 @given(
     plan=plans(),
     calls=st.integers(1, 9),
@@ -252,9 +223,8 @@ def plans(draw: st.DrawFn) -> Plan:
     latency=st.sampled_from([0.0, 0.5, 1.5]),
 )
 def test_a_limit_of_calls_buys_an_answer_or_nothing(
-    plan: Plan, calls: int, policy: Literal["note", "skip"], *, early: bool, latency: float
+    plan: Plan, calls: int, policy: OnFailure, *, early: bool, latency: float
 ) -> None:
-    """The run ends `ok` if the calls allow all steps, and otherwise makes no call of a worker."""
     worker = ScriptedWorker("a", "A", latency=latency)
 
     async def run() -> Result:
@@ -269,3 +239,65 @@ def test_a_limit_of_calls_buys_an_answer_or_nothing(
     else:
         assert (result.status, len(worker.requests)) == ("failed", 0)
     assert len(worker.requests) <= calls
+
+
+WORST = {"failed": 0, "partial": 1, "ok": 2}
+GRIDS: dict[str, list[float]] = {
+    "calls": [*range(1, 16)],
+    "steps": [*range(1, 12)],
+    "cost": [number / 2_000 for number in range(1, 40)],
+    "output_tokens": [50 * number for number in range(1, 40)],
+    "input_tokens": [250 * number for number in range(1, 60)],
+}
+
+
+def down_or_not(fails: list[bool], *, billed: bool) -> list[ScriptedWorker]:
+    """Return workers; each always answers or always fails."""
+    return [_worker(number, is_down=is_down, billed=billed) for number, is_down in enumerate(fails)]
+
+
+def _worker(number: int, *, is_down: bool, billed: bool) -> ScriptedWorker:
+    """Return a worker; the answers of every second worker are long, and its failed calls may be billed."""
+
+    def reply(request: Request) -> Reply:
+        if is_down:
+            return WorkerUnavailable("down", maybe_paid=billed and bool(number % 2))
+        return Completion("word " * 20, usage=Usage(60, 80 if number % 2 else 20))
+
+    return ScriptedWorker(Card(name=f"w{number}", price=Price(input=2.0, output=8.0)), reply)
+
+
+def status(name: str, most: float, plans: tuple[Plan, ...], fails: list[bool], policy: OnFailure) -> str:
+    """Return the status of a run with one limit; `failed` if the limit allows no plan."""
+    texts = [rows(*[(step.worker, step.subtask, step.access) for step in plan.steps]) for plan in plans]
+    retry = Retry(attempts=2, first_wait=0.01, break_after=None)
+    limits = Limits(answer_tokens=100, **{name: most})  # type: ignore[arg-type]  # the grid has the type of the field
+
+    async def run() -> Result:
+        # with `replan`, billed retries take from the new plan
+        workers = down_or_not(fails, billed=policy != "replan")
+        conductor = Conductor(boss(*texts), workers, limits=limits, retry=retry, on_failure=policy)
+        return await conductor.run("Why?")
+
+    try:
+        return anyio.run(run, backend_options=OPTIONS).status
+    except PlannerError as error:
+        return "failed" if error.code == "planner_limit" else error.code
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+@given(
+    data=st.data(),
+    fails=st.lists(st.booleans(), min_size=2, max_size=3),
+    policy=st.sampled_from(["note", "skip", "replan", "fail"]),
+    name=st.sampled_from(sorted(GRIDS)),
+)
+def test_a_higher_limit_never_gives_a_worse_status(
+    data: st.DataObject, fails: list[bool], policy: OnFailure, name: str
+) -> None:
+    """If the workers do the same at each limit, the status is the same or better at each higher limit."""
+    written = data.draw(plans(len(fails), 5)), data.draw(plans(len(fails), 5))
+    seen = [(most, status(name, most, written, fails, policy)) for most in GRIDS[name]]
+    ranks = [WORST[found] for _, found in seen]
+    assert ranks == sorted(ranks), seen

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from core.actors import problem_of
 
-from podium import Card, ChatPlanner, Conductor, Limits, Plan, Retry, ScriptedWorker, Step
+from podium import ChatPlanner, Conductor, Limits, Plan, Retry, ScriptedWorker, Step
 from podium.errors import ConfigError, QueryError
 from podium.journal import MemoryJournal, export
 from podium.plan_text import parse_plan
@@ -122,7 +122,6 @@ async def test_the_deadline_of_a_question() -> None:
 
 
 async def test_persons_need_no_calls() -> None:
-    """Limits, gates and forecasts count only the calls of models."""
     asks = {"worker": "ann", "subtask": "Is {{item}} good?"}
     plan = planned(
         {"worker": "model", "subtask": "List.", "returns": ["string"]},
@@ -145,15 +144,6 @@ async def test_a_person_needs_a_journal_or_a_way_to_ask() -> None:
     with pytest.raises(ConfigError, match="no journal"):
         await conductor.run("When?")
     assert not conductor.pool[0].requests  # type: ignore[attr-defined]
-    inner = Conductor(
-        FixedPlanner(planned({"worker": "ann", "subtask": "Hm?"})),
-        [model(), PersonWorker("ann")],
-        card=Card(name="inner"),
-    )
-    async with MemoryJournal() as journal:
-        outer = Conductor(FixedPlanner(Plan((Step(0, "Do it."),))), [inner], journal=journal)
-        result = await outer.run("What?")
-    assert "a nested run cannot wait for a person" in problem_of(result).message
     broken = ScriptedWorker("broken", RuntimeError("no"))
     retry = Retry(attempts=3, fallbacks={"broken": ["ann"]}, fallback_on={"worker_failed"})
     pool = [broken, PersonWorker("ann")]

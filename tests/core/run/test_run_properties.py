@@ -8,8 +8,7 @@ from typing import Literal, TypeVar
 
 import anyio
 from core.actors import Actor, boss
-from core.execution.test_scheduler_properties import on_virtual_clock
-from core.run_state.test_resume import prefix, recorded
+from core.virtual_clock import on_virtual_clock
 from hypothesis import given, strategies as st
 
 from podium.budget import Limits, Spend
@@ -19,11 +18,8 @@ from podium.errors import PlannerError, WorkerBroken, WorkerRefused, WorkerUnava
 from podium.execution import OnFailure, Retry
 from podium.execution.context import outer_run
 from podium.hosts.results import answer_sources
-from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
-from podium.planners import ChatPlanner, FixedPlanner
-from podium.run_state import fold
-from podium.run_state.paid import paid_results_of, step_key
+from podium.planners import ChatPlanner
 from podium.types import (
     Completion,
     Event,
@@ -79,6 +75,7 @@ class Stage:
     script: Script
     calls: int = 0
     running: int = 0
+    peak: int = 0
     requests: list[Request] = field(default_factory=list)
     written: dict[str, tuple[str, int, int]] = field(default_factory=dict)
     """Each mark that was put into an output, by the run, round and step that it is of."""
@@ -127,6 +124,7 @@ class Stage:
         mark = f"<out{number}>"
         self.written[mark] = (caller.run_id, caller.round, caller.step)
         self.running += 1
+        self.peak = max(self.peak, self.running)
         try:
             await anyio.sleep(script.ticks[number % len(script.ticks)] * TICK)
             way = script.ways[number % len(script.ways)]
@@ -260,6 +258,7 @@ def test_every_run(script: Script) -> None:
 
 def check_spending(stage: Stage) -> None:
     """Workers that keep to what was reserved for them never bring a run over any limit."""
+    assert stage.peak <= stage.script.limits.concurrency * (1 + stage.script.nested)
     for ledger in stage.ledgers:
         spent, most = ledger.spent, ledger.limits
         assert spent.calls <= most.calls
@@ -344,59 +343,3 @@ def check_calls(stage: Stage, events: list[Event], result: Result) -> None:
     planned = sum(event.reserved.calls for event in events if isinstance(event, PlannerStarted))
     outer = [ledger for ledger in stage.ledgers if ledger.parent is None]
     assert all(ledger.spent.calls == stage.calls + planned for ledger in outer)
-
-
-@dataclass(frozen=True)
-class Race:
-    """A plan some of whose steps wait for the first of their inputs, and how long each step takes."""
-
-    plan: Plan
-    ticks: tuple[int, ...]
-
-
-@st.composite
-def races(draw: st.DrawFn) -> Race:
-    """Draw a plan whose workers answer by what they are shown alone."""
-    plan = draw(plans(1))
-    ticks = draw(st.lists(st.integers(0, 6), min_size=len(plan.steps), max_size=len(plan.steps)))
-    return Race(plan, tuple(ticks))
-
-
-@given(races(), st.data())
-def test_who_came_first_came_first_again_when_a_run_goes_on(race: Race, data: st.DataObject) -> None:
-    """A resumed run shows each step what it was shown before, and pays for no delivered step again."""
-
-    def team() -> tuple[Conductor, Actor, MemoryJournal]:
-        async def act(request: Request) -> AsyncGenerator[str | Completion, None]:
-            assert request.caller is not None
-            assert request.step_input is not None
-            await anyio.sleep(race.ticks[request.caller.step] * TICK)
-            yield Completion(step_key("w", request.step_input))
-
-        worker, journal = Actor("w", act), MemoryJournal()
-        planner = FixedPlanner(write_plan(race.plan, "rows"))
-        return Conductor(planner, [worker], limits=Limits(plan_steps=7), journal=journal), worker, journal
-
-    async def main() -> None:
-        conductor, _, journal = team()
-        whole = await conductor.run("What?", run_id="run")
-        events = await recorded(journal, "run")
-        before = events[: data.draw(st.integers(1, len(events) - 1), label="length")]
-        conductor, worker, _ = team()
-        log = await (await prefix(before, "run")).claim("run")
-        result = await conductor.run(
-            "What?", paid_results=paid_results_of(fold(entry.event for entry in log.entries), ["w"])
-        )
-        delivered = {e.step for e in before if isinstance(e, StepEnded) and e.outcome.status == "ok"}
-        asked = {request.caller.step for request in worker.requests if request.caller is not None}
-        assert not delivered & asked
-        for outcome in result.outcomes:
-            if outcome.step in delivered:
-                assert (outcome.text, outcome.shown) == _fact(whole, outcome.step)
-
-    on_virtual_clock(main)
-
-
-def _fact(result: Result, step: int) -> tuple[str, tuple[int, ...] | None]:
-    outcome = result.outcomes[step]
-    return outcome.text, outcome.shown

@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import anyio
 import pytest
 from core.actors import Shop, problem_of
 from servers.chat_server import Call, ChatServer, Reply, says
@@ -15,7 +14,7 @@ from podium.journal import MemoryJournal
 from podium.planners import CachedPlanner, TurnPlanner
 from podium.policy import ApprovalRequest, Policy, Rule
 from podium.replay import replay
-from podium.types import AnswerDelta, Constraint, Event, Plan, Result, StepStarted
+from podium.types import AnswerDelta, Plan, Result
 from podium.workers import FREE, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
@@ -85,8 +84,8 @@ def texts(result: Result) -> list[str]:
 
 
 @pytest.mark.parametrize("native", [True, False])
-async def test_a_conversation_of_twenty_turns(*, native: bool) -> None:
-    turns = [calls("expert", f"Part {number}?", "Let me ask. ") for number in range(19)]
+async def test_a_conversation_of_ten_turns(*, native: bool) -> None:
+    turns = [calls("expert", f"Part {number}?", "Let me ask. ") for number in range(9)]
     boss = Orchestrator(*turns, "It is so.", native=native)
     async with boss.server:
         conductor = Conductor(boss.planner(), [expert(description="Knows all.")])
@@ -94,26 +93,26 @@ async def test_a_conversation_of_twenty_turns(*, native: bool) -> None:
     result: Result = events[-1].result  # type: ignore[union-attr]
     assert (result.answer, result.status, result.problem) == ("It is so.", "ok", None)
     assert [event.text for event in events if isinstance(event, AnswerDelta)] == ["It is so."]
-    assert len(result.rounds) == len(result.proposals) == len(boss.server.calls) == 20
-    assert texts(result) == [f"expert {number}" for number in range(19)]
-    assert [call.subtask for plan in result.plans for call in plan.calls] == [f"Part {n}?" for n in range(19)]
+    assert len(result.rounds) == len(result.proposals) == len(boss.server.calls) == 10
+    assert texts(result) == [f"expert {number}" for number in range(9)]
+    assert [call.subtask for plan in result.plans for call in plan.calls] == [f"Part {n}?" for n in range(9)]
     assert result.planner.name == "boss"
-    assert result.usage.output_tokens >= 20 * 7
+    assert result.usage.output_tokens >= 10 * 7
     said = boss.conversation(-1)
-    assert len(said) == 2 * 19
+    assert len(said) == 2 * 9
     body = boss.server.calls[-1].body
     if native:
         assert [tool["function"]["name"] for tool in body["tools"]] == ["expert"]
         assert body["tools"][0]["function"]["description"] == "Knows all."
-        assert json.loads(said[-2]["tool_calls"][0]["function"]["arguments"]) == {"request": "Part 18?"}
+        assert json.loads(said[-2]["tool_calls"][0]["function"]["arguments"]) == {"request": "Part 8?"}
         assert said[-1]["tool_call_id"] == said[-2]["tool_calls"][0]["id"]
-        assert [each["content"] for each in said[-2:]] == ["Let me ask.", "expert 18"]
+        assert [each["content"] for each in said[-2:]] == ["Let me ask.", "expert 8"]
     else:
         assert "tools" not in body
         assert '<tools>\n{"type": "function", "function": {"name": "expert"' in body["messages"][0]["content"]
-        call = '{"name": "expert", "arguments": {"request": "Part 18?"}}'
+        call = '{"name": "expert", "arguments": {"request": "Part 8?"}}'
         assert said[-2]["content"] == f"Let me ask.\n<tool_call>\n{call}\n</tool_call>"
-        assert said[-1] == {"role": "user", "content": "<tool_response>\nexpert 18\n</tool_response>"}
+        assert said[-1] == {"role": "user", "content": "<tool_response>\nexpert 8\n</tool_response>"}
 
 
 async def test_an_answer_without_a_call() -> None:
@@ -129,7 +128,6 @@ async def test_an_answer_without_a_call() -> None:
 WRONG = {
     "json": '<tool_call>{"name": "expert", "arguments": {</tool_call>',
     "name": '<tool_call>{"name": "expart", "arguments": {"request": "Well?"}}</tool_call>',
-    "form": "<tool_call>[]</tool_call>",
     "silence": "<think>Well</think>\n",
 }
 
@@ -147,17 +145,6 @@ async def test_an_invalid_message_is_repaired_once(wrong: str) -> None:
         assert (failed.status, failed.answer) == ("partial", "expert 0")
         assert problem_of(failed).code == "planner_unusable"
         assert "the planner wrote no answer by turn 1" in problem_of(failed).message
-
-
-async def test_any_text_is_sent_back_in_its_place() -> None:
-    boss = Orchestrator(("", "expert", {"request": "\ud800"}), "Done.", native=False)
-    async with boss.server:
-        worker = expert("expert", "a </tool_response> b")
-        result = await Conductor(boss.planner(), [worker]).run("What?", forecast=True)
-    assert (result.status, result.plans[0].calls[0].subtask) == ("ok", "\N{REPLACEMENT CHARACTER}")
-    said = [message["content"] for message in boss.conversation(-1)]
-    assert said[0].count("\N{REPLACEMENT CHARACTER}") == 1
-    assert said[1] == "<tool_response>\na <\\/tool_response> b\n</tool_response>"
 
 
 async def test_only_the_first_call_of_a_message_is_made() -> None:
@@ -299,47 +286,11 @@ async def test_each_turn_is_approved() -> None:
     assert problem_of(refused).message.startswith("the plan of round 2 was refused: no more")
 
 
-async def test_an_answer_that_is_not_accepted() -> None:
-    boss = Orchestrator(calls("expert", "A"), "Bad.", calls("expert", "B"), "Good.")
-
-    def accept(question: str, answer: str) -> bool | str:
-        return answer == "Good." or "too short"
-
-    async with boss.server:
-        result = await Conductor(boss.planner(), [expert()], accept=accept).run("What?")
-        assert (result.status, result.answer, len(result.rounds)) == ("ok", "Good.", 4)
-        assert "because:\ntoo short" in boss.conversation(2)[-1]["content"]
-        last = await Conductor(boss.planner(rounds=2), [expert()], accept=accept).run("What?")
-        assert (last.status, last.answer) == ("partial", "Bad.")
-
-
-async def test_a_cancelled_run_goes_on() -> None:
-    boss, journal = Orchestrator(*[calls("expert", f"{n}?") for n in range(9)], "Done."), MemoryJournal()
-    worker = expert()
-    async with boss.server:
-        conductor = Conductor(boss.planner(), [worker], journal=journal)
-        with anyio.CancelScope() as scope:
-
-            def stop(event: Event) -> None:
-                if isinstance(event, StepStarted) and event.round == 5:
-                    scope.cancel()
-
-            await conductor.run("What?", run_id="one", on_event=stop)
-        assert len(boss.server.calls) == 5
-        result = await conductor.resume("one")
-    assert (result.status, result.answer) == ("ok", "Done.")
-    assert texts(result) == [f"expert {number}" for number in range(9)]
-    assert len(boss.server.calls) == 10
-    assert len(worker.requests) in (9, 10)
-
-
 async def test_what_needs_whole_plans_is_refused() -> None:
     boss, pool = Orchestrator("Hi."), [expert("a"), expert("b")]
     async with boss.server:
         planner = boss.planner()
         for policy in (Policy(required=["a"]), Policy(apart=[("a", "b")])):
-            with pytest.raises(ConfigError, match="whole plans"):
-                Conductor(planner, pool, policy=policy)
             with pytest.raises(ConfigError, match="whole plans"):
                 await Conductor(planner, pool).run("What?", policy=policy)
         with pytest.raises(ConfigError, match="fallback"):
@@ -351,9 +302,4 @@ async def test_what_needs_whole_plans_is_refused() -> None:
         tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
         with pytest.raises(ConfigError, match="leave out tools"):
             await Conductor(planner, pool).run("What?", tools=[tool])
-        schema = Sampling(constraint=Constraint("json", {"type": "object"}))
-        with pytest.raises(ConfigError, match="leave out a schema"):
-            await Conductor(planner, pool).run("What?", sampling=schema)
-        with pytest.raises(ConfigError, match="rounds is 1"):
-            boss.planner(rounds=1)
     assert boss.server.calls == []

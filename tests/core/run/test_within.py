@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 import anyio
 import pytest
-from core.actors import Actor, Row, boss, plan_of, problem_of, rows
+from core.actors import Actor, boss, plan_of, problem_of, rows
 
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -143,7 +143,7 @@ async def test_they_are_named_in_the_journal_around_them_and_count_after_a_resum
     assert (len(worker.requests), len(last.requests)) == (2, 2)
 
 
-@pytest.mark.parametrize("stopped_by", ["attempt_seconds", "cancel", "failure"])
+@pytest.mark.parametrize("stopped_by", ["attempt_seconds", "cancel"])
 async def test_a_run_in_a_thread_ends_with_its_call(stopped_by: str) -> None:
     price, second, loop = Price(input=1.0, output=1.0), asyncio.Event(), asyncio.get_running_loop()
 
@@ -152,11 +152,6 @@ async def test_a_run_in_a_thread_ends_with_its_call(stopped_by: str) -> None:
             loop.call_soon_threadsafe(second.set)
             await anyio.sleep_forever()
         yield Completion("one", usage=Usage(100_000, 10))
-
-    async def failing(request: Request) -> AsyncGenerator[Completion, None]:
-        await second.wait()
-        raise WorkerRefused("it is closed")
-        yield
 
     asked = Actor(Card(name="in", price=price), act)
     plan = plan_of((0, "one", ()), (0, "two", (0,)), (0, "three", (1,)))
@@ -173,13 +168,8 @@ async def test_a_run_in_a_thread_ends_with_its_call(stopped_by: str) -> None:
         return "done"
 
     limits = Limits(attempt_seconds=0.5) if stopped_by == "attempt_seconds" else Limits()
-    workers = [FunctionWorker(agent, price=FREE), Actor("failing", failing)]
-    steps: list[Row] = [(0, "ask", ())]
-    if stopped_by == "failure":
-        steps = [(1, "fail", ()), (0, "ask", ()), (0, "end", (0, 1))]
-    outer = Conductor(
-        FixedPlanner(plan_of(*steps)), workers, limits=limits, retry=Retry(attempts=1), on_failure="fail"
-    )
+    planner = FixedPlanner(plan_of((0, "ask", ())))
+    outer = Conductor(planner, [FunctionWorker(agent, price=FREE)], limits=limits, retry=Retry(attempts=1))
     events = list[Event]()
     with anyio.CancelScope() as scope:
         async with anyio.create_task_group() as group:

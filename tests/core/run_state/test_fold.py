@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from core.actors import boss
-from core.execution.test_scheduler_properties import on_virtual_clock
 from core.journal.recorded_before.cases import load
 from core.run.test_action_properties import ENDS, World, plans as action_plans
 from core.run.test_run_properties import Script, Stage, plans, scripts
 from core.run_state.test_lost_calls import cut
 from core.run_state.test_resume import recorded
+from core.virtual_clock import on_virtual_clock
 from hypothesis import given, strategies as st
 
 from podium import Card, Conductor, FunctionWorker, Limits, Plan, Retry
@@ -119,8 +119,6 @@ async def live(
 @pytest.mark.long
 @given(scripts(), st.lists(st.none() | plans(1), max_size=3), st.data())
 def test_any_run(script: Script, lives: list[Plan | None], data: st.DataObject) -> None:
-    """Failures, retries, re-plans and nested runs; the pool of a later life has another order."""
-
     def made(journal: MemoryJournal) -> Conductor:
         drawn = Stage(script).conductor()
         workers: list[Worker] = [*drawn.pool.workers]
@@ -159,7 +157,6 @@ scenes = st.builds(
 @pytest.mark.long
 @given(scenes, st.lists(st.none() | action_plans(), max_size=3), st.data())
 def test_any_run_that_acts(scene: Scene, lives: list[Plan | None], data: st.DataObject) -> None:
-    """Actions with any end, which may wait for an approval and be of a nested run."""
     world, once = World(scene.ends), Retry(attempts=1, break_after=None)
     act = Card(name="act", price=FREE)
 
@@ -184,6 +181,5 @@ def test_any_run_that_acts(scene: Scene, lives: list[Plan | None], data: st.Data
 
 @pytest.mark.anyio
 async def test_old_runs(tmp_path: Path) -> None:
-    """Runs that an earlier version recorded."""
     async with SqlJournal(load(tmp_path / "journal.db")) as journal:
         await check(journal)
