@@ -203,12 +203,12 @@ def write_page(measured: Sequence[Measured], path: Path) -> None:
         repair=_repair(texts),
         kinds=_over(texts, KIND_REPAIRED, REPAIRED),
         router=_over(texts, ROUTER, REPAIRED),
-        new=" ".join(map(_new, new)),
+        new="".join(map(_new, new)),
         calls=_over(texts, VOTE, OWN),
-        tools=" ".join(map(_tools, priced)),
+        tools="".join(map(_tools, priced)),
         probes=max((each.report.setting.probes for each in new), default=0),
         table=_table([*known, *new]),
-        data=" ".join(_data(known)),
+        data="".join(_data(known)),
         validity=_validity(texts),
         prices=_prices(priced),
         versions=", ".join(f"{name} {number}" for name, number in known[0].report.versions.items()),
@@ -221,8 +221,9 @@ def _repair(known: Sequence[Measured]) -> str:
         f"{rounding.count(arm.calls)} on {each.part.title}" for each in known if (arm := each.arm(REPAIRED))
     ]
     return (
-        f"The best single worker whose empty answers go to the next best worker is "
-        f"{_over(known, REPAIRED, BASE)} It takes {_listed(calls)} calls for each question."
+        f"The repaired best single worker passes a question to the next best worker if its own answer is "
+        f"empty. It is compared with the best single worker. {_over(known, REPAIRED, BASE)} "
+        f"Calls for each question: {_listed(calls)}."
     )
 
 
@@ -236,14 +237,14 @@ def _over(measured: Sequence[Measured], name: str, base: str) -> str:
         f"{title} ({between(of)})" for title, of in together.items() if of.low < _LEAST and of.high > -_LEAST
     ]
     parts = [("better on ", better), ("worse on ", worse), ("not shown to differ on ", neither)]
-    told = "; ".join(head + _listed(each) for head, each in parts if each)
-    return f"{told or 'recorded nowhere'}."
+    told = " ".join(f"It is {head}{_listed(each)}." for head, each in parts if each)
+    return told or "It is recorded nowhere."
 
 
 def _new(measured: Measured) -> str:
     arms = (REPAIRED, VOTE, OWN, FOUND, ROUTER)
     shown = [(name, arm) for name in arms if (arm := measured.arm(name)) is not None]
-    told = [f"{name} {rounding.score(None if a.score is None else a.score.mean)}" for name, a in shown]
+    told = [f"`{name}` {rounding.score(None if a.score is None else a.score.mean)}" for name, a in shown]
     base = measured.arm(BASE)
     assert base is not None  # otherwise nothing would have been compared
     assert base.score is not None
@@ -251,8 +252,9 @@ def _new(measured: Measured) -> str:
     calibrated = measured.arm(FOUND, REPAIRED)
     than = ""
     if calibrated is not None and calibrated.difference is not None:
-        than = f"; {FOUND}, compared with the repaired best single, {between(calibrated.difference.together)}"
-    return f"{_begun(measured.part.title)}: the best single {best}, {_listed(told)}{than}."
+        gain = between(calibrated.difference.together)
+        than = f" `{FOUND}` gains {gain} over the repaired best single worker."
+    return f"\n    - {_begun(measured.part.title)}: `best single` {best}, {_listed(told)}.{than}"
 
 
 def _tools(measured: Measured) -> str:
@@ -262,8 +264,8 @@ def _tools(measured: Measured) -> str:
     assert base.score is not None
     assert rule.score is not None
     return (
-        f"{_begun(measured.part.title)}: the best single has {rounding.score(base.score.mean)} at "
-        f"{rounding.per_thousand(base.cost)} USD for 1,000 questions, the kind rule "
+        f"\n    - {_begun(measured.part.title)}: the best single has {rounding.score(base.score.mean)} at "
+        f"{rounding.per_thousand(base.cost)} USD for 1,000 questions. The kind rule has "
         f"{rounding.score(rule.score.mean)} ({between(rule.difference.together)}) at "
         f"{rounding.per_thousand(rule.cost)} USD."
     )
@@ -276,7 +278,7 @@ def _validity(known: Sequence[Measured]) -> str:
         empty = next((arm.empty for arm in each.workers if arm.name == best), None)
         if empty is not None:
             told.append(f"{rounding.percent(empty)} % on {each.part.title} ({best})")
-    return f"Of the best single worker: {_listed(told)}." if told else ""
+    return f"For the best single worker: {_listed(told)}." if told else ""
 
 
 def _data(known: Sequence[Measured]) -> Iterator[str]:
@@ -287,8 +289,9 @@ def _data(known: Sequence[Measured]) -> Iterator[str]:
         samples, told = len(report.setting.seeds), "" if source in seen else f" ({source})"
         seen.add(source)
         yield (
-            f"{_begun(each.part.title)}{told}: {len(report.workers)} workers, {report.recorded_questions:,} "
-            f"questions, {samples} {'sample' if samples == 1 else 'samples'}, `{report.fingerprint[:16]}`."
+            f"\n    - {_begun(each.part.title)}{told}: {len(report.workers)} workers, "
+            f"{report.recorded_questions:,} questions, {samples} {'sample' if samples == 1 else 'samples'}, "
+            f"`{report.fingerprint[:16]}`."
         )
 
 
