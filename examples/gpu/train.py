@@ -19,8 +19,9 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from sizes import needs_of, shape_of
+
 from podium.errors import ConfigError
-from podium_train import needs_of, shape_of
 from podium_train.recipe import load_recipe, shipped_launchers, shipped_recipes
 
 LAUNCHER = "zero3.yaml"

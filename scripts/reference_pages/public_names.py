@@ -18,7 +18,6 @@ MODULES = (
     "core/src/podium/secrets.py",
     "core/src/podium/usage.py",
     "evals/src/podium_evals/errors.py",
-    "evals/src/podium_evals/plans.py",
     "evals/src/podium_evals/tasks.py",
     "langchain/src/langchain_podium/shadow/runnable.py",
     "llamaindex/src/llama_index_podium/events.py",

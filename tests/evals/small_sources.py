@@ -21,20 +21,6 @@ def dice_row(index: int, *, level: str = "easy", strong: float = 1.0, weak: floa
     }
 
 
-def choice_row(
-    number: int, *, preds: Mapping[str, str | None], options: Iterable[str] = "xyz"
-) -> dict[str, Any]:
-    """Return a row of MMLU-Pro; B is right."""
-    return {
-        "id": number,
-        "category": "physics",
-        "question": f"Which letter is number {number}?",
-        "options": list(options),
-        "answer": "B",
-        "pred": dict(preds),
-    }
-
-
 def write_packed(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
     with gzip.open(path, "wt", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)

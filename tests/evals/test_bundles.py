@@ -3,8 +3,6 @@
 import pytest
 from contracts.worker_contract import WorkerContract
 
-from podium import Conductor, Result
-from podium.planners import FixedPlanner
 from podium.types import Message
 from podium.workers import Request, StepInput, VisibleStep, Worker
 from podium_evals.errors import RecordingInvalid
@@ -17,7 +15,6 @@ from podium_evals.recorded import (
     Recordings,
     Sample,
     make_bundles,
-    recorded_pool,
 )
 
 SUM = Question(id="sum", kind="sums", text="What is 20 + 22?")
@@ -27,22 +24,6 @@ BUNDLE = Bundle(
     id="b",
     parts=(Part(question=SUM), Part(question=SKY), Part(question=HALF, needs=0, number="42")),
 )
-
-
-def recordings(sum_of: str = "42") -> Recordings:
-    """Return answers of two workers; `b` is wrong everywhere."""
-    answers = {SUM: (sum_of, "7"), SKY: ("blue", "red"), HALF: ("21", "0")}
-    return Recordings(
-        Recording(question, worker, (Sample(text=text, score=float(worker == "a")),))
-        for question, texts in answers.items()
-        for worker, text in zip("ab", texts, strict=True)
-    )
-
-
-def run(workers: tuple[int, ...], recorded: Recordings) -> Result:
-    plan = BUNDLE.plan(workers, 2)
-    conductor = Conductor(FixedPlanner(plan), [*recorded_pool(recorded), JoinParts()], show_question=False)
-    return conductor.run_sync(BUNDLE.text)
 
 
 def many(kinds: int = 8, each: int = 12) -> Recordings:
@@ -81,27 +62,6 @@ def test_the_text_names_parts_and_hides_the_number() -> None:
     assert "Part 2:\nWhat colour is the sky?" in BUNDLE.text
     assert "Part 3:\nHalve [the answer to part 1], in braces: {{0}}." in BUNDLE.text
     assert BUNDLE.texts == {"part_1": SUM.text, "part_2": SKY.text}
-
-
-def test_its_own_plan_is_answered() -> None:
-    """The linked part is given the number by reference."""
-    recorded = recordings()
-    result = run((0, 1, 0), recorded)
-    assert (result.status, result.answer) == ("ok", "Part 1: 42\n\nPart 2: red\n\nPart 3: 21")
-    score = BUNDLE.score(result.answer, recorded.score)
-    assert score.parts == (1.0, 0.0, 1.0)
-    assert score.whole == pytest.approx(2 / 3)
-
-
-def test_a_wrong_number_leads_to_a_question_that_nobody_recorded() -> None:
-    """The run says so, and the part has no answer; the others keep theirs."""
-    recorded = recordings()
-    result = run((1, 0, 0), recorded)
-    problem = result.outcomes[2].problem
-    assert problem is not None
-    assert (problem.code, result.status) == ("unrecorded", "partial")
-    assert BUNDLE.answers(result.answer) == ("7", "blue", "(no answer)")
-    assert BUNDLE.score(result.answer, recorded.score).parts == (0.0, 1.0, 0.0)
 
 
 @pytest.mark.parametrize(

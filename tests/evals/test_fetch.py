@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from evals.file_server import FileServer
 
-from podium.errors import ConfigError
 from podium_evals.errors import ChecksumMismatch, OriginUnavailable, RecordingInvalid
 from podium_evals.recorded import (
     Origin,
@@ -173,13 +172,6 @@ async def test_requests_are_tried_again(
     kept = tmp_path / "cache" / "small" / ARCHIVE
     assert (kept.exists(), kept.with_name(f"{ARCHIVE}.part").exists()) == (error is None, False)
     assert error is not None or kept.read_bytes() == whole
-
-
-async def test_kinds_and_workers_that_may_not_be_fetched(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is not a kind"):
-        await fetch_reasoning_gym(level="easy", kinds=["unlisted"], folder=tmp_path)
-    with pytest.raises(ConfigError, match="'gpt'"):
-        await fetch_mmlu_pro(workers=["gpt"], folder=tmp_path)
 
 
 async def test_a_file_of_another_form_is_told(served: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from evals.small_sources import STRONG, WEAK, choice_row, dice_row, write_packed
+from evals.small_sources import STRONG, WEAK, dice_row, write_packed
 
 from podium.usage import Usage
 from podium_evals.errors import RecordingInvalid, Unrecorded
@@ -16,18 +16,6 @@ from podium_evals.recorded.public import CHAT_MODELS, GYM_KINDS as KINDS, HELD_B
 def scores(recordings: Recordings, worker: str) -> list[float]:
     """Return the mean score of each question that a worker has answered."""
     return [each.score for each in recordings if each.worker == worker]
-
-
-def test_samples_scores_and_names(tmp_path: Path) -> None:
-    """A question has a name, a kind and a level; a worker has its samples in order."""
-    read = read_reasoning_gym(write_packed(tmp_path / "rg.gz", [dice_row(1), dice_row(2, level="hard")]))
-    first, second = read.questions
-    assert (first.id, first.kind, first.level) == ("reasoning_gym/easy/dice/1", "dice", "easy")
-    assert second.level == "hard"
-    assert [sample.text for sample in read.samples(first, WEAK)] == ["7", "", "8"]
-    assert scores(read, STRONG) == [1.0, 1.0]
-    assert read.provenance is not None
-    assert read.provenance.licence == "Apache-2.0"
 
 
 def test_an_answer_that_the_source_lacks_is_empty(tmp_path: Path) -> None:
@@ -56,17 +44,6 @@ def test_kinds_that_are_held_back_are_left_out(tmp_path: Path) -> None:
     read = read_reasoning_gym(path)
     assert read.kinds == ("dice",)
     assert read.left_out == {HELD_BACK: 2}
-
-
-def test_choices_are_joined_by_content(tmp_path: Path) -> None:
-    """Ids differ between models; the same question with the same options is one question."""
-    rows = [choice_row(1, preds={STRONG: "B"}), choice_row(1, preds={WEAK: None}) | {"id": 99}]
-    read = read_mmlu_pro(write_packed(tmp_path / "mmlu.gz", rows))
-    (question,) = read.questions
-    assert read.workers == (STRONG, WEAK)
-    assert (question.kind, question.expected) == ("physics", "B")
-    assert "(C) z" in question.text
-    assert [read.samples(question, worker)[0].score for worker in read.workers] == [1.0, 0.0]
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

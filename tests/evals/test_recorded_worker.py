@@ -6,14 +6,9 @@ import pytest
 from contracts.worker_contract import WorkerContract
 
 from podium import Conductor, Limits, Plan, Result, Step
-from podium.errors import ConfigError
-from podium.execution import Retry
 from podium.planners import FixedPlanner, RulePlanner
-from podium.types import Message
-from podium.types.references import literal
 from podium.usage import Usage
-from podium.workers import Card, Price, Request, Worker, complete
-from podium_evals.errors import RecordingInvalid, Unrecorded
+from podium.workers import Card, Price, Worker
 from podium_evals.recorded import (
     NO_ANSWER,
     DatedPrice,
@@ -99,10 +94,6 @@ def test_the_question_alone_is_answered(recordings: Recordings, subtask: str) ->
     assert (result.status, result.answer) == ("ok", "grey")
 
 
-def test_braces_in_a_question_are_text(recordings: Recordings) -> None:
-    assert run(recordings, BRACES.text, (0, literal(BRACES.text), ())).answer == "a reference"
-
-
 def test_an_output_that_is_the_question_is_answered(recordings: Recordings) -> None:
     """A step that is given an earlier output by reference is shown that text alone."""
     result = run(recordings, "go on", (0, SUM.text, ()), (0, "{{0}}", (0,)), show_question=False)
@@ -132,24 +123,6 @@ def test_what_was_not_recorded_is_told_and_not_tried_again(
     assert last.problem is not None
     assert (last.problem.code, last.attempts, last.usage, last.cost) == ("unrecorded", 1, Usage(), 0.0)
     assert told in last.problem.message
-
-
-def test_nobody_can_have_it_tried_again() -> None:
-    """The code is none that can be retried or has a fallback."""
-    with pytest.raises(ConfigError, match="unrecorded"):
-        Retry(retry_on=frozenset({Unrecorded.code}))
-    with pytest.raises(ConfigError, match="unrecorded"):
-        Retry(fallback_on=frozenset({Unrecorded.code}))
-
-
-@pytest.mark.anyio
-async def test_outside_of_a_run(recordings: Recordings) -> None:
-    """One message is a question; a conversation is not recorded."""
-    worker = RecordedWorker(recordings, "b")
-    asked = Message("user", SKY.text)
-    assert (await complete(worker, Request(messages=(asked,)))).text == "grey"
-    with pytest.raises(Unrecorded, match="several messages"):
-        await complete(worker, Request(messages=(Message("system", "Be brief."), asked)))
 
 
 def test_steps_of_a_plan_get_different_samples(recordings: Recordings) -> None:
@@ -202,11 +175,6 @@ def test_costs_have_a_date_and_a_source(recordings: Recordings) -> None:
     assert run(recordings, SUM.text, (0, SUM.text, ())).cost is None
 
 
-def test_a_worker_must_be_recorded(recordings: Recordings) -> None:
-    with pytest.raises(RecordingInvalid, match="'c'"):
-        RecordedWorker(recordings, "c")
-
-
 def test_a_conversation_before_the_question_is_not_recorded(recordings: Recordings) -> None:
     """Answers may depend on it."""
     conductor = Conductor(RulePlanner(), recorded_pool(recordings, ["a"]))
@@ -214,11 +182,3 @@ def test_a_conversation_before_the_question_is_not_recorded(recordings: Recordin
     result = conductor.run_sync([*before, {"role": "user", "content": SKY.text}])
     assert result.problem is not None
     assert result.problem.code == "unrecorded"
-
-
-def test_other_tables_are_refused() -> None:
-    """With the name of the file."""
-    day = "[[price]]\nworker = 'a'\nas_of = '2026'\ninput = 1\noutput = 1\nsource = 's'"
-    for wrong in ("price = 1", "[[price]]\nworker = 'a'", day, "[[price]"):
-        with pytest.raises(ConfigError, match="mine"):
-            PriceTable.parse(wrong, "mine")

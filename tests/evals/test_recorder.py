@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from podium import Card, Conductor, Limits, Price, ScriptedWorker
+from podium import Card, Limits, Price, ScriptedWorker
 from podium.errors import (
     AnswerEmpty,
     AnswerRefused,
@@ -17,14 +17,13 @@ from podium.errors import (
     WorkerUnavailable,
 )
 from podium.execution import Retry
-from podium.planners import RulePlanner
 from podium.types import Completion
 from podium.usage import Usage
 from podium.workers import Request
 from podium_evals.errors import RecordingInvalid
 from podium_evals.grading import number
 from podium_evals.recorded import Question, read_recordings
-from podium_evals.recording import Forecast, GrowingFile, QuestionRow, Recorder, Summary, read_questions
+from podium_evals.recording import GrowingFile, QuestionRow, Recorder, Summary, read_questions
 
 pytestmark = pytest.mark.anyio
 QUICK = Retry(first_wait=0.001)
@@ -65,32 +64,6 @@ async def test_answers_are_recorded_with_what_they_took(tmp_path: Path) -> None:
     assert [(each.text, each.score, each.usage) for each in samples] == [("4", 1.0, Usage(10, 20))] * 2
     assert all(each.latency_s is not None for each in samples)
     assert {len(request.messages) for request in worker.requests} == {1}
-
-
-async def test_a_forecast_knows_what_was_measured(tmp_path: Path) -> None:
-    """Before the first answer only the most that it can cost; after some, the expected cost and time."""
-    price, path = Price(input=1000.0, output=1000.0), tmp_path / "r.jsonl"
-    limits = Limits(cost=100.0, answer_tokens=100)
-    workers = [adder(price=price), adder("free", price=Price(input=0.0, output=0.0))]
-
-    async def forecast(questions: int) -> Forecast:
-        with GrowingFile(path) as file:
-            return Recorder(file, workers, limits=limits, at_once=1).forecast(sums(questions))
-
-    first = await forecast(9)
-    assert (first.answers, first.cost, first.seconds) == (18, None, None)
-    assert first.most_cost is not None
-    await record(path, workers, sums(4), limits=limits)
-    second = await forecast(9)
-    assert (second.answers, second.measured) == (10, 4)
-    assert second.most_cost is not None
-    assert second.cost is not None
-    assert second.cost.mean == pytest.approx(5 * 0.03)  # 30 tokens of each answer
-    assert second.cost.high < second.most_cost < first.most_cost
-    assert second.seconds is not None
-    assert second.seconds.low <= second.seconds.mean <= second.seconds.high
-    workers = [ScriptedWorker(Card(name="adder"), "fine")]
-    assert (await forecast(5)).most_cost is None
 
 
 async def test_only_what_is_missing_is_asked(tmp_path: Path) -> None:
@@ -188,13 +161,6 @@ async def test_calls_at_once_are_bounded(tmp_path: Path) -> None:
     assert peak == 2
 
 
-async def test_a_conductor_cannot_be_recorded(tmp_path: Path) -> None:
-    """Its calls are many, which this budget cannot bound."""
-    conductor = Conductor(RulePlanner(), [adder()])
-    with GrowingFile(tmp_path / "r.jsonl") as file, pytest.raises(ConfigError, match="is a conductor"):
-        await Recorder(file, [conductor]).record(sums(1))
-
-
 async def test_an_answer_that_cannot_be_graded_ends_the_recording(tmp_path: Path) -> None:
     """With the reason, and not as a score of 0."""
     row = QuestionRow(Question(id="q", kind="k", text="What is 1 + 1?"), {"answer": "many"})
@@ -243,11 +209,3 @@ def test_other_lines_are_no_questions(tmp_path: Path) -> None:
             read_questions(path)
     with pytest.raises(RecordingInvalid, match="cannot be read"):
         read_questions(tmp_path / "absent.jsonl")
-
-
-async def test_options_are_checked(tmp_path: Path) -> None:
-    """Before anybody is asked."""
-    with GrowingFile(tmp_path / "r.jsonl") as file:
-        for options in ({"samples": 0}, {"at_once": 0}):
-            with pytest.raises(ConfigError, match="1 or more"):
-                Recorder(file, [adder()], **options)

@@ -77,12 +77,6 @@ def test_what_is_written_is_read(tmp_path: Path, name: str) -> None:
         read_recordings(lines)
 
 
-def test_a_file_is_not_overwritten(tmp_path: Path) -> None:
-    write_recordings(WHOLE, tmp_path / "r.jsonl")
-    with pytest.raises(FileExistsError):
-        write_recordings(WHOLE, tmp_path / "r.jsonl")
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -48,14 +48,3 @@ def test_an_answer_that_some_worker_gave_has_its_score() -> None:
     assert recordings().score(RED, " pink\n") == 0.5
     assert recordings().score(RED, "  ") == 0.0
     assert recordings().score(RED, "crimson") is None
-
-
-def test_a_score_is_between_nothing_and_one() -> None:
-    """Another scale would be compared without a word."""
-    with pytest.raises(RecordingInvalid, match="1\\.5"):
-        Sample(text="x", score=1.5)
-
-
-def test_the_mean_of_samples_needs_a_grade() -> None:
-    with pytest.raises(RecordingInvalid, match="have no scores"):
-        _ = Recording(RED, "a", (Sample(text="red"),)).score

@@ -11,7 +11,7 @@ from typer.testing import Result
 from podium.errors import ConfigError
 from podium_evals.grading import reasoning_gym
 from podium_evals.recording import read_questions
-from podium_evals.tasks import gym_questions, gym_rows
+from podium_evals.tasks import gym_rows
 
 __all__ = ["podium"]
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::SyntaxWarning")]  # of Reasoning Gym
@@ -20,12 +20,12 @@ pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::SyntaxWarnin
 def test_questions_of_a_file_are_the_questions(tmp_path: Path) -> None:
     """With their kind, their id, and what their grader needs."""
     path = tmp_path / "q.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in gym_rows("leg_counting", 3, seed=5)))
+    made = gym_rows("leg_counting", 3, seed=5)
+    path.write_text("".join(json.dumps(row) + "\n" for row in made))
     rows = read_questions(path)
-    made = gym_questions("leg_counting", 3, seed=5)
-    assert [row.question for row in rows] == [row.question for row in made]
+    assert [row.row for row in rows] == made
     assert {row.row["grader"] for row in rows} == {"reasoning-gym"}
-    assert reasoning_gym(rows[0].row, str(made[0].question.expected)) == 1.0
+    assert reasoning_gym(rows[0].row, str(rows[0].question.expected)) == 1.0
 
 
 def test_kinds_that_json_changes_are_refused() -> None:

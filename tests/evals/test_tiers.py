@@ -161,8 +161,3 @@ def test_what_is_wrong_in_the_planner_names_its_key(
     stderr = " ".join(result.stderr.split())
     assert told in stderr
     assert re.search(r"own\.toml:\d+: ", stderr)
-
-
-def test_commands_that_read_the_journal_do_not_load_the_router(own: Path, podium: Podium) -> None:
-    Path("router.npz").unlink()
-    assert podium("runs", "--config", str(own)).exit_code == 0

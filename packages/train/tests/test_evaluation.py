@@ -13,8 +13,10 @@ from small_recording import small_recording
 from tiny_conductor.world import Workshop
 
 from podium.config import load_config
-from podium.errors import ConfigError, WorkerUnavailable
-from podium.types import Message, Plan, Step
+from podium.errors import WorkerUnavailable
+from podium.planners import ChatPlanner
+from podium.types import Plan, Step
+from podium.workers import ScriptedWorker
 from podium_train import Episode, PromptStyle, RecordedAnswers, RecordedSettings, messages
 from podium_train.evaluation import (
     Evaluation,
@@ -23,7 +25,6 @@ from podium_train.evaluation import (
     as_json,
     as_table,
     compare_arms,
-    conductor_arm,
     evaluate,
     plan_arm,
     planner_arm,
@@ -33,7 +34,6 @@ from podium_train.evaluation import (
 RECORDING = small_recording(questions=20)
 SINGLE = RecordedAnswers(RECORDING, RecordedSettings(sizes=(3, 4), held_workers=1))
 BUNDLES = RecordedAnswers(RECORDING, RecordedSettings(sizes=(3, 4), held_workers=1, parts=(2, 3)))
-STYLE = PromptStyle(examples=0)
 
 
 @cache
@@ -110,13 +110,8 @@ def test_what_cannot_be_known_counts_0_and_is_told() -> None:
     """Invalid plans, unrecorded plans and failures of a server are told apart."""
     replies = iter([text(0), text(0, "Think."), "I cannot plan.", WorkerUnavailable("it is down")] * 5)
 
-    async def complete(_messages: Sequence[Message]) -> str:
-        reply = next(replies)
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
-
-    arms = [conductor_arm("model", complete, STYLE), *arms_of(SINGLE)]
+    planner = ChatPlanner(ScriptedWorker("model", lambda _request: next(replies)), spelling="lists")
+    arms = [planner_arm("model", planner, max_steps=5), *arms_of(SINGLE)]
     found = compared(SINGLE, SINGLE.episodes("questions", 20, seed=1), arms)
     model = found.arms[0]
     assert (model.unknown, model.valid) == (0.5, 0.5)
@@ -167,17 +162,3 @@ def test_a_conductor_on_a_server_is_an_arm(tmp_path: Path) -> None:
     assert {trial.failure.partition(":")[0] for trial in trials[1::2]} == {"worker_unavailable"}
     episode = trials[0].episode
     assert asked[0] == messages(episode, PromptStyle())[-1].text
-
-
-def test_wrong_arguments_are_refused() -> None:
-    """Two arms of one name, no episode, an unknown base, a single episode."""
-    arm = plan_arm("one", lambda _episode: Plan((Step(0, "Answer the question."),)))
-    episodes = SINGLE.episodes("questions", 1, seed=1)
-    for wrong in (lambda: tried(SINGLE, episodes, [arm, arm]), lambda: tried(SINGLE, [], [arm])):
-        with pytest.raises(ConfigError, match="different names"):
-            wrong()
-    trials = tried(SINGLE, episodes, [arm])
-    with pytest.raises(ConfigError, match="no arm is called 'two'"):
-        compare_arms([arm], trials, base="two", environment="e", split="s")
-    with pytest.raises(ConfigError, match="at least two"):
-        compare_arms([arm], trials, base="one", environment="e", split="s")

@@ -206,18 +206,6 @@ def test_the_weights_under_small_matrices(tmp_path: Path) -> None:
         export_conductor(load_recipe(path), tmp_path, model, tmp_path / "out")
 
 
-def test_an_export_with_a_prefill(tmp_path: Path) -> None:
-    """In its chat template, wherever the tokenizer keeps it, and in its fingerprint."""
-    path = trained(tmp_path, RECIPE + "[prompt]\nstyle = { prefill = 'model_id = [\"' }\n")
-    model = tmp_path / "run/best"
-    template = (model / "chat_template.jinja").read_text()
-    (model / "chat_template.jinja").unlink()
-    (model / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
-    facts = export_conductor(load_recipe(path), tmp_path, model, tmp_path / "out")
-    assert facts.style.prefill == 'model_id = ["'
-    assert facts.fingerprint != FACTS_OF.fingerprint
-
-
 def test_the_plans_of_a_training_run_in_production(tmp_path: Path) -> None:
     """All of them, through `podium run`: the section adds the workers that the pools of the training had.
 

@@ -98,31 +98,6 @@ def test_a_rule_stops_a_run(change: dict[str, float], rule: str, told: str) -> N
     assert "3 steps up to step 8" in stops[-1].told
 
 
-def test_a_loss_that_is_no_number_stops_at_once() -> None:
-    stop = Guards().check(replace(GOOD, loss=float("nan")))
-    assert stop is not None
-    assert (stop.rule, "nan" in stop.told) == ("loss", True)
-
-
-def test_the_memory_survives_a_resume() -> None:
-    """A run that is resumed stops at the same step as one that was not interrupted."""
-    bad = replace(GOOD, worker_entropy=0.1)
-    steps = [replace(each, step=number) for number, each in enumerate([GOOD] * 5 + [bad] * 10, 1)]
-    whole = Guards()
-    stopped = [whole.check(each) for each in steps]
-    before = Guards()
-    for each in steps[:9]:
-        before.check(each)
-    after = Guards(memory=json.loads(json.dumps(before.memory)))
-    assert [after.check(each) for each in steps[9:]] == stopped[9:]
-    assert stopped[-1] is not None
-
-
-def test_wrong_settings() -> None:
-    with pytest.raises(ConfigError, match="entropy"):
-        GuardSettings(entropy=1.5)
-
-
 def test_the_log_continues_after_a_crash(tmp_path: Path) -> None:
     """Steps after the checkpoint and a cut line are removed; held-out accuracy is kept."""
     path = tmp_path / "run" / "steps.jsonl"

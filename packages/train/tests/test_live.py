@@ -226,14 +226,3 @@ def test_questions_that_cannot_be_graded_are_refused_before_anything_is_paid(
     questions.write_text(json.dumps(change(dict(ROWS[0]))) + "\n")
     with pytest.raises(error, match=told):
         LivePool(config, questions)
-
-
-def test_episodes_of_another_environment_are_refused(files: Callable[[str], tuple[Path, Path]]) -> None:
-    """An episode that was made from another file of questions is not graded."""
-    config, questions = files("http://127.0.0.1:9/v1")
-    (episode,) = LivePool(config, questions).episodes("train", 1, seed=1)
-    questions.write_text(json.dumps({"question": "?", "answer": "1", "grader": "number"}) + "\n")
-    with pytest.raises(ConfigError, match="not of the environment"):
-        anyio.run(LivePool(config, questions).carry_out, episode, ONE)
-    with pytest.raises(ConfigError, match="sizes"):
-        LivePool(config, questions, sizes=(3,))

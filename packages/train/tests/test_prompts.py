@@ -11,7 +11,7 @@ import pytest
 
 from podium import Conductor
 from podium.budget import Limits
-from podium.errors import ConfigError, PlannerError
+from podium.errors import PlannerError
 from podium.planners import ChatPlanner
 from podium.workers import Card, Kind, MeasuredRate, Price, ScriptedWorker
 from podium_evals.recorded import JoinParts
@@ -122,16 +122,3 @@ def test_the_fingerprint_changes_with_each_text_of_the_prompt() -> None:
         run = subprocess.run([sys.executable, "-c", code, file], capture_output=True, text=True, check=True)
         found.add(json.loads(run.stdout))
     assert len(found) == 3
-
-
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({"spelling": "xml"}, "spelling"),
-        ({"examples": 9}, "examples"),
-        ({"prefill": " Plan:"}, "prefill"),
-    ],
-)
-def test_wrong_styles_are_refused(settings: dict[str, object], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
-        PromptStyle(**settings)  # type: ignore[arg-type]

@@ -197,14 +197,3 @@ def test_a_base_that_cannot_be_a_model(base: str, told: str, tmp_path: Path) -> 
     found = load_recipe(written(tmp_path, SMALL.replace('"base"', f'"{base}"')))
     with pytest.raises(ConfigError, match=told):
         check_model(found, tmp_path)
-
-
-def test_a_base_that_can_be_a_model(tmp_path: Path) -> None:
-    """A name on the Hub, and a folder, also one in the home folder, with a model."""
-    (tmp_path / "home" / "own").mkdir(parents=True)
-    (tmp_path / "home" / "own" / "config.json").write_text("{}")
-    for base in ("Qwen/Qwen2.5-3B-Instruct", "gpt2", "home/own", "./home/own"):
-        check_model(load_recipe(written(tmp_path, SMALL.replace('"base"', f'"{base}"'))), tmp_path)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(tmp_path / "home"))
-        check_model(load_recipe(written(tmp_path, SMALL.replace('"base"', '"~/own"'))), tmp_path)

@@ -16,8 +16,10 @@ from podium import Conductor, Plan, Step
 from podium.errors import ConfigError
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
-from podium_evals.arms.run_scores import answered
-from podium_evals.recorded import Bundle, Recording, Recordings, Sample
+from podium.types import Result
+from podium.types.references import literal
+from podium_evals.errors import Unrecorded
+from podium_evals.recorded import Bundle, Question, Recording, Recordings, Sample
 from podium_evals.statistics import halves
 from podium_train import (
     Episode,
@@ -47,6 +49,23 @@ def carried_out(environment: RecordedAnswers, episode: Episode, plan: Plan) -> P
     return anyio.run(environment.carry_out, episode, plan)
 
 
+def score_of(result: Result, query: Question | Bundle, plan: Plan, recordings: Recordings) -> float | None:
+    """Return the score of a run. Only a part that needs a wrong answer may be unrecorded."""
+    allowed = None
+    if isinstance(query, Bundle):
+        scores = query.score(result.answer, recordings.score)
+        score, allowed = scores.whole, query.follows_an_error(scores.parts)
+    else:
+        score = recordings.score(query, result.answer)
+    for outcome in result.outcomes:
+        if outcome.problem is not None and outcome.problem.code == Unrecorded.code:
+            subtask = plan.calls[outcome.step].subtask
+            asked = query.part_asked(subtask) if isinstance(query, Bundle) else None
+            if asked is None or asked is not allowed:
+                return None
+    return score
+
+
 def run(environment: RecordedAnswers, episode: Episode, plan: Plan) -> PlanOutcome | None:
     """Return the outcome of a plan, by a run of a conductor."""
     query = environment.query_of(episode)
@@ -58,17 +77,18 @@ def run(environment: RecordedAnswers, episode: Episode, plan: Plan) -> PlanOutco
             show_question=not isinstance(query, Bundle),
         )
         result = await conductor.run(query.text, context=dict(episode.texts))
-        found = answered(result, query, environment.recordings)
-        if found.score is None:
+        score = score_of(result, query, plan, environment.recordings)
+        if score is None:
             return None
+        asked = [outcome for outcome in result.outcomes if outcome.worker in environment.recordings.workers]
         ends = {outcome.step: outcome for outcome in result.outcomes}
         outputs = tuple(
             ends[at].text if at in ends and ends[at].status == "ok" else None for at in range(len(plan.steps))
         )
         return PlanOutcome(
-            score=found.score,
+            score=score,
             cost=result.cost,
-            calls=found.calls,
+            calls=sum(outcome.attempts for outcome in asked),
             tokens=result.usage.total_tokens,
             outputs=outputs,
         )
@@ -84,7 +104,7 @@ def plans(draw: st.DrawFn, environment: RecordedAnswers, episode: Episode) -> Pl
     worker = st.integers(0, environment.models_of(episode) - 1)
     chosen = [draw(st.lists(worker, min_size=1, max_size=3)) for _ in parts or (0,)]
     steps = list(environment.plan_by_part(episode, chosen).steps)
-    texts = [part.subtask for part in parts if part.needs is None]
+    texts = [literal(part.question.text) for part in parts if part.needs is None]
     others = [
         "Answer the question.",
         "Check it.",

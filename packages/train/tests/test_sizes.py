@@ -1,14 +1,11 @@
 """The memory and disk of a training, and the script that plans it."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from sizes import needs_of, shape_of
 
-from podium.errors import ConfigError
-from podium_train import needs_of, shape_of
 from podium_train.recipe import load_recipe, shipped_recipes
 
 SCRIPT = Path(__file__).parents[3] / "examples" / "gpu" / "train.py"
@@ -23,16 +20,6 @@ def test_the_recipe_of_the_paper(tmp_path: Path) -> None:
     assert (round(two.states), round(one.states)) == (61, 122)
     assert (two.fits(80), one.fits(80)) == (True, False)
     assert 500 < two.disk < 550
-
-
-def test_the_size_of_a_folder(tmp_path: Path) -> None:
-    """It is read from the configuration of the model; an unknown name is refused."""
-    facts = {"hidden_size": 4, "num_hidden_layers": 1, "intermediate_size": 8, "vocab_size": 10}
-    heads = {"num_attention_heads": 2, "tie_word_embeddings": True}
-    (tmp_path / "config.json").write_text(json.dumps({**facts, **heads}))
-    assert shape_of(str(tmp_path)).weights == 4 * 4 * 4 + 3 * 4 * 8 + 10 * 4
-    with pytest.raises(ConfigError, match="hf download own/model"):
-        shape_of("own/model")
 
 
 def test_the_plan_without_a_gpu(tmp_path: Path) -> None:

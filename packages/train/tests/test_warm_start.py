@@ -6,27 +6,16 @@ from pathlib import Path
 
 import anyio
 import pytest
-from small_recording import WORKERS, small_recording
+from small_recording import small_recording
 
-from podium import Conductor
 from podium.errors import ConfigError
-from podium.journal import SqlJournal
 from podium.plan_text import parse_plan
-from podium.planners import ChatPlanner, FixedPlanner
+from podium.planners import ChatPlanner
 from podium.types import Message, Plan, Step
-from podium.workers import FREE, Card, Request, ScriptedWorker
-from podium_evals.recorded import JoinParts
+from podium.workers import ScriptedWorker
 from podium_train import PromptStyle, RecordedAnswers, RecordedSettings, messages
 from podium_train.evaluation import plan_arm, planner_arm, reasoned_arm
-from podium_train.warm_start import (
-    Example,
-    JournalExamples,
-    RunScore,
-    best_of,
-    examples_of_journal,
-    read_examples,
-    write_examples,
-)
+from podium_train.warm_start import Example, best_of, read_examples, write_examples
 
 SINGLE = RecordedAnswers(small_recording(), RecordedSettings(sizes=(3,), held_workers=1))
 BUNDLES = RecordedAnswers(small_recording(), replace(SINGLE.settings, parts=(2, 3)))
@@ -98,12 +87,11 @@ def test_reasons_stand_beside_the_choice(environment: RecordedAnswers) -> None:
 
 
 def test_examples_are_written_once_and_read_back(tmp_path: Path) -> None:
-    """Counts are by kind and source; any text survives."""
+    """Any text survives."""
     others = [replace(HI, kind="other", completion=f"{number}") for number in range(3)]
     path = tmp_path / "examples.jsonl"
     written = write_examples(path, [HI, *others, replace(HI, source="b")])
     assert (written.written, written.repeated) == (4, 1)
-    assert (written.kinds, written.sources) == ({"k": 1, "other": 3}, {"a": 4})
     assert read_examples(path) == [HI, *others]
     row = json.loads(path.read_text().split("\n")[0])
     assert row["messages"] == [{"role": "user", "content": "hi\u2028 \x00 ü"}]
@@ -127,57 +115,3 @@ def test_no_examples_are_an_error_and_leave_the_old_file(tmp_path: Path) -> None
     assert read_examples(path) == [HI]
     with pytest.raises(ConfigError, match="cannot be written"):
         write_examples(tmp_path / "missing" / "examples.jsonl", [HI])
-
-
-def answer(request: Request) -> str:
-    asked = request.messages[-1].text
-    return "good" if "say good" in asked else "bad"
-
-
-def judged(asked: str) -> str:
-    return "YES" if ">\ngood\n<" in asked else "NO: it is bad"
-
-
-def run_journal(path: Path, *, scores: list[float]) -> JournalExamples:
-    """Run questions with and without a judge, and return the examples of the journal."""
-    workers = [ScriptedWorker(Card(name=name, price=FREE), answer) for name in WORKERS[:2]]
-    judge = ScriptedWorker("judge", lambda request: judged(request.messages[-1].text))
-    plan = Plan((Step(1, "Think."), Step(0, "Write.", (0,))))
-
-    async def run() -> JournalExamples:
-        async with SqlJournal(path) as journal:
-            plain = Conductor(FixedPlanner(plan), [*workers, JoinParts()], journal=journal)
-            strict = Conductor(FixedPlanner(plan), [*workers, JoinParts()], journal=journal, accept=judge)
-            ids = [(await plain.run(f"Question {number}: say good")).run_id for number in range(len(scores))]
-            await plain.run("Nobody judges this.")
-            await strict.run("Please say good.")
-            await strict.run("Please be bad.")
-            await plain.run([Message("user", "a"), Message("assistant", "b"), Message("user", "c")])
-            await plain.run(replace(plan, query=(Message("user", "A plan of the user."),)))
-            given = [RunScore(run, score, "scored") for run, score in zip(ids, scores, strict=True)]
-            return await examples_of_journal(journal, plain.pool, STYLE, scores=given)
-
-    return anyio.run(run)
-
-
-def test_good_runs_of_a_journal_are_examples(tmp_path: Path) -> None:
-    """Those with a high score, and those that a judge accepted; the rest is counted by reason."""
-    found = run_journal(tmp_path / "journal.db", scores=[1.0, 0.4])
-    assert sorted((example.kind, example.reward) for example in found.examples) == [
-        ("journal", 1.0),
-        ("scored", 1.0),
-    ]
-    for example in found.examples:
-        steps = parse_plan(example.completion, workers=3).steps
-        assert [(step.worker, step.access) for step in steps] == [(1, ()), (0, (0,))]
-        assert "say good" in example.messages[1].text
-        assert "Worker 2: join-parts." in example.messages[1].text
-        assert "Worker 2 reads no prose" in example.messages[1].text
-        assert example.source == "journal, fixed"
-    assert found.left_out == {
-        "the score is too low": 1,
-        "nobody judged the answer": 1,
-        "the run did not end ok with its first plan": 1,
-        "the query is a conversation, or has attachments": 1,
-        "a user wrote the plan": 1,
-    }

@@ -99,16 +99,9 @@ async def test_two_specialists_gain_from_a_rule_and_not_from_a_vote() -> None:
     rule, vote = found["kind rule"].difference, found["vote of the best 3"].difference
     assert rule is not None
     assert vote is not None
-    assert (rule.alone.mean, rule.together.excludes_zero, vote.alone.mean) == (0.5, True, 0)
+    assert (rule.alone.mean, rule.together.low > 0, vote.alone.mean) == (0.5, True, 0)
     assert found["kind rule"].kinds == {"sums": 1, "sums too": 1, "verbs": 1, "verbs too": 1}
     assert found["best single"].difference is None
-
-
-async def test_a_rule_by_kind_knows_nothing_of_other_kinds() -> None:
-    """It falls back to the best single, and every question is asked once."""
-    found = await _evaluate(_recorded(_specialists), KindRule(), split="kinds")
-    assert found["kind rule"].questions == 40
-    assert _mean(found["kind rule"]) == _mean(found["best single"])
 
 
 async def test_calls_tokens_and_cost_are_those_of_the_plan() -> None:
@@ -256,21 +249,3 @@ async def test_a_server_that_is_down_is_no_wrong_answer() -> None:
     found = await _evaluate(some, GivenPlanner("trained", silent, is_told=False))
     assert "'trained' cannot plan" in found["trained"].unfit
     assert found["trained"].score is None
-
-
-async def test_fewer_questions_are_the_same_for_each_arm() -> None:
-    (whole,), (some,) = (
-        list(folds(_recorded(_specialists), "questions", questions=count)) for count in (None, 7)
-    )
-    assert len(some.test) == 7
-    assert len(some.train) == len(whole.train) == 20
-    assert set(some.test.questions) <= set(whole.test.questions)
-
-
-def test_folds_need_an_answer_of_each_worker() -> None:
-    """Otherwise arms would be asked different questions."""
-    question = Question(id="q", kind="a", text="?")
-    some = [Recording(question, "a", (Sample(text="x", score=1),))]
-    other = Recording(Question(id="r", kind="a", text="!"), "b", (Sample(text="x", score=1),))
-    with pytest.raises(ArmUnfit, match=r"recordings\.only"):
-        list(folds(Recordings([*some, other]), "questions"))

@@ -59,8 +59,7 @@ class AnyPlan(ChoosingArm):
             if len(asked) == 1:
                 return Plan(tuple(asked))
             seen = random.sample(range(len(asked)), random.randint(1, len(asked)))
-            reducer = random.randrange(len(POOL), len(POOL) + 3)
-            return Plan((*asked, Step(reducer, "Choose.", tuple(sorted(seen)))))
+            return Plan((*asked, Step(len(POOL), "Choose.", tuple(sorted(seen)))))
 
         return choose
 
@@ -107,4 +106,4 @@ def _told(asked: Asked) -> tuple[object, ...]:
     if found.calls > 1 and found.empty is not None:
         seconds = None  # a run does not know the time of the calls before the last
     facts = found.score, found.calls, found.tokens, cost, seconds, found.empty
-    return asked.query, asked.seed, *facts, found.unrecorded
+    return asked.question, asked.seed, *facts, found.unrecorded

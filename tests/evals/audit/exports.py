@@ -204,27 +204,6 @@ def openinference(call: Made) -> Json:
     return otlp(call, told)
 
 
-def with_events(call: Made) -> Json:
-    """Return a span of the conventions before attributes had messages: events have them."""
-    told = {
-        "gen_ai.operation.name": "chat",
-        "gen_ai.system": "openai",
-        "gen_ai.request.model": call.model,
-        "gen_ai.agent.name": call.step,
-        "gen_ai.usage.input_tokens": call.read,
-        "gen_ai.usage.output_tokens": call.written,
-        "gen_ai.usage.cache_read.input_tokens": call.cached,
-        "gen_ai.usage.reasoning.output_tokens": call.reasoning,
-    }
-    events = [
-        {"name": f"gen_ai.{each['role']}.message", "attributes": pairs({"content": each.get("content")})}
-        for each in call.prompt
-    ]
-    message = json.dumps({"role": "assistant", "content": call.answer, "refusal": call.refusal})
-    choice = {"finish_reason": call.finish, "message": message}
-    return otlp(call, told, [*events, {"name": "gen_ai.choice", "attributes": pairs(choice)}])
-
-
 def chat_body(call: Made) -> Json:
     """Return a chat completion of OpenAI."""
     return {

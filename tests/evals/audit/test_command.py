@@ -1,12 +1,8 @@
 """`podium audit costs`: files, options, output and exit codes."""
 
 import json
-import os
-import signal
 import sqlite3
 import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,13 +103,8 @@ def test_journals(podium: Podium, export: Path, postgres_url: str) -> None:
     ("arguments", "told"),
     [
         (("nowhere.jsonl",), "nowhere.jsonl cannot be read: No such file"),
-        (("export.jsonl", "--format", "csv"), "--format 'csv': write auto, langsmith, otlp, openai, journal"),
-        (("export.jsonl", "--format", "otlp"), "not a row of the format otlp"),
-        (("export.jsonl", "--format", "journal"), "export.jsonl is not a journal"),
         (("other.db",), "other.db is an SQLite file, but not a journal of Podium"),
-        (("other.db", "--format", "otlp"), "other.db is a database, not a file of the format otlp"),
         (("sqlite:///nowhere.db",), "nowhere.db cannot be read"),
-        (("--format", "otlp"), "--format otlp needs a file"),
         (("export.jsonl", "export.jsonl"), "export.jsonl is named twice"),
         (("export.jsonl", "--prices", "no.toml"), "no.toml cannot be read"),
         (("export.jsonl", "--prices", "export.jsonl"), "export.jsonl is not a table of prices"),
@@ -137,33 +128,3 @@ def test_pipes(spawn: Callable[..., subprocess.Popen[bytes]], export: Path) -> N
     process = spawn("audit", "costs", "/dev/stdin", "--json")
     told, _ = process.communicate(export.read_bytes(), 30)
     assert json.loads(told)["total"]["calls"] == 2
-
-
-@pytest.mark.long
-def test_a_full_disk(export: Path) -> None:
-    """The spans are kept in a temporary file, for which there may be no room."""
-    calls = (exports.pair(Made(id=f"c{n}", trace=f"trace {n:>200}")) for n in range(6000))
-    lines(export, calls)
-    command = f"ulimit -f 64; exec {sys.executable} -m podium audit costs export.jsonl"
-    done = subprocess.run(["/bin/bash", "-c", command], capture_output=True, text=True, check=False)
-    assert done.returncode == 2, done.stderr
-    assert "the temporary database cannot be written" in done.stderr
-    assert "SQLITE_TMPDIR" in done.stderr
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_an_audit_that_is_stopped(
-    spawn: Callable[..., subprocess.Popen[bytes]], export: Path, number: signal.Signals
-) -> None:
-    fifo = Path("pipe.jsonl")
-    os.mkfifo(fifo)
-    process = spawn("audit", "costs", str(export), str(fifo))
-    with fifo.open("wb") as pipe:  # waits until the command reads it
-        pipe.write(b"{}\n" * 10)
-        pipe.flush()
-        time.sleep(0.1)
-        process.send_signal(number)
-        code = process.wait(30)
-    assert code == (130 if number == signal.SIGINT else -signal.SIGKILL)
-    assert sorted(each.name for each in Path().iterdir()) == ["export.jsonl", "pipe.jsonl"]

@@ -16,7 +16,7 @@ from podium_evals.grading import (
     tagged_answer,
 )
 from podium_evals.grading.answers import numbers_in
-from podium_evals.tasks import gym_questions
+from podium_evals.tasks import gym_rows
 
 ANSWERS = [
     ("I think <answer> 41 </answer>, no: <answer>42</answer>", "42"),
@@ -117,4 +117,4 @@ SYNTAX = pytest.mark.filterwarnings("ignore::SyntaxWarning")
 def test_questions_that_cannot_be_made_are_told(kind: str, settings: dict[str, Any], told: str) -> None:
     """Kinds that are held back are not made either."""
     with pytest.raises(ConfigError, match=told):
-        gym_questions(kind, 1, seed=1, **settings)
+        gym_rows(kind, 1, seed=1, **settings)

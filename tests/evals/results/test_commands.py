@@ -46,12 +46,8 @@ def test_a_report_for_programs(podium: Podium, tmp_path: Path) -> None:
     assert [arm["name"] for arm in told["arms"]] == ["best single", "kind rule"]
 
 
-def test_bundles_and_fewer_questions(podium: Podium, tmp_path: Path) -> None:
-    """The table says that bundles favour single workers."""
+def test_fewer_questions(podium: Podium, tmp_path: Path) -> None:
     path = written(tmp_path, two_specialists())
-    result = podium("evals", "run", path, "--arms", "workers,kind-rule", "--bundles", "6")
-    assert "6 bundles asked" in result.stdout
-    assert "in a separate call. This favours them" in " ".join(result.stdout.split())
     few = podium("evals", "run", path, "--arms", "kind-rule", "--questions", "9", "--json")
     assert {arm["questions"] for arm in json.loads(few.stdout)["arms"]} == {9}
 
@@ -92,8 +88,6 @@ def test_what_cannot_be_compared_is_told(podium: Podium, tmp_path: Path) -> None
         (("--split", "days"), "--split 'days': write questions, kinds"),
         (("--arms", "magic"), "there is no arm 'magic'"),
         (("--pool", "nobody,else"), "the recording has no worker 'else'"),
-        (("--split", "kinds", "--bundles", "4"), "cannot be split by kind"),
-        (("--bundles", "90"), "too few questions or kinds left"),
     ):
         result = podium("evals", "run", path, *options)
         assert result.exit_code in (1, 2)

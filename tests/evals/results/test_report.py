@@ -1,7 +1,6 @@
 """Tests of reports, of their figures and of what they say."""
 
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from evals.results.two_specialists import SUMS, VERBS, WORKERS, two_specialists,
 from podium.errors import ConfigError
 from podium_evals.recorded import Recordings
 from podium_evals.results import Report, Setting, compare_arms, read_pool, rounding
-from podium_evals.results.comparison import ARMS, fingerprint, named_arms
+from podium_evals.results.comparison import fingerprint, named_arms
 from podium_evals.statistics import Interval
 
 pytestmark = pytest.mark.anyio
@@ -36,33 +35,6 @@ async def test_a_report_can_be_made_again() -> None:
     told = first.as_json()
     assert told["provenance"]["licence"] == "CC0-1.0"
     assert told["arms"][1]["difference"]["together"]["low"] <= told["arms"][1]["difference"]["alone"]["mean"]
-
-
-@pytest.mark.long
-async def test_the_statistics_agree_with_each_other() -> None:
-    """A difference is that of the scores; the intervals that hold together are the wider ones."""
-    report = await _compare(two_specialists(), *ARMS, seeds=(0,))
-    base = next(arm for arm in report.arms if arm.name == report.base)
-    assert base.score is not None
-    compared = [arm for arm in report.arms if arm.difference is not None and arm.score is not None]
-    assert len(compared) > 8
-    for arm in compared:
-        assert arm.score is not None
-        assert arm.difference is not None
-        alone, together = arm.difference.alone, arm.difference.together
-        assert alone.mean == together.mean == pytest.approx(arm.score.mean - base.score.mean)
-        assert together.low <= alone.mean <= together.high
-        assert together.high - together.low >= (alone.high - alone.low) * 0.95
-        assert arm.kinds is not None
-        sizes = dict.fromkeys(arm.kinds, 10)
-        assert fmean(arm.kinds[kind] for kind in sizes) == pytest.approx(arm.score.mean)
-
-
-async def test_each_question_is_asked_once_in_each_split() -> None:
-    """By questions half of them, by kinds all."""
-    for split, asked in (("questions", 40), ("kinds", 80)):
-        report = await _compare(two_specialists(), "kind-rule", split=split)
-        assert report.arms[0].questions == asked
 
 
 def test_nothing_is_rounded_in_an_arms_favour() -> None:

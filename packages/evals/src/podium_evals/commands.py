@@ -1,11 +1,10 @@
-"""`podium evals record`: record answers to questions, from a journal, or from a public source."""
+"""`podium evals record`: record answers to questions, runs of plans, or a public source."""
 
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import anyio
 import typer
@@ -15,7 +14,6 @@ from podium.cli.arguments import AsJson, ConfigPath, find_plan
 from podium.cli.root import command_group
 from podium.cli.screen import Screen, counted, reporting
 from podium.config import Config, find_config, load_config
-from podium.config.load import find_journal
 from podium.config.source import why_unwritable
 from podium.errors import ConfigError
 from podium.types import Plan
@@ -38,11 +36,10 @@ from podium_evals.recording import (
     Summary,
     plan_table,
     read_questions,
-    record_runs,
     run_plans,
     told_row,
 )
-from podium_evals.recording.recorder import Forecaster, in_options
+from podium_evals.recording.recorder import in_options
 
 PARTIAL = 3
 """The exit code if answers are missing."""
@@ -106,70 +103,44 @@ def ask(  # noqa: PLR0913 - one parameter for each argument and option
         most = len(rows) * len(workers) * samples * 3 if calls is None else calls
         limits = Limits(calls=most, cost=cost, attempt_seconds=loaded.limits.attempt_seconds)
 
-        async def go() -> Summary | None:
-            file = GrowingFile(out)
-            with nullcontext() if dry_run and not out.exists() else file:
-                recorder = Recorder(
-                    file,
-                    workers,
-                    limits=limits,
-                    samples=samples,
-                    at_once=at_once,
-                    grader=scoring,
-                    on_sample=lambda: forecaster.hear(),  # noqa: PLW0108 - it is made below
-                )
-                forecaster = Forecaster(recorder, rows, len(workers), screen.note)
-                forecaster.tell()
-                return None if dry_run else await recorder.record(rows)
-
-        try:
-            summary = anyio.run(go)
-        except KeyboardInterrupt as interrupt:
-            interrupt.add_note(f"the answers so far are in {out}; repeat the command to ask for the others")
-            raise
+        summary = record_answers(
+            screen,
+            out,
+            rows,
+            workers,
+            limits=limits,
+            samples=samples,
+            at_once=at_once,
+            grader=scoring,
+            dry_run=dry_run,
+        )
         if summary is not None:
             _tell(screen, summary, out, as_json=as_json)
 
 
-@record.command()
-def runs(  # noqa: PLR0913 - one parameter for each argument and option
+def record_answers(
+    screen: Screen,
+    out: Path,
+    rows: Sequence[QuestionRow],
+    workers: Sequence[Worker],
     *,
-    out: Out,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Maximum number of runs, the latest first.")
-    ] = None,
-    questions: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="QUESTIONS",
-            help="JSON lines with the kinds and right answers of questions. Questions are "
-            "matched by content.",
-        ),
-    ] = None,
-    grader: GraderName = None,
-    run_code: RunCode = None,
-    config: ConfigPath = None,
-    as_json: AsJson = False,
-) -> None:
-    """Record answers from the journal's runs, if the worker was shown only the question."""
-    with reporting() as screen:
-        rows: tuple[QuestionRow, ...] = () if questions is None else tuple(read_questions(questions))
-        scoring = choose_graders(rows, grader, run_code)
-        if grader is not None and not rows:
-            raise ConfigError("a grader needs right answers: add a file of questions (--questions)")
-        with GrowingFile(out) as file:
-            found = anyio.run(
-                partial(record_runs, find_journal(config), file, limit=limit, rows=rows, grader=scoring)
-            )
-        if as_json:
-            screen.result_json(
-                {"recorded": found.recorded, "already": found.already, "left_out": dict(found.left_out)}
-            )
-            return
-        screen.note(
-            f"podium: recorded {found.recorded} answers in {out}; {found.already} were recorded before"
-        )
-        _tell_counts(screen, "left out", found.left_out)
+    dry_run: bool = False,
+    **settings: Any,
+) -> Summary | None:
+    """Tell the forecast, and ask for the missing answers; `settings` are those of `Recorder`."""
+    file, makes_none = GrowingFile(out), dry_run and not out.exists()
+
+    async def go() -> Summary | None:
+        with nullcontext() if makes_none else file:
+            recorder = Recorder(file, workers, **settings)
+            screen.note(f"podium: {recorder.forecast(rows)}")
+            return None if dry_run else await recorder.record(rows)
+
+    try:
+        return anyio.run(go)
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(f"the answers so far are in {out}; repeat the command to ask for the others")
+        raise
 
 
 @record.command()
@@ -299,7 +270,8 @@ def _tell(screen: Screen, summary: Summary, out: Path, *, as_json: bool) -> None
             f"with {counted(spent.calls, 'call')} at {cost}; "
             f"{summary.already} were recorded before"
         )
-        _tell_counts(screen, "failed", summary.failed)
+        for reason, number in summary.failed.most_common():
+            screen.note(f"podium: {number} failed: {reason}")
         if summary.stopped:
             told = in_options(summary.stopped, {"cost": "--cost", "calls": "--calls"})
             screen.note(f"podium: {summary.left} answers were not asked for: {told}")
@@ -307,8 +279,3 @@ def _tell(screen: Screen, summary: Summary, out: Path, *, as_json: bool) -> None
         if not as_json:
             screen.note("podium: repeat the command to ask for the missing answers")
         raise typer.Exit(PARTIAL)
-
-
-def _tell_counts(screen: Screen, what: str, counts: Mapping[str, int]) -> None:
-    for reason, number in Counter(counts).most_common():
-        screen.note(f"podium: {number} {what}: {reason}")

@@ -12,13 +12,11 @@ from podium.cli.screen import reporting
 from podium.config.source import why_unwritable
 from podium.errors import ConfigError, install_hint
 from podium_evals.grading import reasoning_gym
-from podium_evals.recorded import Question
 from podium_evals.recorded.public import GYM_KINDS
-from podium_evals.recording import QuestionRow
 
 
-def gym_questions(kind: str, count: int, *, seed: int, **settings: Any) -> tuple[QuestionRow, ...]:
-    """Return new questions of a kind. The grader for them is `podium_evals.grading.reasoning_gym`.
+def gym_rows(kind: str, count: int, *, seed: int, **settings: Any) -> list[Mapping[str, Any]]:
+    """Return new questions of a kind as rows of a questions file, with the grader `reasoning-gym`.
 
     With the same release of the library, the same arguments give the same questions. The recorded easy
     questions were made with seed 45 and the default settings.
@@ -30,8 +28,9 @@ def gym_questions(kind: str, count: int, *, seed: int, **settings: Any) -> tuple
         settings: settings of the kind, such as its difficulty.
 
     Raises:
-        ConfigError: the library is not installed, the kind is unknown or held back for a last test, or a
-            setting is wrong.
+        ConfigError: the library is not installed, the kind is unknown or held back for a last test, a setting
+            is wrong, or the kind is `arc_agi` or `rearc`. The graders of these kinds need tuples, which JSON
+            does not have, so they reject right answers from a file.
     """
     if kind not in GYM_KINDS:
         raise ConfigError(f"{kind!r} is not a kind of Reasoning Gym, or is held back for a last test")
@@ -46,29 +45,13 @@ def gym_questions(kind: str, count: int, *, seed: int, **settings: Any) -> tuple
         raise ConfigError(f"Reasoning Gym does not make {kind!r} with {settings!r}: {error}") from error
     rows = []
     for index, entry in enumerate(entries):
-        name = f"gym/{kind}/{seed}/{index}"
-        expected = None if entry["answer"] is None else str(entry["answer"])
-        question = Question(id=name, kind=kind, text=entry["question"], expected=expected)
-        rows.append(QuestionRow(question, entry))
-    return tuple(rows)
-
-
-def gym_rows(kind: str, count: int, *, seed: int, **settings: Any) -> list[Mapping[str, Any]]:
-    """Return the same questions as rows of a questions file.
-
-    Raises:
-        ConfigError: as for `gym_questions`; or the kind is `arc_agi` or `rearc`. The graders of these kinds
-            need tuples, which JSON does not have, so they reject right answers from a file.
-    """
-    rows = []
-    for each in gym_questions(kind, count, seed=seed, **settings):
-        named = {"id": each.question.id, "kind": kind, "grader": "reasoning-gym"}
+        named = {"id": f"gym/{kind}/{seed}/{index}", "kind": kind, "grader": "reasoning-gym"}
         try:
-            row = json.loads(json.dumps({**each.row, **named}))
+            row = json.loads(json.dumps(entry | named))
         except (TypeError, ValueError) as error:
             raise ConfigError(f"questions of {kind!r} cannot be kept in a file: {error}") from error
-        if each.question.expected is not None:
-            reasoning_gym(row, each.question.expected)  # raises if the grader rejects the right answer
+        if row["answer"] is not None:
+            reasoning_gym(row, str(row["answer"]))  # raises if the grader rejects the right answer
         rows.append(row)
     return rows
 

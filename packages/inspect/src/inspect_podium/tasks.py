@@ -17,7 +17,7 @@ from podium.hosts import ChatCall
 from podium.planners import FixedPlanner, Planner
 from podium.types import Message
 from podium_evals.arms import ASK
-from podium_evals.recorded import FirstAgreeing, Longest, Question, Recordings, Vote, recorded_pool
+from podium_evals.recorded import Question, Recordings, Vote, recorded_pool
 from podium_evals.recording import read_questions
 from podium_evals.results import read_pool
 
@@ -60,8 +60,7 @@ def recording(
         workers: names of workers separated by commas, `all`, or a named pool. With one worker, its answer is
             the answer; with several, a vote chooses the answer.
         data: the folder with the packed files of public recordings; `None` downloads them.
-        planner: a planner that replaces the vote. Its pool has the recorded workers, `Vote`, `FirstAgreeing`
-            and `Longest`.
+        planner: a planner that replaces the vote. Its pool has the recorded workers and `Vote`.
 
     Raises:
         ConfigError: there is no such recording or worker.
@@ -85,7 +84,7 @@ def recorded(recordings: Recordings, planner: Planner | None = None) -> Solver:
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:  # noqa: ARG001 - the interface has this parameter
         if state.epoch not in conductors:
-            pool = [*recorded_pool(recordings, seed=state.epoch - 1), Vote(), FirstAgreeing(), Longest()]
+            pool = [*recorded_pool(recordings, seed=state.epoch - 1), Vote()]
             conductors[state.epoch] = Conductor(chosen, pool)
         call = ChatCall(conductors[state.epoch], [Message("user", state.input_text)])
         output = output_of(await call.run(), "recorded")

@@ -5,10 +5,7 @@ from .environments.environment import (
     PlanOutcome as PlanOutcome,
 )
 from .environments.episodes import (
-    PoolDraw as PoolDraw,
     RecordedSettings as RecordedSettings,
-    disguised as disguised,
-    measured_rates as measured_rates,
 )
 from .environments.live import (
     LivePool as LivePool,
@@ -36,6 +33,7 @@ from .prompts import (
     second_messages as second_messages,
 )
 from .recipe import (
+    Recipe as Recipe,
     load_recipe as load_recipe,
     shipped_launchers as shipped_launchers,
     shipped_recipes as shipped_recipes,
@@ -52,10 +50,4 @@ from .run_files import (
 )
 from .runs import (
     share_files as share_files,
-)
-from .sizes import (
-    Needs as Needs,
-    Shape as Shape,
-    needs_of as needs_of,
-    shape_of as shape_of,
 )

@@ -155,11 +155,8 @@ class StepMeasures:
     equally often, 0 if one worker does all."""
     number_entropy: float = 0.0
     """The same for the numbers of the workers in their pools, whose order is random."""
-    worker_shares: Mapping[str, float] = field(default_factory=dict)
-    """For each worker its share of the steps of the pools that have it; workers without a step are left
-    out."""
     most_used: str = ""
-    """The worker with the largest of these shares."""
+    """The worker with the largest share of the steps of the pools that have it."""
     most_used_share: float = 0.0
     """This share."""
     length: float = 0.0
@@ -215,7 +212,6 @@ def measure(
         steps=dict(sorted(Counter(len(sample.score.workers) for sample in planned).items())),
         worker_entropy=relative_entropy(planned, by_name=True),
         number_entropy=relative_entropy(planned, by_name=False),
-        worker_shares=shares,
         most_used=most_used,
         most_used_share=shares.get(most_used, 0.0),
         length=fmean(sample.length for sample in samples),

@@ -159,7 +159,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardLimits:
-    """How fast a reward service executes plans, and how much it spends.
+    """How many plans a reward service executes at once, and how much it spends.
 
     Raises:
         ConfigError: a limit is not above 0, or there is a budget without `plan_cost`.
@@ -167,11 +167,6 @@ class RewardLimits:
 
     concurrency: int = 256
     """Maximum number of plans in execution."""
-    requests_per_minute: float | None = None
-    """Maximum number of worker calls that start in a minute, evenly spaced; `None` for no limit."""
-    tokens_per_minute: float | None = None
-    """Maximum number of tokens of workers per minute; `None` for no limit. The tokens of a plan are known
-    after its execution, so the first plans are not delayed, and later ones pay for them."""
     budget: float | None = None
     """Maximum spending, in the environment's unit, of all runs with the same database; `None` for no
     limit."""
@@ -180,7 +175,7 @@ class RewardLimits:
     although plans run concurrently. Needed with `budget`."""
 
     def __post_init__(self) -> None:
-        for name in ("concurrency", "requests_per_minute", "tokens_per_minute", "budget", "plan_cost"):
+        for name in ("concurrency", "budget", "plan_cost"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ConfigError(f"{name} is {value!r}: it must be above 0")
@@ -189,36 +184,7 @@ class RewardLimits:
 
     def shared_by(self, processes: int) -> "RewardLimits":
         """Return the limits of each of some processes; the budget is in the database that they share."""
-        return replace(
-            self,
-            concurrency=max(1, self.concurrency // processes),
-            requests_per_minute=self.requests_per_minute and self.requests_per_minute / processes,
-            tokens_per_minute=self.tokens_per_minute and self.tokens_per_minute / processes,
-        )
-
-
-class Meter:
-    """Spaces out amounts, so that no more than a rate per minute is admitted.
-
-    It is the generic cell rate algorithm (ITU-T I.371) without a burst.
-    """
-
-    def __init__(self, per_minute: float | None) -> None:
-        self._seconds = None if per_minute is None else 60 / per_minute
-        self._free_at = 0.0
-
-    async def admit(self, amount: float) -> None:
-        """Wait until `amount` may start."""
-        if self._seconds is None:
-            return
-        start = max(anyio.current_time(), self._free_at)
-        self._free_at = start + amount * self._seconds
-        await anyio.sleep_until(start)
-
-    def correct(self, more: float) -> None:
-        """Count more than was admitted, or less."""
-        if self._seconds is not None:
-            self._free_at += more * self._seconds
+        return replace(self, concurrency=max(1, self.concurrency // processes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -352,9 +318,6 @@ class RewardService:
         self._max_steps = max_steps
         self._executions: dict[str, _Execution] = {}
         self._places = anyio.Semaphore(self.limits.concurrency)
-        self._calls = Meter(self.limits.requests_per_minute)
-        self._tokens = Meter(self.limits.tokens_per_minute)
-        self._executed, self._tokens_used = 0, 0
 
     async def score(self, requests: Sequence[ScoreRequest]) -> list[Score]:
         """Return the reward of each text, in the same order. The plans are executed concurrently."""
@@ -433,28 +396,15 @@ class RewardService:
         return execution.found
 
     async def _execute(self, work: _Work, key: str) -> _Found:
-        calls = len(work.plan.needed)
         async with self._places:
             reserved, budget = self.limits.plan_cost or 0.0, self.limits.budget
             if budget is None:
                 reserved = 0.0
             elif not self.store.reserve(reserved, budget=budget):
                 return _Found(None, "budget")
-            tokens = self._tokens_used / max(self._executed, 1)
-            try:
-                await self._calls.admit(calls)
-                await self._tokens.admit(tokens)
-            except BaseException:  # cancelled before the plan started
-                self.store.release(reserved)
-                raise
             outcome = await self.environment.carry_out(work.episode, work.plan, work.earlier)
             self.store.settle(key, outcome, reserved=reserved)
-            if outcome is None:
-                return _Found(None, "outcome")
-            self._executed, self._tokens_used = self._executed + 1, self._tokens_used + outcome.tokens
-            self._calls.correct(max(outcome.calls - calls, 0))
-            self._tokens.correct(outcome.tokens - tokens)
-            return _Found(outcome)
+            return _Found(None, "outcome") if outcome is None else _Found(outcome)
 
 
 def _scored(plan: Plan, found: _Found) -> Score:

@@ -85,11 +85,6 @@ class RewardStore:
             )
         return done.rowcount == 1
 
-    def release(self, amount: float) -> None:
-        """Take back a reservation of which nothing was spent."""
-        with self._errors():
-            self._database.execute("UPDATE ledger SET nano = nano - ?", (_nano(amount),))
-
     def settle(self, key: str, outcome: PlanOutcome | None, *, reserved: float) -> None:
         """Replace a reservation by the cost, and store the outcome, in one transaction.
 

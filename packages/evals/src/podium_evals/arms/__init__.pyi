@@ -24,6 +24,4 @@ from .planners import (
 )
 from .run_scores import (
     ASK as ASK,
-    follows_an_error as follows_an_error,
-    part_asked as part_asked,
 )

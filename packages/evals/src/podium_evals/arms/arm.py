@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from podium_evals.errors import ArmUnfit
-from podium_evals.recorded import Bundle, Question, Recording, Recordings, make_bundles
+from podium_evals.recorded import Question, Recording, Recordings
 from podium_evals.statistics import halves
 from podium_evals.statistics.intervals import Places, leave_kinds_out
 
@@ -20,9 +20,6 @@ class Fold:
     """Recorded answers that the arm may read. Workers that must be new to the arm are left out."""
     test: Recordings
     """Recorded answers of the whole pool to the questions that the arm is asked."""
-    bundles: tuple[Bundle, ...] = ()
-    """Bundles of questions of `test`, which the arm is asked in place of the single questions; empty if the
-    arm is asked single questions."""
     probes: Recordings | None = None
     """Recorded answers of the whole pool to a few other questions of the kinds in `test`. Arms may read these
     answers with their scores. `None` for no probes."""
@@ -31,14 +28,14 @@ class Fold:
     def blind(self) -> "Fold":
         """The fold without scores and right answers of `test`, so that planners cannot be fitted on them."""
         blind = (
-            Recording(_blind(each.question), each.worker, tuple(replace(s, score=None) for s in each.samples))
+            Recording(
+                replace(each.question, expected=None),
+                each.worker,
+                tuple(replace(sample, score=None) for sample in each.samples),
+            )
             for each in self.test
         )
-        parts = (
-            [replace(part, question=_blind(part.question)) for part in each.parts] for each in self.bundles
-        )
-        bundles = (replace(each, parts=tuple(of)) for each, of in zip(self.bundles, parts, strict=True))
-        return replace(self, test=self.test.with_answers(blind), bundles=tuple(bundles))
+        return replace(self, test=self.test.with_answers(blind))
 
     @cached_property
     def fits(self) -> dict[Hashable, Any]:
@@ -46,31 +43,9 @@ class Fold:
         return {}
 
     @property
-    def asked(self) -> Sequence[Question | Bundle]:
-        """The questions or bundles that the arm is asked."""
-        return self.bundles or self.test.questions
-
-    @property
     def kinds(self) -> Mapping[str, str]:
-        """The kind of each query that the arm is asked, by the key of the query."""
-        return {key_of(query): kind_of(query) for query in self.asked}
-
-
-def _blind(question: Question) -> Question:
-    return replace(question, expected=None)
-
-
-def key_of(query: Question | Bundle) -> str:
-    """Return the key of a query. Answers with the same key belong to the same query."""
-    return query.id if isinstance(query, Bundle) else query.key
-
-
-def kind_of(query: Question | Bundle) -> str:
-    """Return the kind of a question. For a bundle: its number of parts, and whether parts are linked."""
-    if not isinstance(query, Bundle):
-        return query.kind
-    is_linked = any(part.needs is not None for part in query.parts)
-    return f"{len(query.parts)} parts" + (", linked" if is_linked else "")
+        """The kind of each question that the arm is asked, by the key of the question."""
+        return {question.key: question.kind for question in self.test.questions}
 
 
 N = TypeVar("N", int, float)
@@ -84,7 +59,7 @@ def total(amounts: Sequence[N | None]) -> N | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """How an arm answered a query."""
+    """How an arm answered a question."""
 
     score: float | None
     """0 to 1; `None` if the arm needed an answer that was not recorded."""
@@ -105,9 +80,9 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A query, the seed that chooses the recorded samples, and the arm's answer."""
+    """A question, the seed that chooses the recorded samples, and the arm's answer."""
 
-    query: Question | Bundle
+    question: Question
     seed: int
     answered: Answered
 
@@ -127,7 +102,7 @@ class Arm(ABC):
 
     @abstractmethod
     def answer(self, fold: Fold, seeds: Sequence[int]) -> AsyncIterator[Asked]:
-        """Fit on `fold.train` and answer each query of `fold.asked`, once for each seed.
+        """Fit on `fold.train` and answer each question of `fold.test`, once for each seed.
 
         Raises:
             ArmUnfit: the arm does not support this pool, or there are too few recorded answers to fit it.
@@ -190,15 +165,6 @@ def folds(
         )
         test = _some(test, questions, seed)
         yield Fold(train=_at(recordings, others), test=test, probes=found if probes else None)
-
-
-def bundled(fold: Fold, count: int, *, seed: int = 0) -> Fold:
-    """Return the fold with bundles of its questions, which are asked in place of the single questions.
-
-    A bundle has two to five parts of different kinds.
-    """
-    sizes = (2, max(2, min(5, len(fold.test.kinds))))
-    return replace(fold, bundles=make_bundles(fold.test, count, seed=seed, sizes=sizes))
 
 
 def _at(recordings: Recordings, places: Places) -> Recordings:

@@ -13,7 +13,7 @@ from podium_evals.arms.arm import Answered, Arm, Asked, Fold
 from podium_evals.arms.planners import ChoosingArm
 from podium_evals.arms.run_scores import ASK, check_recorded, sampled, summed
 from podium_evals.errors import ArmUnfit
-from podium_evals.recorded import Bundle, Question, RecordedWorker, Recordings, recorded_pool
+from podium_evals.recorded import Question, RecordedWorker, Recordings, recorded_pool
 
 
 class SamePlan(ChoosingArm):
@@ -99,8 +99,6 @@ class AgainIfEmpty(ChoosingArm):
         """Return the setting."""
         if self._of == "next":
             return Retry(next_best=ranked(fold.train), ask_again=False)
-        if fold.bundles:
-            raise ArmUnfit(f"{self.name!r} supports single questions only")
         return Retry(attempts=2)
 
     def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
@@ -221,28 +219,17 @@ ROUTING_ORACLE = "routing oracle"
 
 
 class Bound(Arm):
-    """An arm that reads scores, so it is not a result. It answers the parts of a bundle one by one."""
+    """An arm that reads scores, so it is not a result."""
 
     achievable = False
 
     async def answer(self, fold: Fold, seeds: Sequence[int]) -> AsyncIterator[Asked]:
-        """Answer each query. The seed is the number of the sample whose score counts."""
+        """Answer each question. The seed is the number of the sample whose score counts."""
         pool = recorded_pool(fold.test)
         self.look_at(fold)
         for seed in seeds:
-            for query in fold.asked:
-                if isinstance(query, Bundle):
-                    parts = [self.best(pool, part.question, seed) for part in query.parts]
-                    scores = [part.score for part in parts if part.score is not None]
-                    found = summed(
-                        parts,
-                        score=fmean(scores) if len(scores) == len(parts) else None,
-                        latency_s=None,
-                        unrecorded=next((part.unrecorded for part in parts if part.unrecorded), ""),
-                    )
-                else:
-                    found = self.best(pool, query, seed)
-                yield Asked(query=query, seed=seed, answered=found)
+            for question in fold.test.questions:
+                yield Asked(question=question, seed=seed, answered=self.best(pool, question, seed))
 
     def look_at(self, fold: Fold) -> None:
         """Read the training questions, if the arm needs them."""

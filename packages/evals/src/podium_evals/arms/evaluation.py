@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from podium_evals.arms.arm import Answered, Arm, Fold, key_of, total
+from podium_evals.arms.arm import Answered, Arm, Fold, total
 from podium_evals.errors import ArmUnfit
 from podium_evals.statistics import (
     Difference,
@@ -22,8 +22,8 @@ from podium_evals.statistics import (
 class Answers:
     """The answers of an arm in all folds and for all seeds."""
 
-    of_query: dict[str, list[Answered]] = field(default_factory=lambda: defaultdict(list))
-    """The answers to each query, by the key of the query."""
+    of_question: dict[str, list[Answered]] = field(default_factory=lambda: defaultdict(list))
+    """The answers to each question, by its key."""
     unrecorded: str = ""
     """Why the first answer without a score has no score."""
     unfit: str = ""
@@ -31,9 +31,9 @@ class Answers:
 
     @property
     def scores(self) -> dict[str, float]:
-        """The mean score of each query whose answers all have a score."""
-        sums = {key: total([each.score for each in of]) for key, of in self.of_query.items()}
-        return {key: of / len(self.of_query[key]) for key, of in sums.items() if of is not None}
+        """The mean score of each question whose answers all have a score."""
+        sums = {key: total([each.score for each in of]) for key, of in self.of_question.items()}
+        return {key: of / len(self.of_question[key]) for key, of in sums.items() if of is not None}
 
 
 async def answers_of(arm: Arm, folds: Iterable[Fold], seeds: Sequence[int]) -> Answers:
@@ -42,7 +42,7 @@ async def answers_of(arm: Arm, folds: Iterable[Fold], seeds: Sequence[int]) -> A
     try:
         for fold in folds:
             async for each in arm.answer(fold, seeds):
-                found.of_query[key_of(each.query)].append(each.answered)
+                found.of_question[each.question.key].append(each.answered)
                 found.unrecorded = found.unrecorded or each.answered.unrecorded
     except ArmUnfit as error:
         return Answers(unfit=str(error))
@@ -60,7 +60,7 @@ class ArmResult:
     achievable: bool
     """Whether the arm cannot read right answers and scores."""
     questions: int
-    """Number of questions or bundles that the arm was asked."""
+    """Number of questions that the arm was asked."""
     recorded: int = 0
     """Number of these questions for which all needed answers were recorded. The other figures are about
     these."""
@@ -143,8 +143,6 @@ def _check_comparable(arms: Sequence[Arm], folds: Sequence[Fold], base: str, uni
             raise ArmUnfit(
                 f"question {both[0].id!r} is among those to fit arms on and among those to test them with"
             )
-    if unit == "kind" and any(fold.bundles for fold in folds):
-        raise ArmUnfit("a bundle has several kinds, so there is no interval about other kinds: draw bundles")
     kinds = _kinds(folds)
     _resampling(sorted(kinds), kinds, unit)
 
@@ -213,7 +211,7 @@ def _result(
     of_kind = defaultdict[str, list[float]](list)
     for key, each in scores.items():
         of_kind[kinds[key]].append(each)
-    every = [answers.of_query[key] for key in scores]
+    every = [answers.of_question[key] for key in scores]
     count = sum(map(len, every))
 
     def mean(name: str) -> float | None:

@@ -14,7 +14,6 @@ from podium.cli.screen import Screen, counted, duration, money, reporting
 from podium.config.load import find_journal
 from podium.errors import ConfigError
 from podium.journal import Journal
-from podium_evals.audit.logs import FORMATS
 from podium_evals.audit.queries import Prices
 from podium_evals.audit.report import TURNS, Amounts, NamedAmounts, Report, audit
 from podium_evals.audit.sources import source_of
@@ -24,7 +23,6 @@ PARTIAL = 3
 """The exit code if some rows could not be read and are missing in the report."""
 MOST_ROWS = 20
 """Maximum number of models, steps and errors in a table; the JSON has all."""
-_UNKNOWN = "—"
 
 
 def costs(
@@ -37,9 +35,6 @@ def costs(
         ),
     ] = None,
     *,
-    file_format: Annotated[
-        str, typer.Option("--format", metavar="NAME", help=f"One of {', '.join(FORMATS)}.")
-    ] = "auto",
     prices: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Your own prices (TOML). They replace the prices of genai-prices."),
@@ -55,11 +50,9 @@ def costs(
     The report has tokens, cost, latency, failures and loops of the calls in traces, logs and journals.
     """
     with reporting() as screen:
-        if file_format not in FORMATS:
-            raise ConfigError(f"--format {file_format!r}: write {', '.join(FORMATS)}")
-        sources = _sources(files or [], file_format, config)
+        sources = _sources(files or [], config)
         table = None if prices is None else PriceTable.read(prices)
-        made = audit(sources, file_format=file_format, prices=Prices(table), turns=turns)
+        made = audit(sources, prices=Prices(table), turns=turns)
         if as_json:
             screen.result_json(made.as_json())
         else:
@@ -72,14 +65,12 @@ def costs(
             raise typer.Exit(PARTIAL)
 
 
-def _sources(files: list[str], file_format: str, config: Path | None) -> list[Path | Journal]:
+def _sources(files: list[str], config: Path | None) -> list[Path | Journal]:
     if not files:
-        if file_format not in ("auto", "journal"):
-            raise ConfigError(f"--format {file_format} needs a file: give the path of an export")
         return [find_journal(config)]
     if twice := next((file for file in files if files.count(file) > 1), None):
         raise ConfigError(f"{twice} is named twice")
-    return [source_of(file, file_format) for file in files]
+    return [source_of(file) for file in files]
 
 
 class _Section(NamedTuple):
@@ -175,7 +166,7 @@ def _findings(report: Report) -> _Section:
             each.title,
             f"{each.count:,}",
             f"{each.queries:,}",
-            _UNKNOWN if each.wasted is None else _cost(each.wasted, each.unpriced),
+            _cost(each.wasted, each.unpriced),
         )
         for each in report.findings
     )
@@ -199,9 +190,7 @@ _GAPS = {
     "without_prompt": "Calls without a prompt in the export; their repeats and loops cannot be found",
     "wrappers": "Calls that are not counted: around counted calls, or inside them without tokens",
     "duplicates": "Repeated records of spans, which are not counted twice",
-    "orphans": "Spans whose parent span never ended, or was not exported",
-    "backwards": "Spans that end before they start; their duration is unknown",
-    "early": "Spans that start before the span around them, because clocks differ",
+    "unended": "Calls without an end in the export",
 }
 """What makes a report uncertain: fields of the report, of its total, and keys of its doubts."""
 

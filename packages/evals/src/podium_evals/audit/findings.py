@@ -21,25 +21,15 @@ class Chain:
     resent: tuple[float | None, ...]
     """For each call, the cost in USD of the history that it sends again. This is the previous prompt without
     the chain's first prompt. `None` if the cost is unknown."""
-    is_certain: bool
-    """Whether the chain is known from prompts; otherwise it is guessed from numbers of tokens."""
 
 
-@lru_cache(maxsize=1)  # findings and estimates of a query need the same chains
+@lru_cache(maxsize=1)  # findings and turns of a query need the same chains
 def growing(query: Query) -> tuple[Chain, ...]:
     """Return the longest chains of at least three calls with growing prompts."""
     calls = [call for call in query.calls if not call.span.error]
     continued = {call.span.continues for call in calls}
-    told: list[Call] = []
-    others: list[Call] = []
-    for call in calls:
-        is_told = call.span.prompt or call.span.continues or call.span.id in continued
-        (told if is_told else others).append(call)
-    certain, likely = _by_prompts(told), _by_tokens(others)
-    return (
-        *(Chain(tuple(found), _resent(query, found), is_certain=True) for found in certain),
-        *(Chain(tuple(found), _resent(query, found), is_certain=False) for found in likely),
-    )
+    told = [call for call in calls if call.span.prompt or call.span.continues or call.span.id in continued]
+    return tuple(Chain(tuple(found), _resent(query, found)) for found in _by_prompts(told))
 
 
 def _resent(query: Query, calls: Sequence[Call]) -> tuple[float | None, ...]:
@@ -108,28 +98,6 @@ def _chains(calls: Sequence[Call], before: Mapping[str, Call]) -> Iterator[list[
             yield chain[::-1]
 
 
-def _by_tokens(calls: Sequence[Call]) -> Iterator[list[Call]]:
-    """Yield chains by tokens: each input has at least the tokens of the input and output before."""
-    groups: dict[tuple[str, str, str], list[Call]] = {}
-    for call in calls:
-        if call.span.usage is not None and call.span.started is not None:
-            groups.setdefault((call.agent, call.step, call.span.model), []).append(call)
-    for group in groups.values():
-        chain = group[:1]
-        for previous, call in pairwise(group):
-            spent = (
-                previous.usage.input_tokens + previous.usage.output_tokens - previous.usage.reasoning_tokens
-            )
-            if call.usage.input_tokens > previous.usage.input_tokens and call.usage.input_tokens >= spent:
-                chain.append(call)
-                continue
-            if len(chain) >= _LEAST:
-                yield chain
-            chain = [call]
-        if len(chain) >= _LEAST:
-            yield chain
-
-
 def _in_turn(calls: Sequence[Call]) -> Iterator[Call]:
     """Yield calls that do not overlap: each starts after the end of the call before."""
     ended = float("-inf")
@@ -143,21 +111,14 @@ def _in_turn(calls: Sequence[Call]) -> Iterator[Call]:
 KINDS = {
     "failed_call": "Failed calls",
     "rate_limit": "Failed calls: rate limits",
-    "retry": "Calls repeated after a failure",
     "repeat": "Same prompt repeated in one query",
     "growing": "Calls that send their history again",
-    "growing_by_tokens": "Calls whose input grows as if they sent their history again (no prompts in "
-    "the export)",
     "many_turns": "Agents beyond the limit of turns",
-    "unended": "Steps without an end",
     "cut": "Answers cut at a token limit",
     "empty": "Empty answers",
     "refusal": "Refusals",
-    "tool_error": "Tool errors",
 }
 """The kinds of findings, in the order of reports."""
-WITHOUT_COST = ("retry", "tool_error")
-"""Kinds without a cost, or whose cost is not wasted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,57 +136,28 @@ class Finding:
 def findings(query: Query, turns: int) -> Iterator[Finding]:
     """Yield the failures and loops of a query."""
     for call in query.calls:
-        yield from _of_call(call)
-    yield from _repeats(query)
+        for kind in _kinds(call):
+            yield Finding(kind, call.span.id, ((call.span.id, call.cost),))
+    for calls in by_prompt(query.calls).values():
+        answered = [call for call in calls if not call.span.error and not call.span.is_open]
+        for call in answered[1:]:
+            yield Finding("repeat", call.span.id, ((call.span.id, call.cost),))
     for chain in growing(query):
-        kind = "growing" if chain.is_certain else "growing_by_tokens"
-        for number in range(2, len(chain.calls)):
-            resent = chain.calls[number].span.id
-            yield Finding(kind, resent, ((resent, chain.resent[number]),))
-    for calls in turns_beyond(query, turns):
-        yield Finding("many_turns", calls[0].span.id, tuple((call.span.id, call.cost) for call in calls))
-    called = {call.span.id for call in query.calls}
-    for span in query.spans:
-        if span.is_open and span.id not in called:
-            yield Finding("unended", span.id)
-        if span.kind == "tool" and span.error:
-            yield Finding("tool_error", span.id)
+        for call, resent in zip(chain.calls[2:], chain.resent[2:], strict=True):
+            yield Finding("growing", call.span.id, ((call.span.id, resent),))
+    for further in turns_beyond(query, turns):
+        yield Finding("many_turns", further[0].span.id, tuple((call.span.id, call.cost) for call in further))
 
 
-def repeats(query: Query) -> Iterator[tuple[Call, bool]]:
-    """Yield each call whose prompt was answered before, and whether it got the same answer before."""
-    for calls in by_prompt(query.calls).values():
-        answers: list[str] = []
-        for call in calls:
-            if call.span.error or call.span.is_open:
-                continue
-            if answers:
-                yield call, bool(call.span.answer) and call.span.answer in answers
-            answers.append(call.span.answer)
-
-
-def _of_call(call: Call) -> Iterator[Finding]:
-    span, cost = call.span, ((call.span.id, call.cost),)
+def _kinds(call: Call) -> Iterator[str]:
+    span = call.span
     if span.error:
-        yield Finding("failed_call", span.id, cost)
+        yield "failed_call"
         if is_rate_limit(span.error, span.error_text):
-            yield Finding("rate_limit", span.id, cost)
-    elif span.is_open:
-        yield Finding("unended", span.id, cost)
+            yield "rate_limit"
     if span.finish == "length":
-        yield Finding("cut", span.id, cost)
+        yield "cut"
     elif span.is_empty and not span.error and not span.is_open:
-        yield Finding("empty", span.id, cost)
+        yield "empty"
     if span.is_refusal:
-        yield Finding("refusal", span.id, cost)
-
-
-def _repeats(query: Query) -> Iterator[Finding]:
-    for call, _ in repeats(query):
-        yield Finding("repeat", call.span.id, ((call.span.id, call.cost),))
-    for calls in by_prompt(query.calls).values():
-        has_failed = False
-        for call in calls:
-            if has_failed:
-                yield Finding("retry", call.span.id)
-            has_failed = bool(call.span.error)
+        yield "refusal"

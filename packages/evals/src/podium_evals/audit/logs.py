@@ -5,8 +5,8 @@ a trace, thread, conversation or session, or if one continues the response of an
 separate query.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from podium.journal import Entry, Journal, RunRow
@@ -14,7 +14,7 @@ from podium.run_state import fold
 from podium.run_state.round_state import CallState
 from podium.types import Outcome, PlannerEnded, PlannerStarted, PlanReady, RunStarted, StepEnded
 from podium.workers.openai.chat_response import read_usage
-from podium_evals.audit.otlp import is_otlp, otlp_spans
+from podium_evals.audit.otlp import is_otlp, otlp_span
 from podium_evals.audit.queries import Kind, Span
 from podium_evals.audit.texts import (
     Answer,
@@ -38,7 +38,6 @@ from podium_evals.audit.texts import (
 )
 
 _KINDS: Mapping[str, Kind] = {"llm": "call", "embedding": "call", "tool": "tool"}
-_DEEPEST = 100
 
 
 def is_langsmith(row: Mapping[str, Any]) -> bool:
@@ -46,21 +45,13 @@ def is_langsmith(row: Mapping[str, Any]) -> bool:
     return "run_type" in row and "id" in row
 
 
-def langsmith_spans(row: Mapping[str, Any], depth: int = 0) -> Iterator[Span]:
-    """Yield the langsmith_spans of a run and of the runs inside it."""
+def langsmith_span(row: Mapping[str, Any]) -> Span:
+    """Return the span of a run."""
     run_id = str(row["id"] or "")
     if not run_id:
         raise ValueError("the run has no id")
-    outer = {"trace_id": row.get("trace_id") or run_id, "parent_run_id": run_id}
-    inner = [each for each in row.get("child_runs") or () if isinstance(each, Mapping)]
-    yield _run_span(row, run_id)
-    if depth < _DEEPEST:
-        for each in inner:
-            known = {key: value for key, value in each.items() if value or key not in outer}
-            yield from langsmith_spans(outer | known, depth + 1)
-
-
-def _run_span(row: Mapping[str, Any], run_id: str) -> Span:
+    if row.get("child_runs"):
+        raise ValueError("the run has runs inside it (child_runs): export each run as a row of its own")
     extra = mapping(row.get("extra"))
     metadata, asked = mapping(extra.get("metadata")), mapping(extra.get("invocation_params"))
     inputs, outputs = mapping(row.get("inputs")), mapping(row.get("outputs"))
@@ -163,10 +154,8 @@ def _usage(row: Mapping[str, Any], metadata: Mapping[str, Any], outputs: Mapping
 
 _OBJECTS = ("chat.completion", "text_completion", "response")
 _TRACES = ("trace_id", "query_id", "run_id", "thread_id", "conversation_id", "session_id")
-_STARTS = ("started_at", "start_time", "startTime", "timestamp", "time", "created_at")
-_ENDS = ("ended_at", "end_time", "endTime", "completed_at")
-_DURATIONS = (("latency_s", 1.0), ("duration_s", 1.0), ("latency_ms", 1e-3), ("duration_ms", 1e-3))
-_STEPS = ("step", "step_name", "name", "agent")
+_DURATIONS = {"latency_s": 1.0, "latency_ms": 1e-3}
+_STEPS = ("step", "name", "agent")
 
 
 def is_openai(row: Mapping[str, Any]) -> bool:
@@ -181,19 +170,19 @@ def is_openai(row: Mapping[str, Any]) -> bool:
     )
 
 
-def openai_spans(row: Mapping[str, Any]) -> Iterator[Span]:
-    """Yield the span of a row."""
+def openai_span(row: Mapping[str, Any]) -> Span:
+    """Return the span of a row."""
     if "custom_id" in row:
-        yield _batch(row)
-    elif row.get("object") in _OBJECTS:
-        yield _span(row, request=row, response=row, status=None)
-    else:
-        request, response = mapping(row.get("request")), mapping(row.get("response"))
-        status = response.get("status_code", row.get("status_code"))
-        body = response.get("body", response)
-        yield _span(
-            row, request=mapping(request.get("body") or request), response=mapping(body), status=status
-        )
+        return _batch(row)
+    if row.get("object") in _OBJECTS:
+        return _span(row, request=row, response=row, status=None)
+    request, response = mapping(row.get("request")), mapping(row.get("response"))
+    return _span(
+        row,
+        request=mapping(request.get("body") or request),
+        response=mapping(response.get("body", response)),
+        status=response.get("status_code", row.get("status_code")),
+    )
 
 
 def _is_request(asked: Mapping[str, Any]) -> bool:
@@ -280,11 +269,10 @@ def _messages(request: Mapping[str, Any]) -> list[Any]:
 
 def _times(row: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[float | None, float | None]:
     made = moment(response.get("created", response.get("created_at")))
-    started = next((at for key in _STARTS if (at := moment(row.get(key))) is not None), made)
-    ended = next((at for key in _ENDS if (at := moment(row.get(key))) is not None), None)
-    if ended is None and row is not response:
-        ended = moment(response.get("completed_at"))
-    for name, unit in _DURATIONS:
+    given = moment(row.get("started_at"))
+    started = made if given is None else given
+    ended = next((at for of in (row, response) if (at := moment(of.get("completed_at"))) is not None), None)
+    for name, unit in _DURATIONS.items():
         lasted = number(row.get(name))
         if ended is None and started is not None and lasted is not None:
             ended = started + lasted * unit
@@ -412,31 +400,13 @@ def _step_answer(called: CallState) -> Answer:
     return Answer(digest(outcome.text), outcome.finish_reason or "", is_empty)
 
 
-Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """Reads the rows of one format."""
-
-    name: str
-    recognises: Callable[[Row], bool]
-    spans: Callable[[Row], Iterator[Span]]
-
-
-READERS = (
-    Reader("langsmith", is_langsmith, langsmith_spans),
-    Reader("otlp", is_otlp, otlp_spans),
-    Reader("openai", is_openai, openai_spans),
-)
-FORMATS = ("auto", *(reader.name for reader in READERS), "journal")
-
-
-def reader_of(row: Row, wanted: str) -> Reader:
-    """Return the reader of a row."""
-    for reader in READERS:
-        if wanted in ("auto", reader.name) and reader.recognises(row):
-            return reader
-    told = "no run, span, request or response" if wanted == "auto" else f"not a row of the format {wanted}"
+def span_of(row: Mapping[str, Any]) -> tuple[str, Span]:
+    """Return the format of a row, and its span."""
+    if is_langsmith(row):
+        return "langsmith", langsmith_span(row)
+    if is_otlp(row):
+        return "otlp", otlp_span(row)
+    if is_openai(row):
+        return "openai", openai_span(row)
     keys = ", ".join(list(map(repr, row))[:5])
-    raise ValueError(f"{told}; it has {keys or 'no fields'}")
+    raise ValueError(f"no run, span, request or response; it has {keys or 'no fields'}")

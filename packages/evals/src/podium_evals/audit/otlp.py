@@ -5,7 +5,7 @@ current name first, then older names, then the names of other conventions.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from podium_evals.audit.queries import Kind, Span
@@ -17,7 +17,6 @@ from podium_evals.audit.texts import (
     digests,
     failure,
     finish_of,
-    first_text,
     mapping,
     number,
     question_of,
@@ -100,37 +99,24 @@ CALL_KINDS = {"llm", "embedding", "reranker"}
 
 Attributes = Mapping[str, Any]
 _ERROR = (2, "2", "STATUS_CODE_ERROR", "Error")
-_ROLES = ("system", "user", "assistant", "tool")
 
 
 def is_otlp(row: Mapping[str, Any]) -> bool:
-    """Return whether a row is a span. Other signals of OTLP are recognised too, and have no calls."""
-    return _is_span(row) or "resourceLogs" in row or "resourceMetrics" in row
+    """Return whether a row is a span."""
+    return "traceId" in row and "spanId" in row
 
 
-def otlp_spans(row: Mapping[str, Any]) -> Iterator[Span]:
-    """Yield the span of a row."""
-    if _is_span(row):
-        yield _span(row)
-
-
-def _is_span(row: Mapping[str, Any]) -> bool:
-    return ("traceId" in row and "spanId" in row) or ("trace_id" in row and "span_id" in row)
-
-
-def _span(raw: Mapping[str, Any]) -> Span:
-    trace, span_id = first_text(raw, "traceId", "trace_id"), first_text(raw, "spanId", "span_id")
+def otlp_span(raw: Mapping[str, Any]) -> Span:
+    """Return the span of a row."""
+    trace, span_id = text(raw["traceId"]), text(raw["spanId"])
     if not trace or not span_id:
         raise ValueError("the span has no id")
-    said, events = _attributes(raw), [each for each in raw.get("events") or () if isinstance(each, Mapping)]
+    said = _attributes(raw)
     kind = _kind(said)
-    failed = _failure(raw, said, events)
-    started, ended = (
-        _time(raw, *keys)
-        for keys in (("startTimeUnixNano", "start_time_unix_nano"), ("endTimeUnixNano", "end_time_unix_nano"))
-    )
-    prompt = _prompt(said, events) if kind != "step" else []
-    answer = Answer() if failed or kind != "call" else _answer(said, events)
+    failed = _failure(raw, said)
+    ended = _time(raw, "endTimeUnixNano")
+    prompt = _prompt(said) if kind != "step" else []
+    answer = Answer() if failed or kind != "call" else _answer(said)
     read, written = _count(said, INPUT), _count(said, OUTPUT)
     writes, cached = _count(said, CACHE_WRITES) or 0, _count(said, CACHED) or 0
     if read is not None and cached + writes > read:  # as Anthropic counts
@@ -138,11 +124,11 @@ def _span(raw: Mapping[str, Any]) -> Span:
     return Span(
         trace=trace,
         id=span_id,
-        parent=first_text(raw, "parentSpanId", "parent_span_id"),
+        parent=text(raw.get("parentSpanId")),
         name=text(raw.get("name")),
         kind=kind,
         step=_first(said, STEP),
-        started=started,
+        started=_time(raw, "startTimeUnixNano"),
         ended=ended,
         is_open=ended is None,
         model=_first(said, MODEL) or text(mapping(_json(said.get("llm.invocation_parameters"))).get("model")),
@@ -203,42 +189,32 @@ def _count(said: Attributes, keys: Iterable[str]) -> int | None:
     return next((found for key in keys if (found := count(said.get(key))) is not None), None)
 
 
-def _time(raw: Mapping[str, Any], *keys: str) -> float | None:
-    found = next((number(raw[key]) for key in keys if raw.get(key)), None)
+def _time(raw: Mapping[str, Any], key: str) -> float | None:
+    found = number(raw.get(key))
     return found / 1e9 if found else None
 
 
-def _failure(raw: Mapping[str, Any], said: Attributes, events: Iterable[Mapping[str, Any]]) -> Failure | None:
+def _failure(raw: Mapping[str, Any], said: Attributes) -> Failure | None:
     status = mapping(raw.get("status"))
     if status.get("code") not in _ERROR and not said.get("error.type"):
         return None
+    events = [each for each in raw.get("events") or () if isinstance(each, Mapping)]
     thrown = next((_attributes(event) for event in events if event.get("name") == "exception"), {})
     code = _first(said, ("error.type",)) or text(thrown.get("exception.type")).rpartition(".")[2]
     told = text(status.get("message")) or text(thrown.get("exception.message"))
     return failure({"type": code, "message": told}) or Failure("error", "")
 
 
-def _prompt(said: Attributes, events: Iterable[Mapping[str, Any]]) -> list[Any]:
+def _prompt(said: Attributes) -> list[Any]:
     told = _first(said, ("gen_ai.system_instructions",))
     found: list[Any] = [{"role": "system", "content": told}] if told else []
     for name in PROMPT:
         if name in said:
             return found + _json_list(said[name])
-    if listed := next(filter(None, (_numbered(said, prefix) for prefix in PROMPT_PREFIXES)), []):
-        return found + listed
-    for event in events:
-        name, facts = text(event.get("name")), _attributes(event)
-        if "gen_ai.prompt" in facts:
-            return found + _json_list(facts["gen_ai.prompt"])
-        role = name.removeprefix("gen_ai.").removesuffix(".message")
-        if name.startswith("gen_ai.") and role in _ROLES:
-            found.append(
-                {"role": role} | {key: facts[key] for key in ("content", "tool_calls") if key in facts}
-            )
-    return found
+    return found + next(filter(None, (_numbered(said, prefix) for prefix in PROMPT_PREFIXES)), [])
 
 
-def _answer(said: Attributes, events: Iterable[Mapping[str, Any]]) -> Answer:
+def _answer(said: Attributes) -> Answer:
     why = finish_of(next((said[name] for name in FINISH if said.get(name)), None))
     for name in ANSWER:
         if name in said:
@@ -249,13 +225,6 @@ def _answer(said: Attributes, events: Iterable[Mapping[str, Any]]) -> Answer:
     for prefix in ANSWER_PREFIXES:
         if listed := _numbered(said, prefix):
             return _of_first(listed, why)
-    for event in events:
-        facts = _attributes(event)
-        if event.get("name") == "gen_ai.choice":
-            message = _json(facts.get("message")) if "message" in facts else facts
-            return chat_answer(message, why or facts.get("finish_reason"))
-        if "gen_ai.completion" in facts:
-            return _of_first(_json_list(facts["gen_ai.completion"]), why)
     writes_text = said.get("gen_ai.operation.name") in WRITING
     is_empty = _count(said, OUTPUT) == 0 and why in ("", "stop") and writes_text
     return Answer(finish=why, is_empty=is_empty, is_refusal=why == "content_filter")

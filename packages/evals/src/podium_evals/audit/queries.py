@@ -4,12 +4,11 @@ A span is a model call, a tool call or another step of a query. It stores digest
 not the texts, so that spans are small.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, date, datetime, time
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from podium.usage import Usage
 from podium_evals.recorded.recordings import PriceTable
@@ -94,21 +93,6 @@ class Span:
             value = getattr(first, each.name)
             facts[each.name] = getattr(second, each.name) if value == each.default else value
         return type(self)(**facts | {"is_open": self.is_open and other.is_open})
-
-    def to_json(self) -> str:
-        """Return the span as JSON, without default values."""
-        facts = {
-            each.name: value for each in fields(self) if (value := getattr(self, each.name)) != each.default
-        }
-        if self.usage is not None:
-            facts["usage"] = {name: count for name, count in asdict(self.usage).items() if count}
-        return json.dumps(facts)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote."""
-        facts: Mapping[str, Any] = json.loads(text)
-        return cls(**dict(facts) | ({"usage": Usage(**facts["usage"])} if "usage" in facts else {}))
 
 
 _ALIASES = {
@@ -208,8 +192,6 @@ def _list_cost(info: "ModelInfo", usage: Usage, cache_writes: int, at: datetime)
 
 
 CostSource = Literal["prices", "export", "none", "unknown"]
-_SKEW = 0.001
-"""Seconds by which a span may start before the span around it, because clocks round."""
 _WRAPPERS = "Runnable"
 """Beginnings of the names of LangChain classes that only compose steps."""
 
@@ -282,30 +264,6 @@ class Query:
         if not timed:
             return None
         return max(span.ended or 0.0 for span in timed) - min(span.started or 0.0 for span in timed)
-
-    @property
-    def orphans(self) -> int:
-        """Number of spans whose parent span is not in the export."""
-        return sum(bool(span.parent) and span.parent not in self._by_id for span in self.spans)
-
-    @property
-    def backwards(self) -> int:
-        """Number of spans that end before they start."""
-        return sum(
-            span.started is not None and span.ended is not None and span.ended < span.started
-            for span in self.spans
-        )
-
-    @property
-    def early(self) -> int:
-        """Number of spans that start before the span around them."""
-        return sum(
-            (outer := self._by_id.get(span.parent)) is not None
-            and span.started is not None
-            and outer.started is not None
-            and span.started < outer.started - _SKEW
-            for span in self.spans
-        )
 
     def cost_of(self, call: Call, usage: Usage, cache_writes: int = 0) -> float | None:
         """Return the cost of other tokens at the prices of a call."""

@@ -1,10 +1,5 @@
-"""The audit: adds up the queries of exports and journals, and returns a report.
+"""The audit: adds up the queries of exports and journals, and returns a report."""
 
-Memory use grows by one number for each query, its latency.
-"""
-
-import heapq
-from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -16,8 +11,8 @@ from typing import Any
 from podium.aio import run_sync
 from podium.errors import ConfigError
 from podium.journal import Journal
-from podium_evals.audit.findings import KINDS, WITHOUT_COST, Finding, findings
-from podium_evals.audit.logs import reader_of, run_spans
+from podium_evals.audit.findings import KINDS, Finding, findings
+from podium_evals.audit.logs import run_spans, span_of
 from podium_evals.audit.queries import Call, Prices, Query
 from podium_evals.audit.sources import Row, SpanStore, read_rows
 from podium_evals.audit.texts import excerpt
@@ -25,9 +20,7 @@ from podium_evals.audit.texts import excerpt
 TURNS = 10
 """Default limit of turns: an agent with more turns is reported as a loop."""
 MOST_EXPENSIVE, EXAMPLES, PROBLEMS = 10, 5, 5
-MOST_NAMES = 5000
-"""Maximum number of models, steps or errors with separate sums. Further ones share one sum."""
-_OTHERS = "(others)"
+_DOUBTS = ("without_prompt", "unended", "wrappers", "duplicates")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,8 +110,8 @@ class FindingRow:
     count: int = 0
     queries: int = 0
     """Number of queries with such a failure or loop."""
-    wasted: float | None = 0.0
-    """The cost of the calls, or of their repeated parts, in USD; `None` for a kind without a cost."""
+    wasted: float = 0.0
+    """The cost of the calls, or of their repeated parts, in USD."""
     unpriced: int = 0
     """Number of these calls with an unknown cost."""
     examples: list[str] = field(default_factory=list)
@@ -129,11 +122,11 @@ class FindingRow:
         self.count += 1
         if len(self.examples) < EXAMPLES:
             self.examples.append(excerpt(f"{query.id}/{found.span}", 160))
-        for span, cost in () if self.wasted is None else found.costs:
+        for span, cost in found.costs:
             if cost is None:
                 self.unpriced += 1
             else:
-                self.wasted = (self.wasted or 0.0) + cost
+                self.wasted += cost
                 waste[span] = max(waste.get(span, 0.0), cost)
 
 
@@ -163,8 +156,8 @@ class Report:
     errors: dict[str, int]
     """Number of failed model calls and tool calls by error, the most frequent first."""
     doubts: dict[str, int]
-    """Number of records that make the report uncertain: `without_prompt`, `wrappers` (calls that are not
-    counted, around counted ones), `duplicates`, `orphans`, `backwards`, `early`."""
+    """Number of records that make the report uncertain: calls `without_prompt` or an end (`unended`),
+    `wrappers` (calls that are not counted, around counted ones), and `duplicates`."""
     tiers: dict[str, int]
     """Number of calls by service tier, for tiers whose prices differ from standard prices."""
 
@@ -178,20 +171,13 @@ class Report:
         return asdict(self)
 
 
-def audit(
-    sources: Sequence[Path | Journal],
-    *,
-    file_format: str = "auto",
-    prices: Prices | None = None,
-    turns: int = TURNS,
-) -> Report:
+def audit(sources: Sequence[Path | Journal], *, prices: Prices | None = None, turns: int = TURNS) -> Report:
     """Audit files and journals together; the spans of a query may be in several of them.
 
     This function blocks until all files are read. In an event loop, call it in a separate thread.
 
     Args:
         sources: files of exports, and journals.
-        file_format: the format of the rows of files: `auto`, `langsmith`, `otlp` or `openai`.
         prices: the prices of calls; default: today's prices.
         turns: the limit of turns; an agent with more turns is reported as a loop.
 
@@ -200,37 +186,34 @@ def audit(
         JournalError: a journal cannot be read.
     """
     priced, tally = prices or Prices(), _Tally(turns)
-    read = list[Source]()
-    with SpanStore() as store:
-        for source in sources:
-            if isinstance(source, Path):
-                read.append(_read_file(source, file_format, store))
-            else:
-                read.append(run_sync(partial(_read_journal, source, store)))
-        for spans in store.queries():
-            tally.add(Query(spans, priced))
-        tally.doubts["duplicates"] = store.duplicates
+    read, store = list[Source](), SpanStore()
+    for source in sources:
+        if isinstance(source, Path):
+            read.append(_read_file(source, store))
+        else:
+            read.append(run_sync(partial(_read_journal, source, store)))
+    for spans in store.queries():
+        tally.add(Query(spans, priced))
+    tally.doubts["duplicates"] = store.duplicates
     if not tally.queries:
         raise ConfigError(_nothing(read))
     return tally.report(priced, read)
 
 
-def _read_file(path: Path, file_format: str, store: SpanStore) -> Source:
+def _read_file(path: Path, store: SpanStore) -> Source:
     source = Source(name=excerpt(str(path), 200))
     for row in read_rows(path):
         if row.value is None:
             source.complain(row, row.problem)
             continue
         try:
-            reader = reader_of(row.value, file_format)
-            found = list(reader.spans(row.value))
+            name, span = span_of(row.value)
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError) as error:
             told = str(error) if isinstance(error, ValueError) else f"a field has an unexpected type: {error}"
             source.complain(row, told)
             continue
-        source.rows[reader.name] = source.rows.get(reader.name, 0) + 1
-        for span in found:
-            store.add(span)
+        source.rows[name] = source.rows.get(name, 0) + 1
+        store.add(span)
     return source
 
 
@@ -262,15 +245,11 @@ class _Tally:
         self._models, self._steps = dict[str, Counter[str]](), dict[str, Counter[str]]()
         self._errors = Counter[str]()
         self._wasted = 0.0
-        names = ("without_prompt", "wrappers", "duplicates", "orphans", "backwards", "early")
-        self.doubts = dict.fromkeys(names, 0)
+        self.doubts = dict.fromkeys(_DOUBTS, 0)
         self._tiers = Counter[str]()
-        self._latencies = array("d")
-        self._expensive: list[tuple[float, int, str, ExpensiveQuery]] = []
-        self._kinds = {
-            kind: FindingRow(kind=kind, title=title, wasted=None if kind in WITHOUT_COST else 0.0)
-            for kind, title in KINDS.items()
-        }
+        self._latencies = list[float]()
+        self._all = list[ExpensiveQuery]()
+        self._kinds = {kind: FindingRow(kind=kind, title=title) for kind, title in KINDS.items()}
 
     def add(self, query: Query) -> None:
         """Add a query. Queries without model calls, such as traces of web requests, are ignored."""
@@ -280,11 +259,20 @@ class _Tally:
         for call in query.calls:
             self._add_call(call)
         self._add_findings(query)
-        self._add_expensive(query)
+        self._all.append(
+            ExpensiveQuery(
+                id=excerpt(query.id, 160),
+                question=query.question,
+                calls=len(query.calls),
+                tokens=query.usage.total_tokens,
+                cost=query.cost,
+                unpriced=query.unpriced,
+                seconds=query.seconds,
+            )
+        )
         if query.seconds is not None:
             self._latencies.append(query.seconds)
-        for name in ("wrappers", "orphans", "backwards", "early"):
-            self.doubts[name] += getattr(query, name)
+        self.doubts["wrappers"] += query.wrappers
 
     def _add_call(self, call: Call) -> None:
         span, usage = call.span, call.usage
@@ -302,9 +290,11 @@ class _Tally:
             "uncounted": span.usage is None and not span.error,
         }
         model = excerpt(span.model) or "(unknown)"
-        for counter in (self._total, _named(self._models, model), _named(self._steps, excerpt(call.step))):
+        named = (self._models, model), (self._steps, excerpt(call.step))
+        for counter in (self._total, *(of.setdefault(name, Counter()) for of, name in named)):
             counter.update(sums)  # costs are added like counts
         self.doubts["without_prompt"] += not span.prompt
+        self.doubts["unended"] += span.is_open
         if span.tier:
             self._tiers[excerpt(span.tier)] += 1
 
@@ -318,29 +308,12 @@ class _Tally:
         self._wasted += sum(waste.values())
         for span in query.spans:
             if span.error and span.kind in ("call", "tool"):
-                is_kept = len(self._errors) < MOST_NAMES or span.error in self._errors
-                self._errors[span.error if is_kept else _OTHERS] += 1
-
-    def _add_expensive(self, query: Query) -> None:
-        told = ExpensiveQuery(
-            id=excerpt(query.id, 160),
-            question=query.question,
-            calls=len(query.calls),
-            tokens=query.usage.total_tokens,
-            cost=query.cost,
-            unpriced=query.unpriced,
-            seconds=query.seconds,
-        )
-        item = (query.cost or 0.0, told.tokens, query.id, told)
-        if len(self._expensive) < MOST_EXPENSIVE:
-            heapq.heappush(self._expensive, item)
-        elif item[:3] > self._expensive[0][:3]:
-            heapq.heapreplace(self._expensive, item)
+                self._errors[span.error] += 1
 
     def report(self, prices: Prices, sources: Sequence[Source]) -> Report:
         """Return the report."""
         times = sorted(self._latencies)
-        dearest = sorted(self._expensive, key=lambda item: item[:3], reverse=True)
+        self._all.sort(key=lambda each: (each.cost or 0.0, each.tokens, each.id), reverse=True)
         return Report(
             made=datetime.now(UTC).isoformat(timespec="seconds"),
             prices=prices.source,
@@ -349,7 +322,7 @@ class _Tally:
             queries=self.queries,
             total=_amounts(self._total),
             latency=Latency(queries=len(times), p50=_percentile(times, 50), p95=_percentile(times, 95)),
-            expensive=tuple(item[3] for item in dearest),
+            expensive=tuple(self._all[:MOST_EXPENSIVE]),
             models=_by_cost(self._models),
             steps=_by_cost(self._steps),
             findings=tuple(kind for kind in self._kinds.values() if kind.count),
@@ -369,10 +342,6 @@ def _by_cost(named: Mapping[str, Mapping[str, float]]) -> tuple[NamedAmounts, ..
     """Return the amounts of each name, the most expensive first."""
     rows = (NamedAmounts(name=name, amounts=_amounts(sums)) for name, sums in named.items())
     return tuple(sorted(rows, key=lambda row: (-row.amounts.cost, -row.amounts.input_tokens, row.name)))
-
-
-def _named(of: dict[str, Counter[str]], name: str) -> Counter[str]:
-    return of.setdefault(name if name in of or len(of) < MOST_NAMES else _OTHERS, Counter())
 
 
 def _percentile(times: Sequence[float], percent: int) -> float | None:

@@ -37,8 +37,6 @@ from .recordings import (
 )
 from .workers import (
     INSTRUCTIONS as INSTRUCTIONS,
-    FirstAgreeing as FirstAgreeing,
-    Longest as Longest,
     RecordedWorker as RecordedWorker,
     Reducer as Reducer,
     Vote as Vote,

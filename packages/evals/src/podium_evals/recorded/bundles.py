@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequenc
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from podium.types import Completion, Plan, Step
+from podium.types import Completion
 from podium.types.references import literal
 from podium.workers import FREE, Card, Request, VisibleStep, Worker, step_input_of
 from podium_evals.errors import RecordingInvalid, Unrecorded
@@ -41,14 +41,6 @@ class Part:
         """The text before the number, and the text after it."""
         before, after = standing_alone(self.number).split(self.question.text, maxsplit=1)
         return before, after
-
-    @property
-    def subtask(self) -> str:
-        """Return the subtask of a step that asks this part. It may refer to the step of the needed part."""
-        if self.needs is None:
-            return literal(self.question.text)
-        before, after = map(literal, self.around)
-        return f"{before}{{{{{self.needs}}}}}{after}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,20 +82,24 @@ class Bundle:
         alone = ((number, part) for number, part in enumerate(self.parts, 1) if part.needs is None)
         return {f"part_{number}": part.question.text for number, part in alone}
 
-    def plan(self, workers: Sequence[int], join: int) -> Plan:
-        """Return a plan with a step for each part, and a last step that joins the answers.
+    def part_asked(self, subtask: str) -> Part | None:
+        """Return the part that a subtask asks; `None` if the subtask is not a part."""
+        for number, part in enumerate(self.parts, 1):
+            if part.needs is None:
+                if subtask in (literal(part.question.text), f"{{{{part_{number}}}}}"):
+                    return part
+            else:
+                before, after = map(re.escape, map(literal, part.around))
+                if re.fullmatch(rf"{before}\{{\{{\d+\}}\}}{after}", subtask):
+                    return part
+        return None
 
-        Run the plan with `show_question=False`, because there are no recorded answers to the whole bundle.
-
-        Args:
-            workers: for each part, the number of its worker in the pool.
-            join: the number of the worker `JoinParts` in the pool.
-        """
-        steps = [
-            Step(worker, part.subtask, () if part.needs is None else (part.needs,))
-            for worker, part in zip(workers, self.parts, strict=True)
-        ]
-        return Plan((*steps, Step(join, "Join the answers.", tuple(range(len(steps))))))
+    def follows_an_error(self, scores: Sequence[float | None]) -> Part | None:
+        """Return the part that depends on a number which a worker got wrong. Such a part scores 0."""
+        for part in self.parts:
+            if part.needs is not None and scores[part.needs] != 1:
+                return part
+        return None
 
     def answers(self, answer: str) -> tuple[str, ...]:
         """Return the answer to each part, from an answer to the bundle; empty for an unanswered part."""

@@ -47,14 +47,14 @@ def question_line(question: Question) -> str:
     return _line({"type": "question"} | {name: getattr(question, name) for name in _QUESTION})
 
 
-def sample_line(question: Question, worker: str, sample: Sample, sample_id: str = "") -> str:
+def sample_line(question: Question, worker: str, sample: Sample) -> str:
     """Return the line of a sample."""
     usage = None if sample.usage is None else {k: count for k, count in asdict(sample.usage).items() if count}
     told = {"type": "sample", "question": question.key, "worker": worker} | asdict(sample) | {"usage": usage}
     del told["asked_on"]
     if sample.asked_on is not None:
         told["asked_on"] = sample.asked_on.isoformat()
-    return _line(told | ({"id": sample_id} if sample_id else {}))
+    return _line(told)
 
 
 def price_line(price: DatedPrice) -> str:

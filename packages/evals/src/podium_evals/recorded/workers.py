@@ -326,34 +326,3 @@ class Vote(Reducer):
         """Return the first answer of the largest group."""
         votes = [same_answer(answer if self._read is None else self._read(answer)) for answer in answers]
         return answers[max(range(len(votes)), key=lambda number: votes.count(votes[number]))]
-
-
-class FirstAgreeing(Reducer):
-    """Returns the first answer that another step repeats; the first answer of all if no two answers agree."""
-
-    description = "Returns the first answer that two of the earlier steps agree on."
-
-    def __init__(self, name: str = "first-agreeing") -> None:
-        super().__init__(name)
-
-    def choose(self, question: str, answers: Sequence[str]) -> str:  # noqa: ARG002 - the question is not needed
-        """Return the answer that is the first to be repeated."""
-        seen: dict[str, str] = {}
-        for answer in answers:
-            if (form := same_answer(answer)) in seen:
-                return seen[form]
-            seen[form] = answer
-        return answers[0]
-
-
-class Longest(Reducer):
-    """Returns the longest answer; of equally long answers, the first in the plan."""
-
-    description = "Returns the longest answer of the earlier steps."
-
-    def __init__(self, name: str = "longest") -> None:
-        super().__init__(name)
-
-    def choose(self, question: str, answers: Sequence[str]) -> str:  # noqa: ARG002 - the question is not needed
-        """Return the longest answer."""
-        return max(answers, key=len)

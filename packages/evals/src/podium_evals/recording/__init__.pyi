@@ -11,9 +11,6 @@ from .files import (
     read_questions as read_questions,
 )
 from .recorder import (
-    Forecast as Forecast,
-    JournalSummary as JournalSummary,
     Recorder as Recorder,
     Summary as Summary,
-    record_runs as record_runs,
 )

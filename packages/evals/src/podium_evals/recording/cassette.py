@@ -49,7 +49,7 @@ class Cassette:
     Use it as a context manager. It may serve several runs at the same time.
 
     Args:
-        path: the file; gzipped if its name ends in `.gz`.
+        path: the file.
         mode: `replay` calls no worker: a call that was not recorded fails with `Unrecorded`. `record` makes
             such a call, and appends its answer before the run has it.
 

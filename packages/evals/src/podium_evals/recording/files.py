@@ -1,14 +1,11 @@
 """The files of a recording: questions, answers to append to, and lines that a kill does not damage.
 
 When an append returns, its lines are on the disk (fsync). If the process was killed while it wrote a line,
-this line is removed before the next append. A file whose name ends in `.gz` is gzipped: each append is a
-member of its own.
+this line is removed before the next append.
 """
 
-import gzip
 import json
 import os
-import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -39,12 +36,6 @@ except ImportError:  # Windows has no such locks: there, two processes can appen
     fcntl = None  # type: ignore[assignment]
 
 
-_AT_ONCE = 65_536
-"""Bytes that are unpacked at once."""
-_GZIP = b"\x1f\x8b"
-"""The beginning of a gzipped file."""
-
-
 class AppendedLines:
     """A file of lines that is open for appending. Use it as a context manager."""
 
@@ -58,6 +49,8 @@ class AppendedLines:
         self._lock = anyio.Lock()
 
     def __enter__(self) -> Self:
+        if self.path.suffix == ".gz":
+            raise RecordingInvalid(f"{self.path} cannot be appended to: choose a name without .gz at its end")
         try:
             self._file: BinaryIO = self.path.open("a+b", buffering=0)
         except OSError as error:
@@ -77,7 +70,6 @@ class AppendedLines:
     def write(self, lines: Sequence[str]) -> None:
         """Append lines, which have line ends, and wait until they are on the disk."""
         data = "".join(lines).encode()
-        data = gzip.compress(data) if data and _is_gzipped(self.path) else data
         try:
             if self._whole is not None:
                 self._file.truncate(self._whole)
@@ -121,38 +113,10 @@ def read_lines(path: Path, *, begins: str, what: str) -> Sequence[bytes]:
 
 def _whole_lines(path: Path, data: bytes, begins: bytes, what: str) -> tuple[Sequence[bytes], int]:
     """Return the complete lines of a file, and the number of bytes that they take."""
-    if data and _is_gzipped(path) != (data[:2] == _GZIP[: len(data)]):
-        told = "a name with .gz at its end and content that is not gzipped"
-        told = told if _is_gzipped(path) else "gzipped content and a name without .gz at its end"
-        raise RecordingInvalid(f"{path} is not a {what}: it has {told}")
-    whole, cut, size = _unpacked(data) if _is_gzipped(path) else (data, b"", len(data))
-    begun = whole + cut
-    if not begun.startswith(begins[: len(begun)]):
+    if not data.startswith(begins[: len(data)]):
         raise RecordingInvalid(f"{path} is not a {what}: it does not begin with {begins.decode()}")
-    lines = whole[: whole.rfind(b"\n") + 1]
-    return lines.splitlines(), size - (0 if _is_gzipped(path) else len(whole) - len(lines))
-
-
-def _is_gzipped(path: Path) -> bool:
-    return path.suffix == ".gz"
-
-
-def _unpacked(data: bytes) -> tuple[bytes, bytes, int]:
-    """Return the content of the complete members and of a cut one, and the bytes of the former."""
-    content, end, view = list[bytes](), 0, memoryview(data)
-    while end < len(data):
-        member, at, found = zlib.decompressobj(wbits=31), end, list[bytes]()
-        try:
-            while at < len(data) and not member.eof:
-                found.append(member.decompress(view[at : at + _AT_ONCE]))
-                at += _AT_ONCE
-        except zlib.error:
-            break
-        if not member.eof:
-            return b"".join(content), b"".join(found), end
-        content += found
-        end = min(at, len(data)) - len(member.unused_data)
-    return b"".join(content), b"", end
+    whole = data[: data.rfind(b"\n") + 1]
+    return whole.splitlines(), len(whole)
 
 
 class GrowingFile:
@@ -170,8 +134,6 @@ class GrowingFile:
         self.path = Path(path)
         self.samples: Counter[tuple[str, str]] = Counter()
         """The number of samples, by content key and worker."""
-        self.ids: set[str] = set()
-        """The ids of the samples in the file."""
         self._provenance = provenance or Provenance(source=str(path))
         self._questions: set[str] = set()
         self._prices: dict[str, Price] = {}
@@ -204,28 +166,19 @@ class GrowingFile:
                 self._questions.add(_question_key(row))
             elif row["type"] == "sample":
                 self.samples[row["question"], row["worker"]] += 1
-                self.ids.add(row.get("id", ""))
 
-    async def append(self, question: Question, worker: str, sample: Sample, sample_id: str = "") -> None:
-        """Append an answer, and wait until it is on the disk.
-
-        Args:
-            question: the question, which is written before its first answer.
-            worker: the name of the worker.
-            sample: the answer.
-            sample_id: an id by which the sample is recognised later, such as a run and a step; empty for
-                none.
+    async def append(self, question: Question, worker: str, sample: Sample) -> None:
+        """Append an answer, after its question if this is the first, and wait until it is on the disk.
 
         Raises:
             RecordingInvalid: the file cannot be written.
         """
         async with self._lock:  # each question is written once
             lines = [] if question.key in self._questions else [question_line(question)]
-            lines.append(sample_line(question, worker, sample, sample_id))
+            lines.append(sample_line(question, worker, sample))
             await self._file.append(lines)
             self._questions.add(question.key)
             self.samples[question.key, worker] += 1
-            self.ids.add(sample_id)
 
     async def append_price(self, price: DatedPrice) -> None:
         """Append the price of a worker, if it is another one than the last of this worker.

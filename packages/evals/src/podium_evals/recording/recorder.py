@@ -1,11 +1,11 @@
-"""Records answers: asks workers questions within a budget, or reads a journal. A stopped recording continues.
+"""Asks workers questions within a budget, and records their answers. A stopped recording continues.
 
 A worker is shown only the question. Failed calls are retried according to `podium.execution.Retry`.
 """
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from math import inf, isinf
@@ -18,56 +18,17 @@ from podium import Conductor
 from podium.budget import Limits, Spend
 from podium.budget.ledger import Ledger, Reservation, charge, charged_by
 from podium.budget.limits import NOTHING
-from podium.cli.screen import counted, duration, money
+from podium.cli.screen import counted, money
 from podium.errors import AnswerEmpty, AnswerRefused, ConfigError, LimitExceeded, WorkerError, WorkerTimeout
 from podium.execution import Retry
-from podium.journal import Journal
-from podium.run_state import fold
-from podium.types import Completion, Event, Message, Outcome, RunStarted, Sampling, Step
+from podium.types import Completion, Message, Sampling
 from podium.types.messages import usage_or_estimate
 from podium.usage import Usage
 from podium.workers import Pool, Request, Worker, complete
 from podium_evals.errors import first_failure
 from podium_evals.grading import Grader, GraderOf, grade, grader_of
-from podium_evals.recorded import (
-    DatedPrice,
-    Question,
-    Sample,
-    content_key,
-    read_recordings,
-    without_instruction,
-)
+from podium_evals.recorded import DatedPrice, Sample
 from podium_evals.recording.files import GrowingFile, QuestionRow
-from podium_evals.statistics import Expected, total
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
-    """A forecast for the missing answers of a recording."""
-
-    answers: int
-    """Number of missing answers."""
-    most_cost: float | None
-    """The cost in USD if each answer is as long as allowed and no call is repeated; `None` if a price is
-    unknown."""
-    measured: int
-    """Least number of answers of a worker from which the expected amounts are computed."""
-    cost: Expected | None
-    """The expected cost in USD; `None` if a worker has no measured cost."""
-    seconds: Expected | None
-    """The expected duration; `None` if a worker has no measured time."""
-
-    def lines(self) -> list[str]:
-        """Return lines for people: the most that the answers can cost, and the expected amounts."""
-        if not self.answers:
-            return ["all answers are recorded"]
-        most = "unknown, because a price is unknown" if self.most_cost is None else money(self.most_cost)
-        told = f"{counted(self.answers, 'answer')} to ask for. Maximum cost, without repeated calls: {most}"
-        if self.seconds is None:
-            return [told, "Expected cost and duration: unknown before each worker has answered"]
-        since = f"from {counted(self.measured, 'answer')} of each worker or more"
-        cost = "unknown" if self.cost is None else self.cost.told(money)
-        return [told, f"Expected cost: {cost}; expected duration: {self.seconds.told(duration)}; {since}"]
 
 
 class Call(NamedTuple):
@@ -112,7 +73,6 @@ class Recorder:
         grader: a grader, or a function that chooses the grader of each row. With a grader, only the final
             answer and its score are recorded. `None` records the whole text without a score.
         retry: which failed calls are retried; fallbacks do not apply.
-        on_sample: called after each recorded answer.
 
     Raises:
         ConfigError: `samples` or `at_once` is below 1.
@@ -128,7 +88,6 @@ class Recorder:
         at_once: int = 8,
         grader: Grader | GraderOf | None = None,
         retry: Retry | None = None,
-        on_sample: Callable[[], object] = lambda: None,
     ) -> None:
         if samples < 1 or at_once < 1:
             raise ConfigError(f"samples is {samples!r} and at_once {at_once!r}: both must be 1 or more")
@@ -138,9 +97,9 @@ class Recorder:
         self._samples, self._at_once = samples, at_once
         self._grader = grader_of(grader)
         self._retry = retry or Retry()
-        self._on_sample = on_sample
-        self._at_most = {worker.card.name: worker.card.concurrency or at_once for worker in workers}
-        self._slots = {name: anyio.CapacityLimiter(most) for name, most in self._at_most.items()}
+        self._slots = {
+            worker.card.name: anyio.CapacityLimiter(worker.card.concurrency or at_once) for worker in workers
+        }
         self._ledger = Ledger(self._limits, deadline=inf)
         self._summary = Summary()
 
@@ -191,41 +150,17 @@ class Recorder:
             dated = DatedPrice(worker=worker.card.name, as_of=_today(), price=price, source=source)
             await self._file.append_price(dated)
 
-    def forecast(self, rows: Sequence[QuestionRow]) -> Forecast:
-        """Return what the missing answers will cost and how long they will take.
-
-        The expected amounts are computed from the answers in the file, and hold if the other answers are as
-        long. They are unknown if a worker has no answer in the file.
-        """
-        calls, workers = self._missing(rows), {worker.card.name: worker for worker in self._pool}
-        costs, seconds = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
-        for each in read_recordings(self._file.path) if self._file.samples else ():
-            for sample in each.samples if each.worker in workers else ():
-                cost = _cost(workers[each.worker], sample.usage)
-                costs[each.worker] += [] if cost is None else [cost]
-                seconds[each.worker] += [] if sample.latency_s is None else [sample.latency_s]
-        missing = Counter(call.worker.card.name for call in calls)
-
-        def expected(values: Mapping[str, Sequence[float]]) -> list[Expected]:
-            found = [name for name in missing if values[name]]
-            return [Expected.sum_of(values[name], missing[name]) for name in found]
-
-        cost_each, time_each = expected(costs), expected(seconds)
-        time = None
-        if len(time_each) == len(
-            missing
-        ):  # the slowest bottleneck: all calls together, or those of one worker
-            alone = [each * (1 / self._at_most[name]) for name, each in zip(missing, time_each, strict=True)]
-            time = max([total(time_each) * (1 / self._at_once), *alone], key=lambda each: each.mean)
-        return Forecast(
-            answers=len(calls),
-            most_cost=self._most(calls),
-            measured=min((len(seconds[name]) for name in missing), default=0),
-            cost=total(cost_each) if len(cost_each) == len(missing) else None,
-            seconds=time,
-        )
+    def forecast(self, rows: Sequence[QuestionRow]) -> str:
+        """Return for people how many answers are missing, and the most that they can cost."""
+        calls = self._missing(rows)
+        if not calls:
+            return "all answers are recorded"
+        most = self._most(calls)
+        told = "unknown, because a price is unknown" if most is None else money(most)
+        return f"{counted(len(calls), 'answer')} to ask for. Maximum cost, without repeated calls: {told}"
 
     def _most(self, calls: Iterable[Call]) -> float | None:
+        """Return the cost in USD if each answer is as long as allowed and no call is repeated."""
         costs = []
         for call in calls:
             worst = call.worker.worst_case(self._request(call), self._limits.answer_tokens)
@@ -260,7 +195,6 @@ class Recorder:
             else:
                 await self._file.append(call.row.question, call.worker.card.name, sample)
                 self._summary.recorded += 1
-                self._on_sample()
                 return
 
     async def _ask(self, call: Call) -> Sample:
@@ -342,32 +276,6 @@ def _spent(reserved: Spend, error: WorkerError, worker: Worker) -> Spend:
     return charge(reserved, error.usage, cost, charged_by(error.usage))
 
 
-FIRST = 10
-"""Number of answers of each worker after which the rest is forecast again."""
-
-
-class Forecaster:
-    """Gives a forecast before the first call, and again when each worker has answered a few times."""
-
-    def __init__(
-        self, recorder: Recorder, rows: Sequence[QuestionRow], workers: int, note: Callable[[str], None]
-    ) -> None:
-        self._recorder, self._rows, self._first, self._note = recorder, rows, FIRST * workers, note
-        self._answers = 0
-
-    def tell(self) -> None:
-        """Give the forecast."""
-        begin = f"after {counted(self._answers, 'answer')}: " if self._answers else ""
-        for line in self._recorder.forecast(self._rows).lines():
-            self._note(f"podium: {begin}{line}")
-
-    def hear(self) -> None:
-        """Count an answer."""
-        self._answers += 1
-        if self._answers == self._first:
-            self.tell()
-
-
 _ADVICE = re.compile(r"raise Limits\.(\w+) for more")
 
 
@@ -375,107 +283,3 @@ def in_options(message: str, options: Mapping[str, str]) -> str:
     """Return the message of a `LimitExceeded` for a command."""
     told = _ADVICE.sub(lambda found: f"raise {options.get(found[1], f'[limits] {found[1]}')}", message)
     return told.replace("the run has", "the command has")
-
-
-KIND = "journal"
-"""The kind of a question that is not in a file of questions."""
-
-
-@dataclass(slots=True)
-class JournalSummary:
-    """The counts of steps that were recorded or left out."""
-
-    recorded: int = 0
-    """Number of answers that were recorded."""
-    already: int = 0
-    """Number of answers that were in the file before."""
-    left_out: Counter[str] = field(default_factory=Counter)
-    """Number of steps that were left out, by reason."""
-
-
-async def record_runs(
-    journal: Journal,
-    file: GrowingFile,
-    *,
-    limit: int | None = None,
-    rows: Iterable[QuestionRow] = (),
-    grader: Grader | GraderOf | None = None,
-) -> JournalSummary:
-    """Record the answers of a journal's runs; a step that was recorded before is not recorded again.
-
-    A step is recorded under two conditions. Its subtask is the run's question, alone or after one of
-    `podium_evals.recorded.INSTRUCTIONS`. Its worker was shown no other step, text or message.
-
-    Args:
-        journal: the journal.
-        file: the recording, entered.
-        limit: maximum number of runs, the latest first; `None` reads all.
-        rows: questions with their kinds and right answers. Questions are matched by content.
-        grader: scores the answers to `rows`, or chooses the grader of a row; `None` records answers without a
-            score.
-
-    Raises:
-        JournalError: the journal cannot be read.
-        RecordingInvalid: the file cannot be written.
-        ConfigError: an answer cannot be graded with the grader.
-    """
-    known = {each.question.key: each for each in rows}
-    summary = JournalSummary()
-    async with journal:
-        for run in await journal.runs(limit=limit):
-            events = [entry.event for entry in await journal.read(run.run_id)]
-            await _record(events, file, known, grader_of(grader), summary)
-    return summary
-
-
-async def _record(
-    events: Sequence[Event],
-    file: GrowingFile,
-    known: Mapping[str, QuestionRow],
-    grader: GraderOf,
-    summary: JournalSummary,
-) -> None:
-    started = events[0]
-    assert isinstance(started, RunStarted)
-    for each in fold(events).result().rounds:
-        steps = () if each.plan is None or each.plan.is_workflow else each.plan.calls
-        for step, outcome in zip(steps, each.outcomes, strict=False):  # superseded events follow these events
-            if why := _unfit(started, step, outcome):
-                summary.left_out[why] += 1
-                continue
-            sample_id = f"{started.run_id}/{outcome.round}/{outcome.step}"
-            if sample_id in file.ids:
-                summary.already += 1
-                continue
-            text = started.query[0].text
-            row = known.get(content_key(text))
-            question = (
-                row.question if row else Question(id=f"{KIND}/{content_key(text)[:12]}", kind=KIND, text=text)
-            )
-            await file.append(question, outcome.worker, await _sample_of(outcome, row, grader), sample_id)
-            summary.recorded += 1
-
-
-def _unfit(started: RunStarted, step: Step, outcome: Outcome) -> str:
-    """Return why a step is left out; empty if it is not."""
-    if outcome.status != "ok" or outcome.problem is not None:
-        return "the step has no complete answer"
-    if outcome.reused:
-        return "the answer was reused from an earlier call"
-    if len(started.query) != 1 or not isinstance(started.query[0].content, str) or started.tool_messages:
-        return "the query is a conversation, or has attachments"
-    if started.tools is not None or step.access:
-        return "the worker was shown other steps, or tools"
-    asked = without_instruction(step.subtask.replace("\\{{", "{{"))
-    if content_key(asked) != content_key(started.query[0].text):
-        return "the subtask is not the question"
-    return ""
-
-
-async def _sample_of(outcome: Outcome, row: QuestionRow | None, choose: GraderOf) -> Sample:
-    usage = outcome.calls[-1].usage if outcome.calls else outcome.usage
-    grader = None if row is None else choose(row.row)
-    if row is None or grader is None:
-        return Sample(text=outcome.text, usage=usage, latency_s=outcome.seconds)
-    final, score = await grade(grader, row.row, outcome.text)
-    return Sample(text=final, score=score, usage=usage, latency_s=outcome.seconds)

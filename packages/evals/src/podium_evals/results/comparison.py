@@ -21,7 +21,6 @@ from podium.cli.screen import Screen, reporting
 from podium.config import find_config, load_config
 from podium.errors import ConfigError
 from podium_evals.arms import Arm, ArmResult, BestSingle, Fold, KindRule, SplitName, evaluate, folds
-from podium_evals.arms.arm import bundled
 from podium_evals.arms.baselines import (
     ROUTING_ORACLE,
     AgainIfEmpty,
@@ -36,8 +35,6 @@ from podium_evals.arms.baselines import (
 )
 from podium_evals.arms.evaluation import OnArm
 from podium_evals.arms.planners import GivenPlanner
-from podium_evals.errors import ArmUnfit
-from podium_evals.plans import RecordedPlansArm, read_plans
 from podium_evals.recorded import Progress as Download, Provenance, Recordings, recorded_pool
 from podium_evals.recorded.recording_file import question_line, sample_line
 from podium_evals.results import rounding
@@ -68,27 +65,16 @@ ARMS: Mapping[str, Callable[[Sequence[str]], Sequence[Arm]]] = {
     "oracle": lambda _: [RoutingOracle()],
     "any-correct": lambda _: [AnyCorrect()],
 }
-PLANS = "planner:"
-"""The beginning of the name of an arm that is a file of plans."""
 NEED_PROBES = ("calibrated", "calibrated-found", "calibrated-router")
 """The arms that need probes."""
 
 
 def named_arms(names: Sequence[str], workers: Sequence[str]) -> list[Arm]:
     """Return the arms with these names, in the order of `ARMS`, and always the best single worker."""
-    known = [name for name in names if not name.startswith(PLANS)]
-    if unknown := [name for name in known if name not in ARMS]:
-        raise ConfigError(
-            f"there is no arm {unknown[0]!r}: the arms are {', '.join(ARMS)}, and {PLANS}FILE for "
-            "recorded plans"
-        )
-    wanted = {*known, "best"}
-    found = [arm for name, make in ARMS.items() if name in wanted for arm in make(workers)]
-    for path in (name.removeprefix(PLANS) for name in names if name.startswith(PLANS)):
-        if not path:
-            raise ConfigError(f"name a file after {PLANS}")
-        found.append(RecordedPlansArm(f"plans of {Path(path).stem}", read_plans(path)))
-    return found
+    if unknown := [name for name in names if name not in ARMS]:
+        raise ConfigError(f"there is no arm {unknown[0]!r}: the arms are {', '.join(ARMS)}")
+    wanted = {*names, "best"}
+    return [arm for name, make in ARMS.items() if name in wanted for arm in make(workers)]
 
 
 _PACKAGES = ("podium-evals", "podium-conductor", "numpy")
@@ -104,14 +90,12 @@ class Setting:
     seeds: tuple[int, ...] = (0,)
     """The numbers of the samples to use."""
     split_seed: int = 0
-    """The seed of the split and of the bundles."""
+    """The seed of the split."""
     questions: int | None = None
     """Maximum number of questions that are asked in a fold; `None` asks all."""
     probes: int = 0
     """Number of probes of each new kind: questions that arms may read with their scores. Only with
     `kinds`."""
-    bundles: int | None = None
-    """Number of bundles that are asked in place of the questions; `None` asks the questions one by one."""
 
     @property
     def unit(self) -> Unit:
@@ -183,7 +167,6 @@ async def compare_arms(
 
     Raises:
         ArmUnfit: the recordings cannot be split, or the best single worker cannot be asked.
-        RecordingInvalid: there are too few questions for the bundles.
     """
     parts = asked_folds(recordings, setting)
     results = await evaluate(arms, parts, base=BASE, unit=setting.unit, seeds=setting.seeds, on_arm=on_arm)
@@ -223,18 +206,15 @@ def report_of(
 
 def asked_folds(recordings: Recordings, setting: Setting) -> list[Fold]:
     """Return the folds of a setting."""
-    parts = folds(
-        recordings,
-        setting.split,
-        seed=setting.split_seed,
-        questions=setting.questions,
-        probes=setting.probes,
+    return list(
+        folds(
+            recordings,
+            setting.split,
+            seed=setting.split_seed,
+            questions=setting.questions,
+            probes=setting.probes,
+        )
     )
-    if setting.bundles is None:
-        return list(parts)
-    if setting.split == "kinds":
-        raise ArmUnfit("bundles have several kinds and cannot be split by kinds: split by questions")
-    return [bundled(fold, setting.bundles, seed=setting.split_seed) for fold in parts]
 
 
 def every_sample(recordings: Recordings, most: int = 3) -> tuple[int, ...]:
@@ -276,8 +256,7 @@ def draw_report(screen: Screen, report: Report) -> None:
 
 def _head(report: Report) -> Iterator[str]:
     asked, setting = report.arms[0].questions, report.setting
-    what = "bundles" if setting.bundles is not None else "questions"
-    yield f"{report.recording}, pool {report.pool}: {len(report.workers)} workers, {asked:,} {what} asked"
+    yield f"{report.recording}, pool {report.pool}: {len(report.workers)} workers, {asked:,} questions asked"
     yield f"Intervals are about {_NEW[setting.split]}."
 
 
@@ -318,8 +297,6 @@ def _foot(report: Report) -> Iterator[str]:
             f"The {ROUTING_ORACLE} is an estimate and no bound: the other samples of a question choose its "
             "worker, so an arm can be above it."
         )
-    if report.setting.bundles is not None:
-        yield "Single workers are asked each part of a bundle in a separate call. This favours them."
     if report.is_estimated:
         yield "The tokens of some answers were not recorded, so their costs are not known."
     yield "empty: answers without text, or that the source could not read, in per cent."
@@ -371,8 +348,8 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
         str | None,
         typer.Option(
             metavar="NAMES",
-            help=f"Arms separated by commas: {', '.join(ARMS)}, or {PLANS}FILE for recorded "
-            f"plans. Default: all, and without --probes all but {', '.join(NEED_PROBES)}.",
+            help=f"Arms separated by commas: {', '.join(ARMS)}. Default: all, and without --probes all but "
+            f"{', '.join(NEED_PROBES)}.",
         ),
     ] = None,
     probes: Annotated[
@@ -401,15 +378,7 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
     questions: Annotated[
         int | None, typer.Option(min=2, help="Maximum number of questions that an arm is asked in a fold.")
     ] = None,
-    bundles: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            help="Number of bundles (queries of several questions), which are asked in place "
-            "of the questions.",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the split and of the bundles.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the split.")] = 0,
     data: DataFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -433,7 +402,6 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
             split_seed=seed,
             questions=questions,
             probes=probes,
-            bundles=bundles,
         )
         compare = partial(compare_arms, recording=recording, pool=pool, on_arm=told_arms(screen))
         report = anyio.run(compare, recordings, chosen, setting)

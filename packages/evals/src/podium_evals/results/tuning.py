@@ -26,11 +26,12 @@ from podium_evals.arms.baselines import AgainIfEmpty, MajorityVote, OwnMajority
 from podium_evals.arms.evaluation import OnArm
 from podium_evals.arms.planners import ChoosingArm
 from podium_evals.calibration import measured_file
+from podium_evals.commands import record_answers
 from podium_evals.errors import ArmUnfit, RouterInvalid
 from podium_evals.grading import GRADERS, choose_graders
 from podium_evals.recorded import Recording, Recordings, read_recordings
-from podium_evals.recording import GrowingFile, QuestionRow, Recorder, Summary, read_questions
-from podium_evals.recording.recorder import Forecaster, in_options
+from podium_evals.recording import QuestionRow, Summary, read_questions
+from podium_evals.recording.recorder import in_options
 from podium_evals.results import rounding
 from podium_evals.results.comparison import (
     BASE,
@@ -363,25 +364,10 @@ def _asked(screen: Screen, path: Path, config: Config | None, asking: _Asking) -
     limits = Limits(calls=most, cost=asking.budget, attempt_seconds=config.limits.attempt_seconds)
     answers = path.with_suffix(".answers.jsonl")
 
-    async def go() -> Summary:
-        with GrowingFile(answers) as file:
-            recorder = Recorder(
-                file,
-                workers,
-                limits=limits,
-                samples=asking.samples,
-                grader=scoring,
-                on_sample=lambda *_: forecaster.hear(),
-            )
-            forecaster = Forecaster(recorder, rows, len(workers), screen.note)
-            forecaster.tell()
-            return await recorder.record(rows)
-
-    try:
-        summary = anyio.run(go)
-    except KeyboardInterrupt as interrupt:
-        interrupt.add_note(f"the answers so far are in {answers}; repeat the command to ask for the others")
-        raise
+    summary = record_answers(
+        screen, answers, rows, workers, limits=limits, samples=asking.samples, grader=scoring
+    )
+    assert summary is not None  # the answers are asked for
     cost = "an unknown cost" if summary.spent.cost is None else f"${summary.spent.cost:.4f}"
     screen.note(f"podium: {counted(summary.spent.calls, 'call')} at {cost}; the answers are in {answers}")
     for reason, number in summary.failed.most_common():

@@ -1,6 +1,5 @@
 from .intervals import (
     Difference as Difference,
-    Expected as Expected,
     Interval as Interval,
     Resampling as Resampling,
     Unit as Unit,
@@ -8,5 +7,4 @@ from .intervals import (
     halves as halves,
     interval_of_mean as interval_of_mean,
     intervals_of_means as intervals_of_means,
-    total as total,
 )

@@ -1,14 +1,9 @@
-"""Splits of questions, and intervals of means, of differences between arms, and of forecast sums.
+"""Splits of questions, and intervals of means and of differences between arms."""
 
-scipy is imported where it is used, because forecasts need only numbers.
-"""
-
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import inf, isinf, sqrt
-from statistics import fmean, stdev
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +26,6 @@ class Interval:
     mean: float
     low: float
     high: float
-
-    @property
-    def excludes_zero(self) -> bool:
-        """Whether the whole interval lies on one side of zero."""
-        return self.low > 0 or self.high < 0
 
 
 class Resampling:
@@ -240,58 +230,3 @@ def leave_kinds_out(
     for left_out in np.array_split(order, min(folds, len(order))):
         is_out = np.isin(kinds, left_out)
         yield np.flatnonzero(~is_out), np.flatnonzero(is_out)
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """An expected sum with its 95 % prediction interval. Sums of independent parts add up with `+`."""
-
-    mean: float
-    deviation: float
-    """Half of the interval's width; infinite if too little was measured."""
-
-    @classmethod
-    def sum_of(cls, values: Sequence[float], count: float) -> Self:
-        """Return the expected sum of further draws.
-
-        The interval is for a sum of independent normal draws with an estimated mean and variance. It does not
-        hold if later draws are different from the first ones.
-        """
-        measured = len(values)
-        if not count:
-            return cls(0.0, 0.0)
-        if measured < 3:
-            return cls(fmean(values) * count, inf)
-        from scipy.stats import t as student  # noqa: PLC0415 - takes a second to import
-
-        quantile = float(student.ppf(0.975, measured - 1))
-        return cls(fmean(values) * count, quantile * stdev(values) * sqrt(count + count**2 / measured))
-
-    @property
-    def low(self) -> float:
-        """The lower end of the interval of an amount that cannot be negative."""
-        return max(0.0, self.mean - self.deviation)
-
-    @property
-    def high(self) -> float:
-        """The upper end."""
-        return self.mean + self.deviation
-
-    def told(self, shown: Callable[[float], str]) -> str:
-        """Return the sum with its interval, as in `$0.40 ($0.35 to $0.46)`."""
-        if isinf(self.deviation):
-            return f"about {shown(self.mean)}"
-        return f"{shown(self.mean)} ({shown(self.low)} to {shown(self.high)})"
-
-    def __add__(self, other: "Expected") -> "Expected":
-        """Return the sum of two independent sums."""
-        return Expected(self.mean + other.mean, sqrt(self.deviation**2 + other.deviation**2))
-
-    def __mul__(self, factor: float) -> "Expected":
-        """Return the sum in another unit."""
-        return Expected(self.mean * factor, self.deviation * factor)
-
-
-def total(parts: Iterable[Expected]) -> Expected:
-    """Return the sum of independent sums."""
-    return sum(parts, Expected(0.0, 0.0))

@@ -16,7 +16,7 @@ from podium.types import Completion, Message, Plan, Step
 from podium.types.references import literal
 from podium.usage import Usage
 from podium.workers import Caller, Request, StepInput, VisibleStep, Worker
-from podium_evals.arms import follows_an_error, part_asked, vote_plan
+from podium_evals.arms import vote_plan
 from podium_evals.errors import Unrecorded
 from podium_evals.recorded import NO_ANSWER, Bundle, Part, Question, Recordings, normalised
 from podium_train.environments.environment import EarlierRound
@@ -169,12 +169,12 @@ class RecordedScores:
         allowed: Part | None = None
         if isinstance(query, Bundle):
             scores = query.score(answer, self._of_answer)
-            score, allowed = scores.whole, follows_an_error(query, scores.parts)
+            score, allowed = scores.whole, query.follows_an_error(scores.parts)
         else:
             score = self._of_answer(query.text, answer)
         for number, end in ends.items():
             if end.is_unrecorded:
-                asked = part_asked(plan.calls[number], query) if isinstance(query, Bundle) else None
+                asked = query.part_asked(plan.calls[number].subtask) if isinstance(query, Bundle) else None
                 if asked is None or asked is not allowed:
                     return None
         return score

@@ -1,9 +1,7 @@
 from .arms import (
-    Complete as Complete,
     PlanArm as PlanArm,
     best_card_arm as best_card_arm,
     card_arms as card_arms,
-    conductor_arm as conductor_arm,
     plan_arm as plan_arm,
     planner_arm as planner_arm,
     reasoned_arm as reasoned_arm,

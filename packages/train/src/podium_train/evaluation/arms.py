@@ -7,16 +7,13 @@ from random import Random
 
 from podium.plan_text import Spelling, write_plan
 from podium.planners import Planner, PlanText
-from podium.types import Message, Plan, Step
+from podium.types import Plan, Step
 from podium.workers import Card
 from podium_evals.arms import ASK, best_of, kind_scores, mean_scores
 from podium_evals.recorded import Question
 from podium_train.environments import Episode, RecordedAnswers
 from podium_train.environments.recorded import parts_of
-from podium_train.prompts import PromptStyle, messages, plan_request
-
-Complete = Callable[[Sequence[Message]], Awaitable[str]]
-"""Returns the text of a conductor model for the messages of an episode."""
+from podium_train.prompts import plan_request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,29 +32,13 @@ class PlanArm:
     """The spelling of its plans."""
 
 
-def conductor_arm(name: str, complete: Complete, style: PromptStyle, *, samples: int = 1) -> PlanArm:
-    """Return the arm of a conductor model.
-
-    Report a sampled arm beside a greedy one: greedy texts alone hide how sure the model is.
-
-    Args:
-        name: the name in tables.
-        complete: returns the text of the model, without the prefill of `style`.
-        style: how the model is asked.
-        samples: number of texts for each episode; 1 for a greedy model.
-    """
-
-    async def text(episode: Episode, _sample: int) -> str:
-        return style.prefill + await complete(messages(episode, style))
-
-    return PlanArm(name=name, text=text, samples=samples, spelling=style.spelling)
-
-
 def planner_arm(name: str, planner: Planner, *, max_steps: int, samples: int = 1) -> PlanArm:
     """Return the arm of a planner of Podium, such as a chat model on an OpenAI-compatible server."""
 
     async def text(episode: Episode, _sample: int) -> str:
-        return await planned_text(planner, episode, max_steps=max_steps)
+        async with aclosing(planner.plan(plan_request(episode, max_steps=max_steps))) as pieces:
+            found = [piece.text async for piece in pieces if isinstance(piece, PlanText)]
+        return found[-1]
 
     return PlanArm(name=name, text=text, samples=samples, spelling=planner.spelling)
 
@@ -69,13 +50,6 @@ def plan_arm(name: str, choose: Callable[[Episode], Plan], *, is_achievable: boo
         return write_plan(choose(episode), "rows")
 
     return PlanArm(name=name, text=text, is_achievable=is_achievable)
-
-
-async def planned_text(planner: Planner, episode: Episode, *, max_steps: int) -> str:
-    """Return the text that a planner writes for an episode, valid or not."""
-    async with aclosing(planner.plan(plan_request(episode, max_steps=max_steps))) as pieces:
-        found = [piece.text async for piece in pieces if isinstance(piece, PlanText)]
-    return found[-1]
 
 
 def card_arms() -> list[PlanArm]:
