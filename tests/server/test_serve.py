@@ -3,11 +3,7 @@
 import signal
 import socket
 import sqlite3
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
@@ -15,7 +11,6 @@ import openai
 import pytest
 from server.scene import ASKED, CONFIG, process, team
 from servers.chat_server import Call, ChatServer, Pause, Reply, whole
-from servers.podium_server import serving
 from typer.testing import Result
 
 from podium.aio import run_sync
@@ -26,10 +21,7 @@ Run = Callable[..., Result]
 
 @pytest.mark.long
 def test_without_a_config_it_serves_the_demo(tmp_path: Path) -> None:
-    """It answers without a model, key or network, ends with 0 on SIGTERM, and keeps no file.
-
-    It does not use the journal in the state folder, which may be of another version.
-    """
+    """It answers without a model, key or network, ends with 0 on SIGTERM, and keeps no file."""
     (tmp_path / "state" / "podium").mkdir(parents=True)
     (tmp_path / "state" / "podium" / "journal.db").write_text("not a database")
     places = {"XDG_STATE_HOME": str(tmp_path / "state"), "TMPDIR": str(tmp_path)}
@@ -70,35 +62,7 @@ def test_a_signal_lets_running_requests_end(
             httpx2.get(running.url)
 
 
-def listens(port: int) -> bool:
-    """Return whether a process listens on a port."""
-    with socket.socket() as client:
-        return client.connect_ex(("127.0.0.1", port)) == 0
-
-
-@pytest.mark.long
-def test_a_signal_during_the_start(folder: Path) -> None:
-    """The server ends with 0, and says nothing, while it waits for its database."""
-    with process(folder):
-        pass  # it has made the tables
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    journal = sqlite3.connect(folder / "runs.db", isolation_level=None)
-    journal.execute("BEGIN IMMEDIATE")
-    podium = str(Path(sys.executable).parent / "podium")
-    command = [podium, "serve", "--port", str(port)]
-    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as running:
-        while not listens(port):
-            time.sleep(0.05)
-        time.sleep(0.2)
-        running.send_signal(signal.SIGTERM)
-        told = running.communicate(timeout=20)[1]
-    journal.close()
-    assert (running.returncode, "Traceback" in told) == (0, False), told
-
-
 def test_the_check(folder: Path, podium: Run) -> None:
-    """It shows the models, the endpoint, the journal and the address, and calls no model."""
     done = podium("serve", "--check", "--port", "0", "--config", str(folder / "podium.toml"))
     assert done.exit_code == 0, done.output
     assert "✓ API keys: there are none" in done.stdout
@@ -123,7 +87,6 @@ def test_the_check(folder: Path, podium: Run) -> None:
     ids=["key", "path", "no database", "version", "worker", "endpoint", "host"],
 )
 def test_the_check_of_something_missing(old: str, new: str, told: str, folder: Path, podium: Run) -> None:
-    """Each is a line with a cross, beside the lines of everything else; the exit code is 1."""
     (folder / "text.db").write_text("not a database")
     run_sync(SqlJournal(folder / "future.db").runs)
     with sqlite3.connect(folder / "future.db") as database:
@@ -139,7 +102,6 @@ def test_the_check_of_something_missing(old: str, new: str, told: str, folder: P
 
 
 def test_the_check_of_a_port_in_use(folder: Path, podium: Run) -> None:
-    """It fails before any client could."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         done = podium("serve", "--check", "--port", port, "--config", str(folder / "podium.toml"))
@@ -148,28 +110,6 @@ def test_the_check_of_a_port_in_use(folder: Path, podium: Run) -> None:
         again = podium("serve", "--port", port, "--config", str(folder / "podium.toml"))
         assert again.exit_code == 2
         assert "cannot listen" in again.stderr
-
-
-def test_a_hosted_conductor(tmp_path: Path) -> None:
-    """A server in front of another one has the tokens of both, and records its runs."""
-    with ChatServer(team).in_thread() as upstream, hosted(tmp_path, upstream) as client:
-        answer = client.chat.completions.create(model="podium", messages=ASKED)
-        assert answer.choices[0].message.content == "the answer"
-        assert answer.usage is not None
-        assert answer.usage.total_tokens == 218
-        for _ in range(2):
-            client.chat.completions.create(
-                model="podium", messages=ASKED, extra_headers={"Idempotency-Key": "k"}
-            )
-        assert len(upstream.calls) == 2
-
-
-@contextmanager
-def hosted(folder: Path, upstream: ChatServer) -> Iterator[openai.OpenAI]:
-    """Serve a hosted conductor in a thread, and yield a client."""
-    text = f'[endpoints.up]\nbase_url = "{upstream.url}"\n[hosted]\nendpoint = "up"\napi = "chat"\n'
-    with serving(text, folder) as served:
-        yield served.client()
 
 
 def test_the_check_of_the_names_of_models(folder: Path, podium: Run, upstream: ChatServer) -> None:
@@ -201,7 +141,6 @@ def test_the_check_of_the_names_of_models(folder: Path, podium: Run, upstream: C
 
 
 def test_what_is_refused_before_the_start(tmp_path: Path, podium: Run) -> None:
-    """Wrong tables, missing keys and files, and addresses that others can reach; the exit code is 2."""
     config = tmp_path / "podium.toml"
     text = CONFIG.format(url="http://127.0.0.1:1/v1", models="", server="{server}")
     for table, told in (

@@ -34,7 +34,6 @@ workers = ["smollm"]
 
 
 def test_a_small_model_answers(tmp_path: Path) -> None:
-    """Whole from a worker, and streamed from a conducted run, with the tokens that the model counted."""
     question = {"role": "user", "content": "What is the capital of France?"}
     with small_model() as url, serving(CONFIG.format(url=url), tmp_path) as served:
         client = served.client()

@@ -2,39 +2,32 @@
 
 import json
 import signal
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from server.scene import ASKED, CONFIG, process, team, until
-from servers.chat_server import STALL, Call, ChatServer, Reply
+from server.scene import ASKED, CONFIG, process, stalled, team, until
+from servers.chat_server import ChatServer
 
 pytestmark = pytest.mark.long
 
-Answers = Callable[..., dict[str, Any]]
 INPUT = {"model": "podium", "input": "Why?"}
 MESSAGES = {"model": "podium", "max_tokens": 100, "messages": ASKED}
 CHAT = {"model": "podium", "messages": ASKED}
 
 
-def stalls(call: Call) -> Reply:
-    """Reply as the team; the last worker never answers."""
-    return Reply((STALL,)) if call.body["model"] == "two" else team(call)
-
-
 @pytest.fixture
 def upstream() -> Iterator[ChatServer]:
     """Serve the models behind the workers; the last worker never answers."""
-    with ChatServer(stalls).in_thread() as server:
+    with ChatServer(stalled).in_thread() as server:
         yield server
 
 
 @pytest.fixture
 def folder(tmp_path: Path, upstream: ChatServer) -> Path:
-    """A folder with the config of a team."""
     (tmp_path / "podium.toml").write_text(
         CONFIG.format(url=upstream.url, models="", server="drain_seconds = 3.0")
     )
@@ -46,37 +39,23 @@ class Client:
 
     def __init__(self, url: str) -> None:
         self.http = httpx2.Client(base_url=url, timeout=30)
-        self._answers: dict[str, httpx2.Response] = {}
-        self._threads: list[threading.Thread] = []
+        self._threads = ThreadPoolExecutor(16)
+        self._answers: dict[str, Future[httpx2.Response]] = {}
 
     def send(self, name: str, path: str, body: dict[str, Any], **headers: str) -> None:
-        """Send a request in a thread."""
-
-        def post() -> None:
-            self._answers[name] = self.http.post(path, json=body, headers=headers)
-
-        self._threads.append(threading.Thread(target=post))
-        self._threads[-1].start()
+        self._answers[name] = self._threads.submit(self.http.post, path, json=body, headers=headers)
 
     def follow(self, name: str, path: str) -> None:
-        """Read a stream of events in a thread."""
-
-        def get() -> None:
-            self._answers[name] = self.http.get(path)
-
-        self._threads.append(threading.Thread(target=get))
-        self._threads[-1].start()
+        self._answers[name] = self._threads.submit(self.http.get, path)
 
     def answers(self) -> dict[str, httpx2.Response]:
-        """Wait for all answers."""
-        for thread in self._threads:
-            thread.join(30)
+        with self._threads:
+            found = {name: answer.result(30) for name, answer in self._answers.items()}
         self.http.close()
-        return self._answers
+        return found
 
 
 def last_event(answer: httpx2.Response) -> tuple[str, Any]:
-    """Return the type and the data of the last event of a stream."""
     frames = [frame for frame in answer.text.split("\n\n") if "data: {" in frame]
     kind = frames[-1].partition("\ndata: ")[0] if frames[-1].startswith("event:") else ""
     return kind.removeprefix("event: ").partition("\n")[0], json.loads(frames[-1].partition("data: ")[2])
@@ -152,7 +131,6 @@ def test_new_requests_during_the_drain(folder: Path, upstream: ChatServer) -> No
 
 
 def test_a_second_ctrl_c(folder: Path, upstream: ChatServer) -> None:
-    """It ends the drain at once, and the requests still get their errors."""
     config = folder / "podium.toml"
     config.write_text(config.read_text().replace("drain_seconds = 3.0", "drain_seconds = 600.0"))
     with process(folder) as running:

@@ -29,7 +29,6 @@ pytestmark = pytest.mark.anyio
 
 
 def _fresh(served: Served) -> Served:
-    """Forget what other tests did."""
     served.status = None
     served.asked.clear()
     served.began.clear()
@@ -39,46 +38,37 @@ def _fresh(served: Served) -> Served:
 
 @pytest.fixture(scope="module")
 def parrots() -> Iterator[dict[bool, Served]]:
-    """Serve the agent that streams, and the one that does not."""
     with serving() as streaming, serving(streaming=False) as whole:
         yield {True: streaming, False: whole}
 
 
 @pytest.fixture
 def served(parrots: dict[bool, Served]) -> Served:
-    """Return the agent that streams."""
     return _fresh(parrots[True])
 
 
 @pytest.fixture(params=[True, False], ids=["streaming", "whole"])
 async def either(request: pytest.FixtureRequest, parrots: dict[bool, Served]) -> Worker:
-    """Return an agent as a worker, which streams or does not."""
     return await RemoteAgent(_fresh(parrots[request.param]).url).worker()
 
 
 @pytest.fixture
 async def agent(served: Served) -> Worker:
-    """Return the agent that streams as a worker."""
     return await RemoteAgent(served.url).worker()
 
 
 class TestContract(WorkerContract):
-    """An agent keeps the contract of workers."""
-
     @pytest.fixture
     async def worker(self, agent: Worker) -> Worker:
-        """Answer with the question."""
         return agent
 
     @pytest.fixture
     async def slow_worker(self, either: Worker) -> Worker:
-        """Wait for longer than a test."""
         self.questions = ("slow",)
         return either
 
 
 async def test_the_card_tells_name_and_skills(agent: Worker, served: Served) -> None:
-    """What is given replaces it."""
     assert (agent.card.name, agent.acts) == ("parrot", True)
     assert agent.card.description == "Says things. Skills: Saying: Repeats what it is told."
     other = await RemoteAgent(served.url).worker(name="bird", price=FREE, acts=False)
@@ -86,7 +76,6 @@ async def test_the_card_tells_name_and_skills(agent: Worker, served: Served) -> 
 
 
 async def test_artifacts_are_the_answer(either: Worker) -> None:
-    """Pieces of one are joined; a message beside them is not the answer, and alone it is."""
     for word, answer in (
         ("hi", "You said: hi\n\nAnything else?"),
         ("message", "all is done"),
@@ -97,7 +86,6 @@ async def test_artifacts_are_the_answer(either: Worker) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_file_is_never_dropped_in_silence(agent: Worker, *, stream: bool) -> None:
-    """Beside text it is a stated gap; alone it is a failure."""
     pieces = [piece async for piece in agent.call(question("picture", stream=stream))]
     done = pieces[-1]
     assert isinstance(done, Completion)
@@ -120,7 +108,6 @@ ENDS = [
 
 
 async def test_each_end_of_a_task_has_its_code(either: Worker) -> None:
-    """The agent's reason is quoted."""
     for word, kind, code, told in ENDS:
         with pytest.raises(kind) as raised:
             await complete(either, question(word))
@@ -129,7 +116,6 @@ async def test_each_end_of_a_task_has_its_code(either: Worker) -> None:
 
 
 async def test_steps_of_a_run(agent: Worker, served: Served) -> None:
-    """The agent is shown what a step sees; a step that it rejects goes to a fallback, not to it again."""
     other = await RemoteAgent(served.url).worker(name="other", acts=False)
     agent.acts = False
     plan = plan_of((0, "hello", ()), (0, "again", (0,)), (0, "reject", (1,)))
@@ -160,7 +146,6 @@ async def test_a_task_that_nobody_waits_for_is_cancelled(agent: Worker, served: 
 
 
 async def test_pieces_come_as_they_are_written(agent: Worker) -> None:
-    """A text that was passed on cannot be taken back."""
     pieces = [piece async for piece in agent.call(question("hi", stream=True))]
     assert pieces[:-1] == ["You said: ", "hi", "\n\nAnything else?"]
     assert (await complete(agent, question("replace"))).text == "second"
@@ -169,7 +154,6 @@ async def test_pieces_come_as_they_are_written(agent: Worker) -> None:
 
 
 async def test_answers_that_are_no_agents(agent: Worker, served: Served) -> None:
-    """Statuses keep their meaning for the card and for calls; JSON that is no card is told."""
     for status, kind in ((401, WorkerRefused), (503, WorkerUnavailable)):
         served.status = status
         with pytest.raises(kind, match=str(status)):
@@ -197,15 +181,7 @@ async def test_headers_go_to_the_agent_and_nowhere_else(served: Served) -> None:
         assert (await RemoteAgent(other.url).worker()).card.name == "parrot"
 
 
-def test_from_code_that_is_not_async(served: Served) -> None:
-    """The card is read, and the conductor runs."""
-    worker = RemoteAgent(served.url).worker_sync(price=FREE)
-    result = Conductor(FixedPlanner(plan_of((0, "hi", ()))), [worker]).run_sync("q")
-    assert (result.status, result.cost) == ("ok", 0.0)
-
-
 @pytest.mark.parametrize(("url", "seconds"), [("ftp://x", 1), ("http://", 1), ("http://x", 0)])
 def test_wrong_settings_are_refused(url: str, seconds: float) -> None:
-    """At once."""
     with pytest.raises(ConfigError):
         RemoteAgent(url, seconds=seconds)

@@ -1,16 +1,14 @@
 """Connections of foreign HTTP clients in several event loops, over a loopback server."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-import anyio
 import httpx
 import httpx2
 import pytest
 from servers.chat_server import STALL, ChatServer, Reply, says
 
-from podium.aio import run_sync
 from podium.aio.loops import connections_per_loop
 
 LIBRARIES: Any = pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
@@ -18,7 +16,6 @@ LIBRARIES: Any = pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    """Serve from a thread."""
     connections_per_loop()
     with ChatServer(lambda call: says(call, "hello")).in_thread() as server:
         yield server
@@ -26,7 +23,6 @@ def server() -> Iterator[ChatServer]:
 
 @LIBRARIES
 def test_one_client_asks_in_a_new_loop_each_time(library: Any, server: ChatServer) -> None:
-    """It has a connection in each loop, which is closed with the loop."""
     client = library.AsyncClient()
 
     async def ask() -> None:
@@ -40,22 +36,7 @@ def test_one_client_asks_in_a_new_loop_each_time(library: Any, server: ChatServe
 
 
 @LIBRARIES
-def test_the_limits_of_a_client_hold_in_each_loop(library: Any, server: ChatServer) -> None:
-    """They are those it was made with."""
-    client = library.AsyncClient(limits=library.Limits(max_connections=2), http1=True)
-
-    async def one() -> None:
-        await client.post(server.url, json={})
-
-    asyncio.run(at_once(one, 6))
-    assert server.connections == 2
-    run_sync(lambda: at_once(one, 6))
-    assert server.connections == 4
-
-
-@LIBRARIES
 def test_a_cancel_closes_the_connection(library: Any, server: ChatServer) -> None:
-    """The server sees it at once."""
     client = library.AsyncClient()
     server.reply = lambda _: Reply([STALL])
 
@@ -66,13 +47,6 @@ def test_a_cancel_closes_the_connection(library: Any, server: ChatServer) -> Non
         await until_closed(server)
 
     asyncio.run(cancelled())
-
-
-async def at_once(one: Callable[[], Awaitable[None]], times: int) -> None:
-    """Do it a number of times at once."""
-    async with anyio.create_task_group() as group:
-        for _ in range(times):
-            group.start_soon(one)
 
 
 def wait_for_close(server: ChatServer) -> None:

@@ -25,12 +25,10 @@ POSIX = pytest.mark.skipif(sys.platform == "win32", reason="signals and fork are
 
 
 async def this_loop() -> int:
-    """Return which event loop this is."""
     return id(asyncio.get_running_loop())
 
 
 async def who() -> str:
-    """Return the caller's name, and set another one."""
     try:
         return WHO.get()
     finally:
@@ -38,44 +36,29 @@ async def who() -> str:
 
 
 async def count(to: int) -> AsyncGenerator[int, None]:
-    """Yield numbers."""
     for number in range(to):
         await anyio.lowlevel.checkpoint()
         yield number
 
 
 def python(code: str, *, seconds: float = 20) -> subprocess.CompletedProcess[str]:
-    """Run code in a process of its own."""
     command = [sys.executable, "-c", code]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
 
 
 def test_calls_of_all_threads_run_in_one_loop() -> None:
-    """Clients keep their connections from call to call, whichever thread calls."""
     with ThreadPoolExecutor(8) as threads:
         loops = {run_sync(this_loop), *threads.map(lambda _: run_sync(this_loop), range(24))}
         assert len(loops) == 1
 
 
-def test_the_function_has_the_callers_context() -> None:
-    """Context variables go in, and what is set there stays there."""
-    token = WHO.set("me")
-    assert run_sync(who) == "me"
-    assert WHO.get() == "me"
-    WHO.reset(token)
-    assert run_sync(who) == "nobody"
-
-
 @pytest.mark.anyio
 async def test_it_works_inside_a_running_loop() -> None:
-    """As in a notebook or a web framework: the work is done in another loop."""
     assert run_sync(this_loop) != id(asyncio.get_running_loop())
     assert list(iterate(lambda: count(3))) == [0, 1, 2]
 
 
 def nested(depth: int) -> list[int]:
-    """Return the loops of calls that are made from inside one another."""
-
     async def call() -> list[int]:
         return [await this_loop(), *(nested(depth - 1) if depth else [])]
 
@@ -83,7 +66,6 @@ def nested(depth: int) -> list[int]:
 
 
 def test_a_call_from_inside_the_shared_loop_does_not_wait_for_itself() -> None:
-    """Each runs in a loop beneath; later calls use the same ones again."""
     loops = nested(3)
     assert len(set(loops)) == 4
     assert nested(3) == loops
@@ -91,7 +73,6 @@ def test_a_call_from_inside_the_shared_loop_does_not_wait_for_itself() -> None:
 
 @pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt(), asyncio.CancelledError()])
 def test_what_a_call_raises_is_its_callers_alone(error: BaseException) -> None:
-    """The caller gets the exception; calls of other threads go on, and so do later ones."""
     started, go_on = threading.Event(), threading.Event()
 
     async def other() -> str:
@@ -133,7 +114,6 @@ def test_leaving_an_iteration_cancels_it_and_waits() -> None:
 @POSIX
 @pytest.mark.parametrize("call", ["run_sync(work)", "list(iterate(works))"])
 def test_ctrl_c_cancels_and_waits(call: str) -> None:
-    """An interrupt in the thread that waits reaches the work, which cleans up before it is raised."""
     code = f"""
 import anyio
 from podium.aio import iterate, run_sync
@@ -189,27 +169,9 @@ def test_the_interpreter_ends_while_calls_hang() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "late\nover\n", "")
 
 
-def test_blocking_calls_share_threads_and_raise() -> None:
-    """As in any executor: results and exceptions reach the caller, and idle threads are used again."""
-
-    async def ask() -> set[str]:
-        loop, names = asyncio.get_running_loop(), set[str]()
-        for _ in range(20):
-            names.add(await loop.run_in_executor(None, lambda: threading.current_thread().name))
-        with pytest.raises(ZeroDivisionError):
-            await loop.run_in_executor(None, lambda: 1 // 0)
-        return names
-
-    before = threading.enumerate()  # other tests may leave some
-    assert run_sync(ask) == {"podium-sync"}
-    new = [each for each in threading.enumerate() if each not in before and each.name == "podium-sync"]
-    assert len(new) <= 3
-
-
 @POSIX
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_a_forked_process_has_a_loop_of_its_own() -> None:
-    """A child that is forked inside the shared loop, or outside of it, can call."""
     done = python(
         "import os, warnings\n"
         "from podium.aio import run_sync\n"

@@ -10,6 +10,7 @@ from servers.chat_server import Call, ChatServer, Reply, says
 from typer.testing import CliRunner, Result
 
 from podium.cli.root import app
+from podium.journal import SqlJournal
 
 PLAN = (
     '{"worker": 0, "subtask": "Think of a number.", "access": []}\n'
@@ -61,6 +62,13 @@ def config(server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     path = tmp_path / "podium.toml"
     path.write_text(CONFIG.format(url=server.url))
     return path
+
+
+@pytest.fixture
+def journal(tmp_path: Path, config: Path) -> SqlJournal:
+    """Let the config name a journal that the test shares."""
+    config.write_text(config.read_text() + f'[journal]\npath = "{tmp_path / "runs.db"}"\n')
+    return SqlJournal(tmp_path / "runs.db")
 
 
 @pytest.fixture

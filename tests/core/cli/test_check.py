@@ -14,7 +14,6 @@ Podium = Callable[..., Result]
 
 
 def test_all_that_works(podium: Podium, config: Path, server: ChatServer) -> None:
-    """Each worker and the planner is called once, and told with model, tokens and constraints."""
     result = podium("check", "--json")
     said = json.loads(result.stdout)
     assert (result.exit_code, said["ok"], len(server.calls)) == (0, True, 3)
@@ -26,8 +25,6 @@ def test_all_that_works(podium: Podium, config: Path, server: ChatServer) -> Non
 
 
 def test_part_that_fails(podium: Podium, config: Path, server: ChatServer) -> None:
-    """A worker that is down and a planner that writes prose are told, beside one that works."""
-
     def reply(call: Call) -> Reply:
         if "structured_outputs" in call.body:
             return says(call, "Let me think about it.")
@@ -49,7 +46,6 @@ RULES = "labels = ['x']\nrules = [{label = 'x', never = ['thinker']}]"
 
 
 def test_a_policy_that_protects_nothing(podium: Podium, config: Path) -> None:
-    """Its names are checked, and what its rules do not cover is told."""
     plain = config.read_text()
     for policy, code, start, told in (
         ("denied = ['Thinker']", 1, "✗ policy: podium.toml:18: [policy]", "did you mean 'thinker'?"),
@@ -66,7 +62,6 @@ def test_a_policy_that_protects_nothing(podium: Podium, config: Path) -> None:
 
 
 def test_table_names_the_trouble(podium: Podium, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a key nothing is called, the table shows every part, and a line whole what is wrong with it."""
     monkeypatch.delenv("LOOPBACK_KEY")
     result = podium("check", env={"COLUMNS": "80"})
     assert result.exit_code == 1
@@ -82,7 +77,6 @@ def test_table_names_the_trouble(podium: Podium, config: Path, monkeypatch: pyte
 
 
 def test_what_a_part_costs_and_who_says_so(podium: Podium, config: Path, server: ChatServer) -> None:
-    """A price in the config is told as such; what is not known is told as unknown, with no source."""
     facts = 'model = "small"\nprice = { input = 1.5, output = 6.0 }\ncontext_window = 8000'
     config.write_text(config.read_text().replace('model = "small"', facts, 1))
     thinker, speaker, planner, _ = json.loads(podium("check", "--json").stdout)["parts"]
@@ -116,18 +110,7 @@ def test_a_journal_of_another_version_blocks_neither_check_nor_no_journal(
     assert podium("run", "What is it?", "--no-journal").stdout == "forty-two\n"
 
 
-def test_without_a_journal_none_is_checked(podium: Podium, config: Path) -> None:
-    """`off = true` leaves the part out, and a path that is a folder is reported in words."""
-    config.write_text(config.read_text() + "[journal]\noff = true\n")
-    assert [part["role"] for part in json.loads(podium("check", "--json").stdout)["parts"]][-1] == "planner"
-    config.write_text(config.read_text().replace("off = true", 'path = "."'))
-    folder = podium("check")
-    assert folder.exit_code == 1
-    assert "a journal in SQLite needs a file: give the path of a file" in folder.stdout
-
-
 def test_what_acts_is_not_called_and_plans_are_checked(podium: Podium, config: Path) -> None:
-    """A saved plan that no run could carry out is an error."""
     step = '[[steps]]\nworker = "ghost"\nsubtask = "Boo."\naccess = []\n'
     (config.parent / "boo.toml").write_text(f'name = "boo"\n{step}', encoding="utf-8")
     tables = '[workers.agent]\ntype = "command"\ncommand = ["touch", "called"]\n[plans]\nboo = "boo.toml"\n'

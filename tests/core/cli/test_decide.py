@@ -1,4 +1,4 @@
-"""`podium decide` on actions, and what the other commands show of them."""
+"""`podium decide` on actions and questions, and what the other commands show of them."""
 
 import json
 from collections.abc import Callable
@@ -19,13 +19,6 @@ Podium = Callable[..., Ran]
 PLAN = Plan((Step(0, "Refund 1017."), Step(0, "Refund 1018."), Step(1, "Answer.", (0, 1))))
 
 
-@pytest.fixture
-def journal(tmp_path: Path, config: Path) -> SqlJournal:
-    """Let the config name a journal that the test shares."""
-    config.write_text(config.read_text() + f'[journal]\npath = "{tmp_path / "runs.db"}"\n')
-    return SqlJournal(tmp_path / "runs.db")
-
-
 def shop(journal: SqlJournal, refunds: list[str], policy: Policy | None = None) -> Conductor:
     """Return a conductor whose first refund has an unknown end, the first time."""
 
@@ -44,8 +37,6 @@ def shop(journal: SqlJournal, refunds: list[str], policy: Policy | None = None) 
 
 
 def ran(conductor: Conductor, *, resumed: bool = False) -> Result:
-    """Run or resume a run."""
-
     async def main() -> Result:
         if resumed:
             return await conductor.resume("refunds", refresh=True)
@@ -55,7 +46,6 @@ def ran(conductor: Conductor, *, resumed: bool = False) -> Result:
 
 
 def test_an_approval_of_one_action(podium: Podium, journal: SqlJournal) -> None:
-    """With changed arguments; the other is refused."""
     refunds = list[str]()
     conductor = shop(journal, refunds, Policy(approve="later", ask="actions"))
     assert ran(conductor).status == "waiting"
@@ -79,7 +69,6 @@ WRONG_DECISIONS: list[tuple[tuple[str, ...], str]] = [
 
 
 def test_decisions_that_do_not_fit(podium: Podium, journal: SqlJournal) -> None:
-    """Each has a reason, and exit code 2."""
     ran(shop(journal, []))
     for words, told in WRONG_DECISIONS:
         result = podium("decide", "refunds", *words)
@@ -88,7 +77,6 @@ def test_decisions_that_do_not_fit(podium: Podium, journal: SqlJournal) -> None:
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the journal of a program, in a folder without a config."""
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.delenv("PODIUM_CONFIG", raising=False)
@@ -97,7 +85,6 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_run_of_a_program_needs_no_config(podium: Podium, program: Path) -> None:
-    """A person sees the run and decides on it with the journal alone; the program's next call ends it."""
     place, journal = ("--journal", str(program)), SqlJournal(program)
     refunds = list[str]()
     conductor = shop(journal, refunds, Policy(approve="later", ask="actions"))
@@ -122,18 +109,52 @@ def test_a_run_of_a_program_needs_no_config(podium: Podium, program: Path) -> No
     assert not list(program.parent.glob("**/podium.toml"))
 
 
-WRONG_JOURNALS: list[tuple[tuple[str, ...], str]] = [
-    (("--journal", "no.db"), "there is no journal no.db"),
-    (("--journal", "mysql://h/d"), "needs SQLite or PostgreSQL"),
-    (("--journal", "program.db", "--config", "podium.toml"), "name one of them"),
-    ((), "no run begins with 'refunds' in"),
-]
+ASKING = {
+    "steps": [
+        {"worker": "thinker", "subtask": "Find a date.", "access": []},
+        {"worker": "ann", "subtask": "Is the date good?", "access": [0]},
+    ]
+}
+ANN = """
+[workers.ann]
+type = "person"
+choices = ["yes", "no"]
+deadline = 3600.0
+otherwise = "no"
+
+[planner]
+type = "fixed"
+plan = "plan.json"
+"""
 
 
-def test_a_journal_that_is_not_found(podium: Podium, program: Path) -> None:
-    """The error names the journal or the option, and nothing is written."""
-    ran(shop(SqlJournal(program), [], Policy(approve="later")))
-    for words, told in WRONG_JOURNALS:
-        refused = podium("decide", "refunds", "approve", *words)
-        assert (refused.exit_code, told in refused.stderr) == (2, True), refused.stderr
-    assert not program.with_name("no.db").exists()
+@pytest.fixture
+def person(config: Path) -> None:
+    config.write_text(config.read_text().partition("[planner]")[0] + ANN)
+    config.with_name("plan.json").write_text(json.dumps(ASKING))
+
+
+@pytest.mark.usefixtures("person")
+def test_a_question_is_answered(podium: Podium) -> None:
+    ran = podium("run", "When?", "--run-id", "date")
+    assert ran.exit_code == 4
+    assert "`podium decide date --answer TEXT --action 1`" in ran.stderr
+    shown = podium("show", "date").stdout
+    assert "step 1 asks: Is the date good?\n\nStep 0: Find a date.\nforty-two\n" in shown
+    assert "the answer is one of: yes, no\nthere is time until " in shown
+    assert "answer it with `podium decide date --answer TEXT --action 1`" in shown
+    for words, told in (
+        (("--answer", "perhaps"), "write one of 'yes', 'no'"),
+        (("approve",), "step 1 asks a question"),
+        (("approve", "--answer", "yes"), "give a verdict"),
+        (("--answer", "yes", "--action", "0"), "does not wait for a decision on step 0"),
+    ):
+        refused = podium("decide", "date", *words)
+        assert (refused.exit_code, told in refused.stderr) == (2, True)
+    assert podium("decide", "date", "--answer", "yes", "--by", "ann@office").exit_code == 0
+    ran = podium("resume", "date")
+    assert (ran.exit_code, ran.stdout) == (0, "yes\n")
+    assert "answered by ann@office" in podium("show", "date").stdout
+    exported = podium("audit", "export", "date").stdout
+    assert '"by":"ann@office"' in exported.replace("\\", "").replace('": ', '":')
+    assert podium("audit", "verify", "date").exit_code == 0

@@ -76,28 +76,23 @@ def providers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, ChatServer]
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    """Serve several models."""
     with ChatServer(lists(MODELS)).in_thread() as serving:
         yield serving
 
 
 def written() -> dict[str, Any]:
-    """Return the tables of the file."""
     return tomllib.loads(Path("podium.toml").read_text())
 
 
 def urls() -> list[str]:
-    """Return the URLs of the file."""
     return re.findall(r'base_url = "(.*?)"', Path("podium.toml").read_text())
 
 
 def port_of(server: ChatServer) -> int:
-    """Return the port of a server."""
     return int(server.url.rsplit(":", 1)[1].split("/")[0])
 
 
 def test_presets_make_a_conductor(podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With their keys set; the preset of a trained conductor needs a package that is not installed here."""
     for name in (*NAMES, "SAKANA"):
         monkeypatch.setenv(f"{name}_API_KEY", KEY)
     for preset in ("providers", "vllm", "fugu", "offline"):
@@ -111,7 +106,6 @@ def test_presets_make_a_conductor(podium: Podium, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_newest_chat_model_of_each_endpoint(podium: Podium, providers: dict[str, ChatServer]) -> None:
-    """By date where the endpoint says one, else by the version in the name; no embeddings, no small ones."""
     result = podium("init")
     text, said = Path("podium.toml").read_text(), written()
     models = {name: worker["model"] for name, worker in said["workers"].items()}
@@ -129,17 +123,13 @@ def test_the_newest_chat_model_of_each_endpoint(podium: Podium, providers: dict[
     "reply",
     [
         pytest.param(whole({"error": "no"}, status=401), id="refused"),
-        pytest.param(whole("not JSON"), id="garbage"),
         pytest.param(whole({"data": [{"id": "text-embedding-9"}]}), id="no chat model"),
         pytest.param(Reply((RESET,)), id="reset"),
-        pytest.param(Reply((STALL,)), id="stalled"),
     ],
 )
 def test_an_endpoint_that_lists_nothing_is_commented_out(
-    podium: Podium, providers: dict[str, ChatServer], reply: Reply, monkeypatch: pytest.MonkeyPatch
+    podium: Podium, providers: dict[str, ChatServer], reply: Reply
 ) -> None:
-    """The others are proposed, one of them plans, and the reason is told; nothing waits for long."""
-    monkeypatch.setattr(init, "SECONDS", 1.0)
     providers["OPENAI"].reply = lambda _: reply
     result = podium("init")
     said = written()
@@ -152,7 +142,6 @@ def test_an_endpoint_that_lists_nothing_is_commented_out(
 
 
 def test_without_keys(podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server of this machine is found; without one, the error says what was looked for."""
     result = podium("init")
     assert result.exit_code == 2
     assert "no key of a provider is set (OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY)" in result.stderr
@@ -168,7 +157,6 @@ def test_without_keys(podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_offline_asks_nobody(podium: Podium, providers: dict[str, ChatServer]) -> None:
-    """Even where keys are set; the file has the URLs of the environment. Nor does a file that is there."""
     result = podium("init", "--offline")
     assert "CHOOSE-A-MODEL" in Path("podium.toml").read_text()
     assert urls() == [server.url for server in providers.values()]
@@ -178,7 +166,6 @@ def test_offline_asks_nobody(podium: Podium, providers: dict[str, ChatServer]) -
 
 
 def test_from_the_url_of_a_server_to_an_answer(podium: Podium, server: ChatServer) -> None:
-    """Without a key: the largest models for text become workers, the largest plans, and a run answers."""
     made = podium("init", "--preset", "server", "--base-url", server.url.removesuffix("/v1"))
     assert made.exit_code == 0, made.output
     said = written()
@@ -194,23 +181,7 @@ def test_from_the_url_of_a_server_to_an_answer(podium: Podium, server: ChatServe
     assert podium("run", "What is it?").stdout == "forty-two\n"
 
 
-def test_one_model_makes_two_workers(podium: Podium, server: ChatServer) -> None:
-    """With its context window and request format, as vLLM reports them, and the URL of the environment."""
-    server.reply = lists([{"id": "org/Qwen2.5-7B", "owned_by": "vllm", "max_model_len": 32768}])
-    env = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": KEY}
-    made = podium("init", "--preset", "server", env=env)
-    said = written()
-    assert set(said["workers"]) == {"solver", "checker"}
-    for worker in said["workers"].values():
-        assert (worker["model"], worker["context_window"]) == ("org/Qwen2.5-7B", 32768)
-    endpoint = said["endpoints"]["server"]
-    assert (endpoint["provider"], endpoint["key_env"]) == ("vllm", "OPENAI_API_KEY")
-    assert server.calls[0].headers["authorization"] == f"Bearer {KEY}"
-    assert KEY not in Path("podium.toml").read_text() + made.output
-
-
 def test_the_key_of_openai_is_sent_to_no_other_server(podium: Podium, server: ChatServer) -> None:
-    """A key needs its variable to be named, if the URL is named on the command line."""
     env = {"OPENAI_API_KEY": KEY, "MINE": "sk-mine-0123456789"}
     asked = ("init", "--preset", "server", "--force", "--base-url", server.url)
     assert podium(*asked, env=env).exit_code == 0
@@ -224,7 +195,6 @@ BAD_LISTS = [
     (lists(MODELS[:1]), "lists no model for chat, only nomic-embed-text: load a chat model there"),
     (lambda _: whole({"error": "no"}, status=401), "in --key-env SERVER_API_KEY"),
     (lambda _: whole({"error": "no"}, status=404), "check the path of the URL, which often ends in /v1"),
-    (lambda _: whole("<html>"), "does not list its models: "),
     (lambda _: Reply((STALL,)), "start the server, correct the URL, or write the file"),
 ]
 WRONG_OPTIONS: list[tuple[tuple[str, ...], str]] = [
@@ -239,8 +209,7 @@ WRONG_OPTIONS: list[tuple[tuple[str, ...], str]] = [
 
 
 def test_what_is_wrong_is_told(podium: Podium, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a server without models, of options and variables: with what to do, without a file or a key."""
-    monkeypatch.setattr(init, "SECONDS", 1.0)
+    monkeypatch.setattr(init, "SECONDS", 0.3)
     cases = [(reply, ("--base-url", server.url), told) for reply, told in BAD_LISTS]
     cases += [(lists(MODELS), options, told) for options, told in WRONG_OPTIONS]
     for reply, options, told in cases:

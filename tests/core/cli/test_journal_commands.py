@@ -1,12 +1,9 @@
 """Commands on recorded runs: they are listed, shown, compared, verified and forgotten."""
 
 import json
-import os
-import pty
 import re
 import sqlite3
 import stat
-import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime, timedelta
@@ -78,14 +75,12 @@ def test_runs_since_a_time_and_their_cost(podium: Podium, config: Path) -> None:
 
 
 def _plan() -> str:
-    """Return a file with a plan of one step."""
     Path("one.txt").write_text('{"worker": 0, "subtask": "Speak.", "access": []}\n')
     return "one.txt"
 
 
 @pytest.mark.parametrize("args", [("--no-journal",), ()])
 def test_runs_that_are_not_recorded(podium: Podium, config: Path, args: tuple[str, ...]) -> None:
-    """By an option, or by the config, nothing is written, and no id is told."""
     if not args:
         config.write_text(config.read_text() + "[journal]\noff = true\n")
     result = podium("run", "What is it?", *args)
@@ -99,7 +94,6 @@ def test_runs_that_are_not_recorded(podium: Podium, config: Path, args: tuple[st
 
 
 def test_show_for_programs(podium: Podium, config: Path) -> None:
-    """JSON holds the result and where it came from; events are one per line, numbered."""
     known = run_id(podium("run", "What is it?", "--labels", "eu,secret"))
     said = json.loads(podium("show", known, "--json").stdout)
     assert (said["run_id"], said["state"], said["answer"]) == (known, "ok", "forty-two")
@@ -124,7 +118,6 @@ def test_reading_needs_no_workers_and_no_keys(
 
 
 def test_run_that_is_not_there(podium: Podium, config: Path) -> None:
-    """What names no run, or more than one, is told; an id that is the beginning of another names its own."""
     for known in ("job", "job-2"):
         assert podium("run", "What is it?", "--run-id", known).exit_code == 0
     assert json.loads(podium("show", "job", "--json").stdout)["run_id"] == "job"
@@ -135,7 +128,6 @@ def test_run_that_is_not_there(podium: Podium, config: Path) -> None:
 
 
 def test_answer_that_cannot_be_recorded_is_shown(podium: Podium, config: Path, server: ChatServer) -> None:
-    """What was paid for is shown all the same; the exit code tells that something went wrong."""
     config.write_text(config.read_text() + '[journal]\npath = "runs.db"\npatience = 0.1\n')
 
     def breaks(call: Call) -> Reply:
@@ -168,22 +160,6 @@ def test_runs_are_forgotten(podium: Podium, config: Path) -> None:
     assert rows(podium) == []
 
 
-@pytest.mark.long
-def test_a_person_is_asked_before_runs_are_deleted(
-    podium: Podium, spawn: Callable[..., subprocess.Popen[bytes]], config: Path
-) -> None:
-    """The question has the number of the runs."""
-    run_id(podium("run", "What is it?"))
-    leader, follower = pty.openpty()
-    prune = spawn("runs", "prune", "--older-than", "0h", terminal=follower)
-    os.close(follower)
-    os.write(leader, b"n\n")
-    assert prune.wait(30) == 1
-    assert b"delete 1 run? [y/N]" in os.read(leader, 65536)
-    os.close(leader)
-    assert len(rows(podium)) == 1
-
-
 def test_kept_answers_are_forgotten(podium: Podium, config: Path, server: ChatServer) -> None:
     """With the runs of their time, or all of them and no run; also where no run is recorded."""
     tables = '[conductor]\ncache = "shared"\n[journal]\npath = "runs.db"\n'
@@ -204,7 +180,6 @@ def test_kept_answers_are_forgotten(podium: Podium, config: Path, server: ChatSe
 
 
 def test_nested_runs_are_drawn_below_their_step(podium: Podium, config: Path) -> None:
-    """Runs that are not listed by themselves are reached from the one they are nested in."""
     config.write_text("[journal]\npath = 'runs.db'\n")
     row = '{{"worker": 0, "subtask": "{}", "access": []}}\n'
     boss = [ChatPlanner(ScriptedWorker("boss", row.format(subtask))) for subtask in ("inside", "outside")]
@@ -224,7 +199,6 @@ def test_nested_runs_are_drawn_below_their_step(podium: Podium, config: Path) ->
 
 
 def test_what_differs(podium: Podium, config: Path, server: ChatServer) -> None:
-    """Runs of the same outputs differ in nothing; another output is told with its step."""
     first, second = (run_id(podium("run", "What is it?")) for _ in range(2))
     assert "differ in nothing" in podium("show", first, second).stdout
     server.reply = lambda call: says(call, PLAN if "structured_outputs" in call.body else "forty-three")
@@ -237,7 +211,6 @@ def test_what_differs(podium: Podium, config: Path, server: ChatServer) -> None:
 
 
 def test_audit_finds_what_was_changed(podium: Podium, config: Path, tmp_path: Path) -> None:
-    """A record that was changed behind Podium's back is told with run and entry, in the journal or a copy."""
     config.write_text(config.read_text() + '[journal]\npath = "runs.db"\n')
     known = run_id(podium("run", "What is it?"))
     assert podium("audit", "verify").exit_code == 0
@@ -262,78 +235,8 @@ def test_audit_finds_what_was_changed(podium: Podium, config: Path, tmp_path: Pa
     assert (result.exit_code, known in result.stdout) == (1, True)
 
 
-def test_audit_of_a_time_can_be_continued(
-    podium: Podium, config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The newest runs are verified first; an interrupted audit tells where it can be continued."""
-    config.write_text(config.read_text() + '[journal]\npath = "runs.db"\n')
-    ids = [run_id(podium("run", "What is it?")) for _ in range(3)]
-    with closing(sqlite3.connect("runs.db")) as database, database:
-        for number, each in enumerate(ids):
-            change = f"UPDATE podium_runs SET began = {1000.25 + number * 10} WHERE run_id = ?"  # noqa: S608
-            database.execute(change, (each,))
-    assert podium("audit", "verify").stdout.count("began") == 3
-    assert ids[1] not in podium("audit", "verify", "--since", "1d").stdout
-    read = SqlJournal.records
-
-    async def interrupted(journal: SqlJournal, of: str) -> object:
-        if of == ids[0]:
-            raise KeyboardInterrupt
-        return await read(journal, of)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SqlJournal, "records", interrupted)
-        result = podium("audit", "verify")
-    assert result.exit_code == 130
-    assert [each for each in ids if each in result.stdout] == ids[1:]
-    until = re.search(r"2 runs verified: verify the others with --until (\S+)", result.stderr)
-    assert until is not None, result.stderr
-    result = podium("audit", "verify", "--until", until[1])
-    assert [each for each in ids if each in result.stdout] == ids[:2]
-    assert podium("audit", "verify", ids[0], "--since", "1d").exit_code == 2
-
-
-def test_export_says_which(podium: Podium, config: Path) -> None:
-    """Either runs or `--all`; a file that is there is not written over."""
-    known = run_id(podium("run", "What is it?"))
-    assert podium("audit", "export").exit_code == 2
-    assert podium("audit", "export", known, "--all").exit_code == 2
-    Path("there").touch()
-    result = podium("audit", "export", known, "-o", "there")
-    assert result.exit_code == 2
-    assert "there cannot be written: it already exists" in result.stderr
-    result = podium("audit", "verify", "--anchor", "there")
-    assert (result.exit_code, result.stdout, result.stderr[:13]) == (2, "", "podium: there")
-
-
-@pytest.mark.parametrize(
-    ("place", "commands"),
-    [
-        ('path = "bad.db"', ("run What?", "resume a", "decide a approve")),
-        pytest.param('url_env = "JOURNAL"', ("run What?",), marks=pytest.mark.long),
-    ],
-    ids=["no database", "no host"],
-)
-def test_a_journal_that_can_never_work_is_told_before_the_run(
-    podium: Podium, config: Path, server: ChatServer, place: str, commands: tuple[str, ...]
-) -> None:
-    """Nothing waits for it, no MCP server is started, and the message has the place and what to change."""
-    Path("bad.db").write_bytes(b"not a database " * 100)
-    tool = '[workers.test]\ntype = "mcp"\ncommand = "no-such-command"\n'
-    config.write_text(f"{config.read_text()}[journal]\n{place}\n{tool}")
-    url = "postgresql://nobody:wrong@no-such-host.invalid/db"
-    for command in commands:
-        done = podium(*command.split(), env={"JOURNAL": url})
-        assert done.exit_code == 1
-        assert "the journal in" in done.stderr
-        assert "in [journal] of podium.toml" in done.stderr
-        assert "wrong" not in done.stderr
-    assert not server.calls
-
-
 @pytest.mark.parametrize("change", ["UPDATE podium_runs SET cost = 1e999", "DELETE FROM podium_events"])
 def test_a_damaged_run_is_listed_as_damaged(podium: Podium, config: Path, change: str) -> None:
-    """The other runs are listed as they are."""
     config.write_text(config.read_text() + "[journal]\npath = 'runs.db'\n")
     for name in "ab":
         podium("run", "What?", "--run-id", name)

@@ -1,4 +1,4 @@
-"""`podium plan`: what would be done, and nothing of it."""
+"""`podium plan`: what would be done, and nothing of it; and what it reads from a text."""
 
 import json
 import re
@@ -7,14 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from servers.chat_server import Call, ChatServer, Reply, says, whole
+from servers.chat_server import ChatServer, says
 from typer.testing import Result
 
 Podium = Callable[..., Result]
 
 
 def test_plan_is_shown_and_not_run(podium: Podium, config: Path, server: ChatServer) -> None:
-    """The plan is a table and a flowchart, and only the planner is called."""
     result = podium("plan", "What is it?")
     assert result.exit_code == 0
     assert "Say it aloud." in result.stdout
@@ -53,7 +52,6 @@ NAMED = '{"worker": 0, "subtask": "See {{repo}} {{n}} times.", "access": []}\n'
 def test_a_plan_is_saved_with_a_name_and_run_with_arguments(
     podium: Podium, config: Path, server: ChatServer
 ) -> None:
-    """Names in the question are parameters; what is wrong with an argument is told before a call."""
     server.reply = lambda call: says(call, NAMED if "structured_outputs" in call.body else "forty-two")
     saved = podium("plan", "Review {{repo}} {{n}} times", "--save", "review", "--param", "n=3")
     assert saved.exit_code == 0, saved.stderr
@@ -115,7 +113,6 @@ access = [0, 1]
 
 @pytest.fixture
 def review(config: Path) -> Path:
-    """Write a saved plan, and list it in the config."""
     file = config.parent / "review.toml"
     file.write_text(SEEING, encoding="utf-8")
     config.write_text(config.read_text() + '[plans]\nreview = "review.toml"\n')
@@ -123,7 +120,6 @@ def review(config: Path) -> Path:
 
 
 def test_a_saved_plan_is_shown_as_it_will_run(podium: Podium, review: Path, server: ChatServer) -> None:
-    """With its arguments and their forecast; nothing is called."""
     for args, told, calls in (
         (('files=["a", "b", "c"]', "mode=deep"), 'review(files=["a", "b", "c"], mode="deep")', "5 call(s), "),
         (("files=[]",), 'review(files=[], mode="fast")', "1 call(s), "),
@@ -145,42 +141,68 @@ def test_a_saved_plan_is_shown_as_it_will_run(podium: Podium, review: Path, serv
     assert "--arg needs --plan" in podium("plan", "Why?", "--arg", "x=1").stderr
 
 
-def test_what_a_saved_plan_keeps_of_an_unfinished_run(
-    podium: Podium, review: Path, server: ChatServer
-) -> None:
-    """It is told of the newest, before a run, with the command that continues it."""
-
-    def refuse(call: Call) -> Reply:
-        refused = whole({"error": {"message": "no"}}, status=400)
-        return refused if "Say it" in str(call.body) else says(call, "o")
-
-    server.reply = refuse
-    failed = podium("run", "--plan", "review", "--arg", 'files=["a", "b"]', "--run-id", "r")
-    assert failed.exit_code == 1
-    assert "of review" not in failed.stderr
-    review.write_text(SEEING.replace("Say it.", "Tell it."), encoding="utf-8")
-    told = (
-        'podium: run r of review(files=["a", "b"], mode="fast") ended failed: 2 recorded results are kept '
-        "(2 inside of maps and blocks); at least 1 call is expected"
-    )
-    calls = len(server.calls)
-    shown = podium("plan", "--plan", "review", "--arg", "files=[]").stderr
-    assert told in shown
-    assert len(server.calls) == calls
-    continues = re.search(r"continue it with `podium (.*)`", shown)
-    assert continues is not None
-    assert told in podium("run", "--plan", "review", "--arg", "files=[]").stderr
-    calls = len(server.calls)
-    assert podium(*shlex.split(continues[1])).stdout == "o\n"
-    assert len(server.calls) == calls + 1
-    assert "of review" not in podium("run", "--plan", "review", "--arg", "files=[]", "--no-journal").stderr
-    assert "of review" not in podium("plan", "--plan", "review", "--arg", "files=[]").stderr
-
-
 def test_a_run_is_listed_with_its_saved_plan(podium: Podium, review: Path) -> None:
-    """And its arguments, without secrets."""
     key = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789"
     assert podium("run", "--plan", "review", "--arg", f'files=["a", "{key}"]').exit_code == 0
     run_id = json.loads(podium("runs", "--json").stdout)[0]["run_id"]
     for told in (podium("runs", env={"COLUMNS": "200"}).stdout, podium("show", run_id).stdout):
         assert 'review(files=["a", "sk-[secret]"], mode="fast")' in told
+
+
+LISTS = 'model_id = [0, 2]\nsubtasks = ["Add é", "Say"]\naccess_list = [[], ["all"]]\n'
+
+
+@pytest.fixture
+def parse(podium: Podium, tmp_path: Path) -> Podium:
+    def run(text: str | bytes, *args: str) -> Result:
+        path = tmp_path / "plan.txt"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return podium("plan", "--parse", str(path), "--workers", "3", *args)
+
+    return run
+
+
+def test_a_parsed_plan(parse: Podium) -> None:
+    result = parse(LISTS, "--json")
+    steps = [
+        {"worker": 0, "subtask": "Add é", "access": []},
+        {"worker": 2, "subtask": "Say", "access": [0]},
+    ]
+    assert (result.exit_code, json.loads(result.stdout)) == (0, {"ok": True, "plan": {"steps": steps}})
+    assert "Add é" in parse(LISTS).stdout
+
+
+def test_a_text_that_is_no_plan(parse: Podium) -> None:
+    result = parse(LISTS.replace('"all"', "7"), "--json")
+    error = json.loads(result.stdout)["error"]
+    assert (result.exit_code, error["code"], error["position"]) == (2, "forward_access", 66)
+    assert set(error) == {"code", "message", "position"}
+    result = parse(LISTS.replace('"all"', "7"))
+    assert (result.exit_code, result.stdout) == (2, "")
+    line, caret = result.stderr.splitlines()[1:3]
+    assert line.endswith("access_list = [[], [7]]")
+    assert line[caret.index("^")] == "7"
+    for data in (b"", b"\0" * 1000, b"[" * 2**18):
+        result = parse(data, "--json")
+        assert (result.exit_code, json.loads(result.stdout)["ok"]) == (2, False)
+        assert parse(data).exit_code == 2
+
+
+def test_names_stand_for_workers(podium: Podium) -> None:
+    """With names for workers, a step may name its own; stdin is read for `-`."""
+    text = '{"worker": "claude", "subtask": "Say", "access": []}\n'
+    result = podium("plan", "--parse", "-", "--workers", "gpt,claude", "--json", input=text)
+    assert json.loads(result.stdout)["plan"]["steps"][0]["worker"] == 1
+    for workers in ("0", "", "a,,b", "a,a"):
+        result = podium("plan", "--parse", "-", f"--workers={workers}", input=LISTS)
+        assert (result.exit_code, "--workers" in result.stderr) == (2, True)
+
+
+def test_unreadable_file_is_told(parse: Podium, podium: Podium) -> None:
+    for result, told in (
+        (podium("plan", "--parse", "missing.txt", "--workers", "2"), "it does not exist"),
+        (parse(b"\xff\xfe"), "it is not UTF-8 text"),
+        (parse(b"x" * 2**21), "it is longer than"),
+    ):
+        assert result.exit_code == 2
+        assert f"cannot be read: {told}" in result.stderr

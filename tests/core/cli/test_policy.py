@@ -28,7 +28,6 @@ FLOW = '[[flow]]\nworkers = {workers}\nlabels = {labels}\nexpect = "{expect}"\n'
 
 @pytest.fixture(autouse=True)
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in a folder with a policy."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "podium.toml"
     path.write_text(CONFIG)
@@ -45,7 +44,6 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_a_flow(podium: Podium, workers: list[str], labels: list[str], found: str, why: str) -> None:
-    """The exit code says whether the policy does what the file expects; the reason is shown."""
     for expect in ("refused", "allowed"):
         Path("flows.toml").write_text(FLOW.format(workers=workers, labels=labels, expect=expect))
         tested = podium("policy", "test", "flows.toml", "--json")
@@ -68,7 +66,6 @@ WRONG_FLOWS = [
 
 
 def test_a_file_that_tests_nothing(podium: Podium, config: Path) -> None:
-    """It is refused, with the line or the nearest name; so is a policy that is wrong."""
     for text, told in WRONG_FLOWS:
         Path("flows.toml").write_text(text)
         tested = podium("policy", "test", "flows.toml")

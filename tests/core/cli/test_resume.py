@@ -4,17 +4,18 @@ import json
 import os
 import pty
 import re
+import select
 import shlex
 import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
-from core.cli.conftest import PLAN
+from core.cli.conftest import PLAN, plans_then_says
 from core.cli.test_journal_commands import run_id
-from core.cli.test_terminal import read_terminal, stalls, wait_for
-from servers.chat_server import Call, ChatServer, Reply, says, whole
+from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, says, whole
 from typer.testing import Result
 
 Podium = Callable[..., Result]
@@ -22,7 +23,6 @@ Spawn = Callable[..., subprocess.Popen[bytes]]
 
 
 def plans(call: Call) -> bool:
-    """Say whether a call is the planner's."""
     return "structured_outputs" in call.body
 
 
@@ -41,7 +41,6 @@ def asked(server: ChatServer) -> list[str]:
 
 
 def last_step_down(call: Call) -> Reply:
-    """Plan, do the first step, and refuse the second."""
     if plans(call):
         return says(call, PLAN)
     is_last = "Step 0" in call.body["messages"][-1]["content"]
@@ -51,7 +50,6 @@ def last_step_down(call: Call) -> Reply:
 def test_run_without_a_plan_is_resumed_by_asking_the_planner_anew(
     podium: Podium, config: Path, server: ChatServer
 ) -> None:
-    """A wrong key, say: no answer, exit code 1, and the run goes on once that is mended."""
     server.reply = lambda call: whole({"error": {"message": "wrong key"}}, status=401)
     failed = podium("run", "What is it?", "--json")
     said = json.loads(failed.stdout)
@@ -71,7 +69,6 @@ def test_run_without_a_plan_is_resumed_by_asking_the_planner_anew(
 
 
 def test_failed_run_is_resumed_without_paying_twice(podium: Podium, config: Path, server: ChatServer) -> None:
-    """Only the step that failed is called again, and the hint says how."""
     server.reply = last_step_down
     failed = podium("run", "What is it?")
     assert (failed.exit_code, failed.stdout) == (1, "")
@@ -113,7 +110,6 @@ def test_a_resumed_run_is_refreshed(podium: Podium, config: Path, server: ChatSe
 
 @pytest.mark.long
 def test_interrupted_run_is_resumed(podium: Podium, spawn: Spawn, config: Path, server: ChatServer) -> None:
-    """Ctrl-C closes the sockets and tells how to continue, which calls what had not ended."""
     server.reply = stalls
     process = spawn("run", "What is it?")
     wait_for(lambda: len(server.calls) == 2)
@@ -132,7 +128,6 @@ def test_interrupted_run_is_resumed(podium: Podium, spawn: Spawn, config: Path, 
 
 @pytest.fixture
 def waiting(podium: Podium, config: Path, server: ChatServer) -> str:
-    """Run with a policy under which plans wait, and return the run's id."""
     config.write_text(config.read_text() + '[policy]\napprove = "later"\n')
     result = podium("run", "What is it?")
     assert (result.exit_code, result.stdout) == (4, "")
@@ -142,7 +137,6 @@ def waiting(podium: Podium, config: Path, server: ChatServer) -> str:
 
 
 def test_approved_out_of_band(podium: Podium, waiting: str, server: ChatServer) -> None:
-    """A plan that waits is shown, approved with a change in another command, and then carried out."""
     shown = podium("show", waiting).stdout
     assert "waits for approval" in shown
     assert "Expected: " in shown
@@ -169,37 +163,7 @@ def at_a_terminal(spawn: Spawn, typed: str, *args: str) -> tuple[int, str]:
     return process.wait(30), said
 
 
-@pytest.mark.long
-def test_interrupted_approval_is_still_asked_for(
-    spawn: Spawn, podium: Podium, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A plan that somebody was asked about and did not answer for is not waved through later."""
-    monkeypatch.setenv("COLUMNS", "120")
-    leader, follower = pty.openpty()
-    process = spawn("run", "What is it?", "--approve", "--run-id", "asked", terminal=follower)
-    os.close(follower)
-    wait_for(lambda: bool(server.calls))
-    said = b""
-    while b"Run this plan?" not in said:
-        said += os.read(leader, 4096)
-    process.send_signal(signal.SIGINT)
-    read_terminal(leader)
-    os.close(leader)
-    process.wait(30)
-    assert podium("resume", "asked").exit_code == 4
-    assert asked(server) == ["plan"]
-    assert podium("resume", "asked", "--step", "0", "--subtask", "Think of a prime.").exit_code == 4
-    assert at_a_terminal(spawn, "y", "resume", "asked", "--approve")[0] == 0
-    assert asked(server) == ["0", "1", "plan"]
-    assert any("Think of a prime." in str(call.body) for call in server.calls)
-    changed = podium("resume", "asked", "--replay", "--step", "1", "--subtask", "Whisper it.")
-    assert changed.exit_code == 4
-    assert podium("decide", run_id(changed), "approve").exit_code == 0
-    assert podium("resume", run_id(changed)).exit_code == 0
-
-
 def test_refused_out_of_band(podium: Podium, waiting: str, server: ChatServer) -> None:
-    """A plan that is refused is not run, and the run says why."""
     assert podium("decide", waiting, "refuse", "--why", "too dear").exit_code == 0
     ended = podium("resume", waiting)
     assert ended.exit_code == 1
@@ -209,7 +173,6 @@ def test_refused_out_of_band(podium: Podium, waiting: str, server: ChatServer) -
 
 
 def test_replay_calls_what_depends_on_a_change(podium: Podium, config: Path, server: ChatServer) -> None:
-    """The same plan has the same answer with no call; of a changed plan only what is given something else."""
     known = run_id(podium("run", "What is it?"))
     server.calls.clear()
     replayed = podium("resume", known, "--replay", "--json")
@@ -237,7 +200,6 @@ WRONG_CHANGES = [
 
 
 def test_change_that_cannot_be(podium: Podium, config: Path, server: ChatServer) -> None:
-    """What is wrong with a change is told, and nothing is called."""
     known = run_id(podium("run", "What is it?"))
     server.calls.clear()
     for change, told in WRONG_CHANGES:
@@ -284,50 +246,63 @@ def test_approval_needs_a_terminal(podium: Podium, waiting: str, server: ChatSer
     assert not server.calls
 
 
-def test_planner_that_may_not_be_asked_is_named(podium: Podium, config: Path, server: ChatServer) -> None:
-    """Who planned in its place, and by which rule, is told on stderr."""
-    own = '[planner]\nendpoint = "loopback"\nmodel = "boss"\nlabels = ["far"]\nfallback = "rule"\n'
-    rule = '[policy]\nlabels = ["confidential"]\n[[policy.rules]]\nlabel = "confidential"\nnever = ["far"]\n'
-    config.write_text(config.read_text().partition("[planner]")[0] + own + rule)
-    assert "was not called" not in podium("run", "What is it?").stderr
-    server.calls.clear()
-    told = podium("run", "What is it?", "--labels", "confidential").stderr
-    assert "the fallback planner 'rule' wrote the plan: planner 'boss': policy" in told
-    assert "planned by rule, the fallback" in told
-    assert "podium resume" not in told
-    assert "never reaches 'far'" in told
-    assert not any(plans(call) for call in server.calls)
-
-
-def test_planner_that_failed_is_asked_again(podium: Podium, config: Path, server: ChatServer) -> None:
-    """The hint names the command, which uses the plan of the planner in place of the fallback's."""
-    config.write_text(config.read_text().replace("[planner]\n", '[planner]\nfallback = "rule"\n'))
-    server.reply = lambda call: says(call, "no plan" if plans(call) else "forty-one")
-    told = podium("run", "What is it?").stderr
-    known = re.search(r"ask the planner again with `podium resume (\w+)`", told)
-    assert known is not None, told
-    server.reply = lambda call: says(call, PLAN if plans(call) else "forty-two")
-    again = podium("resume", known[1])
-    assert (again.exit_code, again.stdout) == (0, "forty-two\n")
-
-
-def test_the_hints_fit_the_run(podium: Podium, config: Path, server: ChatServer) -> None:
-    """An id of the user's is quoted and whole; a run that is complete or limited says what resuming does."""
-    podium("run", "What is it?", "--run-id", "orders of Monday 1")
-    again = podium("resume", "orders of Monday 1")
-    assert again.stdout == "forty-two\n"
-    assert "the run is complete: this is its recorded answer, and nothing is called" in again.stderr
-    limited = podium("run", "What is it?", "--run-id", "orders of Monday 2", "--steps", "1")
-    assert "`podium resume 'orders of Monday 2' --steps N`" in limited.stderr
-    assert "(a changed podium.toml is for new runs only)" in limited.stderr
-    kept = podium("resume", "orders of Monday 2")
+def test_a_limit_is_raised(podium: Podium, config: Path, server: ChatServer) -> None:
+    limited = podium("run", "What is it?", "--run-id", "orders of Monday", "--steps", "1")
+    found = re.search(r"`podium (resume 'orders of Monday' --steps N)`", limited.stderr)
+    assert found is not None
+    kept = podium("resume", "orders of Monday")
     assert kept.exit_code == limited.exit_code == 1
     assert "podium: the run keeps its original limits: steps 1" in kept.stderr
-    found = re.search(r"`podium (resume [^`]*)`", limited.stderr)
-    assert found is not None
     assert podium(*shlex.split(found[1].replace(" N", " 2"))).stdout == "forty-two\n"
-    assert "orders of Monday 2" in podium("runs", env={"COLUMNS": "80"}).stdout
-    again = podium("run", "What is it?", "--run-id", "orders of Monday 1", "--steps", "9")
-    assert "the run had ended: this is its recorded result, and nothing was called" in again.stderr
-    unplanned = podium("run", "What is it?", "--run-id", "orders of Monday 3", "--calls", "1")
-    assert "`podium resume 'orders of Monday 3' --calls N`" in unplanned.stderr
+    again = podium("resume", "orders of Monday")
+    assert again.stdout == "forty-two\n"
+    assert "the run is complete: this is its recorded answer, and nothing is called" in again.stderr
+
+
+def stalls(call: Call) -> Reply:
+    """Plan, and then never finish a step."""
+    if "structured_outputs" in call.body:
+        return says(call, PLAN)
+    return events(chunk({"content": "so far"}), STALL) if call.body.get("stream") else Reply((STALL,))
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until `condition` holds, half a minute at most."""
+    end = monotonic() + 30
+    while not condition():
+        assert monotonic() < end, "it did not happen"
+        sleep(0.02)
+
+
+def read_terminal(fd: int) -> str:
+    """Return all that is written to a terminal until its other side is closed."""
+    said = b""
+    while select.select([fd], [], [], 30)[0]:
+        try:
+            piece = os.read(fd, 65536)
+        except OSError:  # Linux says so when the last writer has left
+            break
+        if not piece:
+            break
+        said += piece
+    return said.decode()
+
+
+@pytest.mark.long
+def test_live_view(spawn: Spawn, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.reply = plans_then_says("forty-two\x1b]0;owned\x07")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "120")
+    leader, follower = pty.openpty()
+    process = spawn("run", "What is it?", terminal=follower)
+    os.close(follower)
+    said = read_terminal(leader)
+    os.close(leader)
+    assert process.wait(30) == 0
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said)
+    assert re.search(r"✓ 0 thinker +Think of a number\. +ok +218 +unknown +\d+\.\d s", plain)
+    assert re.search(r"✓ 1 speaker +Say it aloud\. +0 +ok +218 +unknown", plain)
+    assert plain.index("✓ 1 speaker") < plain.rindex("forty-two")
+    assert "\x1b]0;" not in said
+    assert "podium: answered by speaker: 2 steps ok, planned by thinker, 654 tokens, cost unknown" in plain
+    assert said.count("\x1b[?25l") == said.count("\x1b[?25h"), "the cursor is shown again"

@@ -1,4 +1,4 @@
-"""`podium run`, with its streams piped."""
+"""`podium run`, with its streams piped: results, bad input, and what it shows of secrets."""
 
 import json
 import re
@@ -6,8 +6,6 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
-from core.cli.conftest import PLAN
-from core.cli.test_journal_commands import rows
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from typer.testing import Result
 
@@ -18,7 +16,6 @@ Podium = Callable[..., Result]
 
 
 def test_a_question_and_its_answer(podium: Podium, config: Path, server: ChatServer) -> None:
-    """Piped, a run that went well says nothing but its answer, and its id on stderr."""
     result = podium("run", "What is it?")
     assert (result.exit_code, result.stdout) == (0, "forty-two\n")
     assert re.fullmatch(r"podium: run [0-9a-f]{32}\n", result.stderr)
@@ -48,7 +45,6 @@ def test_json_holds_the_whole_result(podium: Podium, config: Path) -> None:
 
 
 def test_saved_plan_names_its_workers(podium: Podium, config: Path, server: ChatServer) -> None:
-    """Another order of the workers in the config changes nothing; a wrong name is told, with the file."""
     saved = podium("plan", "What is it?", "--json").stdout
     assert [step["worker"] for step in json.loads(saved)["steps"]] == ["thinker", "speaker"]
     thinker, speaker = "[workers.thinker]", "[workers.speaker]"
@@ -67,7 +63,6 @@ def test_saved_plan_names_its_workers(podium: Podium, config: Path, server: Chat
 
 
 def test_partial_answer_exits_with_3(podium: Podium, config: Path, server: ChatServer) -> None:
-    """The answer is printed; the message tells what is missing and how to continue the run."""
     other = config.rename(config.parent / "my config.toml")
     server.reply = _fails("subtask b")
     result = podium("run", "--config", str(other), "What is it?")
@@ -96,7 +91,6 @@ def test_output_of_another_step_is_no_answer(podium: Podium, config: Path, serve
 
 
 def _fails(subtask: str) -> Callable[[Call], Reply]:
-    """Return a script of three steps, of which the one with this subtask fails."""
     rows = ((0, "subtask a", ()), (1, "subtask b", ()), (0, "subtask c", (0, 1)))
 
     def reply(call: Call) -> Reply:
@@ -124,7 +118,6 @@ BAD_INPUT: list[tuple[tuple[str, ...], str]] = [
 
 
 def test_bad_input_exits_with_2(podium: Podium, config: Path, server: ChatServer) -> None:
-    """What is wrong with what was typed is told, and nothing is called."""
     Path("binary").write_bytes(b"\xff\xfe\x00")
     with Path("huge").open("wb") as huge:
         huge.truncate(2**25)
@@ -137,35 +130,7 @@ def test_bad_input_exits_with_2(podium: Podium, config: Path, server: ChatServer
     assert not server.calls
 
 
-def test_settings_are_named_as_in_the_config(podium: Podium, config: Path, server: ChatServer) -> None:
-    """Messages of the library name fields of Python classes; the command line names keys of the file."""
-    result = podium("run", "What is it?", "--max-cost", "1")
-    assert result.exit_code == 2
-    assert "the cost is limited to $1 ([limits] cost), and the price of 'speaker', 'thinker'" in result.stderr
-    assert "`most_cost` for a coding agent, or set [limits] unpriced" in result.stderr
-    config.write_text(config.read_text() + "[limits]\ncalls = 1\n")
-    for told in (podium("run", "What is it?"), podium("show", rows(podium)[0]["run_id"])):
-        assert "raise [limits] calls for more" in told.output
-        assert "Limits." not in told.output
-
-
-def test_a_planner_that_writes_prose_is_shown(podium: Podium, config: Path, server: ChatServer) -> None:
-    """What happened, the beginning of the text, and what to change; not the advice to the planner."""
-    server.reply = lambda call: says(call, "Let me think about it.\nPerhaps later. " + "So many words. " * 50)
-    result = podium("run", "What is it?")
-    assert (result.exit_code, result.stdout) == (1, "")
-    for told in (
-        "there is no plan: planner 'thinker': no_plan, 2 times: its text has no plan; the run",
-        "the text of planner 'thinker' begins: Let me think about it. Perhaps later. So many",
-    ):
-        assert told in result.stderr
-    assert len(max(result.stderr.splitlines(), key=len)) < 300
-    assert '(`worker` in [planner]), or let rules plan then (`fallback = "rule"`)' in result.stderr
-    assert "write its steps" not in result.stderr
-
-
 def test_a_server_that_is_off(podium: Podium, config: Path) -> None:
-    """The message names the URL once, and the error of the system."""
     config.write_text(re.sub('base_url = ".*"', 'base_url = "http://127.0.0.1:9/v1"', config.read_text()))
     config.write_text(f"{config.read_text()}[retry]\nattempts = 1\n")
     result = podium("run", "What is it?", "--seconds", "5")
@@ -189,14 +154,44 @@ def test_hosted_conductor_runs_too(podium: Podium, config: Path, server: ChatSer
     assert "fugu" in podium("show", run_id).stdout
 
 
-def test_a_step_is_shown_with_the_number_that_its_planner_gave_it(
-    podium: Podium, config: Path, server: ChatServer
-) -> None:
-    """Beside the index, in the table of the plan, in the table of the run and in what is said of it."""
-    plan = PLAN.replace("{", '{"id": 1, ', 1).replace("\n{", '\n{"id": 2, ').replace("[0]", "[1]")
-    server.reply = lambda call: says(call, plan if "structured_outputs" in call.body else "forty-two")
-    assert "0 (id 1)" in podium("plan", "What is it?").stdout
-    said = json.loads(podium("run", "What is it?", "--json").stdout)
-    shown = podium("show", said["run_id"]).stdout
-    assert re.search(r"✓ 1 \(id 2\) speaker +Say it aloud\. +ok", shown)
-    assert "Step 1 (id 2), speaker, seeing 0: ok" in said["explain"]
+KEY = "sk-loopback-0123456789"
+
+
+def test_a_key_is_hidden(podium: Podium, config: Path, server: ChatServer) -> None:
+    server.reply = lambda call: whole({"error": {"message": f"bad key {KEY}"}}, status=401)
+    for args in ("run Why?", "check --json"):
+        result = podium(*args.split())
+        assert result.exit_code == 1
+        assert KEY not in result.output
+    plan = '{"worker": 0, "subtask": "go", "access": []}'
+    said = f"Your key is {KEY}"
+    server.reply = lambda call: says(call, plan if "structured_outputs" in call.body else said)
+    result = podium("run", "Why?", "--json")
+    assert KEY not in result.output
+    assert "[secret]" in result.output
+
+
+def test_control_characters_reach_no_pipe(podium: Podium, config: Path, server: ChatServer) -> None:
+    attack = "a\x1b]0;owned\x07\x9b31m\x7f\x08b\r\nc\td"
+    plan = json.dumps({"worker": 0, "subtask": f"Think.{attack}", "access": []})
+    server.reply = lambda call: says(call, plan if "structured_outputs" in call.body else attack)
+    shown = podium("run", "What is it?")
+    assert shown.stdout == "a�]0;owned��31m��b\nc\td\n"
+    run_id = shown.stderr.split("run ")[1].split()[0]
+    asked = ["run What? --json", "plan What?", "plan What? --json", "runs", "runs --json"]
+    asked += [f"show {run_id}{form}" for form in ("", " --json", " --events", f" {run_id}")]
+    asked += [f"audit export {run_id}", "plan --parse plan.txt --workers thinker"]
+    Path("plan.txt").write_text(plan)
+    for args in asked:
+        result = podium(*args.split())
+        assert result.exit_code == 0, (args, result.output)
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", result.stdout + result.stderr), args
+    assert json.loads(podium("show", run_id, "--json").stdout)["answer"] == attack
+    assert podium("audit", "export", run_id, "-o", "copy.jsonl").exit_code == 0
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", Path("copy.jsonl").read_bytes().decode())
+    assert podium("audit", "verify", "copy.jsonl").exit_code == 0
+
+
+def test_version(podium: Podium) -> None:
+    """`--version` says which one."""
+    assert podium("--version").output.startswith("podium ")

@@ -7,15 +7,13 @@ import anyio
 import pytest
 from contracts.cache_contract import CacheContract
 from core.actors import Actor, boss, plan_of
-from core.virtual_clock import BACKEND, OPTIONS
-from hypothesis import given, strategies as st
-from servers.chat_server import ChatServer, says
+from core.virtual_clock import BACKEND
 
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.journal import Cache, MemoryCache
-from podium.types import Completion, Outcome, Plan, RunEnded, Sampling, Step, StepStarted
+from podium.types import Completion, Outcome, Plan, RunEnded, Sampling, StepStarted
 from podium.usage import Usage
 from podium.workers import Card, ChatWorker, Endpoint, Price, Request, ScriptedWorker, StepInput, Worker
 from podium.workers.simple import FunctionWorker
@@ -27,22 +25,17 @@ PLAN = plan_of((0, "do it", ()))
 
 @pytest.fixture
 def anyio_backend() -> object:
-    """Let waiting take no time."""
     return BACKEND
 
 
 class TestMemoryCache(CacheContract):
-    """The cache in memory."""
-
     @pytest.fixture
     async def cache(self) -> AsyncIterator[Cache]:
-        """Give one of the usual size."""
         async with MemoryCache() as cache:
             yield cache
 
 
 async def test_the_answer_used_longest_ago_goes_first() -> None:
-    """A cache holds no more than its size, and reading counts as use."""
     cache = MemoryCache(2)
     for key in "ab":
         await cache.put(key, Completion(key))
@@ -68,7 +61,6 @@ def counting(name: str = "a", *, latency: float = 0.0, version: str = "1", **car
 async def run(
     workers: list[Worker], cache: Cache | None, plan: Plan = PLAN, **options: Any
 ) -> tuple[Outcome, ...]:
-    """Run a plan and return its outcomes."""
     return (await Conductor(boss(""), workers, cache=cache, **options).run(plan)).outcomes
 
 
@@ -98,7 +90,6 @@ async def test_a_hit_costs_nothing() -> None:
     ids=["version", "name", "subtask"],
 )
 async def test_another_question_is_asked(worker: Actor, plan: Plan) -> None:
-    """Another worker, another version of it, or another subtask is no hit."""
     cache = MemoryCache()
     await run([counting()], cache)
     (outcome,) = await run([worker], cache, plan)
@@ -138,7 +129,6 @@ async def test_an_answer_that_lacks_something_is_not_kept(answer: Completion) ->
 
 
 def test_what_is_no_cache_is_refused() -> None:
-    """At once, with what to write."""
     cache: Any = "process"
     with pytest.raises(ConfigError, match=r"cache is 'process': write 'run', or .*MemoryCache\(\)"):
         Conductor(boss(""), [ScriptedWorker("w", "x")], cache=cache)
@@ -153,14 +143,12 @@ class _Broken(Cache):
 
 
 async def test_a_cache_that_fails_costs_no_answer(caplog: pytest.LogCaptureFixture) -> None:
-    """The worker is asked, its answer stands, and the log says why."""
     (outcome,) = await run([counting()], _Broken())
     assert (outcome.status, outcome.text) == ("ok", "a says 0")
     assert [record.name for record in caplog.records].count("podium.journal.cache") == 2
 
 
 async def test_two_steps_that_ask_the_same_at_once_ask_once() -> None:
-    """The second waits for the first; where that fails it asks for itself."""
     worker = counting(latency=3.0)
     plan = plan_of((0, "do it", ()), (0, "do it", ()), (0, "join", (0, 1)))
     outcomes = await run([worker], MemoryCache(), plan)
@@ -169,7 +157,6 @@ async def test_two_steps_that_ask_the_same_at_once_ask_once() -> None:
 
 
 async def test_a_model_is_the_same_at_the_same_server_only() -> None:
-    """Another model, server or sampling of one name is another worker."""
     endpoint = Endpoint("http://127.0.0.1:1/v1")
     card = Card(name="a")
     workers = [
@@ -182,61 +169,3 @@ async def test_a_model_is_the_same_at_the_same_server_only() -> None:
     assert len({worker.identity for worker in workers}) == 5
     again = ChatWorker("m", endpoint=Endpoint("http://127.0.0.1:1/v1/", api_key="another-key"), card=card)
     assert again.identity == workers[0].identity
-
-
-@st.composite
-def plans(draw: st.DrawFn) -> Plan:
-    """Draw a plan over three workers, some steps of which may ask the same."""
-    count = draw(st.integers(2, 7))
-    steps = [
-        Step(
-            draw(st.integers(0, 2)),
-            draw(st.sampled_from(("find", "check", "tell"))),
-            tuple(sorted(draw(st.sets(st.integers(0, index - 1), max_size=3)))) if index else (),
-        )
-        for index in range(count)
-    ]
-    return Plan((*steps, Step(0, "join", tuple(range(count)))))
-
-
-@pytest.mark.long
-@given(plan=plans(), data=st.data())
-def test_another_order_of_completion_is_all_hits(plan: Plan, data: st.DataObject) -> None:
-    """A plan that was carried out is carried out again for nothing, however long each step takes."""
-    latencies = st.lists(st.integers(0, 9), min_size=len(plan.steps), max_size=len(plan.steps))
-    cache = MemoryCache()
-    limits = Limits(plan_steps=8)
-
-    def workers() -> list[Worker]:
-        waits = iter(data.draw(latencies))
-        said = iter(range(1000))
-
-        async def act(request: Request) -> Any:
-            await anyio.sleep(next(waits))
-            yield Completion(f"answer {next(said)}")
-
-        return [Actor(Card(name=name, version="1"), act) for name in "abc"]
-
-    first = anyio.run(_carry_out, workers(), cache, plan, limits, backend_options=OPTIONS)
-    assert all(outcome.status == "ok" for outcome in first)
-    again = anyio.run(_carry_out, workers(), cache, plan, limits, backend_options=OPTIONS)
-    assert all(outcome.reused for outcome in again)
-    assert [outcome.text for outcome in again] == [outcome.text for outcome in first]
-
-
-async def _carry_out(workers: list[Worker], cache: Cache, plan: Plan, limits: Limits) -> tuple[Outcome, ...]:
-    return await run(workers, cache, plan, limits=limits)
-
-
-@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=False)
-async def test_a_server_is_asked_once(anyio_backend: str) -> None:
-    """Over a real connection too, and whether or not the answer is streamed."""
-    async with ChatServer(lambda call: says(call, "hello")) as server:
-        worker = ChatWorker("m", endpoint=Endpoint(server.url))
-        conductor = Conductor(boss(""), [worker], cache=MemoryCache())
-        async with conductor:
-            first = await conductor.run(PLAN)
-            *_, last = [event async for event in conductor.stream(PLAN)]
-        assert isinstance(last, RunEnded)
-        assert len(server.calls) == 1
-    assert first.answer == last.result.answer == "hello"

@@ -6,12 +6,12 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
-from core.journal.happenings import course, started
+from core.journal.happenings import course
 from hypothesis import given, strategies as st
 
 from podium.budget import Limits
 from podium.errors import JournalBroken
-from podium.types import Event, Outcome, Plan, Step, StepEnded, StepStarted
+from podium.types import Event, Outcome, Plan, Step, StepEnded
 from podium.types.codec import TYPES, decode, encode
 from podium.types.events import PIECES
 
@@ -29,7 +29,6 @@ JSON = st.recursive(
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
-    """Draw a plan that holds."""
     subtask = TEXT.filter(str.strip)
     steps = [
         Step(draw(st.integers(0, 9)), draw(subtask), tuple(draw(st.sets(st.integers(0, i - 1))) if i else ()))
@@ -81,13 +80,19 @@ EVENTS = st.one_of([values(kind) for kind in TYPES.values()])
 
 @given(EVENTS)
 def test_what_is_written_is_read_back(event: Event) -> None:
-    """Any event comes back equal, its type too, and its text holds nothing a database refuses."""
     text = encode(event)
     back = decode(text)
     assert back == event
     assert type(back) is type(event)
     assert "\0" not in text
     assert text.encode()
+
+
+@given(EVENTS)
+def test_every_event_is_json(event: Event) -> None:
+    data = event.to_json()
+    assert json.dumps(json.loads(json.dumps(data))) == json.dumps(data)
+    assert (data["schema"], data["type"], data["run_id"]) == (2, event.type, event.run_id)
 
 
 @given(EVENTS, st.data())
@@ -99,15 +104,7 @@ def test_a_cut_record_is_refused(event: Event, data: st.DataObject) -> None:
     assert caught.value.code == "journal_broken"
 
 
-@given(st.text() | JSON.map(json.dumps))
-def test_what_is_no_record_is_refused(text: str) -> None:
-    """Whatever else there is in a journal, it is said to be broken."""
-    with pytest.raises(JournalBroken):
-        decode(text)
-
-
 def test_every_event_but_pieces_of_text_has_a_record() -> None:
-    """The table is closed, and whole."""
     assert set(TYPES.values()) == set(get_args(Event)) - set(PIECES)
 
 
@@ -134,30 +131,11 @@ def _changed(change: dict[str, Any], *path: str) -> str:
     ],
 )
 def test_what_was_changed_is_refused(text: str, reason: str) -> None:
-    """Another schema, unknown types and keys, and values of another type are refused, and named."""
     with pytest.raises(JournalBroken, match=reason):
         decode(text)
 
 
-def test_a_plan_that_breaks_a_rule_is_refused() -> None:
-    """What a record builds is checked as what a model builds."""
-    ready = encode(list(course("r"))[1]).replace('"access":[0,1]', '"access":[2]')
-    with pytest.raises(JournalBroken, match="lists itself"):
-        decode(ready)
-
-
-def test_lone_surrogates_are_replaced() -> None:
-    """What no database takes does not lose the rest, wherever it stands."""
-    asked = started(question="a\ud800b")
-    assert '"a\N{REPLACEMENT CHARACTER}b"' in encode(asked)
-    event = StepStarted(run_id="r", at=0.0, round=1, step=0, attempt=1, worker="\udfff", subtask="s")
-    assert decode(encode(event)) == StepStarted(
-        run_id="r", at=0.0, round=1, step=0, attempt=1, worker="\N{REPLACEMENT CHARACTER}", subtask="s"
-    )
-
-
 def test_a_number_that_is_none_is_read_back() -> None:
-    """A cost that came to NaN or infinity breaks no journal."""
     for cost in (float("nan"), float("inf")):
         outcome = Outcome(round=1, step=0, worker="w", status="ok", cost=cost)
         event = StepEnded(run_id="r", at=0.0, round=1, step=0, attempt=1, outcome=outcome)

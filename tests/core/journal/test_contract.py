@@ -9,17 +9,12 @@ from podium.journal import Journal, MemoryJournal, SqlJournal
 
 
 class TestMemoryJournal(JournalContract):
-    """In memory."""
-
     @pytest.fixture
     def journal(self) -> Journal:
-        """Return an empty one."""
         return MemoryJournal()
 
 
 class TestSqlite(JournalContract):
-    """In a file."""
-
     @pytest.fixture
     def journal(self, tmp_path: Path) -> Journal:
         """Return one whose file is not there yet."""
@@ -27,9 +22,6 @@ class TestSqlite(JournalContract):
 
 
 class TestPostgres(JournalContract):
-    """On a server."""
-
     @pytest.fixture
     def journal(self, postgres_url: str) -> Journal:
-        """Return one on an empty database."""
         return SqlJournal(postgres_url)

@@ -1,4 +1,4 @@
-"""Parents and children of a fork use the same SQLite file."""
+"""A child of a fork and the SQLite file of its parent."""
 
 import os
 import sqlite3
@@ -10,7 +10,6 @@ import pytest
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
-FORKS = 6
 RUNS = """
 import asyncio, os, sys, time
 from pathlib import Path
@@ -31,25 +30,6 @@ def make(path):
 def run(conductor, name, count):
     for index in range(count):
         assert conductor.run_sync("q", run_id=f"{name}-{index}").status == "ok"
-"""
-IDLE = f"""
-path, which = sys.argv[1:]
-conductor = make(path)
-run(conductor, "first", 1)
-children = []
-for number in range({FORKS}):
-    time.sleep(0.03)
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            run(conductor if which == "same" else make(path), f"child{{number}}", 3)
-            code = 0
-        finally:
-            os._exit(code)
-    children.append(child)
-run(conductor, "parent", 12)
-assert [os.waitpid(child, 0)[1] for child in children] == [0] * {FORKS}
 """
 AMID = """
 from podium.errors import JournalError
@@ -95,14 +75,12 @@ run(conductor, "last", 1)
 
 
 def script(source: str, *arguments: str | Path) -> None:
-    """Run a script in a process of its own."""
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", RUNS + source, *map(str, arguments)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def runs_in(path: Path) -> int:
-    """Return how many runs a sound file holds, all of which ended well."""
     connection = sqlite3.connect(path)
     try:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -114,17 +92,7 @@ def runs_in(path: Path) -> int:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("which", ["same", "new"])
-def test_parent_and_children_of_a_fork_use_one_file(tmp_path: Path, which: str) -> None:
-    """Also with the conductor of the parent, which has the file open only during its runs."""
-    path = tmp_path / "journal.db"
-    script(IDLE, path, which)
-    assert runs_in(path) == 1 + 12 + FORKS * 3
-
-
-@pytest.mark.long
 def test_a_child_refuses_a_file_that_its_parent_had_open(tmp_path: Path) -> None:
-    """In a transaction or an entered conductor, under any path; other files are opened."""
     path = tmp_path / "journal.db"
     script(AMID, path, tmp_path / "link.db", tmp_path / "other.db")
     assert runs_in(path) == 2

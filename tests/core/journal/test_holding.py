@@ -1,10 +1,12 @@
-"""Who holds a run in a database: leases, fences, and processes that die."""
+"""Who holds a run in a database: leases, fences, processes that die; and who is told of its changes."""
 
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Collection
+import time
+from collections.abc import AsyncGenerator, Callable, Collection
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -12,10 +14,11 @@ import pytest
 from core.journal.happenings import ended, started, step_ended
 
 from podium.errors import RunDead, RunHeld, RunLost
-from podium.journal import Log, Schema, SqlJournal, SqlTables
+from podium.journal import Schema, SqlJournal, SqlTables
 from podium.journal.journal import verify
+from podium.journal.sql.changes import Follower
 from podium.journal.sql.commits import Batch, SqlLog
-from podium.journal.sql.lease import Lease
+from podium.journal.sql.lease import Lease, has_ended
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +67,6 @@ class Unacknowledged(SqlJournal):
 
 
 async def expire(place: str) -> None:
-    """End all leases, as time does."""
     tables = SqlTables(Schema("none", [[]]), place)
     await tables.transaction(lambda each: each.execute("UPDATE podium_leases SET until = 1.0"))
 
@@ -107,75 +109,6 @@ async def test_a_stalled_holder_writes_nothing_once_its_run_is_taken(place: str)
         assert verify(records) is None
         assert len(await other.records("kept")) == 3
         assert {row.run_id: row.state for row in await other.runs()} == {"taken": "ok", "kept": "ok"}
-
-
-async def test_a_stalled_holder_does_not_end_a_run_that_was_taken(place: str) -> None:
-    """Giving up, ending and deleting count only for who holds the run."""
-    stalled = Stalling(place)
-    async with stalled, SqlJournal(place) as other:
-        logs = [await stalled.begin(started(f"run{number}"), minted=False) for number in range(3)]
-        stalled.goes = anyio.Event()
-        logs[0].append(ended("run0"))
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_close_lost, logs[1])
-            await anyio.wait_all_tasks_blocked()
-            await expire(place)
-            new = [await other.claim("run0"), await other.claim("run1")]
-            await (await other.claim("run2")).aclose()
-            await other.delete("run2")
-            logs[2].append(step_ended("run2", 0))
-            stalled.goes.set()
-        await _close_lost(logs[0])
-        await _close_lost(logs[2])
-        for log in new:
-            with pytest.raises(RunHeld, match=rf"running in process {os.getpid()} on \S+: wait"):
-                await stalled.claim(log.run_id)
-            await log.aclose()
-        assert [row.run_id for row in await other.runs()] == ["run1", "run0"]
-        assert len(await other.records("run0")) == 1
-
-
-async def _close_lost(log: Log) -> None:
-    with pytest.raises(RunLost):
-        await log.aclose()
-
-
-async def test_runs_are_given_up_together(place: str) -> None:
-    """When another process has ended the lease; what was queued is recorded, and new runs are held again."""
-    lost: list[str] = []
-    async with SqlJournal(place) as late, SqlJournal(place) as other, other.leased() as lease:
-        logs = [await late.begin(started(f"run{number}"), minted=False) for number in range(3)]
-        for log in logs:
-            log.on_lost = lambda log=log: lost.append(log.run_id)
-        await logs[2].aclose()
-        holders = "SELECT holder FROM podium_runs WHERE holder IS NOT NULL"
-
-        async def end() -> list[str]:
-            return await lease.transaction(lambda each: lease.ended(each, holders))
-
-        assert await end() == []
-        await expire(place)
-        assert await end() == [logs[0].holder]
-        logs[0].append(step_ended("run0", 0))
-        await late.check(5.0)
-        with anyio.fail_after(10):
-            while len(lost) < 2:  # noqa: ASYNC110 - as a run, which has its own event
-                await anyio.sleep(0.01)
-        for log in logs[:2]:
-            with pytest.raises(RunLost, match=f"{log.run_id} was given up"):
-                await log.aclose()
-        assert sorted(lost) == ["run0", "run1"]
-        new = await late.begin(started("new"), minted=False)
-        assert await end() == []
-        with pytest.raises(RunHeld):
-            await other.claim("new")
-        await new.aclose()
-        with anyio.fail_after(10):
-            while {row.state for row in await other.runs()} != {"stopped"}:  # noqa: ASYNC110 - of the writer
-                await anyio.sleep(0.02)
-        claimed = await other.claim("run0")
-        assert [entry.event for entry in claimed.entries] == [started("run0"), step_ended("run0", 0)]
-        await claimed.aclose()
 
 
 async def test_a_lease_is_renewed_while_nothing_happens(place: str) -> None:
@@ -226,7 +159,6 @@ def child(place: str) -> Callable[..., None]:
 async def test_a_run_that_kills_its_process_is_not_taken_up_for_ever(
     place: str, child: Callable[..., None]
 ) -> None:
-    """It is taken at once, without its lease; after so many recoveries it is dead, and taken by force."""
     await anyio.to_thread.run_sync(child, "mine", "new")
     async with SqlJournal(place) as journal:
         assert [row.state for row in await journal.runs()] == ["stopped"]
@@ -244,3 +176,64 @@ async def test_a_run_that_kills_its_process_is_not_taken_up_for_ever(
         assert [(row.state, row.recoveries) for row in await journal.runs()] == [("ok", 2)]
         log = await journal.claim("mine")
         await log.aclose()
+
+
+HOLDER = "import sys; from podium.journal.sql.lease import new_holder; print(new_holder(), flush=True)"
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc here")
+def test_a_process_that_was_killed_has_ended_before_anybody_waits_for_it() -> None:
+    command = [sys.executable, "-c", f"{HOLDER}; sys.stdin.read()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        holder = process.stdout.readline().strip()
+        assert not has_ended(holder)
+        process.kill()
+        assert process.stdout.read() == ""  # its files are closed: it is a zombie, or about to be
+        stat, end = Path(f"/proc/{process.pid}/stat"), time.monotonic() + 10.0
+        while stat.read_text().rpartition(")")[2].split()[0] != "Z":
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert has_ended(holder)
+    assert has_ended(holder)
+
+
+@pytest.fixture
+def _untimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let followers look only when they are told to."""
+    monkeypatch.setattr("podium.journal.sql.changes.PERIOD", 600.0)
+
+
+@asynccontextmanager
+async def following(journal: SqlJournal, run_id: str) -> AsyncGenerator[Follower, None]:
+    """Follow a run, from the time when changes by other processes are seen."""
+    async with journal, journal.following(run_id) as follower:
+        with anyio.fail_after(20):
+            assert await follower.wait()
+            yield follower
+
+
+@pytest.mark.usefixtures("_untimed")
+@pytest.mark.parametrize("is_here", [True, False], ids=["the same process", "another process"])
+async def test_each_change_is_told(place: str, *, is_here: bool) -> None:
+    reader = SqlJournal(place)
+    writer = reader if is_here else SqlJournal(place)
+    async with writer, following(reader, "mine") as follower:
+        log = await writer.begin(started("mine"), minted=False)
+        assert await follower.wait()
+        log.append(step_ended("mine", 0))
+        assert await follower.wait()
+        assert len(await reader.records("mine")) == 2
+        log.append(ended("mine"))
+        await log.aclose()
+        assert await follower.wait()
+        assert (await reader.runs())[0].state == "ok"
+        await writer.delete("mine")
+        assert await follower.wait()
+
+
+async def test_a_follower_looks_from_time_to_time(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podium.journal.sql.changes.PERIOD", 0.01)
+    async with following(SqlJournal(place), "mine") as follower:
+        for _ in range(3):
+            assert await follower.wait()

@@ -16,7 +16,6 @@ COUNT = 25
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def journal(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SqlJournal:
-    """Return an empty journal with short pages."""
     monkeypatch.setattr(journals, "_PAGE", 4)
     monkeypatch.setattr(sql_runs, "_VALUES", 3)
     place = tmp_path / "runs.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
@@ -39,7 +38,6 @@ async def record(journal: SqlJournal, count: int = COUNT) -> list[str]:
 
 
 async def change(journal: SqlJournal, statement: str, *values: str | float) -> None:
-    """Change the database, as somebody with access to it does."""
     tables = SqlTables(Schema("none", [[]]), journal.url)
     await tables.transaction(lambda each: each.execute(statement, *values))
 
@@ -99,22 +97,7 @@ async def test_prunes_in_parts(journal: SqlJournal) -> None:
         assert await journal.prune(86400.0) == 0
 
 
-async def test_a_beginning_of_an_id_is_compared_by_its_characters(journal: SqlJournal) -> None:
-    """In any language of the database: no other character counts as equal, and none is left out."""
-    ids = ("idem-a", "idem-A", "idem_a", "idemä", "idem", "ideM-a", "idem-a\U0001f600", "idem-%")
-    async with journal:
-        for run_id in ids:
-            log = await journal.begin(started(run_id), minted=False)
-            await log.aclose()
-        for prefix in (*ids, "idem-", "i", "x", "%", "_"):
-            found = {row.run_id for row in await journal.runs(prefix=prefix, limit=None)}
-            assert found == {run_id for run_id in ids if run_id.startswith(prefix)}
-            (row,) = await journal.runs(prefix=prefix, limit=1) or (None,)
-            assert row is None or row.run_id in found
-
-
 async def test_the_settings_of_the_documentation(postgres_url: str) -> None:
-    """The SQL of the page about scale is valid for the tables of a journal."""
     page = (Path(__file__).parents[3] / "docs" / "server-deploy.md").read_text(encoding="utf-8")
     statements = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
     journal = SqlJournal(postgres_url)

@@ -1,27 +1,26 @@
-"""Databases and drivers that fail: the writer goes on, and runs that were given up can be resumed at once."""
+"""Databases and drivers that fail, and callers that are cancelled: nothing stays open or is lost."""
 
+import asyncio
 import sqlite3
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 from core.actors import boss, plan_of
-from core.journal.happenings import ended, started, step_ended
+from core.journal.happenings import course, ended, started
 
 from podium import Conductor, ScriptedWorker
-from podium.errors import JournalError, RunUnknown
-from podium.journal import Schema, SqlJournal, SqlTables, verify_runs
+from podium.errors import JournalError, RunExists, RunUnknown
+from podium.journal import SqlJournal
 from podium.journal.sql import postgres, sqlite
-from podium.journal.sql.commits import Batch, SqlLog
-from podium.journal.sql.lease import Lease
 
 pytestmark = pytest.mark.anyio
 
-NOTES = Schema("notes", [["CREATE TABLE podium_notes (note TEXT NOT NULL)"]])
 CHAIN = plan_of((0, "first", ()), (1, "second", (0,)))
 
 
@@ -53,7 +52,6 @@ async def test_whatever_a_driver_raises_is_tried_again(place: str, monkeypatch: 
 async def test_a_run_that_was_given_up_is_resumed_by_the_same_process(
     tmp_path: Path, *, is_entered: bool
 ) -> None:
-    """At once, while nothing else tells the database that the run was released."""
     path = tmp_path / "journal.db"
     locker = sqlite3.connect(path, isolation_level=None)
 
@@ -89,81 +87,8 @@ async def test_a_run_that_was_given_up_is_resumed_by_the_same_process(
         await fail_and_resume()
 
 
-class Deaf(SqlJournal):
-    """Hears of no commit that ends a run, and takes it as failed."""
-
-    async def _commit(self, lease: Lease, batch: Batch) -> Collection[SqlLog]:
-        lost = await super()._commit(lease, batch)
-        if any(log.row is None or log.row.holder is None for log in batch.parts):
-            raise JournalError("the connection was lost after the commit")
-        return lost
-
-
-async def test_a_commit_whose_acknowledgement_was_lost_keeps_the_end_of_its_run(place: str) -> None:
-    """The run fails for its caller; its row is released, and says what its records say."""
-    async with Deaf(place, patience=0.2) as journal:
-        log = await journal.begin(started("mine"), minted=False)
-        log.append(step_ended("mine", 0))
-        log.append(ended("mine"))
-        with pytest.raises(JournalError, match="lost after the commit"):
-            await log.aclose()
-        other = await journal.begin(started("other"), minted=False)  # its commit takes the release along
-        other.append(step_ended("other", 0))
-        await other.flush()
-        assert {row.run_id: row.state for row in await journal.runs()} == {"mine": "ok", "other": "running"}
-        assert await verify_runs(journal, ["mine"]) == ()
-        with pytest.raises(JournalError):
-            await other.aclose()
-
-
-@pytest.mark.long
-async def test_each_run_waits_for_its_own_patience(tmp_path: Path) -> None:
-    """A run that begins late in an outage is not given up with those that waited before it."""
-    path = tmp_path / "journal.db"
-    async with SqlJournal(path, patience=1.0) as journal:
-        first, second = [await journal.begin(started(name), minted=False) for name in ("first", "second")]
-        with closing(sqlite3.connect(path, isolation_level=None)) as locker:
-            locker.execute("BEGIN EXCLUSIVE")
-            first.append(step_ended("first", 0))
-            await anyio.sleep(0.8)
-            second.append(step_ended("second", 0))
-            with pytest.raises(JournalError, match="locked"):
-                await first.flush()
-        await second.flush()
-        second.append(ended("second"))
-        await second.aclose()
-        with pytest.raises(JournalError):
-            await first.aclose()
-
-
-async def test_nobody_gives_up_before_the_patience_is_over(tmp_path: Path) -> None:
-    """Neither who opens the journal nor a run under way."""
-    path, patience = tmp_path / "journal.db", 0.25
-    async with SqlJournal(path, patience=patience) as journal:
-        log = await journal.begin(started("mine"), minted=False)
-
-        async def flush() -> None:
-            log.append(step_ended("mine", 0))
-            await log.flush()
-
-        async def open_anew() -> None:
-            tables = SqlTables(NOTES, path, patience=patience)
-            await tables.transaction(lambda each: each.fetch("SELECT 1"))
-
-        with closing(sqlite3.connect(path, isolation_level=None)) as locker:
-            locker.execute("BEGIN EXCLUSIVE")
-            for use in (flush, open_anew):
-                began = anyio.current_time()
-                with pytest.raises(JournalError, match="locked"):
-                    await use()
-                assert anyio.current_time() - began >= patience
-        with pytest.raises(JournalError):
-            await log.aclose()
-
-
 @pytest.mark.parametrize("is_open", [True, pytest.param(False, marks=pytest.mark.long)])
 async def test_a_run_that_was_never_recorded_says_how_to_start_it(tmp_path: Path, *, is_open: bool) -> None:
-    """There is nothing to resume: the same id starts the run once the database works."""
     path = tmp_path / "journal.db"
     journal = SqlJournal(path, patience=0.1)
     conductor = Conductor(boss(""), [ScriptedWorker("a", "one"), ScriptedWorker("b", "two")], journal=journal)
@@ -202,3 +127,112 @@ async def test_a_deleted_file_gets_no_records(tmp_path: Path) -> None:
     assert not path.exists()
     async with SqlJournal(path) as journal:
         assert await journal.runs() == ()
+
+
+Work = Callable[[], Coroutine[Any, Any, object]]
+Cancel = Callable[[Work, int], Coroutine[Any, Any, None]]
+PATIENCE = 20.0
+"""Seconds; longer than anything takes that nobody holds up."""
+TURNS = range(0, 60, 6)
+"""Of the event loop, after which something is cancelled or held up."""
+
+
+async def record_one(journal: SqlJournal, run_id: str) -> None:
+    log = await journal.begin(started(run_id), minted=False)
+    for event in course(run_id):
+        log.append(event)
+    await log.aclose()
+
+
+async def by_scope(work: Work, turns: int) -> None:
+    """Cancel work as anyio does, over and over until it heeds."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(work)
+        await turn(turns)
+        tasks.cancel_scope.cancel()
+
+
+async def by_task(work: Work, turns: int) -> None:
+    task = asyncio.create_task(work())
+    await turn(turns)
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def turn(turns: int) -> None:
+    """Let the event loop go on for a while, at least a little of which is spent waiting for the database."""
+    for _ in range(turns):
+        await anyio.lowlevel.checkpoint()
+    await anyio.sleep(turns / 10_000)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cancel", [by_scope, by_task])
+async def test_who_is_cancelled_leaves_no_transaction_and_no_run_behind(place: str, cancel: Cancel) -> None:
+    """Whenever it is cancelled: others write at once, and take the run at once."""
+    async with SqlJournal(place, patience=PATIENCE) as journal, SqlJournal(place, patience=PATIENCE) as other:
+        await record_one(journal, "mine")
+
+        async def claim() -> None:
+            await (await journal.claim("mine")).aclose()
+
+        for turns in TURNS:
+            for work in (claim, journal.runs, lambda: journal.records("mine")):
+                await cancel(work, turns)
+            with anyio.fail_after(10):
+                while [row.holder for row in await other.runs(prefix="mine")] != [None]:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)  # given up by the next commit, which announces nothing
+            await (await other.claim("mine")).aclose()
+            await record_one(other, f"run{turns}")
+        assert len(await other.runs(limit=None)) == 1 + len(TURNS)
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> tuple[Path, sqlite3.Connection]:
+    path = tmp_path / "journal.db"
+    asyncio.run(record_one(SqlJournal(path), "first"))
+    return path, sqlite3.connect(path, isolation_level=None)
+
+
+@pytest.mark.parametrize("cancel", [by_scope, pytest.param(by_task, marks=pytest.mark.long)])
+async def test_leaving_by_a_cancel_waits_for_no_patience(
+    locked: tuple[Path, sqlite3.Connection], cancel: Cancel
+) -> None:
+    """A database that does not answer keeps nobody who is cancelled; the run can be taken up later."""
+    path, locking = locked
+    locking.execute("BEGIN IMMEDIATE")
+
+    async def carry_out() -> None:
+        async with SqlJournal(path, patience=600.0, lease=600.0) as journal:
+            log = await journal.begin(started("mine"), minted=True)
+            try:
+                await anyio.sleep_forever()
+            finally:
+                await log.aclose()
+
+    with anyio.fail_after(60):
+        await cancel(carry_out, 50)
+    locking.execute("ROLLBACK")
+    locking.close()
+    await record_one(SqlJournal(path), "other")
+    assert {run.run_id for run in await SqlJournal(path).runs()} >= {"first", "other"}
+
+
+async def test_a_caller_that_is_cancelled_while_it_begins_a_run_that_exists(place: str) -> None:
+    """It is cancelled, whenever it is; the refusal never replaces its one cancellation."""
+    swallowed: list[int] = []
+    async with SqlJournal(place) as journal:
+        await record_one(journal, "r")
+        for turns in range(0, 40, 8):
+            task = asyncio.create_task(journal.begin(started("r"), minted=False))
+            for _ in range(turns):
+                await anyio.lowlevel.checkpoint()
+            is_late = task.done()
+            task.cancel()
+            await asyncio.wait([task])
+            if is_late:
+                assert isinstance(task.exception(), RunExists)
+            elif not task.cancelled():
+                swallowed.append(turns)
+                task.exception()
+    assert not swallowed

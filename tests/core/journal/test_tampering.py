@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from time import time
 from typing import Any
 
 import anyio
@@ -13,9 +13,10 @@ from core.journal.happenings import course, started
 from hypothesis import given, strategies as st
 
 from podium import ChatPlanner, Conductor, ScriptedWorker
-from podium.errors import WorkerUnavailable
+from podium.errors import JournalBroken, WorkerUnavailable
 from podium.execution import Retry
 from podium.journal import (
+    Record,
     Schema,
     SqlCache,
     SqlJournal,
@@ -26,7 +27,7 @@ from podium.journal import (
     verify_runs,
 )
 from podium.journal.audit import Anchor
-from podium.journal.journal import Break, link
+from podium.journal.journal import ROOT, Break, link, verify
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.types import NestedRunEnded
@@ -48,7 +49,6 @@ class Same(ScriptedWorker):
 
     @property
     def identity(self) -> str:
-        """Say that it is always the same worker."""
         return "cached"
 
 
@@ -94,7 +94,6 @@ class Recorded:
 
     @asynccontextmanager
     async def changed(self) -> AsyncGenerator[None, None]:
-        """Put everything back on leaving."""
         async with self.tables, self.journal, self.cache:
             try:
                 yield
@@ -104,11 +103,9 @@ class Recorded:
                     await self.sql(f"INSERT INTO {name} SELECT * FROM podium_copy_of_{name}")  # noqa: S608
 
     async def sql(self, statement: str, *values: str | float | None) -> int:
-        """Change something, as somebody with access to the database does."""
         return await self.tables.transaction(lambda each: each.execute(statement, *values))
 
     async def rows(self, table: str) -> list[Cells]:
-        """Return all rows of a table, as they were recorded."""
         order = {"podium_runs": "run_id", "podium_events": "run_id, number", "podium_cache": "key"}[table]
         query = f"SELECT * FROM {table} ORDER BY {order}"  # noqa: S608 - names from above
         return [
@@ -116,7 +113,6 @@ class Recorded:
         ]
 
     async def verify(self, *run_ids: str, anchors: tuple[Anchor, ...] = ()) -> tuple[Break, ...]:
-        """Return what is found."""
         return await verify_runs(self.journal, run_ids or None, anchors=anchors, cache=self.cache)
 
 
@@ -126,19 +122,16 @@ def _record(location: str) -> Recorded:
 
 @pytest.fixture(scope="module")
 def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    """Return runs in an SQLite file."""
     return _record(f"sqlite:///{tmp_path_factory.mktemp('audit') / 'runs.db'}")
 
 
 @pytest.fixture(scope="module")
 def postgres(postgres_server: Any) -> Recorded:
-    """Return runs on a PostgreSQL server."""
     return _record(postgres_server.url(postgres_server.create_database(), driver="postgresql"))
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)], scope="module")
 def recorded(request: pytest.FixtureRequest) -> Recorded:
-    """Return runs in either database."""
     found: Recorded = request.getfixturevalue(request.param)
     return found
 
@@ -202,31 +195,7 @@ async def _copy_a_run(runs: Recorded, data: st.DataObject) -> set[str]:
     return {"copy"}
 
 
-async def _copy_a_record(runs: Recorded, data: st.DataObject) -> set[str]:
-    rows = await runs.rows("podium_events")
-    row = data.draw(st.sampled_from(rows))
-    other = data.draw(st.sampled_from(rows))["run_id"]
-    end = sum(each["run_id"] == other for each in rows)
-    await runs.sql(
-        "INSERT INTO podium_events VALUES (?, ?, ?, ?, ?)", other, end, row["at"], row["text"], row["hash"]
-    )
-    return {other}
-
-
-async def _swap_two_records(runs: Recorded, data: st.DataObject) -> set[str]:
-    rows = await runs.rows("podium_events")
-    one, two = data.draw(
-        st.tuples(st.sampled_from(rows), st.sampled_from(rows)).filter(lambda pair: pair[0] != pair[1])
-    )
-    for row, other in ((one, two), (two, one)):
-        await runs.sql(
-            "UPDATE podium_events SET at = ?, text = ?, hash = ? WHERE run_id = ? AND number = ?",
-            *(other["at"], other["text"], other["hash"], row["run_id"], row["number"]),
-        )
-    return {one["run_id"], two["run_id"]}
-
-
-CHANGES = (_change_a_value, _remove_a_row, _copy_a_run, _copy_a_record, _swap_two_records)
+CHANGES = (_change_a_value, _remove_a_row, _copy_a_run)
 
 
 @pytest.mark.long
@@ -234,8 +203,6 @@ CHANGES = (_change_a_value, _remove_a_row, _copy_a_run, _copy_a_record, _swap_tw
 @pytest.mark.timeout(300)  # 300 examples on a PostgreSQL server that others use, too
 @given(data=st.data())
 def test_every_change_shows(recorded: Recorded, change: Change, data: st.DataObject) -> None:
-    """A value or row that was changed, removed, copied or moved is found, and its run is named."""
-
     async def check() -> None:
         async with recorded.changed():
             touched = await change(recorded, data)
@@ -252,8 +219,6 @@ async def _ids(runs: Recorded) -> list[str]:
 
 
 def test_a_changed_cached_answer_is_not_used(recorded: Recorded, caplog: pytest.LogCaptureFixture) -> None:
-    """The worker is asked, and the changed answer stays, for an audit."""
-
     async def check() -> None:
         worker = Same("said anew")
         conductor = Conductor(FixedPlanner(PLAN), [worker], cache=recorded.cache)
@@ -269,27 +234,8 @@ def test_a_changed_cached_answer_is_not_used(recorded: Recorded, caplog: pytest.
     anyio.run(check)
 
 
-def test_a_cached_answer_that_was_changed_with_its_hash_is_found(recorded: Recorded) -> None:
-    """The record of the step holds the text that it reused. An answer that was put later is no change."""
-
-    async def check() -> None:
-        (row,) = await recorded.rows("podium_cache")
-        forged = row["text"].replace("said once", "was said")
-        for at, is_found in ((row["at"], True), (time() + 60.0, False)):
-            digest = sha256(f"{row['key']}\n{at!r}\n{forged}".encode()).hexdigest()
-            async with recorded.changed():
-                await recorded.sql("UPDATE podium_cache SET at = ?, text = ?, hash = ?", at, forged, digest)
-                assert ["cached answer" in each.reason for each in await recorded.verify()] == [
-                    True
-                ] * is_found
-
-    anyio.run(check)
-
-
 @pytest.mark.long
 def test_an_anchor_shows_what_the_journal_cannot(recorded: Recorded) -> None:
-    """A deleted run, a run cut before its end, and a chain that was computed anew differ from the anchor."""
-
     async def check() -> None:
         async with recorded.journal:
             anchors = tuple([each async for each in anchors_of(recorded.journal)])
@@ -338,8 +284,6 @@ async def _forge(runs: Recorded, run_id: str) -> None:
 
 
 def test_a_nested_run_that_goes_on_is_as_recorded(tmp_path: Path) -> None:
-    """Each of its ends is linked; the earlier ones are no breaks."""
-
     async def check() -> None:
         replies: list[Reply] = [WorkerUnavailable("it is down"), "it is up"]
         inner = ScriptedWorker("inmost", lambda request: replies.pop(0))
@@ -357,3 +301,48 @@ def test_a_nested_run_that_goes_on_is_as_recorded(tmp_path: Path) -> None:
         assert links[-1].records == len(await journal.records(nested))
 
     anyio.run(check)
+
+
+def chained(*texts: str) -> list[Record]:
+    records: list[Record] = []
+    for number, text in enumerate(texts):
+        head = link(records[-1].hash if records else ROOT, "r", number, 0.1 * number, text)
+        records.append(Record(run_id="r", number=number, at=0.1 * number, text=text, hash=head))
+    return records
+
+
+def test_the_hash_of_a_record_is_what_the_format_says() -> None:
+    """Whoever audits an export computes it anew, in any language."""
+    first = link(ROOT, "r", 0, 0.5, "é")
+    assert first == sha256(("0" * 64 + "\nr\n0\n0.5\né").encode()).hexdigest()
+    assert link(first, "r", 1, 1e-07, "") == sha256(f"{first}\nr\n1\n1e-07\n".encode()).hexdigest()
+
+
+@given(st.data())
+def test_every_record_of_a_chain_is_verified(data: st.DataObject) -> None:
+    """Wherever one record is changed, dropped, doubled or moved, the first wrong place is named."""
+    records = chained(*data.draw(st.lists(st.sampled_from("abc"), min_size=2, max_size=9)))
+    where = data.draw(st.integers(0, len(records) - 1))
+    record, before, after = records[where], records[:where], records[where + 1 :]
+    changed = [replace(record, text=record.text + "!"), replace(record, at=record.at + 1.0)]
+    changed += [replace(record, hash="f" * 64), replace(record, number=where + 1)]
+    for each in changed:
+        assert _broken_at([*before, each, *after]) == where
+    assert _broken_at([*before, record, record, *after]) == where + 1
+    if after:
+        assert _broken_at([*before, *after]) == where
+        assert _broken_at([*before, *(replace(each, number=each.number - 1) for each in after)]) == where
+        assert _broken_at([*before, *after, record]) == where
+
+
+def _broken_at(records: list[Record]) -> int | None:
+    found = verify(records)
+    return None if found is None else found.number
+
+
+@pytest.mark.parametrize(
+    "line", ["x", "{}", "[]", '{"run_id":1,"number":0,"at":0,"hash":"","event":{}}', "\0", "9" * 9999]
+)
+def test_what_is_no_export_is_refused(line: str) -> None:
+    with pytest.raises(JournalBroken, match="line 2"):
+        list(verify_lines(["", line]))

@@ -2,10 +2,8 @@
 
 import asyncio
 import os
-import sqlite3
 import stat
 from collections.abc import AsyncIterator
-from contextlib import closing
 from pathlib import Path
 from typing import Literal
 
@@ -26,7 +24,6 @@ MARK = "[secret]"
 
 
 async def record_one(journal: SqlJournal, run_id: str = "mine") -> None:
-    """Record a whole run."""
     log = await journal.begin(started(run_id), minted=False)
     for event in course(run_id):
         log.append(event)
@@ -52,7 +49,6 @@ async def test_the_default_is_a_file_of_ones_own(tmp_path: Path, monkeypatch: py
 async def test_commits_reach_the_disk_as_it_was_said(
     tmp_path: Path, synchronous: Literal["full", "normal"], level: int
 ) -> None:
-    """Of what SQLite is told to do at a commit, nothing is left to its defaults."""
     async with SqlJournal(tmp_path / "journal.db", synchronous=synchronous) as journal:
         here = await journal._enter()
         (row,) = await here.database.attempt(lambda each: each.fetch("PRAGMA synchronous"))
@@ -75,17 +71,9 @@ async def test_commits_reach_the_disk_as_it_was_said(
     ],
 )
 def test_a_place_that_is_none_is_refused(wrong: str | Path, reason: str) -> None:
-    """With what to write in its stead, and without a password that stood in it."""
     with pytest.raises(ConfigError, match=reason) as caught:
         SqlJournal(wrong)
     assert "hunter2" not in str(caught.value)
-
-
-def test_times_that_are_none_are_refused(tmp_path: Path) -> None:
-    """A lease and patience take time."""
-    for wrong in ({"lease": 0}, {"patience": -1.0}, {"max_recoveries": -1}):
-        with pytest.raises(ConfigError, match="lease"):
-            SqlJournal(tmp_path / "journal.db", **wrong)  # type: ignore[arg-type]
 
 
 async def test_a_password_is_never_shown() -> None:
@@ -111,13 +99,11 @@ async def test_a_password_is_never_shown() -> None:
     ],
 )
 def test_urls_of_every_kind_are_shown_without_their_password(url: str, shown: str, password: str) -> None:
-    """Several hosts, addresses, sockets and options are asyncpg's; a password is a secret everywhere."""
     assert repr(SqlJournal(url)) == f"SqlJournal({shown!r})"
     assert scrub(f"it is {password}") == (f"it is {MARK}" if password else "it is ")
 
 
 async def test_a_file_that_is_no_journal_is_not_touched(tmp_path: Path) -> None:
-    """Something else of that name is left as it is, and said to be so at once."""
     path = tmp_path / "journal.db"
     path.write_bytes(b"something else " * 1000)
     with pytest.raises(JournalError, match="not a database"):
@@ -126,8 +112,6 @@ async def test_a_file_that_is_no_journal_is_not_touched(tmp_path: Path) -> None:
 
 
 async def test_many_make_the_tables_at_once(place: str) -> None:
-    """Processes that start together on an empty database all find their tables."""
-
     def begin(number: int) -> None:
         asyncio.run(record_one(SqlJournal(place), f"run{number}"))
 
@@ -135,31 +119,6 @@ async def test_many_make_the_tables_at_once(place: str) -> None:
         for number in range(4):
             tasks.start_soon(anyio.to_thread.run_sync, begin, number)
     assert len(await SqlJournal(place).runs()) == 4
-
-
-async def test_tables_of_a_newer_version_are_refused(place: str) -> None:
-    """Nothing is written where it could be misread."""
-    await record_one(SqlJournal(place))
-    await SqlTables(NOTHING, place).transaction(
-        lambda each: each.execute("UPDATE podium_schema SET version = 9 WHERE name = 'journal'")
-    )
-    with pytest.raises(
-        JournalBroken,
-        match=r"journal tables in .* have version 9, and this version of Podium supports up to 5",
-    ):
-        await SqlJournal(place).runs()
-
-
-async def test_a_journal_of_an_earlier_podium_is_refused_at_once(tmp_path: Path) -> None:
-    """Its tables are left as they are, and the error says what to do."""
-    path = tmp_path / "journal.db"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("CREATE TABLE podium_schema (version INTEGER NOT NULL)")
-        connection.execute("INSERT INTO podium_schema VALUES (2)")
-    with anyio.fail_after(10), pytest.raises(JournalBroken, match=r"earlier version .* move it away"):
-        await SqlJournal(path).runs()
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT * FROM podium_schema").fetchall() == [(2,)]
 
 
 NOTHING = Schema("nothing", [])
@@ -172,8 +131,6 @@ WRONG = Schema(
 
 
 async def test_a_package_keeps_tables_beside_a_journal(place: str) -> None:
-    """They are upgraded version by version, each once, with their content; all of an upgrade or nothing."""
-
     async def notes(transaction: Transaction) -> list[tuple[object, ...]]:
         return [tuple(row) for row in await transaction.fetch("SELECT * FROM podium_notes")]
 
@@ -200,21 +157,7 @@ async def _put_and_fail(transaction: Transaction) -> None:
     raise ZeroDivisionError
 
 
-async def test_a_transaction_that_awaits_something_else_is_refused(tmp_path: Path) -> None:
-    """It would keep the file locked meanwhile."""
-
-    async def sleep(transaction: Transaction) -> None:
-        await transaction.execute("INSERT INTO podium_notes (text) VALUES ('half')")
-        await asyncio.sleep(0)
-
-    async with SqlTables(V1, tmp_path / "journal.db") as tables:
-        with pytest.raises(RuntimeError, match="await only"):
-            await tables.transaction(sleep)
-        assert await tables.transaction(lambda each: each.fetch("SELECT * FROM podium_notes")) == []
-
-
 async def test_what_the_database_refuses_fails_its_run_alone(place: str) -> None:
-    """A record that cannot be inserted is told to its own run; the others of its batch are written."""
     refused = "INSERT INTO podium_events (run_id, number, at, text, hash) VALUES ('bad', 1, 0.0, '', '')"
     async with SqlJournal(place) as journal:
         bad = await journal.begin(started("bad"), minted=False)
@@ -234,7 +177,6 @@ async def test_what_the_database_refuses_fails_its_run_alone(place: str) -> None
 
 
 async def test_secrets_are_taken_out_before_anything_is_written(place: str) -> None:
-    """A key that turns up in an output is in no record, and the record is read all the same."""
     register('canary"key\\one')
     async with SqlJournal(place) as journal:
         log = await journal.begin(started("mine", question='my canary"key\\one!'), minted=False)
@@ -250,20 +192,30 @@ async def test_secrets_are_taken_out_before_anything_is_written(place: str) -> N
 
 
 class TestSqlCache(CacheContract):
-    """Answers in a database."""
-
     @pytest.fixture
     async def cache(self, place: str) -> AsyncIterator[Cache]:
-        """Give one beside a journal."""
         await record_one(SqlJournal(place))
         async with SqlCache(place) as cache:
             yield cache
 
 
 async def test_a_cache_is_shared_and_forgets(place: str) -> None:
-    """What one process put another gets; a cache works without being entered, and is pruned by age."""
     await SqlCache(place).put("a", Completion("A."))
     assert await SqlCache(place).get("a") == Completion("A.")
     assert await SqlCache(place).prune(3600.0) == 0
     assert await SqlCache(place).prune(-1.0) == 1
     assert await SqlCache(place).get("a") is None
+
+
+def open_files(folder: Path) -> list[str]:
+    named = [str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    return [name for name in named if name.startswith(str(folder))]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="there is no /proc here")
+async def test_a_file_is_open_during_runs_only(tmp_path: Path) -> None:
+    """So that the file can be moved or deleted, and one who has a journal for each customer has few open."""
+    log = await SqlJournal(tmp_path / "journal.db").begin(started("run"), minted=False)
+    assert open_files(tmp_path)
+    await log.aclose()
+    assert not open_files(tmp_path)

@@ -12,15 +12,12 @@ import pytest
 from core.actors import plan_of
 from servers.mcp_client import User, approves, connect, declines, http_of, stdio_of
 from servers.web_thread import serving_mcp
-from typer.testing import CliRunner
 
 from podium import Card, Conductor, FunctionWorker, __version__
-from podium.cli.root import app
 from podium.journal import SqlJournal
 from podium.mcp import McpServer, StreamableHttp, make_server
 from podium.planners import FixedPlanner
 from podium.policy import Policy
-from podium.types import Plan, Step
 from podium.workers import FREE, PersonWorker, StepInput
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +37,6 @@ def greet(step_input: StepInput) -> str:
 
 
 def team(**options: object) -> Conductor:
-    """Return a conductor of two steps."""
     workers = [FunctionWorker(greet, price=FREE)]
     plan = plan_of((0, "Ada", ()), (0, "Bob and {{0}}", (0,)))
     return Conductor(FixedPlanner(plan), workers, **options)  # type: ignore[arg-type]
@@ -48,7 +44,6 @@ def team(**options: object) -> Conductor:
 
 @pytest.mark.long
 async def test_podium_mcp_on_stdio(tmp_path: Path) -> None:
-    """It plans, answers and runs plans, and tells of the progress."""
     config = tmp_path / "podium.toml"
     config.write_text(CONFIG, encoding="utf-8")
     process = stdio_of(sys.executable, "-m", "podium", "serve", "--mcp", "--config", str(config))
@@ -92,7 +87,6 @@ async def test_arguments() -> None:
 
 @pytest.mark.long
 async def test_what_workers_print_stays_out_of_the_protocol(tmp_path: Path) -> None:
-    """It goes to stderr, from Python and from processes."""
     script = tmp_path / "serve.py"
     script.write_text(
         """
@@ -157,7 +151,6 @@ async def test_errors_have_codes() -> None:
 async def test_the_user_of_the_client_decides(
     tmp_path: Path, user: User | None, code: str | None, told: str
 ) -> None:
-    """The plan is approved, refused, or left undecided: then the run waits."""
     asked: list[str] = []
     conductor = team(policy=Policy(approve="later"), journal=SqlJournal(tmp_path / "runs.db"))
     with served(conductor) as url:
@@ -185,7 +178,6 @@ def noted(user: User, asked: list[str]) -> User:
 
 
 async def test_the_user_of_the_client_approves_actions(tmp_path: Path) -> None:
-    """The question has their arguments; the tools say that they change something."""
     asked: list[str] = []
     mail = FunctionWorker(lambda step: "sent", card=Card(name="mail", price=FREE), acts=True)
     policy = Policy(approve="later", ask="actions")
@@ -206,7 +198,6 @@ async def test_the_user_of_the_client_approves_actions(tmp_path: Path) -> None:
 
 
 async def test_the_user_of_the_client_answers_the_question_of_a_step(tmp_path: Path) -> None:
-    """An answer that does not fit is asked for again, with the reason."""
     asked, answers = list[str](), iter(["perhaps", "yes"])
 
     def user(message: str) -> dict[str, object]:
@@ -221,26 +212,7 @@ async def test_the_user_of_the_client_answers_the_question_of_a_step(tmp_path: P
     assert asked[1].startswith("the answer to step 0 is 'perhaps': write one of 'yes', 'no'\nstep 0 asks")
 
 
-async def test_items_of_a_map_are_counted_and_asked_for(tmp_path: Path) -> None:
-    """The user is asked before they start; progress is told after each tenth of them, not for each."""
-    plan = Plan((Step(0, "{{item}}", each=tuple(range(30))), Step(0, "all of them", access=(0,))))
-    policy = Policy(approve="later", ask="fan-outs", ask_above={"calls": 25})
-    journal, asked = SqlJournal(tmp_path / "runs.db"), list[str]()
-    workers = [FunctionWorker(greet, price=FREE)]
-    with served(Conductor(FixedPlanner(plan), workers, policy=policy, journal=journal)) as url:
-        async with connect(http_of(url), user=noted(approves, asked)) as client:
-            answer = await client.call("ask", question="q")
-            told = [note for *_, note in client.notes]
-    assert answer["content"][0]["text"] == "Hello, all of them"
-    assert asked[0].startswith("May these items be started?\n0. greet: 30 items of step 0: 30 calls, ")
-    assert [note for note in told if " of 30 items" in note] == [
-        f"step 0: {at} of 30 items" for at in range(0, 31, 3)
-    ]
-    assert client.notes[-1][0] == client.notes[-1][1]  # items are not counted as steps
-
-
 async def test_a_cancelled_call_cancels_the_run() -> None:
-    """Up to its workers."""
     began, ended = threading.Event(), threading.Event()
 
     async def slow(step_input: StepInput) -> str:
@@ -260,10 +232,3 @@ async def test_a_cancelled_call_cancels_the_run() -> None:
                 await client.cancel_latest()
                 tasks.cancel_scope.cancel()
             assert await anyio.to_thread.run_sync(ended.wait, 10)
-
-
-def test_options_of_http_do_not_go_with_mcp() -> None:
-    """They are told before anything is served."""
-    done = CliRunner().invoke(app, ["serve", "--mcp", "--port", "8400", "--check"])
-    assert done.exit_code == 2
-    assert "--mcp does not go with --port and --check" in done.stderr

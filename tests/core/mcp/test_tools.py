@@ -19,7 +19,6 @@ from podium.errors import (
     ConfigError,
     ToolFailed,
     WorkerBroken,
-    WorkerError,
     WorkerFailed,
     WorkerRefused,
     WorkerUnavailable,
@@ -34,7 +33,6 @@ SCRIPT = mcp_server.__file__
 
 
 def stdio(log: Path, **options: float) -> McpServer:
-    """Return the test server as a process."""
     return McpServer(
         "test", Stdio(sys.executable, [SCRIPT, str(log)], env={"PET": "a-cat-of-mine"}), **options
     )
@@ -50,43 +48,36 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Pat
 
 @pytest.fixture
 def log(http: tuple[Served, Path]) -> Path:
-    """Where the server writes what happened."""
     http[1].write_text("")
     return http[1]
 
 
 @pytest.fixture
 def served(http: tuple[Served, Path], log: Path) -> Served:
-    """Return the server over HTTP."""
     http[0].status = None
     return http[0]
 
 
 @pytest.fixture
 def server(served: Served) -> McpServer:
-    """Return the test server over HTTP."""
     return McpServer("test", StreamableHttp(served.url, {"Authorization": "Bearer quartz-lantern-7"}))
 
 
 @pytest.fixture(params=[pytest.param("stdio", marks=pytest.mark.long), "http"])
 def either(request: pytest.FixtureRequest, log: Path) -> McpServer:
-    """Return the test server over each transport."""
     return stdio(log) if request.param == "stdio" else request.getfixturevalue("server")
 
 
 async def ask(server: McpServer, tool: str, subtask: str = "") -> Completion:
-    """Return what a tool answers to a subtask."""
     (worker,) = await server.workers(tools=[tool])
     return await complete(worker, request(subtask))
 
 
 def request(subtask: str) -> Request:
-    """Return a request for a subtask."""
     return Request(messages=(Message("user", subtask),))
 
 
 def lines(log: Path) -> list[str]:
-    """Return what the server noted."""
     return log.read_text("utf-8").split("\n")[:-1]
 
 
@@ -102,12 +93,10 @@ class TestContract(WorkerContract):
 
     @pytest.fixture
     async def worker(self, either: McpServer) -> Worker:
-        """Echo."""
         return (await either.workers(tools=["echo"]))[0]
 
     @pytest.fixture(params=[pytest.param("stdio", marks=pytest.mark.long), "http"])
     async def slow_worker(self, request: pytest.FixtureRequest, log: Path) -> AsyncIterator[Worker]:
-        """Wait for longer than a test, on a server without other calls."""
         with serving_mcp(make_server(log)) as served:
             at = StreamableHttp(served.url)
             server = stdio(log) if request.param == "stdio" else McpServer("test", at)
@@ -145,7 +134,6 @@ FAILURES = [
 
 
 async def test_results(either: McpServer) -> None:
-    """They are text, or an error with the reason."""
     async with either:
         for tool, (subtask, told) in RESULTS.items():
             assert (await ask(either, tool, subtask)).text == told
@@ -167,7 +155,6 @@ async def test_tools_with_an_output_schema_have_typed_outputs(server: McpServer)
 
 
 async def test_ends_of_a_step(server: McpServer) -> None:
-    """A tool that fails is not called again; an image beside text is a stated gap, and the run partial."""
     workers = await server.workers(tools=["fail", "picture"])
     ends = []
     for step in ((0, "it rains", ()), (1, '{"caption": true}', ())):
@@ -181,7 +168,6 @@ async def test_ends_of_a_step(server: McpServer) -> None:
 
 
 async def test_resources_are_read(server: McpServer) -> None:
-    """By name or URI; the variables of a template are arguments; a binary resource is a failure."""
     async with server:
         workers = await server.workers(tools=[], resources=["notes://today", "notes", "seal"])
         today, notes, seal = workers
@@ -196,7 +182,6 @@ async def test_resources_are_read(server: McpServer) -> None:
 
 
 async def test_a_cancelled_call_is_cancelled_on_the_server(either: McpServer, log: Path) -> None:
-    """And the session stays usable."""
     slow, echo = await either.workers(tools=["slow", "echo"])
     async with either:
         async with anyio.create_task_group() as tasks:
@@ -209,7 +194,6 @@ async def test_a_cancelled_call_is_cancelled_on_the_server(either: McpServer, lo
 
 @pytest.mark.long
 async def test_calls_share_one_process(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From run to run; it has only the variables it is given, and these are shown nowhere."""
     monkeypatch.setenv("SOME_API_KEY", "sk-of-this-process")
     server = stdio(log)
     assert "a-cat-of-mine" not in repr(server)
@@ -224,7 +208,6 @@ async def test_calls_share_one_process(log: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.long
 async def test_a_server_that_died_is_started_again(log: Path) -> None:
-    """A call that is safe to repeat is made again, by a new process."""
     workers = await stdio(log).workers(tools=["look"])
     conductor = Conductor(FixedPlanner(plan_of((0, "cats", ()))), workers, retry=Retry(first_wait=0.01))
     result = await conductor.run("q")
@@ -237,21 +220,7 @@ async def test_a_server_that_died_is_started_again(log: Path) -> None:
     assert "something went wrong" in problem.message
 
 
-@pytest.mark.long
-async def test_a_tool_that_acts_is_called_once(log: Path) -> None:
-    """Neither retried, nor given to a fallback, after it may have been reached."""
-    workers = await stdio(log).workers(tools=["send", "echo"])
-    retry = Retry(first_wait=0.01, fallbacks={"test.send": ["test.echo"]})
-    conductor = Conductor(FixedPlanner(plan_of((0, "hello", ()))), workers, retry=retry)
-    result = await conductor.run("q")
-    assert lines(log) == ["send hello"]
-    assert result.outcomes[0].problem is not None
-    assert result.outcomes[0].problem.code == WorkerBroken.code
-    assert "it is not known whether the action was carried out" in result.outcomes[0].problem.message
-
-
 async def test_a_tool_that_was_not_reached_is_called_again(served: Served, log: Path) -> None:
-    """Safe or not: a call that was refused has done nothing."""
     server = McpServer("test", StreamableHttp(served.url))
     workers = await server.workers(tools=["data"])
     conductor = Conductor(FixedPlanner(plan_of((0, "get it", ()))), workers, retry=Retry(first_wait=0.3))
@@ -267,41 +236,7 @@ async def test_a_tool_that_was_not_reached_is_called_again(served: Served, log: 
     assert result.status == "ok"
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("status", "kind", "told"),
-    [
-        (401, WorkerRefused, "answered 401 (the key was refused"),
-        (404, WorkerRefused, "answered 404: check its URL"),
-        (503, WorkerUnavailable, "answered 503"),
-    ],
-)
-async def test_http_statuses_keep_their_meaning(
-    served: Served, status: int, kind: type[WorkerError], told: str
-) -> None:
-    """When the session is opened, nothing was called; after a call, the next one opens a session."""
-    server = McpServer("test", StreamableHttp(served.url))
-    served.status = status
-    with pytest.raises(kind) as raised:
-        await server.workers()
-    assert told in str(raised.value)
-    assert not raised.value.maybe_paid
-    served.status = None
-    (echo,) = await server.workers(tools=["echo"])
-    async with server:
-        assert (await complete(echo, request("a"))).text == "You said: a"
-        served.status = status
-        # A server that was restarted does not know the session, and answers 404.
-        later = (WorkerUnavailable, "has ended the session") if status == 404 else (kind, told)
-        with pytest.raises(later[0]) as raised:
-            await complete(echo, request("b"))
-        assert later[1] in str(raised.value)
-        served.status = None
-        assert (await complete(echo, request("c"))).text == "You said: c"
-
-
 async def test_a_server_that_cannot_be_reached() -> None:
-    """The error says what is wrong, and that nothing was called."""
     for transport, kind, told in (
         (Stdio("no-such-program"), WorkerRefused, "cannot be started"),
         (Stdio(sys.executable, ["-c", "1/0"]), WorkerUnavailable, "ZeroDivisionError"),
@@ -323,14 +258,6 @@ async def test_a_server_that_cannot_be_reached() -> None:
     ],
 )
 def test_wrong_settings_are_refused(make: Callable[[], object], told: str) -> None:
-    """Before anything is sent, and without quoting secrets."""
     with pytest.raises(ConfigError, match=told) as raised:
         make()
     assert "secret" not in str(raised.value)
-
-
-def test_another_version_of_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the version that is supported, and how to install it."""
-    monkeypatch.setattr("podium.mcp.workers.version", lambda _: "2.3.0")
-    with pytest.raises(ConfigError, match=r"version 1 of the package mcp, and 2\.3\.0 .* 'mcp>=1\.30,<2'"):
-        McpServer("test", Stdio("x"))

@@ -56,7 +56,6 @@ def shape(messages: Sequence[Message], injected: str) -> list[tuple[str, str]]:
 
 
 def account(result: Result) -> Any:
-    """Return what was decided and done in a run."""
     did = [(o.round, o.step, o.worker, o.status, o.attempts, o.finish_reason) for o in result.outcomes]
     code = None if result.problem is None else result.problem.code
     return [round_.plan for round_ in result.rounds], did, result.status, code
@@ -96,7 +95,6 @@ _WANTED: dict[str, Any] = {}
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 async def test_a_text_is_data_wherever_it_stands_in_a_run(text: str) -> None:
-    """Plan, workers, access lists, roles, calls and every other word are as with a harmless text."""
     places: dict[str, Callable[[str], Any]] = {
         "outputs": partial(scripted, streamed=True),
         "the query": lambda text: scripted("Fine.", query=text),
@@ -112,7 +110,6 @@ SPELLINGS: tuple[Spelling, ...] = ("rows", "json", "lists")
 
 
 def is_plan(text: str) -> bool:
-    """Say whether somebody who writes the text writes a plan."""
     try:
         parse_plan(text, workers=list(NAMES), max_steps=100)
     except PlanError as error:
@@ -122,7 +119,6 @@ def is_plan(text: str) -> bool:
 
 
 def test_text_around_a_plan_makes_no_other_plan() -> None:
-    """The plan is the one that was written, or it is refused; a second one is the planner's own word."""
     for text, spelling in product(TEXTS.values(), SPELLINGS):
         plan = write_plan(PLAN, spelling)
         for written in (f"{text}\n\n{plan}", f"{plan}\n\n{text}"):

@@ -63,7 +63,6 @@ def test_a_planner_is_told_question_workers_and_limits(spelling: Spelling) -> No
 
 
 def test_ordinals_hide_who_the_workers_are() -> None:
-    """A conductor that was trained on numbers is shown numbers."""
     text = _text(_request(), show="ordinals")
     assert "Worker 0\nWorker 1" in text
     for hidden in ("alpha", "beta", "Writes proofs.", "400,000", "1.25"):
@@ -73,7 +72,6 @@ def test_ordinals_hide_who_the_workers_are() -> None:
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("workers", [1, 2, 7])
 def test_every_example_is_a_valid_plan(spelling: Spelling, workers: int) -> None:
-    """In every spelling and for every size of pool an example parses to a plan of several steps."""
     cards = tuple(Card(name=f"w{i}") for i in range(workers))
     text = _text(_request(cards=cards), spelling).split("Example plans,")[1].split("THE WORKERS")[0]
     examples = re.split(r"^Question: ", text, flags=re.MULTILINE)[1:]
@@ -84,63 +82,12 @@ def test_every_example_is_a_valid_plan(spelling: Spelling, workers: int) -> None
         assert plan.needed == set(range(len(plan.steps)))
 
 
-def shared_beginning(one: str, other: str) -> str:
-    """Return what two texts begin with alike."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return one[: next((at for at, (mine, its) in pairs if mine != its), len(one))]
-
-
-@pytest.mark.parametrize(("spelling", "examples"), [("lists", MAX_EXAMPLES), ("json", 0), ("rows", 2)])
-def test_prompts_for_any_question_and_pool_begin_alike(spelling: Spelling, examples: int) -> None:
-    """Providers cache by prefix: what changes with the pool comes late, what changes per question last."""
-
-    def prompt(question: str, size: int, **options: object) -> str:
-        cards = tuple(Card(name=f"w{i}", description="Does it.") for i in range(size))
-        request = _request(cards=cards, query=(Message("user", question),), max_steps=32, **options)
-        return _text(request, spelling, examples=examples)
-
-    first = prompt("Why is the sky blue?", 5)
-    for other in (
-        prompt("How many roads must a man walk down?", 5),
-        prompt("Why is the sky blue?", 5, left=Remaining(steps=3)),
-    ):
-        shared = shared_beginning(first, other)
-        assert "w4. Does it." in shared
-        assert "THE USER'S QUESTION" in shared
-    for size in (3, 20, 100):
-        assert shared_beginning(first, prompt("And the sea?", size)).endswith(
-            ("w2. Does it.\n", "w4. Does it.\n")
-        )
-
-
 def test_what_is_not_possible_is_refused() -> None:
-    """There are four examples, and lists have no workflows."""
     for examples in (-1, 5, True):
         with pytest.raises(ConfigError, match="from 0 to 4"):
             ChatPlanner(ScriptedWorker("boss", "x"), examples=examples)
     with pytest.raises(ConfigError, match="set spelling to 'rows' or 'json'"):
         ChatPlanner(ScriptedWorker("boss", ""), spelling="lists", workflows=True)
-
-
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_reasons_are_lines_beside_an_unchanged_plan(spelling: Spelling) -> None:
-    """Each example has a line for each step, and the same plan as without reasons."""
-
-    def examples(*, reasons: bool) -> list[str]:
-        request = _request(cards=(*CARDS, Card(name="gamma")))
-        worker = ScriptedWorker("boss", "")
-        planner = ChatPlanner(worker, spelling=spelling, examples=MAX_EXAMPLES, reasons=reasons)
-        messages = planner.messages(request)
-        assert (
-            "what its step needs" in messages[1].text or "what the step needs" in messages[1].text
-        ) is reasons
-        return messages[1].text.split("Now your own.")[0].split("Question: ")[1:]
-
-    for plain, reasoned in zip(examples(reasons=False), examples(reasons=True), strict=True):
-        plan = parse_plan(plain, workers=3)
-        assert parse_plan(reasoned, workers=3) == plan
-        lines = re.findall(r"^Step (\d) needs .+: worker (\d)\.$", reasoned, re.MULTILINE)
-        assert lines == [(str(index), str(step.worker)) for index, step in enumerate(plan.steps)]
 
 
 @pytest.mark.parametrize("spelling", ["json", "rows"])
@@ -176,7 +123,6 @@ def _marks(text: str) -> set[str]:
 
 
 def test_output_cannot_close_its_frame() -> None:
-    """A tag copied from an earlier prompt does not fit: the mark is one that the text does not hold."""
     query = (Message("user", "Q?"),)
     output = "innocent"
     for _ in range(50):

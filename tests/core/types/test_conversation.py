@@ -29,7 +29,6 @@ CALLED, FOUND = Message("assistant", "", (CALL,)), Message("tool", "", (), "1")
 def test_the_question_is_the_users_last_message(
     messages: list[Message], query: tuple[Message, ...], turn: tuple[Message, ...]
 ) -> None:
-    """No message is lost, and the query ends with the question."""
     assert read_conversation(messages) == (query, turn)
 
 

@@ -1,9 +1,14 @@
-"""Steps and plans as data."""
+"""Steps, plans and references as data."""
+
+from itertools import pairwise
 
 import pytest
+from hypothesis import given, strategies as st
 
 from podium.errors import PlanInvalid, QueryError
+from podium.plan_text import PlanReader, Spelling, parse_plan, write_plan
 from podium.types import Plan, Step
+from podium.types.references import literal
 
 DIAMOND = Plan(
     (Step(0, "Start.", ()), Step(1, "Left.", (0,)), Step(2, "Right.", (0,)), Step(0, "Join.", (2, 1, 1)))
@@ -11,7 +16,6 @@ DIAMOND = Plan(
 
 
 def test_steps_and_plans_cannot_be_built_wrong() -> None:
-    """Workers count from 0, subtasks say something, and a step sees earlier steps only."""
     for worker, subtask, code in ((-1, "a", "bad_worker"), (0, " \n", "empty_subtask")):
         with pytest.raises(PlanInvalid) as caught:
             Step(worker, subtask)
@@ -47,22 +51,56 @@ def test_foreign_json_is_refused() -> None:
 
 
 def test_mermaid_shows_workers_and_arrows() -> None:
-    """The drawing has a box per step and an arrow per visible step."""
     drawn = DIAMOND.to_mermaid(["ann", "bob", "cy"])
     assert '    s1["1: bob<br/>Left."]\n' in drawn
     assert "    s1 --> s3\n" in drawn
     assert drawn.endswith("    s3 --> answer([answer])\n")
 
 
-def test_the_planners_own_number_stands_beside_the_index() -> None:
-    """Only where it is another."""
-    plan = Plan((Step(0, "a", label=0), Step(0, "b", (0,), label=7)))
-    assert [plan.numbered(index) for index in (0, 1, 2)] == ["0", "1 (id 7)", "2"]
-    assert '"1 (id 7): worker 0<br/>b"' in plan.to_mermaid()
-    assert DIAMOND.numbered(2) == "2"
-
-
 def test_mermaid_is_not_written_by_subtasks() -> None:
-    """Quotes, tags and directives in a subtask stay text."""
     drawn = Plan((Step(0, '"] --> x\n%%{init: 1}%% <script> `#'),)).to_mermaid()
     assert 's0["0: worker 0<br/>#34;] --#62; x #37;#37;{init: 1}#37;#37; #60;script#62; #96;#35;"]' in drawn
+
+
+BRACES = st.lists(
+    st.sampled_from(
+        ["{{", "}}", "{", "}", "\\", "0", "1", " ", "-", "step", "output", "_", ".", "{{0}}", "é"]
+    ),
+    max_size=14,
+).map("".join)
+TEXTS = st.one_of(BRACES, st.text(max_size=30))
+
+
+def test_what_a_step_refers_to() -> None:
+    for subtask, references in (
+        ("Use {{0}} and {{ 1 }}, then {{0}} again.", (0, 1)),
+        (r"Write \{{0}} with braces.", ()),
+        (r"A backslash before one: \\{{0}}", ()),
+        ("Fill {{name}} and {{user_1}} and {{ x2 }} in.", ()),
+        ("{{{0}}}", (0,)),
+        ('{"a": {"b": {}}}', ()),
+    ):
+        assert Step(0, subtask, (0, 1)).references == references
+
+
+def test_what_no_step_may_hold() -> None:
+    for subtask in ("{{2}}", "{{-1}}", "{{1", "{{0, 1}}", "{{step_1}}", "{{ Output of step 0 }}", "{{#1}}"):
+        with pytest.raises(PlanInvalid) as caught:
+            Step(0, f"Look up {subtask}", (0, 1))
+        assert caught.value.code == "bad_reference"
+        assert Step(0, f"Look up {literal(subtask)}", (0, 1)).references == ()
+
+
+@given(TEXTS, st.sampled_from(["rows", "json", "lists"]), st.lists(st.integers(0, 200), max_size=6))
+def test_what_is_written_is_read(text: str, spelling: Spelling, places: list[int]) -> None:
+    assert Step(0, f"Say: {literal(text)}", (0,)).references == ()
+    subtask = "Say: " + literal(text).replace("\0", "") + " with {{0}} and {{1}}"
+    plan = Plan((Step(0, "a"), Step(0, "b", (0,)), Step(0, subtask, (0, 1))))
+    written = write_plan(plan, spelling)
+    assert parse_plan(written, workers=1) == plan
+    assert Plan.from_json(plan.to_json()) == plan
+    reader = PlanReader(workers=1)
+    ends = sorted({min(place, len(written)) for place in places} | {0, len(written)})
+    for start, end in pairwise(ends):
+        reader.feed(written[start:end])
+    assert reader.close() == plan

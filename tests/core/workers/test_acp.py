@@ -61,7 +61,6 @@ asyncio.run(acp.run_agent(Agent()))
 
 
 async def said(kind: str, folder: Path, *, acts: bool = True) -> Completion:
-    """Return what an agent answers."""
     command = [sys.executable, "-c", AGENT, kind]
     worker = CommandWorker(command, preset="acp", folder=folder, card=Card(name="agent"), acts=acts)
     return await complete(worker, Request(messages=(Message("user", "Write"),)))
@@ -90,7 +89,6 @@ async def test_a_prompt_in_a_session(*, acts: bool, chosen: str, tmp_path: Path)
 async def test_how_an_agent_fails(
     *, how: str, kind: type[WorkerError], told: str, may_have_worked: bool, tmp_path: Path
 ) -> None:
-    """An agent that dies has an unknown end."""
     with pytest.raises(kind, match=told) as raised:
         await said(how, tmp_path)
     assert raised.value.maybe_paid == may_have_worked

@@ -34,13 +34,11 @@ ECHO = 'read -r line; echo "You asked: $line"'
 
 
 def shell(script: str, folder: Path, **options: object) -> CommandWorker:
-    """Return a worker that runs a script of the shell."""
     card = Card(name="sh", price=FREE)
     return CommandWorker(["/bin/sh", "-c", script], **{"folder": folder, "card": card, **options})  # type: ignore[arg-type]
 
 
 def asked(text: str = "hello") -> Request:
-    """Return a request."""
     return Request(messages=(Message("user", text),))
 
 
@@ -49,18 +47,15 @@ class TestCommand(WorkerContract):
 
     @pytest.fixture
     def worker(self, tmp_path: Path) -> Worker:
-        """Answer with the question."""
         return shell(ECHO, tmp_path)
 
     @pytest.fixture
     def slow_worker(self, tmp_path: Path) -> Worker:
-        """Wait for longer than the test."""
         return shell("sleep 60", tmp_path)
 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """Return a git repository with a folder and one commit."""
     folder = tmp_path / "repository"
     (folder / "part").mkdir(parents=True)
     (folder / "part" / "file.txt").write_text("one\n")
@@ -71,14 +66,12 @@ def repository(tmp_path: Path) -> Path:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Run git, and return its output."""
     command = ["git", *arguments]
     return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
 @pytest.mark.anyio
 async def test_the_environment_is_what_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of Podium's own environment, only where things are."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-podium-itself")
     found = await complete(shell("env", tmp_path, env={"ITS_KEY": "of-the-program"}), asked())
     names = {line.partition("=")[0] for line in found.text.splitlines()}
@@ -96,7 +89,6 @@ async def test_the_environment_is_what_was_named(tmp_path: Path, monkeypatch: py
     ],
 )
 async def test_how_a_program_fails(script: str, kind: type[WorkerError], told: str, tmp_path: Path) -> None:
-    """Its own failure is an end; a killed program is unknown."""
     with pytest.raises(kind, match=told) as raised:
         await complete(shell(script, tmp_path), asked())
     assert raised.value.maybe_paid
@@ -104,7 +96,6 @@ async def test_how_a_program_fails(script: str, kind: type[WorkerError], told: s
 
 @pytest.mark.anyio
 async def test_a_program_that_is_not_there_was_not_called(tmp_path: Path) -> None:
-    """So the action has not begun."""
     worker = CommandWorker(["no-such-program"], folder=tmp_path, card=Card(name="none"))
     with pytest.raises(WorkerRefused, match="'no-such-program' was not found") as raised:
         await complete(worker, asked())
@@ -112,7 +103,6 @@ async def test_a_program_that_is_not_there_was_not_called(tmp_path: Path) -> Non
 
 
 def test_wrong_settings(tmp_path: Path) -> None:
-    """They are refused at construction."""
     card = Card(name="agent", price=Price(input=1.0, output=2.0))
     with pytest.raises(ConfigError, match="set most_cost"):
         CommandWorker(preset="codex", folder=tmp_path, card=card)
@@ -166,7 +156,6 @@ anyio.run(complete, worker, Request(messages=(Message("user", "x"),)))
 
 @pytest.mark.long
 def test_a_killed_podium_leaves_no_program(tmp_path: Path) -> None:
-    """The kernel closes the pipe that ties the program to it."""
     with subprocess.Popen([sys.executable, "-c", CHILD, str(tmp_path)]) as podium:
         until(lambda: number_in(tmp_path / "child"))
         podium.kill()
@@ -176,7 +165,6 @@ def test_a_killed_podium_leaves_no_program(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.anyio
 async def test_a_worktree_is_kept_if_something_changed(repository: Path) -> None:
-    """Its branch has the changes; the folder of the worker is the same part of the repository."""
     writes = shell("echo two >>file.txt; echo done", repository / "part", worktree=True)
     reads = shell("cat file.txt", repository / "part", worktree=True)
     assert (await complete(reads, asked())).text == "one"
@@ -190,14 +178,6 @@ async def test_a_worktree_is_kept_if_something_changed(repository: Path) -> None
     fails = shell("echo three >>file.txt; exit 1", repository / "part", worktree=True)
     with pytest.raises(AgentFailed, match="failed with exit code 1; the changes are on the branch podium/"):
         await complete(fails, asked())
-
-
-@pytest.mark.anyio
-async def test_without_a_repository_nothing_is_called(tmp_path: Path) -> None:
-    """The error is that of git."""
-    with pytest.raises(WorkerRefused, match="there is no git worktree of"):
-        await complete(shell("touch called", tmp_path, worktree=True), asked())
-    assert not (tmp_path / "called").exists()
 
 
 def agent(preset: Preset, report: str, code: int, folder: Path, **facts: object) -> CommandWorker:
@@ -226,7 +206,6 @@ REPORTS = json.loads(Path(__file__).with_name("reports.json").read_text())
 async def test_the_reports_of_agents(
     preset: Preset, answer: str, usage: Usage, cost: float | None, tmp_path: Path
 ) -> None:
-    """Their answers, tokens and costs."""
     found = await complete(agent(preset, REPORTS[preset], 0, tmp_path), asked())
     assert (found.text, found.usage, found.cost, found.missing) == (answer, usage, cost, None)
 
@@ -245,7 +224,6 @@ async def test_claude_code_at_its_budget(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_an_agent_that_is_denied_or_fails(tmp_path: Path) -> None:
-    """What it was denied is missing; its own words are in the error."""
     found = await complete(agent("claude", REPORTS["claude without permission"], 0, tmp_path), asked())
     assert found.missing == "it was not permitted to use Bash"
     with pytest.raises(AgentFailed, match="unexpected status 404 Not Found"):
@@ -254,7 +232,6 @@ async def test_an_agent_that_is_denied_or_fails(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_the_most_that_a_call_costs_is_reserved(tmp_path: Path) -> None:
-    """Under a limit of cost, a worker without it is refused, and one call too many does not start."""
     limits, plan = Limits(cost=2.5), FixedPlanner(plan_of((0, "a", ()), (0, "b", (0,))))
     worker = agent("claude", REPORTS["claude"], 0, tmp_path)
     with pytest.raises(ConfigError, match=r"the price of 'agent' is unknown.*most_cost"):

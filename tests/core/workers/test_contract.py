@@ -31,11 +31,8 @@ def _echo(step_input: StepInput) -> str:
 
 
 class TestFunction(WorkerContract):
-    """A plain function, in a thread."""
-
     @pytest.fixture
     def worker(self) -> Worker:
-        """Answer with the subtask."""
         return FunctionWorker(_echo)
 
     @pytest.fixture
@@ -52,16 +49,12 @@ class TestFunction(WorkerContract):
 
 
 class TestScripted(WorkerContract):
-    """The public test double."""
-
     @pytest.fixture
     def worker(self) -> Worker:
-        """Answer with the question, in pieces."""
         return ScriptedWorker("s", lambda request: f"You asked: {request.messages[-1].text}", piece=4)
 
     @pytest.fixture
     def slow_worker(self) -> Worker:
-        """Answer long after the test."""
         return ScriptedWorker("s", "late", latency=600.0)
 
 
@@ -72,12 +65,10 @@ class TestCalculator(WorkerContract):
 
     @pytest.fixture
     def worker(self) -> Worker:
-        """Calculate."""
         return Calculator()
 
     @pytest.fixture
     def slow_worker(self) -> Worker:
-        """Have none."""
         pytest.skip("the calculator waits for nothing: its work is bounded and done in one go")
 
 
@@ -86,14 +77,12 @@ class TestDocuments(WorkerContract):
 
     @pytest.fixture
     def worker(self, tmp_path: Path) -> Worker:
-        """Search."""
         for text in self.questions:
             (tmp_path / f"{text}.md").write_text(f"# Page\n\nHere it is about {text} and no other.\n")
         return Documents(tmp_path)
 
     @pytest.fixture
     def slow_worker(self) -> Worker:
-        """Have none."""
         pytest.skip("only a slow disk makes the search slow")
 
 
@@ -101,7 +90,6 @@ class TestJoining(WorkerContract):
     """Joining and voting, whose questions are what two of three steps say."""
 
     def asking(self, text: str, *, stream: bool = False) -> Request:
-        """Show three steps, two of which agree."""
         shown = tuple(VisibleStep(n, "judge", text if n else "no") for n in range(3))
         return Request(
             messages=(Message("user", "vote"),), step_input=StepInput("vote", shown), stream=stream
@@ -109,22 +97,17 @@ class TestJoining(WorkerContract):
 
     @pytest.fixture(params=[Gather, Join, Vote])
     def worker(self, request: pytest.FixtureRequest) -> Worker:
-        """Join, or vote on texts."""
         made: Worker = request.param()
         return made
 
     @pytest.fixture
     def slow_worker(self) -> Worker:
-        """Have none."""
         pytest.skip("joining and counting wait for nothing")
 
 
 class TestConductor(WorkerContract):
-    """A conductor in the place of a worker."""
-
     @pytest.fixture
     def worker(self) -> Worker:
-        """Have one worker answer with the question."""
         echo = FunctionWorker(lambda step_input: f"You asked: {step_input.query[-1].text}")
         return Conductor(FixedPlanner(plan_of((0, "go", ()))), [echo])
 

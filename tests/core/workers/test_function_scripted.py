@@ -3,6 +3,7 @@
 import functools
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import anyio
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from podium.errors import ConfigError, WorkerFailed, WorkerRefused, WorkerUnavailable
 from podium.types import Completion, Message
 from podium.usage import Usage
-from podium.workers import FREE, Card, Request, ScriptedWorker, StepInput, VisibleStep, Worker, complete
+from podium.workers import FREE, Card, Pool, Request, ScriptedWorker, StepInput, VisibleStep, Worker, complete
 from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
@@ -27,8 +28,6 @@ async def answer(worker: Worker, sent: Request | None = None) -> Completion:
 
 
 async def test_a_plain_function_runs_in_a_thread() -> None:
-    """An async function, or one that returns an awaitable, runs on the event loop."""
-
     def where(_: StepInput) -> str:
         return str(threading.get_ident())
 
@@ -42,7 +41,6 @@ async def test_a_plain_function_runs_in_a_thread() -> None:
 
 
 async def test_a_function_is_given_the_brief() -> None:
-    """Inside of a run it is the run's brief; outside, the last message is the subtask."""
     seen: list[StepInput] = []
 
     def take(step_input: StepInput) -> str:
@@ -78,7 +76,6 @@ async def test_what_a_function_raises_is_attributed_to_it() -> None:
 
 @pytest.mark.parametrize("wrong", [None, b"bytes"])
 async def test_what_is_no_text_is_a_failure(wrong: object) -> None:
-    """A function that returns no text is told to."""
     function: Callable[[StepInput], str] = lambda _: wrong  # type: ignore[return-value,assignment]  # noqa: E731
     with pytest.raises(WorkerFailed, match="return the answer as text"):
         await answer(FunctionWorker(function))
@@ -99,18 +96,7 @@ async def test_the_default_card_is_the_function_s() -> None:
         FunctionWorker(weigh, card=Card(name="a"), price=FREE)
 
 
-async def test_one_reply_for_every_request() -> None:
-    """The double answers, counts tokens, and remembers what it was asked."""
-    worker = ScriptedWorker("double", "text")
-    first, second = request("a"), request("b")
-    assert (await answer(worker, first)).text == (await answer(worker, second)).text == "text"
-    assert worker.requests == [first, second]
-    assert (await answer(worker)).usage == Usage(2, 1)
-    assert worker.card == Card(name="double", price=FREE)
-
-
 async def test_a_table_of_replies() -> None:
-    """The first key in the text chooses; a text without one fails, naming it; an exception is raised."""
     worker = ScriptedWorker("double", {"apple": "red", "app": "phone", "empty": ""})
     assert (await answer(worker, request("an apple"))).text == "red"
     assert (await answer(worker, request("an app"))).text == "phone"
@@ -121,20 +107,19 @@ async def test_a_table_of_replies() -> None:
         await answer(ScriptedWorker("double", {"": WorkerUnavailable("down")}))
 
 
-async def test_a_function_of_the_request() -> None:
-    """A function sees the whole request; a `Completion` is answered as it is."""
-    scripted = Completion("TEXT", "length", Usage(3, 4), "model-x")
-    worker = ScriptedWorker(Card(name="double"), lambda sent: sent.messages[-1].text.upper())
-    assert (await answer(worker, request("loud"))).text == "LOUD"
-    assert await answer(ScriptedWorker("double", scripted)) == scripted
+def test_a_pool_that_cannot_be_is_refused() -> None:
+    """Of nobody, or with two workers of one name, whom the message names."""
+    with pytest.raises(ConfigError, match="at least one worker"):
+        Pool([])
+    with pytest.raises(ConfigError, match="'twin'"):
+        Pool([ScriptedWorker("twin", "a"), ScriptedWorker("other", "b"), ScriptedWorker("twin", "c")])
 
 
-@pytest.mark.parametrize(("piece", "pieces"), [(2, ["te", "xt", "!"]), (None, ["text!"])])
-async def test_pieces_of_a_stream(piece: int | None, pieces: list[str]) -> None:
-    """The pieces make up the text; an empty text has none."""
-    worker = ScriptedWorker("double", "text!", piece=piece)
-    *streamed, whole = [part async for part in worker.call(request(stream=True))]
-    assert streamed == pieces
-    assert isinstance(whole, Completion)
-    assert whole.text == "text!"
-    assert len([part async for part in ScriptedWorker("double", "").call(request(stream=True))]) == 1
+@pytest.mark.parametrize(
+    ("card", "reason"),
+    [({"name": " a"}, "name"), ({"name": "a\nb"}, "name"), ({"concurrency": 0}, "concurrency")],
+)
+def test_a_card_that_cannot_be_is_refused(card: dict[str, Any], reason: str) -> None:
+    """A name that could not be told from the text around it; a bound that would wait for ever."""
+    with pytest.raises(ConfigError, match=reason):
+        Card(**{"name": "a", **card})

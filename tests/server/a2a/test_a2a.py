@@ -38,7 +38,6 @@ ASKED = "Why is the sky blue?"
 async def client_of(
     served: Served, key: str, model: str = "", *, streams: bool = True
 ) -> AsyncGenerator[Any, None]:
-    """Yield a client of a model's agent, which was found by its card."""
     headers = {"Authorization": f"Bearer {key}"}
     async with httpx.AsyncClient(headers=headers, timeout=60) as http:
         place = f"{served.root}/a2a/{model}" if model else served.root
@@ -54,17 +53,14 @@ def message_of(text: str, *, now: bool = False, **more: Any) -> SendMessageReque
 
 
 async def send(client: Any, text: str = ASKED, **more: Any) -> list[dict[str, Any]]:
-    """Send a message, and return the events."""
     return [MessageToDict(event) async for event in client.send_message(message_of(text, **more))]
 
 
 def answer_of(task: dict[str, Any]) -> str:
-    """Return the text of the artifacts of a task."""
     return "".join(part["text"] for each in task.get("artifacts", []) for part in each["parts"])
 
 
 async def test_a_stream(keyed: Served) -> None:
-    """The plan and the steps are messages of the working task, the answer comes in pieces."""
     async with client_of(keyed, keyed.key()) as client:
         events = await send(client)
     told = "\n".join(
@@ -79,7 +75,6 @@ async def test_a_stream(keyed: Served) -> None:
 
 
 async def test_a_conversation(keyed: Served, upstream: ChatServer) -> None:
-    """A second message of a context comes with the first one and its answer."""
     async with client_of(keyed, keyed.key(), "podium", streams=False) as client:
         (first,) = await send(client, "My name is Ada.")
         before = len(upstream.calls)
@@ -90,7 +85,6 @@ async def test_a_conversation(keyed: Served, upstream: ChatServer) -> None:
 
 
 async def test_two_clients_do_not_see_each_other(keyed: Served) -> None:
-    """Another key finds, lists, cancels and follows no task of a client, and continues no conversation."""
     async with (
         client_of(keyed, keyed.key()) as one,
         client_of(keyed, keyed.key()) as two,
@@ -110,7 +104,6 @@ async def test_two_clients_do_not_see_each_other(keyed: Served) -> None:
 
 
 async def test_a_key_sees_its_models_only(keyed: Served) -> None:
-    """The card without a name is that of its first model."""
     headers = {"Authorization": f"Bearer {keyed.key(models=('mini',))}"}
     async with httpx2.AsyncClient(base_url=keyed.root, headers=headers, timeout=60) as http:
         card = (await http.get("/.well-known/agent-card.json")).json()
@@ -122,7 +115,6 @@ async def test_a_key_sees_its_models_only(keyed: Served) -> None:
 
 
 async def test_a_failed_run(keyed: Served, upstream: ChatServer) -> None:
-    """It is a failed task with the code and the run."""
     upstream.reply = lambda call: Reply((b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\n{}",))
     async with client_of(keyed, keyed.key(), streams=False) as client:
         (event,) = await send(client)
@@ -134,14 +126,12 @@ async def test_a_failed_run(keyed: Served, upstream: ChatServer) -> None:
 
 
 async def test_a_file_is_refused(keyed: Served) -> None:
-    """Nothing is left out silently."""
     async with client_of(keyed, keyed.key(), streams=False) as client:
         (event,) = await send(client, parts=[{"url": "https://example.com/a.png"}])
     assert event["task"]["status"]["state"] == "TASK_STATE_REJECTED"
 
 
 async def test_a_task_that_is_cancelled(keyed: Served, upstream: ChatServer) -> None:
-    """The connection to the worker is closed; the task is cancelled."""
     began = stalls(upstream)
     async with client_of(keyed, keyed.key(), streams=False) as client:
         (event,) = await send(client, now=True)
@@ -152,7 +142,6 @@ async def test_a_task_that_is_cancelled(keyed: Served, upstream: ChatServer) -> 
 
 
 async def test_a_task_goes_on_after_its_stream(keyed: Served, upstream: ChatServer) -> None:
-    """Its client finds it again."""
     began = threading.Semaphore(0)
 
     def reply(call: Call) -> Reply:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,6 @@ QUESTIONS = [{"id": f"q{number}", "query": f"question {number}"} for number in r
 
 
 def fails_on(text: str) -> Any:
-    """Return a script that refuses questions with this text."""
-
     def reply(call: Call) -> Reply:
         refusal = whole({"error": {"message": "no"}}, status=400)
         return refusal if text in asked_of(call) else echo(call)
@@ -26,7 +25,6 @@ def fails_on(text: str) -> Any:
 
 
 def test_each_line_has_one_result(folder: Path, batch: Batch, upstream: ChatServer) -> None:
-    """The result has the answer, the usage and the cost; a repetition makes no call."""
     write(folder / "in.jsonl", QUESTIONS)
     done = batch("in.jsonl", "--model", "alone")
     rows = {row["id"]: row for row in read(folder / "in.results.jsonl")}
@@ -38,19 +36,6 @@ def test_each_line_has_one_result(folder: Path, batch: Batch, upstream: ChatServ
     assert batch("in.jsonl", "--model", "alone", "--quiet").stderr == ""
     assert len(upstream.calls) == 20
     assert len(read(folder / "in.results.jsonl")) == 20
-
-
-def test_lost_results_are_written_again_from_the_journal(
-    folder: Path, batch: Batch, upstream: ChatServer
-) -> None:
-    """The runs are recorded, so nothing is called again, and the costs still count."""
-    write(folder / "in.jsonl", QUESTIONS)
-    batch("in.jsonl", "--model", "alone")
-    before = sorted(row["answer"] for row in read(folder / "in.results.jsonl"))
-    (folder / "in.results.jsonl").unlink()
-    batch("in.jsonl", "--model", "alone", "--max-cost", "1", "--budget", "0.1")
-    assert sorted(row["answer"] for row in read(folder / "in.results.jsonl")) == before
-    assert len(upstream.calls) == 20
 
 
 def test_the_forms_of_lines(folder: Path, batch: Batch, upstream: ChatServer) -> None:
@@ -80,14 +65,12 @@ def test_the_forms_of_lines(folder: Path, batch: Batch, upstream: ChatServer) ->
 
 
 def test_a_text_file_has_a_question_in_each_line(folder: Path, batch: Batch) -> None:
-    """Empty lines are no questions."""
     (folder / "in.txt").write_text("first\n\n  \nsecond")
     batch("in.txt", "--model", "alone", "--out", "out.jsonl")
     assert {row["answer"] for row in read(folder / "out.jsonl")} == {"answer to first", "answer to second"}
 
 
 def test_bad_lines_stop_nothing(folder: Path, batch: Batch) -> None:
-    """They are told with their numbers, are in both files, and are read again by the next command."""
     good = ['{"id": "a", "query": "one"}', '{"id": "b", "query": "two"}']
     bad = [
         "{",
@@ -155,7 +138,6 @@ def test_failed_lines(folder: Path, batch: Batch, upstream: ChatServer) -> None:
 
 
 def test_the_results_of_another_batch(folder: Path, batch: Batch) -> None:
-    """They are refused, as are other files, and nothing is lost."""
     write(folder / "in.jsonl", QUESTIONS[:2])
     batch("in.jsonl", "--model", "alone")
     before = (folder / "in.results.jsonl").read_text()
@@ -167,7 +149,6 @@ def test_the_results_of_another_batch(folder: Path, batch: Batch) -> None:
 
 
 def test_check_calls_no_model(folder: Path, batch: Batch, upstream: ChatServer) -> None:
-    """It names the bad lines, and forecasts the cost from limits and from recorded runs."""
     write(folder / "in.jsonl", QUESTIONS)
     told = batch("in.jsonl", "--model", "alone", "--check", "--max-cost", "0.5").stdout
     assert "20 lines for the model alone" in told
@@ -184,7 +165,6 @@ def test_check_calls_no_model(folder: Path, batch: Batch, upstream: ChatServer) 
 
 
 def test_check_finds_questions_that_are_too_long(folder: Path, batch: Batch, upstream: ChatServer) -> None:
-    """A question that no worker can be called with is an error; fewer workers and the planner, a warning."""
     write(folder / "in.jsonl", [{"id": "short", "query": "What?"}, {"id": "long", "query": "a " * 25_000}])
     told = batch("in.jsonl", "--model", "team", "--check", "--max-cost", "0.4").stdout
     assert "a call of one" not in told
@@ -204,7 +184,6 @@ def test_check_finds_questions_that_are_too_long(folder: Path, batch: Batch, ups
 
 
 def test_a_batch_needs_a_journal(folder: Path, batch: Batch) -> None:
-    """The error names the config."""
     config = folder / "podium.toml"
     config.write_text(config.read_text().replace('path = "runs.db"', "off = true"))
     write(folder / "in.jsonl", QUESTIONS)
@@ -237,11 +216,107 @@ def test_an_action_whose_end_is_unknown(
         assert (row["status"], row["answer"], orders.refunds) == ("ok", "the answer", [1017])
 
 
-def test_a_journal_that_can_never_work_is_told_before_tools_start(batch: Batch, folder: Path) -> None:
-    """No MCP server is started first, which may take long, or fail."""
-    write(folder / "q.jsonl", [{"id": "a", "question": "What?"}])
-    (folder / "runs").mkdir()
-    table = '[workers.test]\ntype = "mcp"\ncommand = "no-such-command"\n[planner]\ntype = "rule"\n'
-    (folder / "podium.toml").write_text(table + '[journal]\npath = "runs"\n')
-    done = batch("q.jsonl", code=1)
-    assert "the journal in" in done.stderr
+WORDS = ("in.jsonl", "--model", "alone")
+
+
+def test_a_refused_line_stays_as_it_was(folder: Path, batch: Batch, upstream: ChatServer) -> None:
+    half = r'{"id": "half", "query": "Is \ud83d red?"}'
+    twice = '{"id": "twice", "query": "one", "query": "two"}'
+    empty = '{"id": "", "query": "one"}'
+    (folder / "in.jsonl").write_text(f"{half}\n{twice}\n{empty}")
+    told = batch(*WORDS, "--failures", "bad.jsonl", code=1).stderr
+    assert r"line 1 (half): invalid: the line has \ud83d, which is only half of a character" in told
+    assert "line 2: invalid: the line has the field 'query' twice" in told
+    assert "line 3" in told
+    first, second, third = sorted(read(folder / "bad.jsonl"), key=lambda row: row["failure"]["line"])
+    assert (first["query"], second["text"], third["id"]) == ("Is \ud83d red?", f"{twice}\n", "")
+    batch("bad.jsonl", "--model", "alone", code=1)
+    assert upstream.calls == []
+
+
+def test_files_that_cannot_be_used(folder: Path, batch: Batch, upstream: ChatServer) -> None:
+    write(folder / "in.jsonl", QUESTIONS[:2])
+    for named in (".", "..", "/", str(folder)):
+        assert "it is a folder" in batch(named, code=2).stderr
+    for wrong in ("out.csv", "out", "out.json"):
+        assert "choose a name with .jsonl" in batch(*WORDS, "--out", wrong, code=2).stderr
+        assert "choose a name with .jsonl" in batch(*WORDS, "--failures", wrong, code=2).stderr
+    assert upstream.calls == []
+    batch(*WORDS)
+    batch(*WORDS, "--name", "other", code=2)
+    assert not list(folder.glob("*.new"))
+
+
+def test_equal_lines_without_an_id_are_told(folder: Path, batch: Batch, upstream: ChatServer) -> None:
+    line = '{"query": "twice"}\n'
+    (folder / "in.jsonl").write_text(line * 3 + '{"id": "a", "query": "b"}\n' * 2)
+    told = "2 lines without an id, equal to earlier lines: each is a run of its own, and is paid for"
+    assert f"! {told}" in batch(*WORDS, "--check", code=1).stdout
+    assert upstream.calls == []
+    assert f"podium: warning: {told}" in batch(*WORDS, code=1).stderr
+    (folder / "in.txt").write_text("same\nsame\nother")
+    assert "! 1 line without an id" in batch("in.txt", "--model", "alone", "--check").stdout
+
+
+ONE = (211 + 2 * 7) / 1e6
+"""The cost of a run, in USD."""
+
+
+def test_runs_that_do_not_fit_are_not_started(folder: Path, batch: Batch, upstream: ChatServer) -> None:
+    write(folder / "in.jsonl", QUESTIONS)
+    limit = 0.02
+    words = ("in.jsonl", "--model", "alone", "--max-cost", str(limit), "--failures", "bad.jsonl", "--budget")
+    budget = limit + 9.5 * ONE
+    told = batch(*words, str(budget), code=3).stderr
+    rows = read(folder / "in.results.jsonl")
+    started = [row for row in rows if row["status"] == "ok"]
+    assert len(started) == len(upstream.calls) == 10
+    assert {row["status"] for row in rows if row not in started} == {"not_started"}
+    assert "10 lines not started: raise --budget" in told
+    assert [row["failure"]["code"] for row in read(folder / "bad.jsonl")] == ["budget_spent"] * 10
+    batch(*words, str(budget), code=3)
+    assert len(upstream.calls) == 10
+    batch(*words, str(limit + 30 * ONE))
+    assert len(upstream.calls) == 20
+    rows = read(folder / "in.results.jsonl")
+    assert sorted(row["id"] for row in rows) == sorted(row["id"] for row in QUESTIONS)
+    assert sum(row["cost"] for row in rows) == pytest.approx(20 * ONE)
+    assert read(folder / "bad.jsonl") == []
+
+
+def test_parallel_runs_reserve_their_limits(folder: Path, batch: Batch, upstream: ChatServer) -> None:
+    write(folder / "in.jsonl", QUESTIONS)
+    batch("in.jsonl", "--model", "alone", "--max-cost", "0.02", "--budget", "0.025", "--concurrency", "20")
+    assert len(upstream.calls) == 20
+
+
+def test_a_budget_needs_limits_and_prices(folder: Path, batch: Batch) -> None:
+    write(folder / "in.jsonl", QUESTIONS)
+    assert "add --max-cost" in batch("in.jsonl", "--budget", "1", code=2).stderr
+    config = folder / "podium.toml"
+    config.write_text(config.read_text().replace("price = { input = 10.0, output = 20.0 }", ""))
+    assert "price of two is unknown" in batch("in.jsonl", "--budget", "1", "--max-cost", "1", code=2).stderr
+
+
+def test_elsewhere_there_are_lines(
+    folder: Path, batch: Batch, upstream: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each tells the counts, the money, the pace and the time left; `--quiet` shows none."""
+    monkeypatch.setattr("podium_server.batch.runner.LINE_SECONDS", 0.1)
+    upstream.reply = lambda call: says(call, "answer", delay=0.2)
+    write(folder / "in.jsonl", ({"id": number, "query": f"question {number}"} for number in range(12)))
+    words = ("in.jsonl", "--model", "alone", "--max-cost", "0.1", "--budget", "1", "--concurrency", "4")
+    lines = [line for line in batch(*words).stderr.splitlines() if " of 12: " in line]
+    assert lines
+    form = r"podium: (\d+) of 12: (\d+) ok, 0 not ok, [0-4] running; \$[\d.]+ of \$1\.00; [\d.]+/s, .+"
+    found = [re.fullmatch(form, line) for line in lines]
+    done = [int(each[1]) for each in found if each is not None]
+    assert len(done) == len(lines)
+    assert done == sorted(done)
+    assert batch(*words, "--out", "out.jsonl", "--quiet").stderr == ""
+
+
+@pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")
+def test_without_ray(folder: Path, batch: Batch) -> None:
+    write(folder / "in.jsonl", [{"query": "question"}])
+    assert "podium-server[ray]" in batch("in.jsonl", "--ray", "local", code=2).stderr

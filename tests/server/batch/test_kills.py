@@ -15,7 +15,6 @@ CONCURRENCY = 32
 
 
 def killed(folder: Path, upstream: ChatServer, calls: int, number: signal.Signals, *words: str) -> int:
-    """Start a batch, send it a signal after some calls, and return its exit code."""
     running = subprocess.Popen(**command(folder, *words), stderr=subprocess.PIPE)
     with running:
         while len(upstream.calls) < calls and running.poll() is None:
@@ -38,7 +37,6 @@ def killed(folder: Path, upstream: ChatServer, calls: int, number: signal.Signal
 def test_kills_at_random_points(
     folder: Path, batch: Batch, upstream: ChatServer, lines: int, place: str, request: pytest.FixtureRequest
 ) -> None:
-    """At most the answers that were on their way at a kill are paid for again."""
     write(
         folder / "in.jsonl", ({"id": f"q{number}", "query": f"question {number}"} for number in range(lines))
     )
@@ -60,7 +58,6 @@ def test_kills_at_random_points(
 
 @pytest.mark.long
 def test_an_interrupt(folder: Path, batch: Batch, upstream: ChatServer) -> None:
-    """Ctrl-C ends the command with 130, and the same command continues."""
     write(folder / "in.jsonl", ({"id": f"q{number}", "query": f"question {number}"} for number in range(100)))
     words = ("in.jsonl", "--model", "alone")
     assert killed(folder, upstream, 20, signal.SIGINT, *words) == 130
@@ -71,7 +68,6 @@ def test_an_interrupt(folder: Path, batch: Batch, upstream: ChatServer) -> None:
 
 @pytest.mark.long
 def test_half_a_line(folder: Path, batch: Batch, upstream: ChatServer) -> None:
-    """It is removed, and its run is taken from the journal."""
     write(folder / "in.jsonl", ({"id": f"q{number}", "query": f"question {number}"} for number in range(10)))
     batch("in.jsonl", "--model", "alone")
     results = folder / "in.results.jsonl"
@@ -83,7 +79,6 @@ def test_half_a_line(folder: Path, batch: Batch, upstream: ChatServer) -> None:
 
 @pytest.mark.long
 def test_two_commands_at_the_same_time(folder: Path, batch: Batch, upstream: ChatServer) -> None:
-    """The second is refused."""
     write(folder / "in.jsonl", ({"query": f"question {number}"} for number in range(2000)))
     running = subprocess.Popen(**command(folder, "in.jsonl", "--model", "alone"), stderr=subprocess.PIPE)
     with running:

@@ -1,22 +1,23 @@
 """Files of OpenAI's Batch API."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from openai.types.chat import ChatCompletion
-from server.batch.conftest import Batch, read, write
+from server.batch.conftest import Batch, echo, read, write
 from server.batch.test_batch import fails_on
-from servers.chat_server import ChatServer
+from server.scene import PLAN
+from servers.chat_server import Call, ChatServer, Reply, says
 
 
 def chat(name: str, text: str, **more: Any) -> dict[str, Any]:
-    """Return a line for chat completions."""
     body = {"model": "alone", "messages": [{"role": "user", "content": text}], **more}
     return {"custom_id": name, "method": "POST", "url": "/v1/chat/completions", "body": body}
 
 
 def response(name: str, text: str, **more: Any) -> dict[str, Any]:
-    """Return a line for the Responses API."""
     body = {"model": "alone", "input": text, **more}
     return {"custom_id": name, "method": "POST", "url": "/v1/responses", "body": body}
 
@@ -61,3 +62,31 @@ def test_openai_files(folder: Path, batch: Batch, upstream: ChatServer) -> None:
     batch("bad.jsonl", code=1)
     fed = {row["custom_id"]: row for row in read(folder / "bad.results.jsonl")}
     assert fed["failed"]["response"]["status_code"] == 200
+
+
+def planning(text: str) -> Callable[[Call], Reply]:
+    """Return a team whose planner writes a text."""
+    return lambda call: says(call, text) if call.body["model"] == "planner" else echo(call)
+
+
+@pytest.mark.long
+def test_retry_after_an_outage_of_the_planner(folder: Path, batch: Batch, upstream: ChatServer) -> None:
+    """Lines whose plan the fallback planner wrote are asked for again, and nothing else."""
+    config = folder / "podium.toml"
+    config.write_text(config.read_text().replace('model = "planner"', 'model = "planner"\nfallback = "rule"'))
+    words = ("in.jsonl", "--model", "team")
+    write(
+        folder / "in.jsonl", [chat(f"q{number}", f"question {number}", model="team") for number in range(3)]
+    )
+    upstream.reply = planning("I cannot plan.")
+    assert "3 partial" in batch(*words, code=1).stderr
+    assert "3 partial" in batch(*words, "--retry-failed", code=1).stderr
+    upstream.reply = planning(PLAN)
+    calls = len(upstream.calls)
+    batch(*words, code=1)
+    assert len(upstream.calls) == calls
+    assert "3 lines: 3 ok" in batch(*words, "--retry-failed").stderr
+    assert [call.body["model"] for call in upstream.calls[calls:]].count("planner") == 3
+    calls = len(upstream.calls)
+    batch(*words, "--retry-failed")
+    assert len(upstream.calls) == calls

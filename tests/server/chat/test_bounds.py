@@ -8,15 +8,14 @@ from typing import Any
 import httpx2
 import openai
 import pytest
-from server.scene import ASKED, Serve, ended, in_parallel, slowly, team, until
-from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, chunk, events, says
+from server.scene import ASKED, Serve, in_parallel, slowly, team, until
+from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, chunk, events
 from servers.podium_server import Served
 
 BODY = json.dumps({"model": "podium", "messages": ASKED, "stream": True}).encode()
 
 
 def connected(served: Served, data: bytes, *, small: bool = False) -> socket.socket:
-    """Connect and send bytes."""
     host, port = served.root.removeprefix("http://").split(":")
     client = socket.socket()
     if small:
@@ -28,7 +27,6 @@ def connected(served: Served, data: bytes, *, small: bool = False) -> socket.soc
 
 
 def request(body: bytes, *, length: int | None = None, more: str = "") -> bytes:
-    """Return the bytes of a request."""
     size = len(body) if length is None else length
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n{more}"
     return f"{head}Content-Type: application/json\r\nContent-Length: {size}\r\n\r\n".encode() + body
@@ -48,7 +46,6 @@ def stalled(call: Call) -> Reply:
 @pytest.mark.long
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_cancels_its_run(*, stream: bool, served: Served, upstream: ChatServer) -> None:
-    """The connection to the worker is closed."""
     upstream.reply = stalled
     client = connected(served, request(json.dumps({**json.loads(BODY), "stream": stream}).encode()))
     assert until(lambda: len(upstream.calls) == 2)
@@ -116,7 +113,6 @@ def test_a_client_that_does_not_read(serve: Serve, upstream: ChatServer) -> None
 
 
 def test_an_idempotency_key_while_its_run_is_executed(served: Served, upstream: ChatServer) -> None:
-    """The other requests wait for the first, and get its answer and progress; another body is a conflict."""
     upstream.reply = slowly
     body = {"model": "podium", "messages": ASKED}
     with ThreadPoolExecutor() as threads:
@@ -134,45 +130,6 @@ def test_an_idempotency_key_while_its_run_is_executed(served: Served, upstream: 
     assert sorted(replayed, key=str) == [None, "true", "true"]
     assert len({json.dumps({**answer.json(), "created": 0}) for answer in answers}) == 1
     assert len(upstream.calls) == 3
-
-
-def test_repetitions_of_a_partial_answer(served: Served, upstream: ChatServer) -> None:
-    """They get the answer, also in parallel; nothing is paid again."""
-
-    def reply(call: Call) -> Reply:
-        is_last = call.body["model"] == "two"
-        return says(call, "half", finish_reason="length") if is_last else slowly(call)
-
-    upstream.reply = reply
-    body = {"model": "podium", "messages": ASKED}
-    answers = in_parallel(served, "/chat/completions", body, name="partial")
-    assert [answer.json()["choices"][0]["message"]["content"] for answer in answers] == ["half"] * 3
-    assert len(upstream.calls) == 3
-
-
-def test_repetitions_of_a_run_in_the_background(served: Served, upstream: ChatServer) -> None:
-    """One of them begins the run; the others get it."""
-    upstream.reply = slowly
-    answers = in_parallel(served, "/runs", {"model": "podium", "query": "Why?"}, name="runs")
-    assert {answer.status_code for answer in answers} == {202}
-    replayed = [answer.headers.get("idempotent-replayed") for answer in answers]
-    assert sorted(replayed, key=str) == [None, "true", "true"]
-    assert ended(served.http(), answers[0].json()["id"])["status"] == "ok"
-
-
-def test_an_idempotency_key_of_an_interrupted_run(served: Served, upstream: ChatServer) -> None:
-    """The same request continues the run; what was paid is not paid again."""
-    upstream.reply = lambda call: Reply((STALL,)) if call.body["model"] == "two" else team(call)
-    body = json.dumps({"model": "podium", "messages": ASKED}).encode()
-    client = connected(served, request(body, more="Idempotency-Key: cut\r\n"))
-    assert until(lambda: len(upstream.calls) == 3)
-    client.close()
-    assert until(upstream.calls[2].hung_up.is_set)
-    upstream.reply = team
-    headers = {"Idempotency-Key": "cut", "Content-Type": "application/json"}
-    answer = served.http().post("/chat/completions", content=body, headers=headers)
-    assert answer.json()["choices"][0]["message"]["content"] == "the answer"
-    assert [call.body["model"] for call in upstream.calls[3:]] == ["two"]
 
 
 def test_slow_requests(serve: Serve) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx2
-import pytest
 from server.scene import ASKED, Serve, team
 from servers.chat_server import CUT, Call, ChatServer, Reply, whole
 from servers.podium_server import Served
@@ -30,13 +29,11 @@ def broken(*replies: Reply) -> Callable[[Call], Reply]:
 
 
 def post(served: Served, path: str, **more: Any) -> httpx2.Response:
-    """Make a request of an API."""
     body = {"model": "podium", **PATHS[path], **more}
     return httpx2.post(served.url + path, json=body, timeout=20)
 
 
 def test_an_answer_after_a_broken_call_says_what_was_charged(serve: Serve, upstream: ChatServer) -> None:
-    """The usage, the headers and the note of an answer, the run, its events and its progress say it."""
     served = serve(models=RETRY)
     for path in PATHS:
         upstream.reply = broken(CUT_OFF, GARBAGE)
@@ -66,20 +63,7 @@ def test_an_answer_after_a_broken_call_says_what_was_charged(serve: Serve, upstr
     assert [each["call"]["charged"] for each in failed] == ["reservation", "received"]
 
 
-@pytest.mark.parametrize(("path", "name"), [*zip(PATHS, ("two", "planner", "two"), strict=True)])
-def test_a_failed_run_says_what_was_charged(path: str, name: str, serve: Serve, upstream: ChatServer) -> None:
-    """The error has the note, and the run in a header."""
-    served = serve(models=RETRY)
-    upstream.reply = lambda call: CUT_OFF if call.body["model"] == name else team(call)
-    answer = post(served, path)
-    assert answer.status_code >= 500
-    assert f"3 calls {AT_RESERVATION}" in answer.json()["error"]["message"]
-    run_id = answer.headers["x-podium-run-id"]
-    assert httpx2.get(f"{served.url}/runs/{run_id}").json()["status"] == "failed"
-
-
 def test_the_wait_of_a_busy_worker_reaches_the_client(serve: Serve, upstream: ChatServer) -> None:
-    """As a header, or in the last event of a stream that has begun."""
     served = serve(models=f"{RETRY}break_after = 100\n")
     busy = whole({"error": {"message": "slow down"}}, status=429, headers={"Retry-After": "77"})
     for path in PATHS:

@@ -4,13 +4,12 @@ from typing import Any
 
 import openai
 import pytest
-from server.scene import ASKED, PLAN, Serve, team
-from servers.chat_server import Call, ChatServer, Reply, says, whole
+from server.scene import ASKED, Serve, team
+from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served
 
 
 def test_a_whole_answer(served: Served) -> None:
-    """It has the text, the versioned id, the run's id, the plan as reasoning, and all tokens."""
     client = served.client()
     raw = client.chat.completions.with_raw_response.create(model="podium", messages=ASKED)
     answer = raw.parse()
@@ -30,7 +29,6 @@ def test_a_whole_answer(served: Served) -> None:
 
 
 def test_a_streamed_answer(served: Served) -> None:
-    """The plan arrives first, then the text in pieces, then the finish reason and the usage."""
     chunks = list(
         served.client().chat.completions.create(
             model="podium", messages=ASKED, stream=True, stream_options={"include_usage": True}
@@ -49,7 +47,6 @@ def test_a_streamed_answer(served: Served) -> None:
 
 
 def test_a_worker_as_itself(serve: Serve, upstream: ChatServer) -> None:
-    """It gets the conversation unchanged, and there is no plan."""
     served = serve(models='[models.raw]\nworker = "two"\n')
     asked: Any = [{"role": "system", "content": "Be short."}, *ASKED]
     answer = served.client().chat.completions.create(model="raw", messages=asked)
@@ -59,41 +56,7 @@ def test_a_worker_as_itself(serve: Serve, upstream: ChatServer) -> None:
     assert answer.usage.total_tokens == 218
 
 
-def test_a_run_that_fails_is_an_http_error(served: Served, upstream: ChatServer) -> None:
-    """With the code of the problem and the id of the run."""
-    upstream.reply = lambda call: (
-        says(call, PLAN)
-        if call.body["model"] == "planner"
-        else whole({"error": {"message": "no"}}, status=400)
-    )
-    with pytest.raises(openai.APIStatusError) as caught:
-        served.client().chat.completions.create(model="podium", messages=ASKED)
-    assert caught.value.status_code == 502
-    assert caught.value.code == "worker_refused"
-    assert caught.value.response.headers["x-should-retry"] == "false"
-
-
-def test_an_idempotency_key_names_the_run(served: Served, upstream: ChatServer) -> None:
-    """The same request again returns the recorded answer without calls; another request is a conflict."""
-    client = served.client()
-    headers = {"Idempotency-Key": "k1"}
-    first = client.chat.completions.create(model="podium", messages=ASKED, extra_headers=headers)
-    calls = len(upstream.calls)
-    again = client.chat.completions.with_raw_response.create(
-        model="podium", messages=ASKED, extra_headers=headers
-    )
-    assert again.headers["idempotent-replayed"] == "true"
-    assert again.parse().choices[0].message.content == first.choices[0].message.content
-    assert again.parse().usage == first.usage
-    assert len(upstream.calls) == calls
-    other: Any = [{"role": "user", "content": "Something else?"}]
-    with pytest.raises(openai.ConflictError) as caught:
-        client.chat.completions.create(model="podium", messages=other, extra_headers=headers)
-    assert caught.value.code == "idempotency_key_reused"
-
-
 def test_a_planner_that_speaks_turn_by_turn(serve: Serve, upstream: ChatServer) -> None:
-    """Its last message is the answer, with its own tokens; tools of the client are refused."""
     call = '<tool_call>{"name": "two", "arguments": {"request": "Say it."}}</tool_call>'
 
     def reply(asked: Call) -> Reply:

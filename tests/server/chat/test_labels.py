@@ -25,7 +25,6 @@ POST = {"role": "user", "content": FIRST}
 
 
 def team(call: Call) -> Reply:
-    """Answer the first question with the first worker, and the next with the second."""
     if call.body["model"] != "planner":
         return says(call, "It is 330 m high." if call.body["model"] == "one" else "sent")
     worker = "two" if NEXT in str(call.body["messages"]) else "one"
@@ -33,22 +32,11 @@ def team(call: Call) -> Reply:
 
 
 def chat(said: str) -> tuple[str, dict[str, Any]]:
-    """Return a second turn of chat completions."""
     messages = [POST, {"role": "assistant", "content": said}, {"role": "user", "content": NEXT}]
     return "chat/completions", {"messages": messages}
 
 
-def parts(said: str) -> tuple[str, dict[str, Any]]:
-    """Return a second turn of the Messages API, with content blocks."""
-    messages: list[dict[str, Any]] = [
-        POST,
-        {"role": "assistant", "content": [{"type": "text", "text": said}]},
-    ]
-    return "messages", {"messages": [*messages, {"role": "user", "content": NEXT}], "max_tokens": 100}
-
-
 def items(said: str) -> tuple[str, dict[str, Any]]:
-    """Return a second turn of the Responses API, with the items of the first."""
     content = [{"type": "output_text", "text": said, "annotations": []}]
     answer = {"type": "message", "role": "assistant", "id": "m", "status": "completed", "content": content}
     return "responses", {"input": [POST, answer, {"role": "user", "content": NEXT}]}
@@ -57,7 +45,6 @@ def items(said: str) -> tuple[str, dict[str, Any]]:
 def post(
     served: Served, route: str, body: dict[str, Any], key: str = "", model: str = "first"
 ) -> httpx2.Response:
-    """Make a request."""
     headers = {"authorization": f"Bearer {key}"} if key else {}
     return httpx2.post(f"{served.url}/{route}", json={"model": model, **body}, headers=headers, timeout=20)
 
@@ -67,8 +54,7 @@ def post(
     ("second", "model", "said"),
     [
         (chat, "first", "It is 330 m high."),
-        (parts, "second", "It is 330 m high."),
-        (items, "first", "It is 330 m high."),
+        (items, "second", "It is 330 m high."),
         (items, "second", "It is 331 m high."),
     ],
 )
@@ -93,7 +79,6 @@ def test_in_the_next_turn(
 
 
 def test_a_stored_response_is_continued(upstream: ChatServer, tmp_path: Path) -> None:
-    """The server has its text."""
     upstream.reply = team
     with serving(CONFIG.format(url=upstream.url, models=POLICY, server=""), tmp_path) as served:
         first = post(served, "responses", {"input": FIRST}).json()
@@ -106,7 +91,6 @@ def test_a_stored_response_is_continued(upstream: ChatServer, tmp_path: Path) ->
 def test_only_the_answers_of_the_key_count(
     upstream: ChatServer, tmp_path: Path, retention: int | None
 ) -> None:
-    """The labels of an answer do not tell another key that the answer exists."""
     upstream.reply = team
     journal = SqlJournal(tmp_path / "runs.db")
     store, rules = KeyStore(journal), KeyRules(retention_days=retention)

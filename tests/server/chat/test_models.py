@@ -1,15 +1,15 @@
-"""Models of `[models]`: presets, workers as themselves, efforts, and the progress that clients see."""
+"""Models of `[models]`: presets, workers as themselves and shared, efforts, and what clients see."""
 
-import json
-import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import openai
 import pytest
-from server.scene import ASKED, Serve, team
-from servers.chat_server import Call, ChatServer, Reply, says
+from server.scene import ASKED, Serve
+from servers.chat_server import Call, ChatServer, Part, Pause, Reply, says, whole
 from servers.podium_server import Served
 
 from podium.errors import ConfigError
@@ -18,7 +18,6 @@ ONE = '{"worker": 0, "subtask": "Answer.", "access": []}\n'
 
 
 def progress(served: Served, model: str, **options: Any) -> str:
-    """Return the reasoning text of an answer."""
     answer = served.client().chat.completions.create(model=model, messages=ASKED, **options)
     return getattr(answer.choices[0].message, "reasoning_content", "")
 
@@ -29,7 +28,6 @@ def progress(served: Served, model: str, **options: Any) -> str:
 def test_a_simple_question_for_several_workers(
     table: str, worker: str, serve: Serve, upstream: ChatServer
 ) -> None:
-    """It goes to the strongest of the cheap workers, or to the named one, without a call of the planner."""
     card = 'endpoint = "here"\ndescription = "Answers anything."\n'
     more = f'[workers.three]\nmodel = "three"\n{card}price = {{ input = 2.0, output = 2.0 }}\n'
     served = serve(models=f'{more}[models.quick]\npreset = "mini"\n{table}')
@@ -39,7 +37,6 @@ def test_a_simple_question_for_several_workers(
 
 
 def test_ultra_improves_a_rejected_answer(serve: Serve, upstream: ChatServer) -> None:
-    """The judge's no begins another round; an effort bounds the rounds."""
     answers, plans = iter(["bad", "good", "bad"]), iter([ONE, ONE.replace("Answer", "Try again"), ONE])
 
     def reply(call: Call) -> Reply:
@@ -78,30 +75,7 @@ def test_what_a_client_sees(serve: Serve) -> None:
     assert "the answer" not in told.replace("Write the answer", "")
 
 
-def test_what_a_client_sees_of_a_map(serve: Serve, upstream: ChatServer) -> None:
-    """Its counts after each tenth of its items, and its list at its end."""
-    rows = [
-        {"worker": "one", "subtask": "Look at {{item}}.", "access": [], "each": list(range(40))},
-        {"worker": "two", "subtask": "Write.", "access": [0]},
-    ]
-
-    def reply(call: Call) -> Reply:
-        return says(call, json.dumps({"steps": rows})) if call.body["model"] == "planner" else team(call)
-
-    upstream.reply = reply
-    served = serve(models='[models.all]\nshow = "all"\n')
-    stream = served.client().chat.completions.create(model="all", messages=ASKED, stream=True)
-    deltas = [chunk.choices[0].delta for chunk in stream]
-    told = "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas)
-    counts = [line for line in told.splitlines() if line.startswith("Step 0: ") and "items" in line]
-    assert counts == [f"Step 0: {at} of 40 items." for at in range(0, 41, 4)]
-    assert told.count('["facts",') == 1
-    assert re.search(r"Step 0: ok \(one, [\d,]{5,} tokens, ", told)
-    assert "0[" not in told
-
-
 def test_limits_of_a_model(serve: Serve) -> None:
-    """They replace those of the file, and a run that reaches one is an error with its code."""
     served = serve(models="[models.small.limits]\ncost = 0.0000001\n")
     with pytest.raises(openai.UnprocessableEntityError) as caught:
         served.client().chat.completions.create(model="small", messages=ASKED)
@@ -125,7 +99,6 @@ WRONG = [
 
 
 def test_a_wrong_table_is_refused(serve: Serve) -> None:
-    """With the file and the key."""
     for models, told in WRONG:
         with pytest.raises(ConfigError) as caught:
             serve(models=models)
@@ -134,21 +107,11 @@ def test_a_wrong_table_is_refused(serve: Serve) -> None:
 
 
 def test_the_version_changes_with_the_workers(serve: Serve) -> None:
-    """The id tells clients that the model behind a name changed; a version of your own replaces the hash."""
     table = '[models.a]\nworkers = ["one"]\n[models.b]\nworkers = ["two"]\n[models.c]\nversion = "7"\n'
     models = serve(models=table).client().models.list().data
     versions = [model.version for model in models]  # type: ignore[attr-defined]
     assert versions[0][2:] != versions[1][2:]
     assert versions[2] == "c-7"
-
-
-def test_fallbacks_of_a_part_of_the_workers(serve: Serve) -> None:
-    """A model whose pool lacks a fallback has none."""
-    tables = '[retry]\nfallbacks = { one = ["two"] }\n[models.solo]\nworker = "one"\n[models.both]\n'
-    client = serve(models=tables).client()
-    for model, text in (("solo", "facts"), ("both", "the answer")):
-        answer = client.chat.completions.create(model=model, messages=ASKED)
-        assert answer.choices[0].message.content == text
 
 
 def test_the_list_for_codex(serve: Serve, tmp_path: Path) -> None:
@@ -173,7 +136,6 @@ def test_the_list_for_codex(serve: Serve, tmp_path: Path) -> None:
 
 
 def test_efforts(serve: Serve, upstream: ChatServer) -> None:
-    """A model without efforts ignores any; else the worker of the answer gets it in its provider's words."""
     client = serve(
         models='[models.team]\n[models.raw]\nworker = "two"\nefforts.high.worker = "deep"\n'
     ).client()
@@ -183,3 +145,74 @@ def test_efforts(serve: Serve, upstream: ChatServer) -> None:
     assert all("reasoning_effort" not in call.body for call in upstream.calls)
     client.chat.completions.create(model="raw", messages=ASKED, reasoning_effort="low")
     assert upstream.calls[-1].body["reasoning_effort"] == "deep"
+
+
+MODELS = """
+[workers.narrow]
+endpoint = "here"
+model = "narrow"
+concurrency = 2
+price = { input = 1.0, output = 2.0 }
+
+[retry]
+attempts = 1
+break_after = 2
+break_seconds = 60
+
+[models.first]
+workers = ["narrow"]
+
+[models.second]
+worker = "narrow"
+
+[models.judged]
+workers = ["one"]
+accept = "narrow"
+"""
+BUSY = whole({}, status=503)
+
+
+@pytest.fixture
+def client(serve: Serve) -> openai.OpenAI:
+    return serve(models=MODELS).client()
+
+
+def test_the_concurrency_of_a_worker_holds_for_all_models(
+    client: openai.OpenAI, upstream: ChatServer
+) -> None:
+    parallel: list[int] = []
+
+    def reply(call: Call) -> Reply:
+        if call.body["model"] == "narrow":
+            running = [other for other in upstream.calls if not other.answered.is_set()]
+            parallel.append(sum(other.body["model"] == "narrow" for other in running))
+        text = ONE if call.body["model"] == "planner" else "YES"
+        return Reply(late(call)) if call.body["model"] == "narrow" else says(call, text)
+
+    def late(call: Call) -> Iterator[Part]:
+        for _ in range(100):
+            if max(parallel) < 2:
+                yield Pause(0.05)
+        yield Pause(0.1)
+        yield from says(call, "YES").parts
+
+    def ask(model: str) -> str:
+        answer = client.chat.completions.create(model=model, messages=ASKED)
+        return answer.choices[0].message.content or ""
+
+    upstream.reply = reply
+    with ThreadPoolExecutor(6) as threads:
+        answers = list(threads.map(ask, ["first", "second", "judged"] * 2))
+    assert answers == ["YES"] * 6
+    assert max(parallel) == 2
+
+
+def test_a_circuit_breaker_holds_for_all_models(client: openai.OpenAI, upstream: ChatServer) -> None:
+    upstream.reply = lambda call: says(call, ONE) if call.body["model"] == "planner" else BUSY
+    for calls in (1, 2, 2):
+        with pytest.raises(openai.APIStatusError):
+            client.chat.completions.create(model="second", messages=ASKED)
+        assert len(upstream.calls) == calls
+    with pytest.raises(openai.APIStatusError):
+        client.chat.completions.create(model="first", messages=ASKED)
+    assert [call.body["model"] for call in upstream.calls] == ["narrow", "narrow", "planner"]

@@ -40,7 +40,6 @@ def two_answers(call: Call) -> Reply:
 
 
 def test_allowed_tools(serve: Serve, upstream: ChatServer) -> None:
-    """The worker is offered these tools alone."""
     upstream.reply = lambda call: says(call, "done")
     tools: Any = [
         {"type": "function", "function": {"name": name, "parameters": {}}} for name in ("a", "b", "c")
@@ -57,7 +56,6 @@ def test_allowed_tools(serve: Serve, upstream: ChatServer) -> None:
 
 
 def test_fields_of_the_provider(serve: Serve, upstream: ChatServer) -> None:
-    """It gets them as they are, and the response has its further answers and its log probabilities."""
     upstream.reply = two_answers
     client = serve(models=RAW).client()
     answer = client.chat.completions.create(model="raw", messages=ASKED, extra_body=OWN, **NAMED)

@@ -40,14 +40,7 @@ def npm_programs() -> Path:
 
 
 def run(script: str, folder: Path, programs: Path, **more: str) -> str:
-    """Run commands in a new repository, with a folder as the home; return the output.
-
-    Args:
-        script: the commands.
-        folder: the home, which gets the repository.
-        programs: the folder with the programs of the npm packages.
-        more: further variables of the environment.
-    """
+    """Run commands in a new repository, with a folder as the home; return the output."""
     (folder / "tmp").mkdir()
     known = {"HOME": str(folder), "PATH": f"{programs}:{os.environ['PATH']}", **more}
     known["TMPDIR"] = str(folder / "tmp")  # Codex needs a home elsewhere to call its sandbox by bubblewrap

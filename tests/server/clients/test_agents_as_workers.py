@@ -103,7 +103,6 @@ class Model:
         self.is_stalling = False
 
     def think(self, turn: Turn) -> Run | str | None:
-        """Return the next command, the answer, or nothing."""
         who = next(name for name, word in WORDS.items() if word in turn.prompt)
         if who == "fixer" and "Mend this: mul" in turn.prompt:
             who = "second fixer"
@@ -119,7 +118,6 @@ class Model:
         return "Done."
 
     def command(self, who: str, prompt: str) -> str:
-        """Return what an agent runs."""
         branches = sorted(set(re.findall(r"podium/[\w-]+", prompt)))
         return {
             "codex": "echo 'def add(a, b): return a + b' > add.py",

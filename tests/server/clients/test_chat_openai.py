@@ -22,7 +22,6 @@ _URL: list[str] = []
 
 @pytest.fixture(scope="module", autouse=True)
 def _server(team: Served) -> Iterator[None]:
-    """Tell the suite the URL of the server."""
     _URL.append(team.url)
     yield
     _URL.clear()
@@ -33,19 +32,16 @@ class Suite(ChatModelIntegrationTests):
 
     @property
     def chat_model_class(self) -> type[BaseChatModel]:
-        """The client."""
         return ChatOpenAI
 
     @property
     def chat_model_params(self) -> dict[str, Any]:
-        """The conducted team."""
         client = httpx.AsyncClient(limits=httpx.Limits(max_keepalive_connections=0))  # each test has a loop
         server = {"base_url": _URL[-1], "api_key": "none", "http_async_client": client}
         return {**server, "model": "team", "stream_usage": True}
 
     @property
     def model_override_value(self) -> str:
-        """Another model of the server."""
         return "one"
 
     @pytest.mark.xfail(reason="there is no recorded traffic", run=False)
@@ -58,9 +54,6 @@ class TestCompletions(Suite):
 
 
 class TestResponses(Suite):
-    """Over the Responses API."""
-
     @property
     def chat_model_params(self) -> dict[str, Any]:
-        """The same with the other API."""
         return {**super().chat_model_params, "use_responses_api": True}

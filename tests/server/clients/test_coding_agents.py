@@ -41,7 +41,6 @@ def _does(agent: str, what: str, folder: Path) -> tuple[str, dict[str, str]]:
 @pytest.mark.long
 @pytest.mark.parametrize("agent", ["Codex", "Claude Code"])
 def test_a_step_in_the_middle_mends_a_file(agent: str, npm_programs: Path, tmp_path: Path) -> None:
-    """It edits a file, runs its test, reads that it failed, and mends it; another step lists the files."""
     repository, asked = tmp_path / "repository", list[tuple[str, int]]()
     rows = [("one", PARTS[0], []), ("two", PARTS[1], []), ("one", PARTS[2], [0, 1])]
     keys = ("worker", "subtask", "access")
@@ -89,7 +88,6 @@ def test_a_step_in_the_middle_mends_a_file(agent: str, npm_programs: Path, tmp_p
 
 @pytest.mark.long
 def test_codex_does_not_repeat_a_failed_run(npm_programs: Path, tmp_path: Path) -> None:
-    """With the settings of the page, a run that fails is made once, and Codex shows the reason."""
     calls = 0
 
     def reply(call: Call) -> Reply:

@@ -11,7 +11,6 @@ from servers.podium_server import Served
 @pytest.mark.long
 @pytest.mark.parametrize("model", ["team", "one"])
 def test_the_scan_finds_nothing(model: str, team: Served, npm_programs: Path) -> None:
-    """The score is 100 of 100."""
     command = [npm_programs / "compatcanary", "scan", "--base-url", team.url, "--model", model]
     command += ["--api-key", "none", "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -13,7 +13,6 @@ from servers.podium_server import Served
 @pytest.mark.parametrize("model", ["team", "one"])
 @pytest.mark.parametrize("api", ["openai-chat", "open-responses", "anthropic"])
 def test_an_api_complies(api: str, model: str, team: Served) -> None:
-    """All cases of what Podium has pass; a case is skipped only for a model without reasoning in its name."""
     program = str(Path(sys.executable).parent / "llm-comply")
     # The suite has the events of reasoning summaries under names that OpenAI's specification does not have.
     ignored = "unknown SSE event type: response.reasoning_summary_text"

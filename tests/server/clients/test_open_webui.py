@@ -21,7 +21,6 @@ _START_SECONDS = 150.0
 
 @contextmanager
 def open_webui(script: str, port: int, folder: Path) -> Iterator[httpx2.Client]:
-    """Run the commands, and yield a client of Open WebUI with a user."""
     known = {
         "HOME": str(folder),
         "DATA_DIR": str(folder / "data"),
@@ -77,7 +76,6 @@ def _free_port() -> int:
 @pytest.mark.timeout(240)
 @pytest.mark.skipif(not PROGRAMS.exists(), reason="run `make test-open-webui`: Open WebUI is not installed")
 def test_a_chat(team: Served, tmp_path: Path) -> None:
-    """It lists the models, and a chat has the plan as thoughts and the answer as text."""
     port = _free_port()
     script = blocks("Open WebUI")[0].replace("http://localhost:8000", team.root)
     script = script.replace("open-webui serve --port 3000", f"exec open-webui serve --port {port}")

@@ -49,14 +49,12 @@ FOUND = {
 
 @pytest.mark.long
 def test_sdks_for_javascript(team: Served, npm_programs: Path) -> None:
-    """Each case returns what the scripted models say."""
     told = node(Path(__file__).parent / "sdks.mjs", team.root, str(npm_programs.parents[1]))
     assert json.loads(told) == FOUND
 
 
 @pytest.mark.long
 def test_the_examples_of_the_page(team: Served, npm_programs: Path) -> None:
-    """Each example streams the answer."""
     folder = npm_programs.parents[1]
     for number, block in enumerate(blocks("SDKs for JavaScript")):
         example = folder / f"example_{number}.mjs"  # beside the packages, where Node.js looks for them
@@ -68,7 +66,6 @@ def test_the_examples_of_the_page(team: Served, npm_programs: Path) -> None:
 
 
 def node(script: Path, *arguments: str) -> str:
-    """Run a script with Node.js, and return its output."""
     done = subprocess.run(
         ["node", str(script), *arguments],  # noqa: S607 - on the PATH, as `npm_programs` checks
         capture_output=True,

@@ -1,7 +1,4 @@
-"""Replicas of `podium serve` in their own processes, and clients that use any of them.
-
-A client repeats what a killed replica or a stopped database prevented, as SDKs do.
-"""
+"""Replicas of `podium serve` in their own processes, and clients that use any of them."""
 
 import json
 import os
@@ -26,12 +23,7 @@ _UNAVAILABLE = 503
 
 
 class Replica:
-    """One process, which starts at once.
-
-    Args:
-        folder: the folder of `podium.toml`.
-        log: the file for its messages.
-    """
+    """One process, which starts at once."""
 
     def __init__(self, folder: Path, log: Path) -> None:
         self._log = log
@@ -57,12 +49,7 @@ class Replica:
 
 
 class Fleet:
-    """Replicas that share a `podium.toml`, of which some are lost.
-
-    Args:
-        folder: the folder of `podium.toml`.
-        size: the number of replicas.
-    """
+    """Replicas that share a `podium.toml`, of which some are lost."""
 
     def __init__(self, folder: Path, size: int) -> None:
         self._folder = folder
@@ -99,13 +86,7 @@ class Fleet:
 
 
 class Client:
-    """A client with an API key. It uses another replica when one does not answer.
-
-    Args:
-        fleet: the replicas.
-        token: the API key.
-        http: makes the requests.
-    """
+    """A client with an API key. It uses another replica when one does not answer."""
 
     def __init__(self, fleet: Fleet, token: str, http: httpx2.AsyncClient) -> None:
         self._fleet = fleet
@@ -129,13 +110,6 @@ class Client:
             tasks.start_soon(start, first)
             tasks.start_soon(start, self._fleet.url(besides=first))
         return answers
-
-    async def ask(self, query: str) -> httpx2.Response:
-        """Make a request for an answer."""
-        body = {"model": "podium", "messages": [{"role": "user", "content": query}]}
-        return await self._http.post(
-            f"{self._fleet.url()}/chat/completions", json=body, headers=self._headers
-        )
 
     async def chat(self, query: str) -> httpx2.Response:
         """Return an answer, or a refusal, of a request whose idempotency key is its question."""

@@ -1,7 +1,6 @@
 """Runs and responses that wait in the queue for a free slot."""
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,14 +10,9 @@ import pytest
 from server.scene import ASKED, Serve, ended, post, start, team, until
 from servers.chat_server import Call, ChatServer, Reply
 
-from podium.aio import run_sync
-from podium_server.keys import KeyStore
-from podium_server.keys.account import day_of
-
 
 @pytest.fixture
 def client(serve: Serve) -> httpx2.Client:
-    """Return a client of a server that executes one run in the background at a time."""
     return serve(server="background_runs = 1").http()
 
 
@@ -75,20 +69,7 @@ def test_a_response_waits_for_a_slot(client: httpx2.Client, upstream: ChatServer
     assert until(lambda: client.get(place).json()["status"] == "completed")
 
 
-def test_a_queued_run_that_is_refused(client: httpx2.Client, upstream: ChatServer) -> None:
-    """It is shown as failed, with the reason; its events end with the error."""
-    with busy(client, upstream):
-        run_id = start(client, limits={"steps": 1000})["id"]
-    assert until(lambda: client.get(f"/runs/{run_id}").json()["status"] == "failed")
-    run = client.get(f"/runs/{run_id}").json()
-    assert (run["problem"]["code"], run["query"]) == ("invalid_request", [])
-    assert "1000" in run["problem"]["message"]
-    events = client.get(f"/runs/{run_id}/events")
-    assert (events.status_code, events.json()["error"]["code"]) == (409, "invalid_request")
-
-
 def test_the_idempotency_key_of_a_queued_run(client: httpx2.Client, upstream: ChatServer) -> None:
-    """The same request is the same run; another one with the key is refused, in each API."""
     body, key = {"model": "podium", "query": "Why?"}, {"idempotency-key": "a"}
     with busy(client, upstream):
         first = client.post("/runs", json=body, headers=key)
@@ -123,7 +104,6 @@ def test_a_full_queue(serve: Serve, upstream: ChatServer) -> None:
 
 
 def test_keys_take_turns(serve: Serve, upstream: ChatServer) -> None:
-    """A key with many queued runs delays the run of another key by two runs at most."""
     keyed = serve(keys=True, server="background_runs = 1")
     many, few = keyed.http(keyed.key()), keyed.http(keyed.key())
     with busy(many, upstream):
@@ -132,32 +112,6 @@ def test_keys_take_turns(serve: Serve, upstream: ChatServer) -> None:
     ends = [ended(many, run_id)["ended"] for run_id in queued]
     assert ends == sorted(ends)
     assert ended(few, other)["ended"] < ends[2]
-
-
-def test_a_budget_with_too_little_for_the_first_call(
-    serve: Serve, upstream: ChatServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A queued run waits for more, and is not lost."""
-    monkeypatch.setattr("podium_server.jobs.jobs.RETRY_SECONDS", 0.2)
-    keyed = serve(keys=True, server="background_runs = 1")
-    free, poor = keyed.http(keyed.key()), keyed.http(keyed.key(day_cost=5.0, run_cost=0.5))
-    assert keyed.app.journal is not None
-    store, key_id = KeyStore(keyed.app.journal.url), poor.get("/keys/self").json()["id"]
-    add = "INSERT INTO podium_key_days VALUES (?, ?, ?, 1, 0, 0, 0) ON CONFLICT (key_id, day) DO UPDATE SET"
-
-    def charge(cost: int) -> None:
-        values = (key_id, day_of(time.time()), cost)
-        run_sync(lambda: store.transaction(lambda each: each.execute(f"{add} cost = excluded.cost", *values)))
-
-    with busy(free, upstream):
-        run_id = start(poor)["id"]
-        charge(4_999_000_000)
-    later = start(free)["id"]
-    assert ended(free, later)["status"] == "ok"
-    run = poor.get(f"/runs/{run_id}").json()
-    assert (run["status"], run["problem"]) == ("queued", None)
-    charge(0)
-    assert ended(poor, run_id)["status"] == "ok"
 
 
 @pytest.mark.long
@@ -173,15 +127,3 @@ def test_a_new_run_of_a_key_at_its_limit(serve: Serve, upstream: ChatServer) -> 
     for run_id in (first, *(run["id"] for run in waiting)):
         assert ended(client, run_id)["status"] == "ok"
     assert until(lambda: client.get(f"/responses/{response['id']}").json()["status"] == "completed", 20.0)
-
-
-def test_a_new_run_of_a_key_without_budget(serve: Serve, upstream: ChatServer) -> None:
-    """It is refused, also if there is no free slot."""
-    keyed = serve(keys=True, server="background_runs = 1")
-    free, poor = keyed.http(keyed.key()), keyed.http(keyed.key(day_cost=0.001))
-    with busy(free, upstream):
-        asked = {"model": "podium", "input": ASKED, "background": True}
-        for path, body in (("/runs", {"model": "podium", "query": "Why?"}), ("/responses", asked)):
-            answer = poor.post(path, json=body)
-            assert (answer.status_code, answer.json()["error"]["code"]) == (429, "insufficient_quota"), path
-        assert poor.get("/runs").json()["data"] == []

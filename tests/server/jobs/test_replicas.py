@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import anyio
@@ -12,7 +11,7 @@ import anyio.to_thread
 import httpx2
 import pytest
 from server.jobs.fleet import Client, Fleet
-from server.scene import CONFIG, PLAN, team
+from server.scene import CONFIG, team
 from servers.chat_server import Call, ChatServer, Reply, says
 
 from benchmarks.postgres_server import PostgresServer
@@ -42,33 +41,28 @@ def slow(call: Call) -> Reply:
 
 @pytest.fixture
 def upstream() -> Iterator[ChatServer]:
-    """Serve the models behind the workers."""
     with ChatServer(slow).in_thread() as server:
         yield server
 
 
 @pytest.fixture
 def folder(tmp_path: Path, upstream: ChatServer, postgres_url: str) -> Path:
-    """Return the folder of the config of all replicas."""
     text = CONFIG.format(url=upstream.url, models=LIMITS, server=f"background_runs = {SLOTS}")
     (tmp_path / "podium.toml").write_text(text.replace('path = "runs.db"', f'url = "{postgres_url}"'))
     return tmp_path
 
 
 def new_key(url: str, name: str, **rules: Any) -> str:
-    """Create a key, and return its text."""
     return run_sync(lambda: KeyStore(url).create(name, KeyRules(**rules)))[1]
 
 
 async def spent(url: str, name: str) -> float:
-    """Return what a key has spent, in USD."""
     store = KeyStore(url)
     (key,) = [key for key in await store.keys() if key.name == name]
     return sum(day.cost for day in await store.days(key.key_id, "2000")) / 1e9
 
 
 async def settled(url: str) -> None:
-    """Settle the requests of all replicas, which have ended."""
     journal = SqlJournal(url, lease=2.0)
     held = "SELECT 1 FROM podium_turns WHERE holder IS NOT NULL LIMIT 1"
     async with journal, KeyStore(journal) as store, KeyAccess(store, journal=journal):
@@ -85,11 +79,7 @@ async def settled(url: str) -> None:
 def test_kills_and_outages(
     folder: Path, upstream: ChatServer, postgres_server: PostgresServer, runs: int, kills: int, outages: int
 ) -> None:
-    """Each run ends once and well, and only calls that were in flight at a kill are made again.
-
-    Clients of several keys use chat completions and runs in the background; a kill ends a replica, and an
-    outage is a crash of the database. What a key has spent is the sum of the costs of its runs.
-    """
+    """Each run ends once and well, and only calls that were in flight at a kill are made again."""
     postgres_url = postgres_server.url(driver="postgresql")
     tokens = {name: new_key(postgres_url, name, day_cost=1000.0, run_cost=1.0) for name in NAMES}
     with Fleet(folder, REPLICAS) as fleet:
@@ -119,7 +109,6 @@ class Scene:
         self._ended = 0
 
     async def play(self, kills: int, outages: int, database: PostgresServer) -> None:
-        """Execute all runs."""
         clients, chats = anyio.Semaphore(CLIENTS), anyio.Semaphore(CHATS)
 
         async def limited(by: anyio.Semaphore, work: Callable[..., Awaitable[None]], *values: Any) -> None:
@@ -149,7 +138,6 @@ class Scene:
         return found
 
     async def _disturb(self, kills: int, outages: int, database: PostgresServer) -> None:
-        """Kill replicas, and crash the database after some of them."""
         outage_after = {kills * (each + 1) // (outages + 1) for each in range(outages)}
         for number in range(kills):
             while self._ended < self._runs * (number + 0.5) / (kills + 1):  # noqa: ASYNC110 - of other tasks
@@ -181,7 +169,6 @@ class Scene:
 
 
 async def ended_runs(url: str) -> dict[str, float]:
-    """Return the cost of each run in the journal that has ended, which it did once."""
     async with SqlJournal(url) as journal:
         costs = {row.run_id: row.cost for row in await journal.runs(limit=None) if row.cost is not None}
         for run_id in costs:
@@ -191,42 +178,5 @@ async def ended_runs(url: str) -> dict[str, float]:
 
 
 def _question(call: Call) -> int:
-    """Return the number of the question of a call."""
     (number,) = set(re.findall(r"Question (\d+)\?", call.raw.decode()))
     return int(number)
-
-
-@pytest.mark.long
-def test_limits_hold_across_replicas(folder: Path, upstream: ChatServer, postgres_url: str) -> None:
-    """Parallel requests at all replicas exceed neither the budget nor the rate limit of their keys."""
-    usage = {"prompt_tokens": 200, "completion_tokens": 100, "total_tokens": 300}
-    upstream.reply = lambda call: says(call, PLAN if call.body["model"] == "planner" else "x", usage=usage)
-    budget, most = 0.06, 6
-    poor = new_key(postgres_url, "poor", day_cost=budget, run_cost=0.02)
-    slowed = new_key(postgres_url, "slowed", requests_per_minute=most)
-    with Fleet(folder, REPLICAS) as fleet:
-        of_poor = Counter[str]()
-        while not of_poor["insufficient_quota"]:
-            of_poor.update(anyio.run(_ask, fleet, poor, 9))
-        began = monotonic()
-        of_slowed = Counter(anyio.run(_ask, fleet, slowed, 3 * most))
-        refills = (monotonic() - began) * most / 60
-    assert of_slowed.keys() == {"ok", "rate_limit_exceeded"}
-    assert most <= of_slowed["ok"] <= most + refills
-    assert of_poor.keys() <= {"ok", "budget_reserved", "insufficient_quota"}
-    anyio.run(settled, postgres_url)
-    assert budget / 2 <= anyio.run(spent, postgres_url, "poor") <= budget
-
-
-async def _ask(fleet: Fleet, token: str, number: int) -> list[str]:
-    """Make requests at the same time, and return `ok` or the code of the error of each."""
-    codes: list[str] = []
-
-    async def ask(client: Client) -> None:
-        answer = await client.ask("Why?")
-        codes.append("ok" if answer.status_code == 200 else answer.json()["error"]["code"])
-
-    async with httpx2.AsyncClient(timeout=60) as http, anyio.create_task_group() as tasks:
-        for _ in range(number):
-            tasks.start_soon(ask, Client(fleet, token, http))
-    return codes

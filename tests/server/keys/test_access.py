@@ -1,18 +1,23 @@
-"""Requests are admitted within the limits of their key, and their costs are charged."""
+"""Requests are admitted within the limits of their key, and charged; keys and sessions are stored."""
 
+import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
+from time import time
 from uuid import uuid4
 
 import anyio
 import pytest
 from core.actors import Actor, rows
+from hypothesis import given, strategies as st
 from server.keys.conftest import both
 
 from podium import Card, Conductor, Limits, Price
-from podium.errors import WorkerUnavailable
+from podium.errors import JournalError
 from podium.journal import SqlJournal
 from podium.planners import FixedPlanner
+from podium.secrets import scrub
 from podium.types import Completion, Result
 from podium.usage import Usage
 from podium.workers import Request
@@ -25,11 +30,12 @@ from podium_server.keys import (
     KeyRefused,
     KeyRules,
     KeyStore,
-    PolicyUnfit,
     RateLimited,
+    Sessions,
     TooManyAtOnce,
     Unpriced,
 )
+from podium_server.keys.key import is_token, new_token
 
 pytestmark = pytest.mark.anyio
 PRICE = Price(input=0.0, output=100.0)
@@ -63,7 +69,6 @@ def stalling() -> tuple[Conductor, anyio.Event]:
 
 
 async def caller_of(store: KeyStore, access: KeyAccess, **rules: object) -> Caller:
-    """Create a key, and return its caller."""
     _, token = await store.create(uuid4().hex, KeyRules(**rules))  # type: ignore[arg-type]
     return await access.authenticate(token)
 
@@ -71,7 +76,6 @@ async def caller_of(store: KeyStore, access: KeyAccess, **rules: object) -> Call
 async def ask(
     access: KeyAccess, caller: Caller, made: Conductor | None = None, *, run_id: str | None = None
 ) -> Result:
-    """Make one request."""
     made, run = made or conductor(), run_id or uuid4().hex
     asked = Ask(model="m", conductor=made, run_id=run, tokens=20, may_exist=run_id is not None)
     async with access.admit(caller, asked) as admission:
@@ -89,7 +93,6 @@ async def settled(store: KeyStore) -> None:
 
 
 async def spent(store: KeyStore, caller: Caller) -> float:
-    """Return what the key has spent, in USD."""
     assert caller.key is not None
     await settled(store)
     return sum(day.cost for day in await store.days(caller.key.key_id, "2000")) / 1e9
@@ -99,7 +102,6 @@ async def spent(store: KeyStore, caller: Caller) -> float:
 async def test_requests_at_the_same_time_cannot_spend_more_than_the_budget(
     store: KeyStore, journal: SqlJournal
 ) -> None:
-    """Two replicas admit only what the budget allows by what runs cost; the others are told to wait."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(store)
         replicas = [await stack.enter_async_context(KeyAccess(store, journal=journal)) for _ in range(2)]
@@ -138,7 +140,6 @@ async def test_unknown_prices_refuse_a_key_with_a_budget(store: KeyStore, journa
 
 
 async def test_tokens_per_minute_count_what_a_run_used(store: KeyStore, journal: SqlJournal) -> None:
-    """A run that used more than a minute's tokens makes later requests wait."""
     async with store, KeyAccess(store, journal=journal) as access:
         caller = await caller_of(store, access, tokens_per_minute=100)
         await ask(access, caller)  # 110 tokens
@@ -160,22 +161,10 @@ async def test_concurrency(store: KeyStore, journal: SqlJournal) -> None:
         assert (await ask(access, caller)).status == "ok"
 
 
-async def test_labels_and_policy_of_a_key_apply_to_its_runs(store: KeyStore, journal: SqlJournal) -> None:
-    """A plan that the policy of the key forbids does not run."""
-    async with store, KeyAccess(store, journal=journal) as access:
-        free = await caller_of(store, access, labels=("secret",), regions=("eu",))
-        held = await caller_of(store, access, regions=("us",))
-        result = await ask(access, free)
-        assert (await journal.read(result.run_id))[0].event.labels == {"secret"}  # type: ignore[union-attr]
-        with pytest.raises(PolicyUnfit, match=r"Policy\.regions names"):
-            await ask(access, held)
-
-
 @pytest.mark.parametrize("retention_days", [None, 0])
 async def test_a_cancelled_run_is_charged_what_may_be_billed(
     retention_days: int | None, store: KeyStore, journal: SqlJournal
 ) -> None:
-    """The call in flight has its worst case, and not the reservation of the whole run."""
     made, called = stalling()
     async with store, journal, KeyAccess(store, journal=journal) as access:
         caller = await caller_of(store, access, day_cost=1.0, retention_days=retention_days)
@@ -186,20 +175,7 @@ async def test_a_cancelled_run_is_charged_what_may_be_billed(
         assert await spent(store, caller) == pytest.approx(COST)
 
 
-async def test_a_request_that_starts_no_run_costs_nothing(store: KeyStore, journal: SqlJournal) -> None:
-    """An error before the run frees the reservation."""
-    async with store, KeyAccess(store, journal=journal) as access:
-        caller = await caller_of(store, access, day_cost=1.0, concurrency=1)
-        with pytest.raises(WorkerUnavailable):
-            async with access.admit(caller, Ask(model="m", conductor=conductor(), run_id="r")):
-                raise WorkerUnavailable("down")
-        await settled(store)
-        assert (await ask(access, caller)).status == "ok"
-        assert await spent(store, caller) == COST
-
-
 async def test_invalid_keys(store: KeyStore, journal: SqlJournal) -> None:
-    """Each refusal says what is wrong with the key."""
     async with store, KeyAccess(store, journal=journal) as access:
         _, token = await store.create("old", KeyRules(), expires=1.0)
         _, revoked = await store.create("revoked", KeyRules())
@@ -227,3 +203,76 @@ async def test_a_revoked_key_starts_no_run(store: KeyStore, journal: SqlJournal)
         caller = await access.authenticate(token)
         with pytest.raises(KeyInvalid, match="revoked"):
             await ask(access, caller)
+
+
+@both
+async def test_a_run_that_another_request_executes(journal: SqlJournal) -> None:
+    """The request of a process that died is settled after the run, whose calls may cost less than now."""
+    journal = SqlJournal(journal.url, lease=0.4)
+    store = KeyStore(journal)
+    gate, called = anyio.Event(), anyio.Event()
+
+    async def wait() -> None:
+        called.set()
+        await gate.wait()
+
+    made = Conductor(FixedPlanner(PLAN), conductor(wait).pool.workers, limits=Limits(answer_tokens=1000))
+    async with journal, store, KeyAccess(store, journal=journal) as access:
+        caller = await caller_of(store, access, day_cost=1.0)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, access, caller, made)
+            await called.wait()
+            dead = """
+                INSERT INTO podium_turns (turn_id, key_id, run_id, day, cost, holder, began, forget_at)
+                SELECT 'dead', key_id, run_id, day, cost, 'dead', began, forget_at FROM podium_turns
+            """
+            await store.transaction(lambda each: each.execute(dead))
+            await anyio.sleep(0.5)  # the housekeeping finds the dead request
+            gate.set()
+        assert await spent(store, caller) == COST
+
+
+async def test_a_failing_database_admits_nothing_and_loses_no_charge(tmp_path: Path) -> None:
+    """While the file is locked, requests fail; a charge is written when the lock is released."""
+    path = tmp_path / "runs.db"
+    store = KeyStore(path, patience=0.2)
+    async with store, KeyAccess(store, journal=None) as access:
+        caller, made = await caller_of(store, access, day_cost=1.0), conductor()
+        async with access.admit(caller, Ask(model="m", conductor=made, run_id=uuid4().hex)) as admission:
+            admission.settle(await made.run("Why?", **admission.options))
+            locked = sqlite3.connect(path, isolation_level=None)
+            locked.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(JournalError):
+            await ask(access, caller)
+        locked.execute("ROLLBACK")
+        locked.close()
+        assert await spent(store, caller) == COST
+
+
+async def test_the_text_is_not_stored(tmp_path: Path) -> None:
+    path = tmp_path / "keys.db"
+    _, token = await KeyStore(path).create("alice", KeyRules())
+    dump = "\n".join(sqlite3.connect(path).iterdump())
+    assert token[-4:] in dump
+    assert token[10:30] not in dump
+
+
+async def test_a_session_ends_with_its_key(store: KeyStore) -> None:
+    sessions = Sessions(store)
+    key, _ = await store.create("alice", KeyRules(), expires=time() + 60)
+    begun = await sessions.begin(key)
+    assert begun.until == key.expires
+    await store.revoke("alice")
+    with pytest.raises(KeyInvalid):
+        await sessions.find(begun.token)
+
+
+@given(at=st.integers(0, 58), digit=st.sampled_from("0aZ-é"))
+def test_a_mistyped_key_is_recognized(at: int, digit: str) -> None:
+    token = new_token()
+    mistyped = token[:at] + digit + token[at + 1 :]
+    assert is_token(token)
+    assert mistyped == token or not is_token(mistyped)
+    assert not is_token(token[:at])
+    assert not is_token(token + digit)
+    assert token not in scrub(f"the key {token} was refused")

@@ -10,12 +10,10 @@ from podium_server.keys.account import BILLION, Account, Bucket, Period, day_of,
 
 
 def at(text: str) -> float:
-    """Return a time in UTC as seconds of Unix time."""
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
 def account(spent: int, reserved: int, *, most: int = 100) -> Account:
-    """Return the account of a key with a budget of a day."""
     periods = (Period("day", most, spent, reserved, end=86_400.0),)
     return Account(KeyRules(day_cost=most / BILLION), 0.0, 0, None, None, periods)
 
@@ -44,7 +42,6 @@ def test_reservations_stay_within_the_budget(most: int, orders: list[tuple[int, 
 
 
 def test_the_rest_is_granted_only_if_no_run_may_leave_more() -> None:
-    """While other requests run, a request waits for what they leave."""
     assert account(90, 0).admit(None, 0, 50) == 10
     assert account(50, 40).raise_by(50) == 10
     with pytest.raises(BudgetReserved):
@@ -63,7 +60,6 @@ def test_the_rest_is_granted_only_if_no_run_may_leave_more() -> None:
     waits=st.lists(st.floats(-100, 100), max_size=200),
 )
 def test_a_bucket_admits_its_size_and_what_was_filled_in(size: int, waits: list[float]) -> None:
-    """A clock that is set back adds nothing, and forgets nothing."""
     left: float | None = None
     admitted, seconds = 0, 0.0
     for wait in waits:
@@ -77,20 +73,6 @@ def test_a_bucket_admits_its_size_and_what_was_filled_in(size: int, waits: list[
     assert admitted <= size + seconds * size / 60 + 1e-6
 
 
-@given(left=st.floats(-1000, 100), units=st.floats(0, 500))
-def test_a_bucket_tells_how_long_to_wait(left: float, units: float) -> None:
-    """After this time, and not before, the units are admitted; a full bucket admits any number of units."""
-    bucket = Bucket(100, left)
-    wait = bucket.wait(units)
-    later = Bucket.filled(100, left, wait + 1e-6)
-    assert later is not None
-    assert later.wait(units) == pytest.approx(0, abs=1e-6)
-    if wait > 0.01:
-        sooner = Bucket.filled(100, left, wait - 0.01)
-        assert sooner is not None
-        assert sooner.wait(units) > 0
-
-
 @pytest.mark.parametrize(
     ("time", "day", "tomorrow", "next_month"),
     [
@@ -102,23 +84,5 @@ def test_a_bucket_tells_how_long_to_wait(left: float, units: float) -> None:
     ],
 )
 def test_days_and_months_are_in_utc(time: str, day: str, tomorrow: str, next_month: str) -> None:
-    """Their ends are the beginnings of the next."""
     assert day_of(at(time)) == day
     assert ends_of(day) == (at(tomorrow), at(next_month))
-
-
-@pytest.mark.parametrize(
-    ("settled", "day", "month"),
-    [
-        ("2026-11-30T23:00:00", 7, 7),
-        ("2026-12-01T00:00:05", 0, 0),
-        ("2026-11-29T23:00:00", 0, 7),  # the clock was set back
-    ],
-)
-def test_a_request_counts_on_the_day_of_its_admission(settled: str, day: int, month: int) -> None:
-    """A request that was admitted on 30 November is charged to that day and to November."""
-    periods = (Period("day", 100, 0, 10, 0.0), Period("month", 100, 0, 10, 0.0))
-    current = Account(KeyRules(), at(settled), 1, None, None, periods)
-    current.settle("2026-11-30", 10, 7, 0)
-    assert [period.spent for period in periods] == [day, month]
-    assert current.running == 0

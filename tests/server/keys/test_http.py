@@ -1,11 +1,7 @@
 """Requests over HTTP with API keys: every route but health needs one, and its limits apply."""
 
-import json
 import re
-import subprocess
-import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,33 +10,26 @@ import anyio.to_thread
 import httpx2
 import openai
 import pytest
-from server.scene import ASKED, COST, Serve, in_parallel, slowly, team, until
+from server.scene import ASKED, COST, Serve, team, until
 from servers.chat_server import Call, ChatServer, Reply
 from servers.podium_server import Served, serving
 
 from podium.aio import run_sync
 from podium.journal import SqlJournal
-from podium_server.keys import KeyAccess, KeyRules, KeyStore
-from podium_server.keys.account import day_of
-
-ALL = "0.0.0.0"  # noqa: S104 - of a server that needs keys
-DEMO = '[journal]\npath = "runs.db"\n[workers.c]\ntype = "calculator"\n[planner]\ntype = "rule"\n'
+from podium_server.keys import KeyAccess, KeyStore
 
 
 def create(served: Served, key: str, **options: Any) -> Any:
-    """Make a request, and return the raw response."""
     with served.client(key) as client:
         return client.chat.completions.with_raw_response.create(model="podium", messages=ASKED, **options)
 
 
 def budget(served: Served, key: str, name: str = "spent") -> float:
-    """Return what a key has spent of the budget of this day."""
     (day, *_) = served.http(key).get("/keys/self").json()["budgets"]
     return float(day[name])
 
 
 def test_every_route_but_health_needs_a_key(keyed: Served) -> None:
-    """Without a key and with a wrong key, the status is 401 with OpenAI's form of an error."""
     for path in ("/v1/models", "/v1/models/podium", "/v1/keys/self"):
         for headers in ({}, {"authorization": "Bearer sk-wrong"}, {"x-api-key": "podium_sk_" + "0" * 49}):
             answer = httpx2.get(keyed.root + path, headers=headers)
@@ -54,7 +43,6 @@ def test_every_route_but_health_needs_a_key(keyed: Served) -> None:
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 def test_a_key_shows_its_budgets(url: str, serve: Serve, upstream: ChatServer) -> None:
-    """They have what is reserved while a request runs, and what it has cost after its end."""
     served, may_end = serve(keys=True, url=url), threading.Event()
     limits = {"requests_per_minute": 10, "tokens_per_minute": 100_000}
     key = served.key(day_cost=1.0, month_cost=20.0, run_cost=0.25, **limits)
@@ -105,7 +93,6 @@ def test_two_keys_are_refused(keyed: Served) -> None:
 
 
 def test_a_key_sees_its_models_only(keyed: Served) -> None:
-    """Another model is answered like one that does not exist."""
     key = keyed.key(models=("mini",))
     with keyed.client(key) as client:
         assert [model.id for model in client.models.list()] == ["mini"]
@@ -126,33 +113,6 @@ def test_a_limit_is_a_429_with_a_time(keyed: Served) -> None:
             create(keyed, key, stream=stream)
         assert caught.value.code == "rate_limit_exceeded"
         assert 50 <= int(caught.value.response.headers["retry-after"]) <= 60
-
-
-def test_a_spent_budget_is_not_repeated(keyed: Served, upstream: ChatServer) -> None:
-    """OpenAI's client with its own repetitions makes one request."""
-    key = keyed.key(day_cost=0.0001, run_cost=0.0001)
-    key_id = keyed.http(key).get("/keys/self").json()["id"]
-    add = "INSERT INTO podium_key_days VALUES (?, ?, ?, 1, 0, 0, 0)"
-
-    async def spend(transaction: Any) -> None:
-        await transaction.execute(add, key_id, day_of(time.time()), 100_000)
-
-    assert keyed.app.journal is not None
-    store = KeyStore(keyed.app.journal.url)
-    run_sync(lambda: store.transaction(spend))
-    client = openai.OpenAI(base_url=keyed.url, api_key=key, max_retries=5, timeout=10)
-    with pytest.raises(openai.RateLimitError) as caught, client:
-        client.chat.completions.create(model="podium", messages=ASKED)
-    assert caught.value.code == "insufficient_quota"
-    assert "the budget of this day, $0.0001, is spent" in str(caught.value)
-    assert caught.value.response.headers["x-should-retry"] == "false"
-    assert keyed.http(key).get("/runs").json()["data"] == []
-
-
-def test_a_run_that_needs_more_than_its_limit_names_the_key(keyed: Served) -> None:
-    """The message has the amount, and the option of `podium keys`."""
-    with pytest.raises(openai.APIStatusError, match=r"the API key allows \$0.0001 for this run: see --run"):
-        create(keyed, keyed.key(day_cost=1.0, run_cost=0.0001))
 
 
 def test_a_rest_that_is_less_than_a_run_may_cost(keyed: Served, upstream: ChatServer) -> None:
@@ -193,28 +153,6 @@ def test_a_rest_that_is_less_than_the_first_call_may_cost(keyed: Served, upstrea
     assert upstream.calls == []
 
 
-def test_runs_at_the_same_time(keyed: Served) -> None:
-    """A run leaves the rest of the budget to others; when calls in flight have spent it, others say so."""
-    key = keyed.key(day_cost=30 * COST)
-    with ThreadPoolExecutor(16) as threads:
-        raws = list(threads.map(lambda _: create(keyed, key), range(16)))
-        assert [raw.status_code for raw in raws] == [200] * 16
-        key = keyed.key(day_cost=5 * COST)
-        body = {"model": "podium", "messages": ASKED}
-        made = [
-            threads.submit(
-                httpx2.post, f"{keyed.url}/chat/completions", json=body, headers={"x-api-key": key}
-            )
-            for _ in range(16)
-        ]
-    answers = [each.result() for each in made]
-    codes = {each.json()["error"]["code"] for each in answers if each.status_code != 200}
-    assert {each.status_code for each in answers} == {200, 429}
-    assert codes <= {"budget_reserved", "insufficient_quota"}
-    assert until(lambda: budget(keyed, key, "reserved") == 0)
-    assert budget(keyed, key) <= 7 * COST
-
-
 def test_a_retention_of_0_leaves_no_run(serve: Serve) -> None:
     """Neither the question nor the answer is in the database."""
     served = serve(keys=True)
@@ -227,7 +165,6 @@ def test_a_retention_of_0_leaves_no_run(serve: Serve) -> None:
 
 
 def test_keys_have_their_own_idempotency_keys(keyed: Served, upstream: ChatServer) -> None:
-    """The same key of another caller is another run."""
     first, second = keyed.key(), keyed.key()
     header = {"idempotency-key": "order 1"}
     ids = [
@@ -237,18 +174,7 @@ def test_keys_have_their_own_idempotency_keys(keyed: Served, upstream: ChatServe
     assert len(upstream.calls) == 6
 
 
-def test_repetitions_in_parallel_need_one_reservation(keyed: Served, upstream: ChatServer) -> None:
-    """The budget allows one run at a time; the repetitions wait for it, and pay nothing."""
-    upstream.reply = slowly
-    key = keyed.key(day_cost=0.5, run_cost=0.5)
-    answers = in_parallel(keyed, "/chat/completions", {"model": "podium", "messages": ASKED}, key)
-    assert [answer.status_code for answer in answers] == [200] * 3
-    assert until(lambda: budget(keyed, key) > 0)
-    assert budget(keyed, key) == pytest.approx(COST)
-
-
 def test_metrics_are_for_the_role_see(serve: Serve) -> None:
-    """Requests that a key does not allow are counted with the code of their error."""
     served = serve(keys=True)
     with pytest.raises(openai.AuthenticationError):
         create(served, "sk-wrong")
@@ -263,7 +189,6 @@ def test_metrics_are_for_the_role_see(serve: Serve) -> None:
 
 
 def test_a_browser_logs_in(keyed: Served) -> None:
-    """The cookie is enough to read; changes need the CSRF token; other sites are refused."""
     with httpx2.Client(base_url=keyed.root) as browser:
         assert browser.post("/session", json={"key": "podium_sk_wrong"}).status_code == 401
         begun = browser.post("/session", json={"key": keyed.key(role="approve")})
@@ -303,36 +228,6 @@ def test_a_server_without_keys(serve: Serve, monkeypatch: pytest.MonkeyPatch) ->
     assert until(lambda: httpx2.get(f"{served.url}/models", headers=named).status_code == 401)
     answer = httpx2.get(f"{served.url}/models", headers=named)
     assert "this server began without keys: restart it" in answer.json()["error"]["message"]
-
-
-def serve_command(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
-    """Start `podium serve`."""
-    command = [sys.executable, "-m", "podium", "serve", "--port", "0", *arguments]
-    return subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
-
-
-@pytest.mark.long
-def test_a_public_address_needs_a_key(tmp_path: Path) -> None:
-    """`podium serve` refuses to start, and says how to create a key."""
-    (tmp_path / "podium.toml").write_text(DEMO)
-    refused = serve_command(tmp_path, "--host", ALL)
-    assert "create one with `podium keys create NAME`" in refused.communicate(timeout=60)[1]
-    assert refused.returncode == 2
-    _, token = run_sync(lambda: KeyStore(tmp_path / "runs.db").create("alice", KeyRules()))
-    started = serve_command(tmp_path, "--host", ALL)
-    assert started.stderr is not None
-    try:
-        line = started.stderr.readline()
-        root = line.split(" at ")[1].strip().replace(ALL, "127.0.0.1")
-        assert httpx2.get(f"{root}/models").status_code == 401
-        assert httpx2.get(f"{root}/models", headers={"x-api-key": token}).status_code == 200
-        run_sync(lambda: KeyStore(tmp_path / "runs.db").revoke("alice"))
-        body = {"model": "podium", "messages": [{"role": "user", "content": "What is 2 + 2?"}]}
-        answer = httpx2.post(f"{root}/chat/completions", json=body, headers={"x-api-key": token})
-        assert json.loads(answer.text)["error"]["code"] == "invalid_api_key"
-    finally:
-        started.terminate()
-        started.communicate(timeout=30)
 
 
 def test_a_key_may_name_a_worker_that_one_model_lacks(tmp_path: Path) -> None:

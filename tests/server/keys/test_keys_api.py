@@ -9,7 +9,6 @@ from servers.podium_server import Served
 
 
 def test_a_key_from_its_creation_to_its_end(serve: Serve) -> None:
-    """It is created, used, changed, rotated and revoked, and the log has each change with its admin."""
     served = serve(keys=True)
     admin = served.http(served.key(role="admin"))
     own = admin.get("/keys/self").json()["id"]
@@ -36,7 +35,6 @@ def test_a_key_from_its_creation_to_its_end(serve: Serve) -> None:
 
 
 def test_wrong_bodies(keyed: Served) -> None:
-    """The error names what is wrong, and no key is made."""
     admin = keyed.http(keyed.key(role="admin"))
     cases: list[tuple[dict[str, Any], str]] = [
         ({"name": "bob", "rules": {"models": ["podiun"]}}, "there is no model 'podiun'"),
@@ -54,7 +52,6 @@ def test_wrong_bodies(keyed: Served) -> None:
 
 
 def test_only_an_admin_manages_keys(keyed: Served) -> None:
-    """Each route refuses another role, and names what it needs."""
     client = keyed.http(keyed.key(role="approve"))
     one = client.get("/keys/self").json()["id"]
     paths = [("GET", ""), ("POST", ""), ("GET", "/changes"), ("POST", f"/{one}/rotate")]

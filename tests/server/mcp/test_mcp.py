@@ -30,7 +30,6 @@ async def ask(served: Served, key: str = "", **arguments: Any) -> dict[str, Any]
 
 
 async def budget(served: Served, key: str) -> tuple[float, float]:
-    """Return what a key has spent and what is reserved, once no request is running."""
     async with httpx2.AsyncClient(headers={"authorization": f"Bearer {key}"}) as client:
         for _ in range(250):
             (period,) = (await client.get(f"{served.root}/v1/keys/self")).json()["budgets"]
@@ -41,7 +40,6 @@ async def budget(served: Served, key: str) -> tuple[float, float]:
 
 
 def session_of(served: Served, key: str) -> dict[str, str]:
-    """Begin a session, and return the headers of its requests."""
     headers = {"authorization": f"Bearer {key}", "accept": "application/json, text/event-stream"}
     client = {"name": "test", "version": "1"}
     params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
@@ -54,7 +52,6 @@ def session_of(served: Served, key: str) -> dict[str, str]:
 async def send(
     served: Served, headers: dict[str, str], method: str, params: Any, number: int | None = 7
 ) -> None:
-    """Send a message."""
     body = {"jsonrpc": "2.0", "method": method, "params": params}
     async with httpx2.AsyncClient(timeout=20) as client:
         numbered = body if number is None else {**body, "id": number}
@@ -62,7 +59,6 @@ async def send(
 
 
 async def test_a_question(keyed: Served) -> None:
-    """The answer, the run and its tokens; the plan and the steps are progress notifications."""
     async with connect(http_of(f"{keyed.root}/mcp", keyed.key())) as client:
         assert await client.tools() == ["ask", "plan", "run_plan", "list_models"]
         wire = await client.call("ask", question=ASKED)
@@ -79,7 +75,6 @@ async def test_a_question(keyed: Served) -> None:
 
 
 async def test_a_key_sees_and_calls_its_models_only(keyed: Served) -> None:
-    """Its first model is the default."""
     key = keyed.key(models=("mini",))
     async with connect(http_of(f"{keyed.root}/mcp", key)) as client:
         listed = (await client.call("list_models"))["structuredContent"]["models"]
@@ -92,7 +87,6 @@ async def test_a_key_sees_and_calls_its_models_only(keyed: Served) -> None:
 
 
 async def test_a_plan_that_is_changed_and_run(keyed: Served, upstream: ChatServer) -> None:
-    """Both are charged to the key; the run that only plans is not recorded."""
     key = keyed.key(day_cost=1.0)
     async with connect(http_of(f"{keyed.root}/mcp", key)) as client:
         planned = await client.call("plan", question=ASKED)
@@ -117,7 +111,6 @@ async def test_a_plan_that_is_changed_and_run(keyed: Served, upstream: ChatServe
 
 
 async def test_a_call_that_is_cancelled(keyed: Served, upstream: ChatServer) -> None:
-    """The client names the call in another request; a call of another session has the same number."""
     began = stalls(upstream)
     sessions = [session_of(keyed, key) for key in [keyed.key()] * 2]
     tool = {"name": "ask", "arguments": {"question": ASKED}}
@@ -129,21 +122,6 @@ async def test_a_call_that_is_cancelled(keyed: Served, upstream: ChatServer) -> 
         await hung_up(upstream.calls[0])
         assert not upstream.calls[1].hung_up.is_set()
         tasks.cancel_scope.cancel()
-
-
-async def test_a_failed_run_and_a_wrong_argument(keyed: Served, upstream: ChatServer) -> None:
-    """Both are failed calls; the failure of a run has its code and its id."""
-
-    def reply(call: Call) -> Reply:
-        return Reply((b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\n{}",))
-
-    upstream.reply = reply
-    failed = await ask(keyed, keyed.key())
-    assert failed["isError"]
-    assert failed["structuredContent"]["code"] == "planner_refused"
-    assert failed["structuredContent"]["run_id"]
-    wrong = await ask(keyed, keyed.key(), colour="red")
-    assert wrong["isError"]
 
 
 def test_a_method_and_a_body_that_do_not_exist(keyed: Served) -> None:
@@ -199,7 +177,6 @@ async def test_a_signal_lets_a_call_end(upstream: ChatServer, tmp_path: Path) ->
 
 @pytest.mark.parametrize(("module", "path"), [("mcp", "/mcp"), ("a2a", "/a2a/podium")])
 def test_without_the_extra(module: str, path: str, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The path is answered with 404 and the command that installs the extra."""
     monkeypatch.setitem(sys.modules, module, None)
     answer = httpx2.post(serve().root + path, json={})
     assert answer.status_code == 404

@@ -31,19 +31,15 @@ pytestmark = pytest.mark.timeout(240)
 
 
 def slow(call: Call) -> Reply:
-    """Answer with the question after some time."""
     return says(call, f"answer to {asked_of(call)}", delay=0.5)
 
 
 def use_postgres(folder: Path, url: str) -> None:
-    """Keep the journal of the folder's config in PostgreSQL."""
     config = folder / "podium.toml"
     config.write_text(config.read_text().replace('path = "runs.db"', f'url = "{url}"'))
 
 
 def rows_of(url: str) -> Sequence[RunRow]:
-    """Return the runs of a journal."""
-
     async def look() -> Sequence[RunRow]:
         async with SqlJournal(url) as journal:
             return await journal.runs(limit=None)
@@ -52,14 +48,12 @@ def rows_of(url: str) -> Sequence[RunRow]:
 
 
 def until(is_so: Callable[[], object], running: "subprocess.Popen[Any]") -> None:
-    """Wait for something while a command runs."""
     while not is_so():
         assert running.poll() is None
         sleep(0.05)
 
 
 def test_lines_in_actors(folder: Path, on_ray: OnRay, upstream: ChatServer) -> None:
-    """Each line has its result or its failure, and its cost; a repetition calls nothing."""
     upstream.reply = fails_on("question 13")
     write(folder / "in.jsonl", [*MANY[:100], {"id": "bad"}])
     words = (*WORDS, "--failures", "bad.jsonl")
@@ -93,7 +87,6 @@ def test_one_budget(folder: Path, on_ray: OnRay, upstream: ChatServer) -> None:
 
 
 def test_a_killed_actor(folder: Path, upstream: ChatServer, postgres_url: str, cluster: Any) -> None:
-    """Ray starts it again; only calls that were in flight are made again."""
     use_postgres(folder, postgres_url)
     upstream.reply = slow
     write(folder / "in.jsonl", MANY)
@@ -111,7 +104,6 @@ def test_a_killed_actor(folder: Path, upstream: ChatServer, postgres_url: str, c
 def test_a_killed_command(
     folder: Path, on_ray: OnRay, upstream: ChatServer, postgres_url: str, cluster: Any
 ) -> None:
-    """The same command continues; Ray has ended the actors of the killed one."""
     use_postgres(folder, postgres_url)
     upstream.reply = slow
     write(folder / "in.jsonl", MANY)
@@ -129,7 +121,6 @@ def test_a_killed_command(
 def test_a_line_that_kills_its_actor(
     folder: Path, on_ray: OnRay, upstream: ChatServer, postgres_url: str
 ) -> None:
-    """It has failed after some trials, and the other lines have their results."""
     use_postgres(folder, postgres_url)
 
     def reply(call: Call) -> Reply:
@@ -160,7 +151,6 @@ def check_results(folder: Path, upstream: ChatServer, kills: int) -> None:
 
 
 def test_what_cannot_work(folder: Path, on_ray: OnRay, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No cluster, no token, or a file that only one machine has: each is an error with a remedy."""
     write(folder / "in.jsonl", MANY[:1])
     with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections, and answers nothing
         address = f"127.0.0.1:{silent.getsockname()[1]}"

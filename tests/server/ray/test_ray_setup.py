@@ -12,27 +12,18 @@ HERE = "192.0.2.1"
 
 
 def setup_of(config: Path) -> Setup:
-    """Return the setup of a command."""
     return Setup(config, HERE, None, tuple(same_as(config)))
 
 
 @pytest.fixture
 def setup(folder: Path) -> Setup:
-    """The setup of a command on a machine."""
     return setup_of(folder / "podium.toml")
 
 
 def refusal(setup: Setup, machine: str = HERE) -> str:
-    """Return why a machine cannot run lines."""
     with pytest.raises(ConfigError) as refused:
         setup.load(machine)
     return str(refused.value)
-
-
-def test_the_machine_of_the_command(setup: Setup, folder: Path) -> None:
-    """It has the same config and journal."""
-    _, journal = setup.load(HERE)
-    assert str(journal.url) == str(folder / "runs.db")
 
 
 def test_an_sqlite_journal_of_another_machine(setup: Setup) -> None:
@@ -41,7 +32,6 @@ def test_an_sqlite_journal_of_another_machine(setup: Setup) -> None:
 
 
 def test_a_postgresql_journal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each machine can open it; a machine with another URL in its environment is refused."""
     file = folder / "podium.toml"
     file.write_text(file.read_text().replace('path = "runs.db"', 'url_env = "URL"'))
     monkeypatch.setenv("URL", "postgresql://podium@db/podium")
@@ -52,19 +42,6 @@ def test_a_postgresql_journal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_another_config(setup: Setup, folder: Path) -> None:
-    """It is refused."""
     file = folder / "podium.toml"
     file.write_text(file.read_text() + "\n[limits]\ncost = 5.0\n")
     assert "give each machine the same file" in refusal(setup)
-
-
-def test_no_config(setup: Setup, folder: Path) -> None:
-    """The error has its path."""
-    (folder / "podium.toml").unlink()
-    assert str(folder / "podium.toml") in refusal(setup)
-
-
-def test_another_version(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is refused."""
-    monkeypatch.setattr("podium_server.batch.on_ray.__version__", "9.9.9")
-    assert "install the same version" in refusal(setup)

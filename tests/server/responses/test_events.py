@@ -19,7 +19,6 @@ ENDS = ("stop", "length", "fail", "cancel")
 
 
 def check(events: Sequence[Event]) -> None:
-    """Check the whole sequence of events of a response."""
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert events[0]["type"] == "response.created"
     assert [event["type"] for event in events if event["type"] in TERMINAL] == [events[-1]["type"]]
@@ -73,13 +72,11 @@ def check_item(events: Sequence[Event], index: int) -> None:
 
 
 def response(status: Any = "in_progress") -> Response:
-    """Return a response at its beginning."""
     request = ResponseRequest(model="m", input="x", background=True)
     return Response(request=request, run_id="r", model="m-1", created=1, keeps=True, status=status)
 
 
 def ended(reason: str, calls: int) -> Any:
-    """Return a turn that has ended, as far as the writer reads it."""
     function = {"name": "add", "arguments": "{}"}
     return SimpleNamespace(
         finish_reason=reason,
@@ -103,7 +100,6 @@ def test_any_order_of_events(
     calls: int,
     begun: Any,
 ) -> None:
-    """The events are numbered, and each item is complete."""
     writer = ResponseWriter(response())
     events = writer.begin(begun)
     if begun == "queued" and pieces:

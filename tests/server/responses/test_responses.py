@@ -1,4 +1,4 @@
-"""Responses with OpenAI's client."""
+"""Responses with OpenAI's client, and what is stored of them."""
 
 import json
 from pathlib import Path
@@ -6,9 +6,15 @@ from typing import Any
 
 import openai
 import pytest
-from server.scene import PLAN, Serve, team
+from server.keys.test_http import budget
+from server.scene import PLAN, Serve, team, until
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.podium_server import Served
+
+from podium.aio import run_sync
+from podium.journal import SqlJournal
+from podium_server.keys import KeyStore
+from podium_server.keys.ledger import Housekeeping, Ledger
 
 ASKED = "Why is the sky blue?"
 TOOLS: Any = [
@@ -22,13 +28,11 @@ TOOLS: Any = [
 
 
 def calls_add(number: int) -> list[dict[str, Any]]:
-    """Return a tool call of a worker."""
     function = {"name": "add", "arguments": json.dumps({"a": number})}
     return [{"id": f"call_{number}", "type": "function", "function": function}]
 
 
 def test_a_whole_response(served: Served) -> None:
-    """It has the plan as reasoning, the text, all tokens, the id of the run, and the versioned model."""
     raw = served.client().responses.with_raw_response.create(model="podium", input=ASKED, metadata={"a": "b"})
     answer = raw.parse()
     assert answer.id == f"resp_{raw.headers['x-podium-run-id']}"
@@ -44,7 +48,6 @@ def test_a_whole_response(served: Served) -> None:
 
 
 def test_a_streamed_response(served: Served) -> None:
-    """The events are numbered, and their last response is the response that is stored."""
     client = served.client()
     events = list(client.responses.create(model="podium", input=ASKED, stream=True))
     assert [event.sequence_number for event in events] == list(range(len(events)))
@@ -69,7 +72,6 @@ def test_a_streamed_response(served: Served) -> None:
 
 
 def test_a_conversation(served: Served, upstream: ChatServer) -> None:
-    """The workers see the earlier questions and answers, and new instructions in place of the old ones."""
     client = served.client()
     first = client.responses.create(model="podium", input=ASKED, instructions="Be short.")
     second = client.responses.create(
@@ -88,26 +90,12 @@ def test_a_conversation(served: Served, upstream: ChatServer) -> None:
     assert len({item.id for item in every}) == len(every) == 7
 
 
-def test_a_cut_answer_is_incomplete(served: Served, upstream: ChatServer) -> None:
-    """With the reason."""
-    upstream.reply = lambda call: (
-        says(call, "the ans", finish_reason="length") if call.body["model"] == "two" else team(call)
-    )
-    answer = served.client().responses.create(model="podium", input=ASKED, max_output_tokens=20)
-    assert answer.status == "incomplete"
-    assert answer.incomplete_details is not None
-    assert answer.incomplete_details.reason == "max_output_tokens"
-    assert answer.output_text == "the ans"
-
-
 def fails(call: Call) -> Reply:
-    """Plan, and refuse all steps."""
     refusal = whole({"error": {"message": "no"}}, status=400)
     return says(call, PLAN) if call.body["model"] == "planner" else refusal
 
 
 def test_a_run_that_fails(served: Served, upstream: ChatServer) -> None:
-    """It is an HTTP error with the code of its problem; in a stream, the last event."""
     upstream.reply = fails
     client = served.client()
     with pytest.raises(openai.APIStatusError) as caught:
@@ -120,7 +108,6 @@ def test_a_run_that_fails(served: Served, upstream: ChatServer) -> None:
 
 
 def test_a_deleted_response(served: Served) -> None:
-    """It and its run are gone, and no conversation can go on from it."""
     client = served.client()
     answer = client.responses.create(model="podium", input=ASKED)
     client.responses.delete(answer.id)
@@ -133,23 +120,7 @@ def test_a_deleted_response(served: Served) -> None:
     assert caught.value.param == "previous_response_id"
 
 
-def test_an_item_that_is_named_by_its_id(served: Served, upstream: ChatServer) -> None:
-    """A client may send the id of a stored item in place of the item."""
-    client = served.client()
-    first = client.responses.create(model="podium", input=ASKED)
-    named: Any = [{"type": "item_reference", "id": item.id} for item in first.output]
-    asked: Any = [{"role": "user", "content": ASKED}, *named, {"role": "user", "content": "More?"}]
-    assert client.responses.create(model="podium", input=asked).output_text == "the answer"
-    assert "the answer" in json.dumps(upstream.calls[-1].body["messages"])
-    asked[1] = {"type": "item_reference", "id": "msg_nothing_0"}
-    with pytest.raises(openai.BadRequestError) as caught:
-        client.responses.create(model="podium", input=asked)
-    assert caught.value.code == "item_not_found"
-
-
 def test_an_idempotency_key_with_tool_calls(served: Served, upstream: ChatServer) -> None:
-    """The same request again returns the same calls; so does the request with their results."""
-
     def reply(call: Call) -> Reply:
         has_result = any(message["role"] == "tool" for message in call.body["messages"])
         if call.body["model"] == "two" and not has_result:
@@ -174,7 +145,6 @@ def test_an_idempotency_key_with_tool_calls(served: Served, upstream: ChatServer
 
 
 def test_the_request_of_codex(served: Served) -> None:
-    """Its fields are known, and a tool that the server cannot execute is named in the response."""
     body = {
         "model": "podium",
         "instructions": "You are a coding agent.",
@@ -219,7 +189,6 @@ WRONG: list[tuple[dict[str, Any], str | None]] = [
 
 
 def test_a_wrong_request(served: Served, upstream: ChatServer) -> None:
-    """It is a 400 that names the field, or the parameter of the query."""
     client = served.client()
     for change, param in WRONG:
         body = {"model": "podium", "input": ASKED, **change}
@@ -263,14 +232,50 @@ def test_without_store(serve: Serve, upstream: ChatServer, tmp_path: Path) -> No
     assert any(b"plugh" in path.read_bytes() for path in tmp_path.glob("runs.db*"))
 
 
-def test_shown_progress(serve: Serve) -> None:
-    """The reasoning has nothing, or also the outputs of steps; so have repetitions."""
-    served = serve(models='[models.open]\nshow = "all"\n[models.quiet]\nshow = "none"\n')
-    client = served.client()
-    answer = client.responses.create(model="quiet", input=ASKED)
-    assert [item.type for item in answer.output] == ["message"]
-    options: Any = {"model": "open", "input": ASKED, "extra_headers": {"Idempotency-Key": "k"}}
-    answer = client.responses.create(**options)
-    reasoning: Any = answer.output[0]
-    assert reasoning.summary[0].text.count("Step 0 writes:\nfacts") == 1
-    assert client.responses.create(**options).output == answer.output
+HELD = "SELECT turn_id FROM podium_turns WHERE holder IS NOT NULL"
+
+
+def test_a_response_belongs_to_its_key(keyed: Served) -> None:
+    own, other = keyed.client(keyed.key()), keyed.client(keyed.key())
+    answer = own.responses.create(model="podium", input=ASKED)
+    assert own.responses.retrieve(answer.id).output_text == "the answer"
+    for call in (other.responses.retrieve, other.responses.delete, other.responses.input_items.list):
+        with pytest.raises(openai.NotFoundError):
+            call(answer.id)
+    with pytest.raises(openai.BadRequestError) as caught:
+        other.responses.create(model="podium", input="More?", previous_response_id=answer.id)
+    assert caught.value.code == "previous_response_not_found"
+    reference: Any = [{"type": "item_reference", "id": answer.output[-1].id}]
+    with pytest.raises(openai.BadRequestError) as caught:
+        other.responses.create(model="podium", input=reference)
+    assert caught.value.code == "item_not_found"
+
+
+def test_responses_that_are_not_kept(serve: Serve, tmp_path: Path) -> None:
+    served = serve(keys=True)
+    client = served.client(served.key(retention_days=0))
+    answer = client.responses.create(model="podium", input="What is xyzzy?")
+    assert answer.model_extra is not None
+    assert answer.model_extra["store"] is False
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(answer.id)
+    assert not any(b"xyzzy" in path.read_bytes() for path in tmp_path.glob("runs.db*"))
+    key = served.key(day_cost=1.0, retention_days=1)
+    client = served.client(key)
+    kept = client.responses.create(model="podium", input=ASKED)
+    assert until(lambda: budget(served, key) > 0)
+    once = budget(served, key)
+    client.responses.create(model="podium", input=ASKED, store=False)
+    assert until(lambda: budget(served, key) > once)
+    assert budget(served, key) == pytest.approx(2 * once)
+    assert client.responses.retrieve(kept.id).id == kept.id
+    assert served.app.journal is not None
+    url = served.app.journal.url
+    assert len(run_sync(lambda: SqlJournal(url).runs())) == 1
+    keys = KeyStore(url)
+    later = "UPDATE podium_turns SET forget_at = forget_at - 86401"
+    assert until(lambda: not run_sync(lambda: keys.transaction(lambda each: each.fetch(HELD))))
+    run_sync(lambda: keys.transaction(lambda each: each.execute(later)))
+    assert run_sync(Housekeeping(keys, Ledger(keys), SqlJournal(url)).forget_expired) >= 1
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(kept.id)

@@ -8,15 +8,10 @@ from typing import Any
 
 import openai
 import pytest
-from server.responses.test_background import ended, stalls
+from server.responses.test_background import stalls
 from server.responses.test_responses import ASKED
 from server.scene import process, team, until
 from servers.chat_server import ChatServer
-
-from podium.aio import run_sync
-from podium.journal import SqlJournal
-from podium_server.jobs.table import JobTable
-from podium_server.keys import KeyRules, KeyStore
 
 pytestmark = pytest.mark.long
 
@@ -29,7 +24,6 @@ def upstream() -> Iterator[ChatServer]:
 
 
 def client_of(running: Any, key: str = "none") -> openai.OpenAI:
-    """Return a client of a process."""
     return openai.OpenAI(base_url=running.url, api_key=key, max_retries=0, timeout=20)
 
 
@@ -42,13 +36,11 @@ def begun(client: openai.OpenAI, upstream: ChatServer, **options: Any) -> str:
 
 
 def models(upstream: ChatServer) -> list[str]:
-    """Return the names of the models that were called."""
     return [call.body["model"] for call in upstream.calls]
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 def test_a_killed_process(folder: Path, upstream: ChatServer) -> None:
-    """The next start finishes the response; only the call that had no answer is made again."""
     with process(folder) as running, client_of(running) as client:
         response_id = begun(client, upstream)
         events: list[Any] = []
@@ -94,24 +86,3 @@ def test_another_process(folder: Path, upstream: ChatServer) -> None:
         assert [event.sequence_number for event in events] == list(range(len(events)))
         assert other.responses.retrieve(response_id) == events[-1].response
     assert models(upstream) == ["planner", "one", "two"] * 2 + ["two"]
-
-
-def test_a_key_that_was_revoked(folder: Path, upstream: ChatServer) -> None:
-    """A restarted server does not continue its responses; what was called is charged once."""
-    keys = KeyStore(folder / "runs.db")
-    _, good = run_sync(lambda: keys.create("good", KeyRules(day_cost=1.0, run_cost=0.5)))
-    _, bad = run_sync(lambda: keys.create("bad", KeyRules()))
-    with process(folder) as running, client_of(running, good) as own, client_of(running, bad) as other:
-        kept, refused = begun(own, upstream), begun(other, upstream)
-        running.kill()
-        running.wait(10)
-    run_sync(lambda: keys.revoke("bad"))
-    upstream.reply = team
-    with process(folder) as running, client_of(running, good) as own:
-        assert ended(own, kept).status == "completed"
-    assert models(upstream) == ["planner", "one", "two"] * 2 + ["two"]
-    table = JobTable(SqlJournal(folder / "runs.db"))
-    job = run_sync(lambda: table.find(refused.removeprefix("resp_")))
-    assert job is not None
-    assert job.error is not None
-    assert job.error["code"] == "invalid_api_key"

@@ -44,13 +44,11 @@ def calling(name: str, arguments: str) -> Any:
 
 
 def offered(upstream: ChatServer) -> dict[str, Any]:
-    """Return the functions that the last worker was offered, by name."""
     functions = [tool["function"] for tool in upstream.calls[-1].body["tools"]]
     return {function["name"]: function for function in functions}
 
 
 def test_tools_are_offered_as_functions(served: Served, upstream: ChatServer) -> None:
-    """A grammar is in the description; names have at most 64 characters; the response has the given tools."""
     answer = served.client().responses.create(model="podium", input=ASKED, tools=EVERY)
     names = offered(upstream)
     assert list(names)[:3] == ["add", "apply_patch", "mcp__files__read"]
@@ -68,7 +66,6 @@ def test_tools_are_offered_as_functions(served: Served, upstream: ChatServer) ->
     ("name", "arguments", "kind", "fields"),
     [
         ("apply_patch", '{"input": "a\\nb"}', "custom_tool_call", {"name": "apply_patch", "input": "a\nb"}),
-        ("apply_patch", "a\nb", "custom_tool_call", {"name": "apply_patch", "input": "a\nb"}),
         ("apply_patch", '{"text": "a"}', "custom_tool_call", {"input": '{"text": "a"}'}),
         (
             "mcp__files__read",
@@ -76,19 +73,12 @@ def test_tools_are_offered_as_functions(served: Served, upstream: ChatServer) ->
             "function_call",
             {"namespace": "mcp__files__", "name": "read", "arguments": '{"path": "x"}'},
         ),
-        (
-            "mcp__files__write",
-            '{"input": "x"}',
-            "custom_tool_call",
-            {"namespace": "mcp__files__", "name": "write", "input": "x"},
-        ),
         ("unknown", "{}", "function_call", {"name": "unknown", "arguments": "{}"}),
     ],
 )
 def test_calls_and_their_results(
     served: Served, upstream: ChatServer, name: str, arguments: str, kind: str, fields: Any
 ) -> None:
-    """Each call is an item of the type of its tool; the client sends it back with the result."""
     upstream.reply = calling(name, arguments)
     client = served.client()
     asked: Any = {"model": "podium", "input": ASKED, "tools": EVERY, "store": False}

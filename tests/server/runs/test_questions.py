@@ -18,7 +18,6 @@ WRITE = {"worker": "two", "subtask": "Write it.", "access": [0]}
 
 @pytest.fixture
 def client(serve: Serve) -> httpx2.Client:
-    """Return a client of a server with a person in the pool."""
     return serve(models=ANN).http()
 
 
@@ -45,7 +44,6 @@ def test_a_typed_answer(client: httpx2.Client) -> None:
 
 
 def test_two_questions(client: httpx2.Client) -> None:
-    """Each is named; the run continues after each answer, and waits for the other."""
     run_id = start(client, plan={"steps": [ASK, ASK, {**WRITE, "access": [0, 1]}]})["id"]
     ended(client, run_id)
     assert "name one" in post(client, run_id, "decide", 409, answer="yes")["error"]["message"]

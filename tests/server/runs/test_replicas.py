@@ -17,11 +17,9 @@ import anyio
 import asyncpg  # type: ignore[import-untyped]
 import httpx2
 import pytest
-from server.scene import ASKED, CONFIG, ended, start, team, until
+from server.scene import ASKED, CONFIG, start, team, until
 from servers.chat_server import Call, ChatServer, Reply
 from servers.podium_server import serving
-
-from podium_server.jobs.table import JobTable
 
 LISTENING = "SELECT {} FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
 
@@ -59,8 +57,6 @@ def released(upstream: ChatServer) -> Iterator[threading.Event]:
 
 
 def listening(url: str, what: str = "count(*)") -> Any:
-    """Return something of the connections that listen to notifications."""
-
     async def fetch() -> Any:
         connection = await asyncpg.connect(url)
         try:
@@ -86,7 +82,6 @@ def types_of(lines: Iterator[str], last: str) -> list[str]:
 def test_events_of_another_replica(
     replicas: tuple[httpx2.Client, httpx2.Client], released: threading.Event
 ) -> None:
-    """Each arrives while the run is executed, and the stream ends with the run."""
     one, other = replicas
     run_id = start(one)["id"]
     with other.stream("GET", f"/runs/{run_id}/events") as stream:
@@ -101,7 +96,6 @@ def test_events_of_another_replica(
 def test_events_after_a_lost_connection(
     replicas: tuple[httpx2.Client, httpx2.Client], released: threading.Event, url: str
 ) -> None:
-    """The replica listens again, and its streams go on."""
     one, other = replicas
     run_id = start(one)["id"]
     with other.stream("GET", f"/runs/{run_id}/events") as stream:
@@ -114,52 +108,9 @@ def test_events_after_a_lost_connection(
 
 
 @POSTGRES
-def test_a_response_of_another_replica(
-    replicas: tuple[httpx2.Client, httpx2.Client], released: threading.Event
-) -> None:
-    """The events of a response in the background arrive from any replica."""
-    one, other = replicas
-    begun = one.post("/responses", json={"model": "podium", "input": ASKED, "background": True}).json()
-    with other.stream("GET", f"/responses/{begun['id']}", params={"stream": "true"}) as stream:
-        lines = stream.iter_lines()
-        types_of(lines, "response.in_progress")
-        released.set()
-        assert types_of(lines, "response.completed")[-1] == "response.completed"
-
-
-@POSTGRES
-def test_an_idempotency_key_at_two_replicas(
-    replicas: tuple[httpx2.Client, httpx2.Client], upstream: ChatServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The second request finds no run, and stores its own when the first run has ended: there is one run."""
-    one, other = replicas
-    add, waiting, released = JobTable.add, threading.Event(), threading.Event()
-
-    async def slow_add(*arguments: Any) -> bool:
-        if not waiting.is_set():
-            waiting.set()
-            await anyio.to_thread.run_sync(released.wait)
-        return await add(*arguments)
-
-    monkeypatch.setattr(JobTable, "add", slow_add)
-    asked: Any = {"url": "/runs", "json": {"model": "podium", "query": "Why?"}}
-    asked["headers"] = {"idempotency-key": "a"}
-    with ThreadPoolExecutor() as threads:
-        second = threads.submit(lambda: other.post(**asked))
-        assert waiting.wait(10)
-        run = one.post(**asked).json()
-        assert ended(one, run["id"])["status"] == "ok"
-        released.set()
-        answer = second.result()
-    assert (answer.status_code, answer.json()["id"]) == (202, run["id"])
-    assert len(upstream.calls) == 3
-
-
-@POSTGRES
 def test_a_repetition_at_another_replica(
     replicas: tuple[httpx2.Client, httpx2.Client], released: threading.Event, upstream: ChatServer
 ) -> None:
-    """It waits for the run that the first replica executes, and its response says that it is a repetition."""
     body = {"model": "podium", "messages": ASKED}
     headers = {"idempotency-key": "same"}
     with ThreadPoolExecutor() as threads:

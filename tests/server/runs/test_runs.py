@@ -12,7 +12,6 @@ from servers.podium_server import Served
 
 
 def ask(client: httpx2.Client, model: str = "podium", **more: Any) -> str:
-    """Answer a question, and return the id of the run."""
     answer = client.post("/chat/completions", json={"model": model, "messages": ASKED, **more})
     return str(answer.headers["x-podium-run-id"])
 
@@ -26,7 +25,6 @@ def frames(text: str) -> Iterator[dict[str, Any]]:
 
 
 def test_a_run_has_its_plan_its_steps_and_their_bills(served: Served) -> None:
-    """The costs of the steps and of the planner are the cost of the run."""
     client = served.http()
     run_id = ask(client)
     run = client.get(f"/runs/{run_id}").json()
@@ -47,8 +45,6 @@ def test_a_run_has_its_plan_its_steps_and_their_bills(served: Served) -> None:
 
 
 def test_a_failed_run_has_its_problem(served: Served, upstream: ChatServer) -> None:
-    """The problem of the run, and that of each call; none names the server of the worker."""
-
     def reply(call: Call) -> Reply:
         return whole({}, status=400) if call.body["model"] == "two" else team(call)
 
@@ -67,7 +63,6 @@ def test_a_failed_run_has_its_problem(served: Served, upstream: ChatServer) -> N
 
 
 def test_runs_are_listed_and_filtered(serve: Serve) -> None:
-    """By model, status, label and time; unknown values find nothing; pages have each run once."""
     client = serve().http()
     ids = [ask(client, model) for model in ("podium", "mini", "podium")]
     listed = client.get("/runs").json()
@@ -83,6 +78,8 @@ def test_runs_are_listed_and_filtered(serve: Serve) -> None:
         ({"since": began}, ids[:0:-1]),
         ({"until": began, "model": "podium"}, ids[:1]),
         ({"label": "eu"}, []),
+        ({"search": "SKY"}, ids[::-1]),
+        ({"search": "sk%"}, []),
     ):
         assert [run["id"] for run in client.get("/runs", params=query).json()["data"]] == found, query
     first = client.get("/runs", params={"limit": 2}).json()
@@ -92,7 +89,6 @@ def test_runs_are_listed_and_filtered(serve: Serve) -> None:
 
 
 def test_invalid_requests(served: Served) -> None:
-    """The error names the parameter."""
     client = served.http()
     for path, status, code in (
         ("/runs?limit=0", 400, "invalid_request"),
@@ -149,8 +145,6 @@ def test_keys_see_their_own_runs(serve: Serve) -> None:
 
 
 def test_a_run_is_followed_while_it_is_executed(served: Served, upstream: ChatServer) -> None:
-    """The stream begins before the run has ended, and ends with it."""
-
     def slow(call: Call) -> Reply:
         return says(call, "the answer", delay=0.3) if call.body["model"] == "two" else team(call)
 

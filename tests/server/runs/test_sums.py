@@ -13,7 +13,6 @@ RETRY = "\n[retry]\nfirst_wait = 0.01\nattempts = 2\n"
 
 
 def by_worker(runs: list[Any]) -> dict[str, float]:
-    """Return the cost of each worker in whole runs, and of their planners."""
     costs = Counter[str]()
     for run in runs:
         costs.update(run["cost_by_worker"])
@@ -22,7 +21,6 @@ def by_worker(runs: list[Any]) -> dict[str, float]:
 
 
 def summed(client: httpx2.Client, **query: Any) -> Any:
-    """Return the sums."""
     answer = client.get("/sums", params=query)
     assert answer.status_code == 200, answer.text
     return answer.json()
@@ -30,7 +28,6 @@ def summed(client: httpx2.Client, **query: Any) -> Any:
 
 @pytest.mark.parametrize("url", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True)
 def test_sums_are_those_of_the_runs(url: str, serve: Serve, upstream: ChatServer) -> None:
-    """After retries, failures, resumed runs, changed plans and replays; a key sees its own runs."""
     keyed, failing = serve(keys=True, models=RETRY, url=url), ["two"]
 
     def reply(call: Call) -> Reply:

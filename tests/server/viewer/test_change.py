@@ -9,18 +9,19 @@ from server.viewer.conftest import STEPS, ended, start
 from servers.chat_server import STALL, ChatServer, Reply
 from servers.podium_server import Served
 
+from podium.aio import run_sync
+from podium_server.keys import KeyStore
+
 pytestmark = pytest.mark.long
 
 
 def calls(upstream: ChatServer) -> list[str]:
-    """Return the models that were called, and forget the calls."""
     made = [call.body["model"] for call in upstream.calls]
     upstream.calls.clear()
     return made
 
 
 def test_a_run_is_cancelled_and_resumed(served: Served, upstream: ChatServer, page: Page) -> None:
-    """The page says why it stopped, and what the rest will cost; recorded results are kept."""
     upstream.reply = lambda call: Reply([STALL]) if call.body["model"] == "two" else team(call)
     run_id = start(served.http(), plan={"steps": STEPS})
     page.goto(f"{served.root}/#/runs/{run_id}")
@@ -43,7 +44,6 @@ def test_a_run_is_cancelled_and_resumed(served: Served, upstream: ChatServer, pa
 
 
 def test_a_run_is_resumed_with_a_higher_limit(served: Served, page: Page, faults: list[str]) -> None:
-    """The limit that ended it is told; a limit that is too low is told, too, and the form stays."""
     run_id = start(served.http(), limits={"calls": 2})
     page.goto(f"{served.root}/#/runs/{run_id}")
     expect(page.locator(".bad.banner")).to_contain_text("raise Limits.calls for more")
@@ -63,7 +63,6 @@ def test_a_run_is_resumed_with_a_higher_limit(served: Served, page: Page, faults
 def test_a_run_is_edited_and_run_again(
     served: Served, upstream: ChatServer, page: Page, faults: list[str]
 ) -> None:
-    """As a new run, or in place; only what changed is called, and a plan that is invalid has no price."""
     run_id = start(served.http(), plan={"steps": STEPS})
     ended(served.http(), run_id)
     page.goto(f"{served.root}/#/runs/{run_id}")
@@ -111,3 +110,25 @@ def test_a_run_is_deleted(served: Served, page: Page) -> None:
     expect(page.get_by_text("No run fits the filters.")).to_be_visible()
     assert page.url.endswith("#/?search=pear")
     assert [each["id"] for each in client.get("/runs").json()["data"]] == ids[:1]
+
+
+def test_a_session_that_ends(keyed: Served, page: Page, faults: list[str]) -> None:
+    key, other = keyed.key(day_cost=2.0, role="see"), keyed.key(role="see")
+    client = keyed.http(key)
+    run_id = start(client, plan={"steps": STEPS})
+    ended(client, run_id)
+    page.goto(f"{keyed.root}/#/runs/{run_id}")
+    page.get_by_label("API key").fill(key)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_text("Why is the sky blue?")).to_be_visible()
+    expect(page.get_by_role("meter", name="budget")).to_be_visible()
+    assert keyed.app.journal is not None
+    store = KeyStore(keyed.app.journal.url)
+    run_sync(lambda: store.revoke("key 0"))
+    expect(page.get_by_text("The session has ended.")).to_be_visible()
+    expect(page.get_by_role("button", name="Log out")).to_have_count(0)
+    expect(page.get_by_role("meter", name="budget")).to_have_count(0)
+    faults.clear()
+    page.get_by_label("API key").fill(other)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_text("Why is the sky blue?")).to_be_visible()

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 from server.scene import Serve
-from server.viewer.conftest import STEPS, ended, start
-from servers.chat_server import Call, ChatServer, Reply, says, whole
+from server.viewer.conftest import ended, start
 
 pytestmark = pytest.mark.long
 
@@ -50,7 +49,6 @@ def thirty() -> list[dict[str, Any]]:
 
 
 def test_a_large_plan(serve: Serve, page: Page) -> None:
-    """Its texts can be read and scrolled; steps are in the column of their depth, and lines cross no box."""
     served = serve(models=LIMITS)
     client = served.http()
     run_id = start(client, plan={"steps": thirty()})
@@ -79,23 +77,3 @@ def test_a_large_plan(serve: Serve, page: Page) -> None:
     expect(page.get_by_label("Step 29, one, ok")).to_be_attached()
     tops = [round(box[1]) for box in page.evaluate(DRAWN)["boxes"]]
     assert [at for at, top in enumerate(tops) if top == min(tops)] == [0, 1, 2, 3, 20]
-
-
-def test_a_fallback_and_its_calls_are_in_the_box(serve: Serve, upstream: ChatServer, page: Page) -> None:
-    """The box names the worker of the plan, the worker that answered, and the number of calls."""
-
-    def reply(call: Call) -> Reply:
-        if call.body["model"] == "two":
-            return whole({"error": {"message": "out of memory"}}, status=500)
-        return says(call, "facts")
-
-    upstream.reply = reply
-    served = serve(models='[retry]\nattempts = 3\nfirst_wait = 0.01\nfallbacks = { two = ["one"] }\n')
-    client = served.http()
-    run_id = start(client, plan={"steps": [{**STEPS[2], "access": []}]})
-    assert ended(client, run_id)["status"] != "failed"
-    page.goto(f"{served.root}/#/runs/{run_id}")
-    box = page.get_by_label("Step 0, one, ok, in place of two, 3 calls")
-    expect(box).to_be_visible()
-    expect(page.locator(".node b")).to_have_text("0 two → one")
-    expect(page.locator(".node .calls")).to_have_text("3 calls")

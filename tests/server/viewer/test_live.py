@@ -45,7 +45,6 @@ def test_a_streamed_answer_fills_in(served: Served, upstream: ChatServer, page: 
 def test_a_run_in_the_background_streams_while_it_is_watched(
     served: Served, upstream: ChatServer, page: Page
 ) -> None:
-    """A call that begins while the page is open is streamed; the calls of a run without viewers are not."""
     may_plan, may_end = threading.Event(), threading.Event()
 
     def reply(call: Call) -> Reply:

@@ -5,10 +5,8 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,13 +14,11 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 from playwright.sync_api import Page, expect
-from server.scene import CONFIG, team
-from server.viewer.conftest import in_halves
-from servers.chat_server import Call, ChatServer, Reply
+from server.scene import CONFIG
+from servers.chat_server import ChatServer
 
 from podium.conductor import Conductor
 from podium.config import load_config
-from podium.types import Event, StepStarted
 
 pytestmark = pytest.mark.long
 
@@ -58,7 +54,6 @@ def answered(folder: Path, more: str = "") -> str:
 def opened(
     page: Page | None, folder: Path, run_id: str, *options: str, **environ: str
 ) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
-    """Open a run with the command, and yield the address that it writes."""
     command = [sys.executable, "-m", "podium", "show", run_id, "--open", *options]
     process = subprocess.Popen(
         command,
@@ -105,7 +100,6 @@ def test_a_run_of_the_command_line(folder: Path, page: Page) -> None:
 
 
 def test_only_the_holder_of_the_address_sees_runs(folder: Path, page: Page, faults: list[str]) -> None:
-    """Other users, pages of other sites and other names are refused; nothing can be changed."""
     run_id = answered(folder)
     with opened(page, folder, run_id, "--no-browser") as (url, _):
         place = urlsplit(url)
@@ -127,7 +121,6 @@ def test_only_the_holder_of_the_address_sees_runs(folder: Path, page: Page, faul
 
 
 def test_a_plan_that_waits_is_not_approved_here(folder: Path, page: Page) -> None:
-    """The page names the commands in place of the form."""
     run_id = answered(folder, '\n[policy]\napprove = "later"\n')
     with opened(page, folder, run_id, "--no-browser") as (url, _):
         page.goto(url)
@@ -136,7 +129,6 @@ def test_a_plan_that_waits_is_not_approved_here(folder: Path, page: Page) -> Non
 
 
 def test_the_browser_gets_no_token_in_its_arguments(folder: Path) -> None:
-    """It opens a file that only this user can read, and that leads to the address."""
     run_id = answered(folder)
     script, seen = folder / "browser", folder / "seen"
     script.write_text(f'#!/bin/sh\necho "$1" > {seen}.part\nmv {seen}.part {seen}\n')
@@ -148,27 +140,3 @@ def test_the_browser_gets_no_token_in_its_arguments(folder: Path) -> None:
         assert url in page.read_text()
         assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
     assert not page.exists()
-
-
-def test_a_run_that_another_process_executes(folder: Path, upstream: ChatServer, page: Page) -> None:
-    """Its steps are shown as they are recorded."""
-    may_end = threading.Event()
-
-    def reply(call: Call) -> Reply:
-        return in_halves("the", " answer", may_end) if call.body["model"] == "two" else team(call)
-
-    upstream.reply = reply
-    conductor = load_with_key(folder)
-    events: list[Event] = []
-    with ThreadPoolExecutor(1) as threads:
-        running = threads.submit(conductor.run_sync, "Why is the sky blue?", on_event=events.append)
-        while not any(isinstance(each, StepStarted) and each.step == 1 for each in events):
-            time.sleep(0.02)
-        with opened(page, folder, events[0].run_id, "--no-browser") as (url, _):
-            page.goto(url)
-            expect(page.get_by_label("Step 0, one, ok")).to_be_visible()
-            expect(page.get_by_label("Step 1, two, running")).to_be_visible()
-            may_end.set()
-            expect(page.get_by_label("Step 1, two, ok")).to_be_visible()
-            expect(page.locator(".body > pre")).to_have_text("the answer")
-        assert running.result().status == "ok"

@@ -12,7 +12,6 @@ pytestmark = pytest.mark.long
 
 
 def test_the_charts(served: Served, page: Page) -> None:
-    """Each day has its cost by worker, and leads to its runs; each worker has its sums."""
     client = served.http()
     page.goto(f"{served.root}/#/sums")
     expect(page.get_by_text("No run began in this time.")).to_be_visible()
@@ -42,7 +41,6 @@ def test_the_charts(served: Served, page: Page) -> None:
 
 
 def test_the_filters_are_in_the_address(served: Served, page: Page) -> None:
-    """An address with filters can be opened; the list that a person comes back to has them still."""
     client = served.http()
     for query, labels in (("An apple?", ["eu"]), ("A pear?", []), ("A plum?", ["eu"])):
         ended(client, start(client, query=query, labels=labels))

@@ -2,17 +2,15 @@
 
 import json
 import re
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import httpx2
 import pytest
 from playwright.sync_api import Page, expect
-from server.scene import Serve, team
+from server.scene import Serve
 from server.viewer.conftest import STEPS, ended, start
-from servers.chat_server import Call, ChatServer, Part, Pause, Reply, says
+from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served
 from servers.shop import shop
 
@@ -23,7 +21,6 @@ HOSTILE = '<img src=x onerror="document.title=`broken`"> \x00\x1b[31m \u202eevil
 
 @pytest.mark.long
 def test_from_the_list_to_a_step(served: Served, upstream: ChatServer, page: Page) -> None:
-    """A step has a link, its prompt, and the steps that its worker saw and did not see."""
     client = served.http()
     run_id = start(client, plan={"steps": STEPS})
     ended(client, run_id)
@@ -47,7 +44,6 @@ def test_from_the_list_to_a_step(served: Served, upstream: ChatServer, page: Pag
 @pytest.mark.long
 @pytest.mark.parametrize("action", ["Edit", "Approve", "Refuse"])
 def test_a_plan_that_waits(serve: Serve, page: Page, action: str) -> None:
-    """It is approved, changed, or refused, with a reason."""
     served = serve(models=APPROVAL)
     client = served.http()
     run_id = start(client)
@@ -84,7 +80,6 @@ REFUNDS: list[dict[str, Any]] = [
 
 @pytest.mark.long
 def test_actions_that_wait(serve: Serve, page: Page, faults: list[str]) -> None:
-    """Each has a form with its arguments; one is changed and approved, the other refused."""
     with shop() as orders:
         served = serve(models=orders.patient + APPROVAL + 'ask = "actions"\n')
         client = served.http()
@@ -165,59 +160,7 @@ def test_questions_that_wait(serve: Serve, page: Page, faults: list[str]) -> Non
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("choice", ["It was done", "It was not done"])
-def test_an_action_whose_end_is_unknown(serve: Serve, page: Page, choice: str) -> None:
-    """A person says whether it was done, and the run goes on."""
-    with shop() as orders:
-        orders.ends.append("late")
-        served = serve(models=orders.table)
-        client = served.http()
-        run_id = start(client, plan={"steps": [REFUNDS[0], REFUNDS[2]]})
-        assert ended(client, run_id)["status"] == "failed"
-        page.goto(f"{served.root}/#/runs/{run_id}")
-        page.get_by_label("Step 0, shop.refund, failed, action: not known whether it was done").click()
-        panel = page.get_by_label("Step 0", exact=True)
-        panel.get_by_label("Reason").fill("I looked.")
-        panel.get_by_role("button", name=choice).click()
-        calls = "" if choice == "It was done" else "2 calls, "
-        expect(page.get_by_label(f"Step 0, shop.refund, ok, {calls}action: done")).to_be_visible()
-        expect(page.locator(".head .badge")).to_have_text("ok")
-        assert orders.refunds == [1017] * (1 if choice == "It was done" else 2)
-
-
-@pytest.mark.long
-def test_a_step_is_removed_from_a_plan_that_waits(serve: Serve, page: Page, faults: list[str]) -> None:
-    """The other steps get new numbers; the server refuses a text that used the output of the removed step."""
-    served = serve(models=APPROVAL)
-    client = served.http()
-    tasks = ("Collect.", "Doubt.", r"Join {{0}}, {{ 1 }} and \{{1}}.", "Write {{2}}.")
-    access: tuple[list[int], ...] = ([], [0], [0, 1], [1, 2])
-    steps = [{"worker": "one", "subtask": tasks[at], "access": access[at]} for at in range(4)]
-    run_id = start(client, plan={"steps": steps})
-    ended(client, run_id)
-    page.goto(f"{served.root}/#/runs/{run_id}")
-    page.get_by_role("button", name="Edit").click()
-    page.get_by_role("button", name="Remove step 0").click()
-    lists = [page.get_by_label(f"Steps that step {at} sees").input_value() for at in range(3)]
-    assert lists == ["", "0", "0, 1"]
-    text = page.get_by_label("Subtask of step 1")
-    assert text.input_value() == r"Join {{0, removed}}, {{0}} and \{{1}}."
-    assert page.get_by_label("Subtask of step 2").input_value() == "Write {{1}}."
-    page.get_by_role("button", name="Approve the changed plan").click()
-    expect(page.get_by_role("alert")).to_contain_text("{{0, removed}}")
-    expect(page.locator(".price")).to_contain_text("{{0, removed}}")
-    faults.clear()
-    text.fill("Join {{0}}.")
-    page.get_by_role("button", name="Approve the changed plan").click()
-    expect(page.get_by_text("The plan was changed by local.")).to_be_visible()
-    made = ended(client, run_id)["rounds"][0]["plan"]["steps"]
-    assert [each["access"] for each in made] == [[], [0], [0, 1]]
-
-
-@pytest.mark.long
 def test_outputs_are_text(served: Served, upstream: ChatServer, page: Page) -> None:
-    """Markup is not read, control characters are shown by their codes, and a long line is cut."""
-
     def reply(call: Call) -> Reply:
         return says(call, HOSTILE if call.body["model"] == "one" else "x" * 300_000)
 
@@ -239,7 +182,6 @@ def test_outputs_are_text(served: Served, upstream: ChatServer, page: Page) -> N
 
 @pytest.mark.long
 def test_search_keys_and_a_comparison(served: Served, page: Page) -> None:
-    """The keyboard alone finds, marks, compares and opens runs."""
     client = served.http()
     for query in ("An apple?", "A pear?", "A plum?"):
         ended(client, start(client, query=query))
@@ -275,7 +217,6 @@ def test_search_keys_and_a_comparison(served: Served, page: Page) -> None:
 
 @pytest.mark.long
 def test_a_key_opens_the_viewer(keyed: Served, page: Page, faults: list[str]) -> None:
-    """The page logs in with a key, keeps the session, and shows the runs of this key only."""
     key, other = keyed.key(), keyed.key()
     for each in (key, other):
         client = keyed.http(each)
@@ -295,38 +236,7 @@ def test_a_key_opens_the_viewer(keyed: Served, page: Page, faults: list[str]) ->
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
 
 
-@pytest.mark.long
-def test_the_budgets_of_the_key(keyed: Served, upstream: ChatServer, page: Page) -> None:
-    """The page shows what the key has spent of its budgets."""
-    key = keyed.key(day_cost=2.0, month_cost=5.0)
-    client = keyed.http(key)
-    ended(client, start(client, plan={"steps": STEPS}))
-    page.goto(keyed.root)
-    page.get_by_label("API key").fill(key)
-    page.get_by_role("button", name="Log in").click()
-    told = re.compile(r"budget of this day: \$0\.002\d+ spent and \$0 reserved of \$2\.00")
-    expect(page.get_by_role("meter", name=told)).to_be_visible()
-    expect(page.get_by_role("meter")).to_have_count(2)
-    may_end = threading.Event()
-
-    def late(call: Call) -> Iterator[Part]:
-        while not may_end.is_set():
-            yield Pause(0.02)
-        yield from team(call).parts
-
-    upstream.reply = lambda call: Reply(late(call))
-    run_id = start(client, plan={"steps": STEPS})
-    page.goto(f"{keyed.root}/#/runs/{run_id}")
-    day = page.locator(".budget").first
-    expect(day).to_contain_text(re.compile(r"of \$2\.00, \$\d\.\d+ reserved"), timeout=10_000)
-    with page.expect_response("**/keys/self"):  # after the next look, there are seconds without one
-        pass
-    may_end.set()
-    expect(day).not_to_contain_text("reserved", timeout=2500)
-
-
 def test_the_files_have_strict_headers(served: Served) -> None:
-    """No other site is loaded, and a known file is not sent again."""
     with httpx2.Client(base_url=served.root) as client:
         for path in ("/", "/viewer/main.js", "/viewer/vendor/dagre.js", "/viewer/style.css"):
             answer = client.get(path)
@@ -358,7 +268,6 @@ def test_the_prompts_are_those_that_were_sent(served: Served, upstream: ChatServ
 @pytest.mark.skipif(not AXE.is_file(), reason="needs axe-core of npm: run `make test-clients`")
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_the_pages_are_accessible(served: Served, page: Page, colours: Literal["light", "dark"]) -> None:
-    """Axe finds no violation."""
     client = served.http()
     ids = [start(client), start(client)]
     for run_id in ids:

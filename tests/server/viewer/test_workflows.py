@@ -52,7 +52,6 @@ def work(call: Call) -> Reply:
 
 
 def test_a_workflow(serve: Serve, upstream: ChatServer, page: Page) -> None:
-    """A map and a loop are one box each; they are opened item by item, and turn by turn."""
     upstream.reply = work
     served = serve(models="[limits]\nsteps = 100\n[retry]\nattempts = 1\n")
     run_id = start(served.http(), plan={"steps": STEPS})
@@ -80,7 +79,6 @@ def test_a_workflow(serve: Serve, upstream: ChatServer, page: Page) -> None:
 
 
 def test_a_fan_out_that_waits(serve: Serve, upstream: ChatServer, page: Page) -> None:
-    """Its number and its price are shown, and it is approved as an action is."""
     upstream.reply = work
     policy = 'ask = "fan-outs"\napprove = "later"\nask_above = { calls = 25 }\n'
     served = serve(models=f"\n[policy]\n{policy}[retry]\nattempts = 1\n")

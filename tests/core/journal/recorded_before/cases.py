@@ -1,7 +1,4 @@
-"""Runs that an earlier version has recorded: their workers, and what is done with each of them later.
-
-`record` has recorded them; `test_recorded_before` reads them and goes on with them.
-"""
+"""Runs that commit 745a65c7 has recorded: their workers, and what is done with each of them later."""
 
 import sqlite3
 from collections import Counter
@@ -41,7 +38,6 @@ RESULTS = FOLDER / "results.json"
 
 Reply = str | Exception | Callable[[], NoReturn]
 
-QUESTION = "What is it?"
 PRICE = Price(input=1.0, output=10.0)
 USAGE = Usage(2000, 100)
 """Of each answer, which costs 0.003 USD at this price. A call without a known end costs its reservation."""
@@ -57,11 +53,6 @@ FIRST_ROWS = """\
 {"worker": 0, "subtask": "Find it.", "access": []}
 {"worker": 1, "subtask": "Check it.", "access": [0]}
 {"worker": 2, "subtask": "Say it.", "access": [0, 1]}
-"""
-SECOND_ROWS = """\
-{"worker": 0, "subtask": "Find it.", "access": []}
-{"worker": 2, "subtask": "Find another.", "access": [0]}
-{"worker": 1, "subtask": "Say it well.", "access": [0, 1]}
 """
 
 
@@ -206,7 +197,7 @@ RUNS: dict[str, Make] = {
     "hedged": _chain,
     "hedging-killed": _chain,
 }
-"""For each recorded run, its conductor. `record` says how the run has gone."""
+"""For each recorded run, its conductor."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hypothesis import assume, given, strategies as st
+from hypothesis import given, strategies as st
 
 from podium import Conductor
 from podium.errors import ConfigError, WorkerRefused, WorkerUnavailable
@@ -39,23 +39,18 @@ async def ask(worker: Worker, subtask: str, *visible: VisibleStep) -> str:
     ("subtask", "answer"),
     [
         ("sqrt(2) * 3", "sqrt(2) * 3 ≈ 4.24264068712"),
-        ("0 * -1", "0 * -1 = 0"),
         ("-2**2", "-2^2 = -4"),
         ("round(2.5) + abs(-1.5)", "round(2.5) + abs(-1.5) = 4.5"),
         ("What is 17.5% of 2,340?", "17.5% of 2,340 = 409.5"),
-        ("1000 * (1 + 5%)^3", "1000 * (1 + 5%)^3 = 1157.625"),
         ("what is 3 plus 4 minus 2 times 5", "3 + 4 - 2 * 5 = -3"),
-        ("8 squared plus 4", "8^2 + 4 = 68"),
         ("Multiply 6 by 7, then subtract 5 from 12.", "6 * 7 = 42\n12 - 5 = 7"),
         ("5² + 3 − 2 ÷ 4 × 2", "5^2 + 3 - 2 / 4 * 2 = 27"),
         ("What is 3+4 (see 5 * 6)?\n- 7 - 1", "3+4 = 7\n5 * 6 = 30\n7 - 1 = 6"),
-        ("$5 + $3", "5 + 3 = 8"),
         ("What is 12 * 4 eggs?", "12 * 4 = 48"),
         ("17 - 5 是多少？", "17 - 5 = 12"),
     ],
 )
 async def test_arithmetic_is_worked_out(subtask: str, answer: str) -> None:
-    """As it is understood, exact where possible; dates that nothing is computed with stand beside it."""
     assert await ask(Calculator(), subtask) == answer
 
 
@@ -68,7 +63,6 @@ async def test_arithmetic_is_worked_out(subtask: str, answer: str) -> None:
     ],
 )
 async def test_the_result_is_that_of_the_step_before(output: str, answer: str) -> None:
-    """Where that is one plain number, at its end."""
     assert await ask(Calculator(), "multiply the result by 2", VisibleStep(0, "x", output)) == answer
     for odd in ("between 3 and 5", "At 10:30.", "x = 5 km"):
         with pytest.raises(WorkerRefused, match="no arithmetic"):
@@ -80,15 +74,12 @@ async def test_the_result_is_that_of_the_step_before(output: str, answer: str) -
     [
         ("0**-1", "no finite value"),
         ("9**9**9", "too large"),
-        ("sqrt(-1)", "no value"),
         ("2 * (3 + 4", "brackets"),
         ("1+" * 5000 + "1", "too long"),
-        ("(" * 16_000 + "1+", "no arithmetic"),
         ("1 " * 10_000, "more than 16,384 characters"),
     ],
 )
 async def test_what_cannot_be_computed_is_refused(subtask: str, reason: str) -> None:
-    """At once and with the reason."""
     with anyio.fail_after(10), pytest.raises(WorkerRefused, match=reason):
         await ask(Calculator(), subtask)
 
@@ -103,33 +94,9 @@ What is 007-2? | 5 km + 300 m | 3 + 2 million | Buy 3 - 4 bolts | What is 2/3 of
 
 
 async def test_no_number_comes_of_other_digits() -> None:
-    """Those of dates, times, versions, telephones and units are not computed with."""
     for subtask in FOREIGN.replace("\n", " | ").split("|"):
         with pytest.raises(WorkerRefused, match="no arithmetic found"):
             await ask(Calculator(), subtask.strip())
-
-
-_DATES = st.dates().map(lambda day: day.isoformat())
-_TIMES = st.times().map(lambda time: time.strftime("%H:%M"))
-_QUANTITIES = st.tuples(st.integers(0, 999), st.sampled_from(["km", " m", " kg", " hours", " days"]))
-_FOREIGN = _DATES | _TIMES | _QUANTITIES.map(lambda it: f"{it[0]}{it[1]}")
-
-
-@given(
-    first=_FOREIGN,
-    second=_FOREIGN | st.integers(0, 999).map(str),
-    sign=st.sampled_from([" - ", " minus ", "-", " + ", " plus ", " * ", " / "]),
-    asks=st.sampled_from(["", "What is ", "Calculate "]),
-    turned=st.booleans(),
-)
-def test_no_number_comes_of_dates_times_and_units(
-    first: str, second: str, sign: str, asks: str, *, turned: bool
-) -> None:
-    """In whatever order they stand, and whatever is to be done with them."""
-    left, right = (second, first) if turned else (first, second)
-    assume(not left.isdigit() or right[-1].isdigit())  # "12 * 4 eggs" has plain arithmetic
-    with pytest.raises(WorkerRefused, match="no arithmetic found"):
-        anyio.run(ask, Calculator(), f"{asks}{left}{sign}{right}")
 
 
 _NUMBERS = st.integers(0, 99).map(str)
@@ -142,7 +109,6 @@ _EXPRESSIONS = st.recursive(
 
 @given(expression=_EXPRESSIONS)
 def test_brackets_and_signs_bind_as_in_python(expression: str) -> None:
-    """An expression has the value it has elsewhere, and so has the expression as it was understood."""
     if " " in expression:
         answer = anyio.run(ask, Calculator(), expression)
         shown, _, value = answer.rpartition(" = ")
@@ -157,14 +123,12 @@ _PIECES = (
 
 @given(text=st.lists(st.sampled_from(_PIECES) | st.text(max_size=5), max_size=40).map("".join))
 def test_any_text_is_worked_out_or_refused(text: str) -> None:
-    """No text makes the calculator raise anything but a refusal."""
     with contextlib.suppress(WorkerRefused):
         assert anyio.run(ask, Calculator(), text, VisibleStep(0, "x", "= 7"))
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder of documents."""
     (tmp_path / "guide.md").write_text(
         "# Guide\n\nWelcome.\n\n## Refunds\n\nA discount is granted to regular customers.\n"
         "Refunds take ten days.\n\n```\n# no heading\n```\n\n## Travel\n\nTrains leave at noon.\n",
@@ -208,7 +172,6 @@ async def test_documents_answer_with_passages_and_sources(
 
 
 async def test_passages_end_between_lines(tmp_path: Path) -> None:
-    """They stay short and know their lines."""
     lines = [f"Line {number} speaks of topic{number} and of nothing else at all." for number in range(1, 401)]
     (tmp_path / "long.txt").write_text("\n".join(lines) + "\n" + "x" * 50_000)
     head, text = (await ask(Documents(tmp_path), "topic200")).split("\n\n")[1:3]
@@ -219,7 +182,6 @@ async def test_passages_end_between_lines(tmp_path: Path) -> None:
 
 
 async def test_changes_are_seen(tmp_path: Path) -> None:
-    """A file that is new, changed or gone is so at the next call."""
     worker, zoo = Documents(tmp_path), tmp_path / "zoo.md"
     for text in ("A zebra lives here.", "A big zebra lives there."):
         zoo.write_text(text)
@@ -229,7 +191,6 @@ async def test_changes_are_seen(tmp_path: Path) -> None:
 
 
 async def test_files_that_are_passed_over(tmp_path: Path) -> None:
-    """Binary, huge, hidden and foreign files, links that lead out, and pipes are not read."""
     outside = tmp_path / "outside"
     inside = tmp_path / "inside"
     outside.mkdir()
@@ -277,7 +238,6 @@ _SHOWN = (
     ],
 )
 async def test_gather_joins_the_visible_steps(visible: tuple[VisibleStep, ...], answer: str | None) -> None:
-    """Every output stands under its subtask, word for word; a single one alone; none is refused."""
     if answer is not None:
         assert await ask(Gather(), "gather", *visible) == answer
         return
@@ -293,7 +253,6 @@ async def test_gather_joins_the_visible_steps(visible: tuple[VisibleStep, ...], 
         pytest.param(Join(), '{"b": 1.50}', ["x", "y"], '{"b": 1.50}', id="an object as subtask"),
         pytest.param(Join(), "[null]", ["x", "y"], None, id="nothing to join"),
         pytest.param(Vote(), "Vote.", ["b", " a", "a\n"], "a", id="votes of texts"),
-        pytest.param(Vote(), "Vote.", ["b", "a", "a", "b"], "b", id="a tie is to the first"),
         pytest.param(Vote(), '[true, 1, "1", 1.0]', [], "1", id="votes are JSON"),
         pytest.param(Vote(), '[{"b": [1, 2]}, {"b": [1.0, 2]}, "x"]', [], '{"b":[1,2]}', id="objects"),
         pytest.param(Vote(), "Vote.", [""], None, id="no vote"),
@@ -312,7 +271,6 @@ async def test_what_is_joined_and_elected(
 
 
 async def test_a_run_that_finds_nothing_is_partial(folder: Path) -> None:
-    """Such an answer has a gap."""
     result = await Conductor(RulePlanner(), [Documents(folder)]).run("Where is the zebra unicorn?")
     assert (result.status, result.answer[:10]) == ("partial", "No passage")
     assert result.problem is not None

@@ -1,18 +1,16 @@
 """What a chat worker makes of refusals, of overload, and of errors inside of answers."""
 
 import re
-import resource
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
 import pytest
 from servers.chat_call import ask
-from servers.chat_server import CUT, RESET, Call, ChatServer, Reply, Script, chunk, events, says, whole
+from servers.chat_server import CUT, RESET, ChatServer, Reply, chunk, events, whole
 
 from podium import Conductor
 from podium.errors import WorkerBroken, WorkerError, WorkerRefused, WorkerUnavailable
-from podium.execution import Retry
 from podium.planners import FixedPlanner
 from podium.types import Message, Plan, Step
 from podium.workers import ChatWorker, Endpoint, Request, complete
@@ -42,24 +40,18 @@ TOO_MUCH = "too much heron"
         (401, "sorry", "worker_refused", "the key was refused: check the endpoint's api_key"),
         (404, "sorry", "worker_refused", "check the worker's model"),
         (408, "sorry", "worker_unavailable", "sorry"),
-        (413, "sorry", "worker_refused", "sorry"),
         (429, "sorry", "worker_unavailable", "sorry"),
         (503, "sorry", "worker_unavailable", "sorry"),
-        (529, "sorry", "worker_unavailable", "sorry"),
-        (202, "sorry", "worker_broken", ""),
         (204, b"", "worker_broken", ""),
         pytest.param(429, NO_CREDIT, "worker_refused", "no money", id="429 for want of money"),
         pytest.param(400, FILTERED, "answer_refused", "filtered", id="400 of a content filter"),
         pytest.param(400, {"error": {"message": TOO_MUCH}}, "worker_refused", TOO_MUCH, id="object"),
         pytest.param(400, {"error": TOO_MUCH}, "worker_refused", TOO_MUCH, id="text"),
-        pytest.param(400, {"message": TOO_MUCH}, "worker_refused", TOO_MUCH, id="top"),
         pytest.param(400, {"detail": [{"msg": TOO_MUCH}]}, "worker_refused", TOO_MUCH, id="details"),
-        pytest.param(400, [{"error": {"message": TOO_MUCH}}], "worker_refused", TOO_MUCH, id="a list"),
         pytest.param(400, "<html>too\n\n  much heron</html>", "worker_refused", TOO_MUCH, id="a page"),
     ],
 )
 async def test_a_status_is_the_right_error(status: int, body: Any, code: str, told: str) -> None:
-    """It carries the status and the reason, and says how to mend it."""
     for stream in (False, True):
         with pytest.raises(WorkerError, match=re.escape(told) or None) as caught:
             await ask(lambda _: fails(status, body), stream=stream, api_key=KEY)
@@ -67,7 +59,6 @@ async def test_a_status_is_the_right_error(status: int, body: Any, code: str, to
 
 
 async def test_says_that_a_key_is_missing() -> None:
-    """Refused without a key is told from refused with one."""
     with pytest.raises(WorkerRefused, match="no key was sent"):
         await ask(lambda _: fails(401))
 
@@ -95,67 +86,24 @@ async def test_reads_until_when_to_wait(offset: int, low: float, high: float) ->
 
 
 async def test_quotes_little() -> None:
-    """A long body is cut, and control characters are not printed."""
     with pytest.raises(WorkerRefused) as caught:
         await ask(lambda _: fails(400, "\x1b[2J\x07" + "x" * 100_000))
     assert len(str(caught.value)) < 500
     assert str(caught.value).isprintable()
 
 
-def gossip(call: Call) -> Reply:
-    """Echo what is secret in the request, at the edge of what gets quoted."""
-    return fails(400, f"{'x' * 290}{call.headers['authorization']} {call.headers['x-own']}")
-
-
-def _bytes(call: Call) -> Reply:
-    data = b'{"choices": "\xff %s"}' % KEY.encode()
-    return events(b"data: " + data + b"\n\n") if call.body.get("stream") else whole(data)
-
-
-REFUSAL = {"choices": [{"message": {"content": None, "refusal": f"I know {KEY}"}, "finish_reason": "stop"}]}
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param(gossip, id="echo"),
-        pytest.param(lambda _: Reply((RESET,)), id="reset"),
-        pytest.param(lambda call: whole(f"<p>{call.headers['authorization']}"), id="echo that is no json"),
-        pytest.param(lambda call: whole({"error": dict(call.headers)}), id="echo inside a success"),
-        pytest.param(lambda _: whole(REFUSAL), id="a refusal"),
-        pytest.param(_bytes, id="bytes that are not UTF-8"),
-    ],
-)
-async def test_never_shows_a_secret(script: Script) -> None:
-    """No secret is in an error, in what it received or in what it came from, even if the server echoes it."""
-    for stream in (False, True):
-        with pytest.raises(WorkerError) as caught:
-            await ask(script, stream=stream, api_key=KEY, headers={"X-Own": "another-secret"})
-        error: BaseException | None = caught.value
-        while error is not None:
-            told = f"{error!r} {error} {error.args} {vars(error)}"
-            told += repr(error.object) if isinstance(error, UnicodeDecodeError) else ""
-            assert "sk-abc" not in told
-            assert "another-sec" not in told
-            error = error.__cause__ or error.__context__
-
-
 @pytest.mark.parametrize(
     ("error", "code"),
     [
         ({"code": "503", "message": "m"}, "worker_unavailable"),
-        ({"code": 400, "message": "m"}, "worker_refused"),
         ({"type": "invalid_request_error", "message": "m"}, "worker_refused"),
         ({"type": "rate_limit_error", "message": "m"}, "worker_unavailable"),
-        ({"type": "overloaded_error", "message": "m"}, "worker_unavailable"),
         ({"status": "RESOURCE_EXHAUSTED", "message": "m"}, "worker_unavailable"),
         ({"code": "context_length_exceeded", "message": "m"}, "worker_refused"),
-        ({"message": "m"}, "worker_broken"),
         ("m", "worker_broken"),
     ],
 )
 async def test_an_error_inside_a_success_is_an_error(error: object, code: str) -> None:
-    """200 with an error body is the error it names, whole or in a stream."""
     half = chunk({"content": "half an "})
     for stream, reply in ((False, whole({"error": error})), (True, events(half, {"error": error}))):
         with pytest.raises(WorkerError, match="m") as caught:
@@ -172,7 +120,6 @@ async def test_an_error_event_is_an_error(data: bytes) -> None:
 
 @pytest.mark.parametrize("listens", [False, True])
 async def test_a_web_page_is_told_at_once(*, listens: bool) -> None:
-    """The page of a site at the base URL is no broken answer: one call, no charge, and the remedy."""
     page = whole("\n<!DOCTYPE html><title>Welcome</title>", content_type="text/plain")
     options: dict[str, Any] = {"on_event": lambda event: None} if listens else {}
     async with ChatServer(lambda _: page) as server:
@@ -202,25 +149,3 @@ async def test_a_connection_that_ends_before_the_answer_is_perhaps_paid(end: Any
         with pytest.raises(WorkerUnavailable, match="without an answer") as caught:
             await ask(lambda _: Reply((end,)), stream=stream)
         assert caught.value.maybe_paid
-
-
-async def test_a_process_without_file_descriptors_blames_no_worker() -> None:
-    """The call is retried, under one code, and the circuit breaker of the worker stays closed."""
-    retry = Retry(attempts=2, first_wait=0.001, break_after=1)
-    async with ChatServer(lambda call: says(call, "fine")) as server:
-        other, conductor = (
-            Conductor(PLAN, [ChatWorker("m", endpoint=Endpoint(server.url))], retry=retry) for _ in range(2)
-        )
-        await other.run("What?")  # imports modules, which needs file descriptors
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
-        try:
-            full = await conductor.run("What?")
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        free = await conductor.run("What?")
-    (outcome,) = full.outcomes
-    assert outcome.problem is not None
-    assert (outcome.problem.code, outcome.attempts, outcome.maybe_paid) == ("worker_unavailable", 2, False)
-    assert "file descriptor" in outcome.problem.message
-    assert free.answer == "fine"

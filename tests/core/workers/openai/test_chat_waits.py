@@ -3,15 +3,14 @@
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from itertools import chain, repeat
 from typing import Any
 
 import anyio
 import pytest
 from servers.chat_call import ask
-from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, Script, chunk, events, says, whole
+from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, Script, chunk, events, says
 
-from podium.errors import WorkerError, WorkerTimeout, WorkerUnavailable
+from podium.errors import WorkerTimeout, WorkerUnavailable
 from podium.types import Message
 from podium.workers import ChatWorker, Endpoint, Request, Timeouts, complete
 
@@ -29,7 +28,6 @@ ERROR = b"HTTP/1.1 400 No\r\nContent-Length: 9\r\n\r\n"
 
 @asynccontextmanager
 async def serving(script: Script) -> AsyncIterator[tuple[ChatWorker, ChatServer]]:
-    """Open a worker in front of a server."""
     async with ChatServer(script) as server, ChatWorker("m", endpoint=Endpoint(server.url)) as worker:
         yield worker, server
 
@@ -81,7 +79,6 @@ async def test_waiting_is_not_an_end() -> None:
 
 
 async def test_a_connection_that_is_not_made_is_unavailable() -> None:
-    """A server that does not take connections is given up, and nothing is paid."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
         port = listener.getsockname()[1]
         waiting = [socket.socket() for _ in range(4)]
@@ -113,53 +110,3 @@ async def test_cancel_closes_the_connection(reply: Reply, *, stream: bool) -> No
             await arrived.wait()
             tasks.cancel_scope.cancel()
         await server.calls[0].hung_up.wait()
-
-
-async def test_an_endless_answer_closes_the_connection() -> None:
-    """A stream without end is given up while it still runs."""
-    data = b"data: " + b"x" * 100_000 + b"\n\n"
-    part = b"%x\r\n%b\r\n" % (len(data), data)
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-    async with serving(lambda _: Reply(chain([head], repeat(part)))) as (worker, server):
-        with pytest.raises(WorkerError):
-            await complete(worker, Request(messages=WHY, stream=True))
-        await server.calls[0].hung_up.wait()
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_connection_is_used_again(*, stream: bool) -> None:
-    """Calls one after the other share a connection, refused ones too."""
-
-    def script(call: Call) -> Reply:
-        return says(call, "hello") if len(server.calls) % 2 else whole("no", status=400)
-
-    async with serving(script) as (worker, server):
-        for _ in range(4):
-            try:
-                await complete(worker, Request(messages=WHY, stream=stream))
-            except WorkerError:
-                continue
-        assert len(server.calls) == 4
-        assert server.connections == 1
-
-
-async def test_an_early_refusal_of_a_large_question_is_read() -> None:
-    """A server that refuses before it has read the question leaves nothing hanging."""
-
-    async def refuse(stream: anyio.abc.SocketStream) -> None:
-        async with stream:
-            await stream.receive(1000)
-            await stream.send(b"HTTP/1.1 413 No\r\nContent-Length: 8\r\n\r\ntoo much")
-            await anyio.sleep(0.2)
-
-    async with (
-        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
-        anyio.create_task_group() as group,
-    ):
-        group.start_soon(listener.serve, refuse)
-        port: Any = listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610  (no Django)
-        messages = (Message("user", "x" * 2**23),)
-        worker = ChatWorker("m", endpoint=Endpoint(f"http://127.0.0.1:{port}/v1"))
-        with pytest.raises(WorkerError):
-            await complete(worker, Request(messages=messages))
-        group.cancel_scope.cancel()

@@ -1,26 +1,31 @@
-"""What a chat worker sends, and what it makes of good answers."""
+"""What a chat worker sends, and what it makes of good answers, of streams, and of reports of tokens."""
 
-import json
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from itertools import pairwise, repeat
+from typing import Any
 
 import pytest
+from contracts.worker_contract import WorkerContract
+from hypothesis import example, given, strategies as st
 from servers.chat_call import ask
-from servers.chat_server import MODEL, Call, Reply, chunk, completion, events, says, whole
+from servers.chat_server import MODEL, STALL, Call, ChatServer, Reply, chunk, completion, events, says, whole
 
-from podium.types import Message, Sampling
+from podium.errors import WorkerBroken
+from podium.types import Sampling
 from podium.usage import Usage
+from podium.workers import ChatWorker, Endpoint, Worker
+from podium.workers.openai.chat_response import read_usage
+from podium.workers.openai.http import MAX_LINE, SseEvent, SseReader
 
 pytestmark = pytest.mark.anyio
 
-CALL = {"id": "c7", "type": "function", "function": {"name": "look_up", "arguments": '{"word": "oboe"}'}}
-
 
 def hello(call: Call) -> Reply:
-    """Answer in three words."""
     return says(call, "Good day, world")
 
 
 async def test_posts_a_chat_completion() -> None:
-    """The request is a plain chat completion, with the key as a bearer token and one's own headers."""
     asked = await ask(hello, model="tiny", api_key="sk-12345678", headers={"X-Team": "strings"})
     assert asked.call.headers["x-team"] == "strings"
     assert asked.call.path == "/v1/chat/completions"
@@ -30,7 +35,6 @@ async def test_posts_a_chat_completion() -> None:
 
 
 async def test_answers_in_one_piece_where_nobody_reads_along() -> None:
-    """Without a reader the answer is asked for whole; without a key, no authorization is sent."""
     asked = await ask(hello)
     assert "authorization" not in asked.call.headers
     assert asked.pieces == []
@@ -41,7 +45,6 @@ async def test_answers_in_one_piece_where_nobody_reads_along() -> None:
 
 
 async def test_streams_where_somebody_reads_along() -> None:
-    """With a reader the text comes in pieces, with usage at the end."""
     asked = await ask(hello, stream=True)
     assert asked.body["stream"] is True
     assert asked.body["stream_options"] == {"include_usage": True}
@@ -50,19 +53,7 @@ async def test_streams_where_somebody_reads_along() -> None:
     assert asked.completion.usage == Usage(211, 7)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_returns_tool_calls(*, stream: bool) -> None:
-    """Calls the model asks for are returned, with an empty text."""
-    asked = await ask(
-        lambda call: says(call, "", tool_calls=[CALL], finish_reason="tool_calls"), stream=stream
-    )
-    assert asked.completion.tool_calls == (CALL,)
-    assert asked.completion.finish_reason == "tool_calls"
-    assert asked.completion.text == ""
-
-
 async def test_joins_tool_calls_that_come_in_pieces() -> None:
-    """Arguments of several calls are put together by index."""
     pieces = [
         {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}},
         {"index": 1, "id": "b", "type": "function", "function": {"name": "g", "arguments": "[1"}},
@@ -79,7 +70,6 @@ async def test_joins_tool_calls_that_come_in_pieces() -> None:
 
 
 async def test_keeps_reasoning_out_of_the_text() -> None:
-    """What a model thinks aloud in a field or part of its own is no part of the answer."""
     deltas = [{"reasoning_content": "hm"}, {"reasoning": "hm"}, {"content": "42"}]
     frames = [chunk(delta) for delta in deltas]
     asked = await ask(lambda _: events(*frames, chunk({}, finish_reason="stop")), stream=True)
@@ -88,17 +78,8 @@ async def test_keeps_reasoning_out_of_the_text() -> None:
     assert (await ask(lambda _: whole(completion(parts)))).completion.text == "42"
 
 
-async def test_passes_messages_through() -> None:
-    """Images in a message, and text in any script, reach the server untouched."""
-    parts = ({"type": "text", "text": "what?"}, {"type": "image_url", "image_url": {"url": "data:,x"}})
-    asked = await ask(hello, messages=[Message("user", parts), Message("user", "為什麼? \N{VIOLIN}")])
-    assert [each["content"] for each in asked.body["messages"]] == [list(parts), "為什麼? \N{VIOLIN}"]
-    assert json.loads(asked.call.raw) == asked.body
-
-
 @pytest.mark.parametrize("stream", [False, True])
 async def test_makes_text_storable(*, stream: bool) -> None:
-    """Lone surrogates and NUL are replaced before anybody sees them."""
     asked = await ask(lambda call: says(call, "a\0b\ud800c", pieces=1), stream=stream)
     assert asked.completion.text == "a\ufffdb\ufffdc"
     assert "".join(asked.pieces) in ("", asked.completion.text)
@@ -120,7 +101,6 @@ async def test_joins_a_surrogate_pair_cut_in_two() -> None:
      ("eos", "stop"), ("stop_sequence", "stop")]
 )  # fmt: skip
 async def test_understands_words_for_the_end(said: str, meant: str) -> None:
-    """Each provider's word for why it stopped is understood."""
     asked = await ask(lambda call: says(call, "so far", finish_reason=said))
     assert asked.completion.finish_reason == meant
 
@@ -133,21 +113,126 @@ async def test_a_stop_unmakes_no_other_finish_reason(reasons: tuple[str, str]) -
     assert asked.completion.finish_reason == "length"
 
 
-async def test_reads_the_first_choice() -> None:
-    """The choice of index 0 counts, wherever it stands."""
-    frames = [chunk({"content": "a1"}), chunk({"content": "b1"}), chunk({"content": "a2"}), chunk({})]
-    frames[1]["choices"][0]["index"] = 1
-    frames[3]["choices"][0] |= {"index": 1, "finish_reason": "length"}
-    frames.append(chunk({}, finish_reason="stop"))
-    asked = await ask(lambda _: events(*frames), stream=True)
-    assert (asked.completion.text, asked.completion.finish_reason) == ("a1a2", "stop")
-    body, other = completion("first"), completion("second")["choices"][0] | {"index": 1}
-    body["choices"].insert(0, other)
-    assert (await ask(lambda _: whole(body))).completion.text == "first"
-
-
 async def test_a_request_overrides_the_workers_sampling() -> None:
-    """The worker's sampling holds where the request does not say."""
     defaults = Sampling(temperature=0.7, max_tokens=100)
     asked = await ask(hello, provider="vllm", defaults=defaults, sampling=Sampling(temperature=0.0))
     assert (asked.body["temperature"], asked.body["max_tokens"]) == (0.0, 100)
+
+
+OPENAI = {
+    "prompt_tokens": 100,
+    "completion_tokens": 50,
+    "total_tokens": 150,
+    "prompt_tokens_details": {"cached_tokens": 64, "audio_tokens": 0},
+    "completion_tokens_details": {"reasoning_tokens": 30},
+}
+TOO_MUCH = {
+    "prompt_tokens": 3,
+    "completion_tokens": 2,
+    "prompt_tokens_details": {"cached_tokens": 9},
+    "completion_tokens_details": {"reasoning_tokens": 9},
+}
+DEEPSEEK = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_cache_hit_tokens": 4}
+ANTHROPIC = {
+    "input_tokens": 10,
+    "output_tokens": 5,
+    "cache_read_input_tokens": 90,
+    "cache_creation_input_tokens": 20,
+}
+GEMINI = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 40}
+GROK = {**GEMINI, "completion_tokens_details": {"reasoning_tokens": 25}}
+FUGU_RESPONSES = {
+    "input_tokens": 20,
+    "output_tokens": 7,
+    "total_tokens": 66,
+    "input_tokens_details": {
+        "cached_tokens": 2,
+        "orchestration_input_tokens": 30,
+        "orchestration_input_cached_tokens": 3,
+    },
+    "output_tokens_details": {"orchestration_output_tokens": 6, "reasoning_tokens": 1},
+}
+ORCHESTRATION = {"orchestration_input_tokens": 30, "orchestration_output_tokens": 6}
+FUGU_FLAT = {"prompt_tokens": 20, "completion_tokens": 7} | ORCHESTRATION
+FUGU_NESTED = {"prompt_tokens": 20, "completion_tokens": 7, "token_details": ORCHESTRATION}
+
+
+@pytest.mark.parametrize(
+    ("raw", "usage"),
+    [
+        pytest.param(OPENAI, Usage(100, 50, 64, 30), id="openai"),
+        pytest.param(DEEPSEEK, Usage(9, 2, 4), id="deepseek"),
+        pytest.param(ANTHROPIC, Usage(120, 5, 90), id="anthropic counts cached input apart"),
+        pytest.param(GEMINI, Usage(10, 30, 0, 25), id="gemini counts reasoning in the total alone"),
+        pytest.param(GROK, Usage(10, 30, 0, 25), id="grok counts reasoning apart"),
+        pytest.param(FUGU_RESPONSES, Usage(20, 7, 2, 1, 30, 6, 3), id="fugu responses"),
+        pytest.param(FUGU_FLAT, Usage(20, 7, 0, 0, 30, 6), id="fugu flat"),
+        pytest.param(FUGU_NESTED, Usage(20, 7, 0, 0, 30, 6), id="fugu nested"),
+        pytest.param(TOO_MUCH, Usage(3, 11, 0, 9), id="parts above the whole: no discount, reasoning apart"),
+        pytest.param(TOO_MUCH | {"total_tokens": 5}, None, id="the total says that reasoning is in it"),
+    ],
+)
+def test_reads_a_dialect(raw: dict[str, Any], usage: Usage | None) -> None:
+    assert read_usage(raw) == usage
+
+
+STREAM = (
+    "\ufeff: keep-alive\n\n"
+    'data: {"text": "Grüße, 世界 \N{VIOLIN}"}\n\n'
+    "event: error\r\ndata: one\r\ndata: two\r\n\r\n"
+    "id: 7\rretry: 10\rdata:bare\r\r"
+    "event: nothing\n\n"
+    "data\n\n"
+    "data: [DONE]\n\n"
+).encode()
+EVENTS = [
+    SseEvent("", '{"text": "Grüße, 世界 \N{VIOLIN}"}'),
+    SseEvent("error", "one\ntwo"),
+    SseEvent("", "bare"),
+    SseEvent("", ""),
+    SseEvent("", "[DONE]"),
+]
+
+
+def read(pieces: Iterable[bytes]) -> list[SseEvent]:
+    reader = SseReader()
+    return [event for piece in pieces for event in reader.feed(piece)] + reader.close()
+
+
+@given(st.lists(st.integers(0, len(STREAM))))
+@example([])
+@example(list(range(len(STREAM))))
+def test_cuts_do_not_matter(cuts: list[int]) -> None:
+    """However a stream is cut, inside characters and line ends too, its events are the same."""
+    edges = [0, *sorted(cuts), len(STREAM)]
+    assert read([STREAM[a:b] for a, b in pairwise(edges)]) == EVENTS
+
+
+@given(st.lists(st.binary(max_size=40), max_size=8))
+def test_survives_any_bytes(pieces: list[bytes]) -> None:
+    with suppress(WorkerBroken):
+        assert all(isinstance(event.data, str) for event in read(pieces))
+
+
+def test_bounds_a_line() -> None:
+    with pytest.raises(WorkerBroken, match="too long for an answer"):
+        read(repeat(b"x" * 2**16, MAX_LINE // 2**16 + 2))
+
+
+def _echo(call: Call) -> Reply:
+    return says(call, f"You asked: {call.body['messages'][-1]['content']}")
+
+
+class TestChatWorker(WorkerContract):
+    """`ChatWorker` in front of a real server."""
+
+    @pytest.fixture
+    async def worker(self) -> AsyncIterator[Worker]:
+        async with ChatServer(_echo) as server:
+            yield ChatWorker("m", endpoint=Endpoint(server.url))
+
+    @pytest.fixture
+    async def slow_worker(self) -> AsyncIterator[Worker]:
+        """Never answer."""
+        async with ChatServer(lambda _: events(STALL)) as server:
+            yield ChatWorker("m", endpoint=Endpoint(server.url))
