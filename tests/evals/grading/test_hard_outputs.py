@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 
 from podium_evals.grading import choice, final_choice, math, mathematics as math_checker
 from podium_evals.grading.code import code_in
-from podium_evals.grading.mathematics import LIMIT_S, plain_math
+from podium_evals.grading.mathematics import WAIT_LIMIT_S, plain_math
 
 OPTIONS = ["ape", "bear", "zebra", "A dog"]
 
@@ -18,12 +18,12 @@ def test_mathematics() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("right", "limit"), [("3", 0.2), ("10^{9^{9^9}}", LIMIT_S)])
+@pytest.mark.parametrize(("right", "limit"), [("3", 0.2), ("10^{9^{9^9}}", WAIT_LIMIT_S)])
 def test_a_comparison_that_takes_too_long_scores_0(
     right: str, limit: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(math_checker, "LIMIT_S", limit)
+        patch.setattr(math_checker, "WAIT_LIMIT_S", limit)
         assert math({"answer": right}, r"\boxed{9^{9^{9^{9}}}}") == 0
     assert math({"answer": r"2\sqrt{3}"}, r"\boxed{\sqrt{12}}") == 1
 

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from fractions import Fraction
 from functools import cache
+from math import ceil
 from threading import Lock, Timer
+from time import process_time
 from typing import Any
 
 from podium.errors import ConfigError, install_hint
@@ -60,8 +62,8 @@ math = Grader(final_answer, _is_equal, is_slow=True)
 """Scores 1 if the final answer equals the right one: as text, as a number, or as an expression.
 
 This grader needs the extra `math`. Units, degrees and the left side of `x = …` are ignored; so is a percent
-sign if the digits are the same. Decimals are exact: 0.333 is not 1/3. A comparison that takes longer than ten
-seconds scores 0, and so does an answer of more than 500 characters.
+sign if the digits are the same. Decimals are exact: 0.333 is not 1/3. A comparison that takes more than ten
+seconds of CPU, or three minutes, scores 0, and so does an answer of more than 500 characters.
 """
 
 
@@ -110,8 +112,10 @@ def _same_number(right: Fraction, given: Fraction, *texts: str) -> bool:
     return percents == [False, True] and right == given * 100
 
 
-LIMIT_S = 10.0
-"""Seconds that one comparison may take."""
+LIMIT_S = 10
+"""Seconds of CPU that one comparison may take, so that a busy machine gives the same scores."""
+WAIT_LIMIT_S = 180.0
+"""Seconds that one comparison may take in all."""
 START_LIMIT_S = 180.0
 """Seconds until the process has imported its libraries."""
 MOST_MEMORY = 2**31
@@ -129,7 +133,7 @@ class MathChecker:
         """Return whether two expressions are equal; false if the comparison takes too long."""
         with self._lock:
             process = self._process if self._process and self._process.poll() is None else self._start()
-            told = _ask(process, json.dumps([right, given]), LIMIT_S)
+            told = _ask(process, json.dumps([right, given]), WAIT_LIMIT_S)
             if told not in ("true", "false"):  # the process was too slow, or needed too much memory
                 self._stop()
             return told == "true"
@@ -191,8 +195,9 @@ def shared_checker() -> MathChecker:
 
 def main() -> None:
     """Be the process of a `MathChecker`: answer the lines of stdin, each with two expressions."""
+    resource = None
     with suppress(ImportError):
-        import resource  # noqa: PLC0415 - Windows has none
+        import resource  # type: ignore[no-redef] # noqa: PLC0415 - Windows has none
 
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     try:
@@ -204,6 +209,9 @@ def main() -> None:
     print("ready", flush=True)  # noqa: T201
     for line in sys.stdin:
         right, given = json.loads(line)
+        if resource is not None:  # the system kills the process at the limit
+            hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+            resource.setrlimit(resource.RLIMIT_CPU, (ceil(process_time()) + LIMIT_S, hard))
         try:
             is_equal = bool(verify(parse(f"${right}$"), parse(f"${given}$")))
         except (Exception, MemoryError):  # noqa: BLE001 - any failure of the library means: not shown equal
