@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from fractions import Fraction
 from functools import cache
+from importlib import import_module
 from math import ceil
 from threading import Lock, Timer
 from time import process_time
@@ -195,11 +196,10 @@ def shared_checker() -> MathChecker:
 
 def main() -> None:
     """Be the process of a `MathChecker`: answer the lines of stdin, each with two expressions."""
-    resource = None
+    limits: Any = None
     with suppress(ImportError):
-        import resource  # type: ignore[no-redef] # noqa: PLC0415 - Windows has none
-
-        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+        limits = import_module("resource")  # Windows has none
+        limits.setrlimit(limits.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     try:
         from math_verify import parse, verify  # type: ignore[import-untyped] # noqa: PLC0415 - an extra
     except ImportError:
@@ -209,9 +209,9 @@ def main() -> None:
     print("ready", flush=True)  # noqa: T201
     for line in sys.stdin:
         right, given = json.loads(line)
-        if resource is not None:  # the system kills the process at the limit
-            hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-            resource.setrlimit(resource.RLIMIT_CPU, (ceil(process_time()) + LIMIT_S, hard))
+        if limits is not None:  # the system kills the process at the limit
+            hard = limits.getrlimit(limits.RLIMIT_CPU)[1]
+            limits.setrlimit(limits.RLIMIT_CPU, (ceil(process_time()) + LIMIT_S, hard))
         try:
             is_equal = bool(verify(parse(f"${right}$"), parse(f"${given}$")))
         except (Exception, MemoryError):  # noqa: BLE001 - any failure of the library means: not shown equal
