@@ -36,7 +36,6 @@ def model(call: Call) -> Reply:
 
 
 def said(text: str, table: Mapping[str, str]) -> str:
-    """Return what belongs to the key that stands last in the text."""
     found = max(table, key=text.rfind)
     return table[found] if found in text else "Nothing."
 

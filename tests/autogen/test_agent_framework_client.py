@@ -11,7 +11,6 @@ from agent_framework import (
     SessionContext,
     tool,
 )
-from agent_framework.orchestrations import HandoffBuilder
 from autogen.framework_speaking import FrameworkServer
 from autogen.scripts import is_planning, shown
 from contracts.adapter_contract import planner_of
@@ -19,8 +18,7 @@ from pydantic import BaseModel
 from servers.chat_server import USAGE, Call, Reply, says
 
 from autogen_podium.agent_framework import ConductorAgent, ConductorChatClient, as_worker
-from podium import ScriptedWorker
-from podium.errors import ConfigError, QueryError, RunFailed
+from podium.errors import ConfigError, QueryError
 from podium.workers import FREE, Card, StepInput
 from podium.workers.simple import FunctionWorker
 
@@ -33,17 +31,11 @@ PLAN = (
 ONE = '{"worker": 0, "subtask": "Answer it.", "access": []}\n'
 
 
-def asked(text: str = "How large?") -> list[Message]:
-    return [Message("user", [text])]
-
-
 def alone(call: Call) -> Reply:
     return says(call, ONE if is_planning(call) else "12 square metres.")
 
 
 def pool(server: FrameworkServer, searched: list[str] | None = None) -> list[Any]:
-    """Return a plain worker, and a chat client, which takes tools."""
-
     def search(step_input: StepInput) -> str:
         """Search."""
         if searched is not None:
@@ -110,25 +102,10 @@ class Tooled(ContextProvider):
 
 @pytest.mark.parametrize("given", [{"tools": [weather]}, {"context_providers": [Tooled("tooled")]}])
 async def test_tools_of_a_conducting_agent_are_called_by_the_framework(given: dict[str, Any]) -> None:
-    """Its own, and those of its context providers."""
     async with FrameworkServer(lambda call: calling(call, "weather")) as server:
         lead = ConductorAgent(workers=pool(server), planner=server.client(), **given)
         assert (await lead.run("How is it?")).text == "It is warm in Bern."
         assert as_worker(lead) is not lead.conductor
-
-
-async def test_a_named_function_must_be_called() -> None:
-    """As the framework says it; a worker that takes no tools cannot."""
-    chosen: Any = {"mode": "required", "required_function_name": "time"}
-    async with FrameworkServer(lambda call: calling(call, "time")) as server:
-        agent = Agent(
-            ConductorChatClient(workers=pool(server), planner=server.client()), tools=[weather, time]
-        )
-        await agent.run("How late?", options={"tool_choice": chosen})
-        assert server.calls[1].body["tool_choice"] == {"type": "function", "function": {"name": "time"}}
-        plain = ConductorChatClient(workers=[ScriptedWorker("one", "x")], planner=planner_of((0, "x", ())))
-        with pytest.raises(RunFailed, match="requires a tool call"):
-            await plain.get_response(asked(), options={"tools": [weather], "tool_choice": "required"})
 
 
 async def test_structured_output() -> None:
@@ -176,48 +153,7 @@ async def test_options_are_the_last_steps() -> None:
             await agent.client.get_response([])
 
 
-async def test_it_hands_off() -> None:
-    """The framework's handoff functions are called by the last step's worker."""
-
-    def triage(call: Call) -> Reply:
-        if is_planning(call):
-            return says(call, ONE)
-        if "tools" not in call.body:
-            return says(call, "none")
-        name = call.body["tools"][0]["function"]["name"]
-        asking = {"id": "call-0", "type": "function", "function": {"name": name, "arguments": "{}"}}
-        return says(call, "", finish_reason="tool_calls", tool_calls=[asking])
-
-    async with FrameworkServer(triage) as server, FrameworkServer(lambda call: says(call, "done")) as other:
-        front = ConductorAgent(
-            workers=[server.client()],
-            planner=server.client(),
-            name="front",
-            require_per_service_call_history_persistence=True,
-        )
-        back = Agent(
-            other.client(),
-            name="back",
-            description="Refunds.",
-            require_per_service_call_history_persistence=True,
-        )
-        flow = HandoffBuilder(participants=[front, back]).with_start_agent(front).build()
-        events = await flow.run("I want my money back.")
-    handed = [event.data for event in events if event.type == "handoff_sent"]
-    assert [(h.source, h.target) for h in handed] == [("front", "back")]
-
-
-async def test_a_partial_answer_is_raised_if_that_is_wanted() -> None:
-    workers = [ScriptedWorker("good", "fine"), ScriptedWorker("bad", ValueError("no ruler"))]
-    parts: Any = {"workers": workers, "planner": planner_of((0, "x", ()), (1, "y", ()), (0, "z", (0, 1)))}
-    with pytest.raises(RunFailed, match="is partial"):
-        await ConductorChatClient(**parts, partial="raise").get_response(asked())
-    with pytest.raises(ConfigError, match="partial is 'perhaps'"):
-        ConductorChatClient(**parts, partial="perhaps")
-
-
 async def test_images_reach_a_worker_that_takes_them() -> None:
-    """As parts of the question."""
     async with FrameworkServer(alone) as server:
         worker = as_worker(server.client(), card=Card(name="eyes", parts=frozenset({"image_url"})))
         agent = Agent(ConductorChatClient(workers=[worker], planner=planner_of((0, "Look.", ()))))

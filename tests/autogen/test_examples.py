@@ -103,7 +103,6 @@ def room(call: Call) -> Reply:
 
 
 def test_the_team() -> None:
-    """Its console shows the plan, the tools' calls and the answer."""
     with ChatServer(room).in_thread() as server:
         printed = run("autogen/rooms.py", server.url, "scripted-1", "What does a wool carpet cost?")
     assert "2. writer: Say what wool costs for it. (shown step 0, 1)" in printed
@@ -113,7 +112,6 @@ def test_the_team() -> None:
 
 
 def test_the_agents_of_agent_framework() -> None:
-    """It prints what each agent said, and the answer."""
     with ChatServer(room).in_thread() as server:
         printed = run("agent_framework/rooms.py", server.url, "scripted-1", "What does a wool carpet cost?")
     assert "[surveyor] The width is 3.0 m." in printed

@@ -6,9 +6,7 @@ import pytest
 from autogen.speaking import ModelServer, Speaker
 from autogen_agentchat.agents import AssistantAgent, MessageFilterAgent, UserProxyAgent
 from autogen_agentchat.agents._message_filter_agent import MessageFilterConfig
-from autogen_agentchat.base import TaskResult
 from autogen_agentchat.conditions import HandoffTermination
-from autogen_agentchat.messages import UserInputRequestedEvent
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 from autogen_core import CancellationToken, FunctionCall
 from autogen_core.models import CreateResult, RequestUsage
@@ -21,7 +19,6 @@ from podium.errors import ConfigError, RunFailed
 
 pytestmark = pytest.mark.anyio
 
-ASKED = "user: Is the room high?\n\nYour part:\nApprove the size."
 PLAN = planner_of((0, "Measure it.", ()), (1, "Count the doors.", ()), (2, "Approve the size.", (0,)))
 
 
@@ -65,19 +62,6 @@ async def test_a_human_is_shown_what_the_step_is_about(*, is_async: bool, is_in_
     assert proxy.input_func == ask
 
 
-async def test_the_request_for_input_says_whose_step_it_is() -> None:
-    """In the stream, for a user interface that asks the human itself."""
-    proxy = UserProxyAgent("boss", input_func=Human("fine").answer_async)
-    team = ConductorTeam(workers=[*speakers(), proxy], planner=PLAN)
-    asked: list[UserInputRequestedEvent] = []
-    async for message in team.run_stream(task="Is the room high?"):
-        if isinstance(message, UserInputRequestedEvent):
-            asked.append(message)
-    assert [event.metadata["podium_step"] for event in asked] == ["2"]
-    assert asked[0].metadata["podium_prompt"].startswith(ASKED)
-    assert isinstance(message, TaskResult)
-
-
 def hands_off(name: str, target: str) -> AssistantAgent:
     usage = RequestUsage(prompt_tokens=3, completion_tokens=2)
     call = FunctionCall(id="1", name=f"transfer_to_{target}", arguments="{}")
@@ -101,7 +85,6 @@ def test_an_agent_with_handoffs_is_refused() -> None:
 
 
 async def test_a_team_that_hands_off_to_somebody_outside_has_no_answer() -> None:
-    """The step fails, says to whom, and is not tried again."""
     asked: list[str] = []
 
     def call_tool(call: Call) -> Reply:

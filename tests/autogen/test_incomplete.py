@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import pytest
-from agent_framework import Agent, Message
+from agent_framework import Message
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent, TextMessage
 from autogen_agentchat.tools import AgentTool, TeamTool
@@ -45,11 +45,6 @@ def tool_of(conductor: Conductor) -> AgentTool:
 async def tool(conductor: Conductor) -> Seen:
     """Call an agent as a tool, which returns the last message."""
     return await _called(tool_of(conductor))
-
-
-async def tool_of_team(conductor: Conductor) -> Seen:
-    team: Any = ConductorTeam(conductor)
-    return await _called(TeamTool(team, "ask_team", "Asks.", return_value_as_last_message=True))
 
 
 async def agent_again(conductor: Conductor) -> Seen:
@@ -108,11 +103,6 @@ async def framework_client_stream(conductor: Conductor) -> Seen:
     return Seen("".join(update.text for update in updates), updates[-1].finish_reason)
 
 
-async def framework_agent_of_client(conductor: Conductor) -> Seen:
-    response = await Agent(client=ConductorChatClient(conductor)).run(QUESTION)
-    return Seen(response.text, response.finish_reason)
-
-
 async def _called(asking: AgentTool | TeamTool) -> Seen:
     done = await asking.run_json({"task": QUESTION}, CancellationToken())
     return Seen(asking.return_value_as_string(done))
@@ -134,10 +124,10 @@ def _created(result: CreateResult) -> Seen:
     return Seen(result.content, result.finish_reason)
 
 
-TEXT_FACES: Final = (tool, tool_of_team, agent_again, agent_stream, team, framework_tool)
+TEXT_FACES: Final = (tool, agent_again, agent_stream, team, framework_tool)
 FINISH_FACES: Final = (
     *(client, client_stream, framework_agent, framework_agent_stream),
-    *(framework_client, framework_client_stream, framework_agent_of_client),
+    *(framework_client, framework_client_stream),
 )
 
 
@@ -152,7 +142,6 @@ async def test_a_user_of_finish_reasons_notices(ask: Ask) -> None:
 
 
 async def test_the_stop_reason_of_a_team_says_it() -> None:
-    """In words, as AutoGen's stop reasons are."""
     whole = await ConductorTeam(conductor_of(is_complete=True)).run(task=QUESTION)
     assert whole.stop_reason == ANSWERED
     lacking = await ConductorTeam(conductor_of(is_complete=False)).run(task=QUESTION)
@@ -174,22 +163,16 @@ async def framework_value(conductor: Conductor) -> int:
     return int(found.value.value)
 
 
-async def strict_agent(conductor: Conductor) -> int:
-    said = await ConductorAgent("lead", conductor, partial="raise").run(task=QUESTION)
-    return Value.model_validate_json(_last(said).text).value
-
-
 async def strict_team(conductor: Conductor) -> int:
     said = await ConductorTeam(conductor, partial="raise").run(task=QUESTION)
     return Value.model_validate_json(_last(said).text).value
 
 
-OBJECT_FACES: Final = (created, framework_value, strict_agent, strict_team)
+OBJECT_FACES: Final = (created, framework_value, strict_team)
 
 
 @pytest.mark.parametrize("ask", OBJECT_FACES, ids=lambda ask: ask.__name__)
 async def test_an_incomplete_object_is_an_error(ask: Callable[[Conductor], Awaitable[Any]]) -> None:
-    """An object cannot say it; texts are errors if that is wanted."""
     await check_refused(ask, OBJECT)
 
 

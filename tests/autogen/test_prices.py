@@ -15,19 +15,15 @@ from autogen_podium.agent_framework import (
 from podium.workers import Card, Worker
 
 
-@pytest.fixture(autouse=True)
-def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_BASE", "OPENAI_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def _client(url: str | None = None) -> OpenAIChatCompletionClient:
     options: Any = {} if url is None else {"base_url": url}
     return OpenAIChatCompletionClient(model=MODEL, api_key="k", **options)
 
 
-def test_a_model_client_has_the_price_of_its_endpoint() -> None:
+def test_a_model_client_has_the_price_of_its_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a worker and as a planner; its own name alone says nothing."""
+    for name in ("OPENAI_API_BASE", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
 
     def make(url: str | None, /, *, card: Card | None = None) -> Worker:
         return as_worker(_client(url), card=card)

@@ -1,7 +1,7 @@
 """Runs of AutoGen's and Agent Framework's conductors that wait for somebody, or were broken off."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -16,8 +16,9 @@ from agent_framework import (
 )
 from autogen.speaking import Speak
 from autogen_agentchat.messages import HandoffMessage
-from autogen_core.models import UserMessage
+from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
 from contracts.adapter_contract import planner_of
+from contracts.conversation_contract import ConversationContract
 from contracts.waiting_contract import QUESTION, Ask, check_continued, check_waiting
 
 from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam
@@ -134,7 +135,6 @@ PLANS = (
 @pytest.mark.parametrize(
     ("kind", "what", "said", "told"),
     [
-        (ConductorAgent, "plans", *PLANS),
         (ConductorTeam, "plans", *PLANS),
         (ConductorAgent, "actions", ["blue", "yes"], ["Which", "And next:\nMay refund do this?", "blue"]),
     ],
@@ -183,9 +183,7 @@ async def answered(contents: list[Content]) -> Message:
     ("what", "told", "how", "stream"),
     [
         ("plans", [{"approve_plan"}, {"ask_person"}], "stored session", True),
-        ("plans", [{"approve_plan"}, {"ask_person"}], "messages", False),
-        ("actions", [{"ask_person", "approve_action"}], "session", False),
-        ("actions", [{"ask_person", "approve_action"}], "messages", True),
+        ("actions", [{"ask_person", "approve_action"}], "messages", False),
     ],
 )
 async def test_a_run_of_agent_framework_asks_with_its_requests(
@@ -212,7 +210,6 @@ async def test_a_run_of_agent_framework_asks_with_its_requests(
 
 
 async def test_a_workflow_asks_with_request_info() -> None:
-    """And continues in a new workflow, from its checkpoint."""
     parts, heard = asking("actions", MemoryJournal())
     storage = InMemoryCheckpointStorage()
 
@@ -229,38 +226,8 @@ async def test_a_workflow_asks_with_request_info() -> None:
     assert ([str(output) for output in run.get_outputs()], heard.said) == (["blue"], ["Refund it."])
 
 
-async def test_a_wrong_answer_is_asked_for_again() -> None:
-    """A workflow goes on, and tells what was wrong; a text decides, too."""
-    parts, heard = asking("actions")
-    flow = WorkflowBuilder(start_executor=FrameworkConductor(name="lead", **parts)).build()
-
-    async def run(*asked: Any, **options: Any) -> Any:
-        return await flow.run(*asked, stream=True, **options).get_final_response()
-
-    result, told = await run("What?"), list[list[str]]()
-    for said in (["perhaps", "green"], ["yes", "blue"]):
-        asked = {
-            (each.data.function_call or each.data).name: each for each in result.get_request_info_events()
-        }
-        action, question = asked["approve_action"], asked["ask_person"]
-        calls = (action.data.function_call, question.data)
-        told.append([call.arguments.get("problem", "") for call in calls])
-        responses = {
-            each.request_id: Content.from_function_result(each.request_id, result=text)
-            for each, text in zip((action, question), said, strict=True)
-        }
-        result = await run(responses=responses)
-    assert told[0] == ["", ""]
-    assert [text.split(":")[0] for text in told[1]] == [
-        "'perhaps' is neither yes nor no",
-        "the answer to step 0 is 'green'",
-    ]
-    assert ("".join(map(str, result.get_outputs())), heard.said) == ("blue", ["Refund it."])
-
-
 @SESSIONS
 async def test_a_session_finds_the_run_that_waits(make: Callable[[], Ask]) -> None:
-    """Until it is decided; then the session gets the answer."""
     ask, worker = make(), ScriptedWorker("one", "Forty-two.")
     async with MemoryJournal() as journal:
         conductor = Conductor(
@@ -278,3 +245,18 @@ async def test_a_session_finds_the_run_that_waits(make: Callable[[], Ask]) -> No
 @pytest.mark.parametrize("how", ["failed", "cancelled"])
 async def test_a_session_continues_what_broke_off(make: Callable[[], Ask], how: Any) -> None:
     await check_continued(make(), how)
+
+
+class TestModelClient(ConversationContract):
+    async def ask(self, used: Conductor, texts: Sequence[str]) -> Any:
+        said: list[LLMMessage] = [
+            AssistantMessage(content=text, source="a") if at % 2 else UserMessage(content=text, source="u")
+            for at, text in enumerate(texts)
+        ]
+        return (await ConductorChatCompletionClient(used).create(said)).content
+
+
+class TestChatClient(ConversationContract):
+    async def ask(self, used: Conductor, texts: Sequence[str]) -> Any:
+        said = [Message(("user", "assistant")[at % 2], [text]) for at, text in enumerate(texts)]
+        return (await ConductorChatClient(used).get_response(said)).text

@@ -7,10 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gateway.__main__ import judge
-from benchmarks.gateway.client import Streams
-from benchmarks.gateway.measure import Reading
-
 
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc and sets the cores of processes")
@@ -28,30 +24,3 @@ def test_quick_run_reports_every_gateway(tmp_path: Path) -> None:
         assert reading["cpu_us"] > 0
         assert reading["resident_mb"] > 10
     assert [bar["measured"] is None for bar in report["bars"]] == [False, True, True, False, False, False]
-
-
-def test_bars_compare_the_best_readings() -> None:
-    """Of two rounds, the one that was disturbed less counts."""
-
-    def reading(gateway: str, added_ms: float, rate: float) -> Reading:
-        return Reading(
-            gateway=gateway,
-            added_ms=added_ms,
-            added_p99_ms=1.0,
-            requests_per_s=rate,
-            cpu_us=100.0,
-            first_token_ms=1.0,
-            direct_token_ms=0.1,
-            resident_mb=50.0,
-            streams=Streams(begun=10, ended=9),
-            streams_mb=60.0,
-        )
-
-    readings = [
-        reading("podium", 4.0, 300.0),
-        reading("podium", 1.0, 500.0),
-        reading("litellm", 20.0, 50.0),
-        reading("litellm", 10.0, 25.0),
-    ]
-    measured = [bar.measured for bar in judge(readings)]
-    assert measured == [1.0, 0.1, 10.0, 50.0, 9, 1.0]

@@ -10,7 +10,6 @@ from benchmarks import planners
 
 
 def test_each_kind_does_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planner of a saved plan is not called."""
     path = tmp_path / "planners.json"
     monkeypatch.setattr(planners, "FIRST", 0.0)
     monkeypatch.setattr(planners, "OF_TOKEN", 0.0)

@@ -11,7 +11,6 @@ from benchmarks import subgraph
 
 @pytest.mark.long
 def test_each_arm_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All do the same job."""
     path = tmp_path / "subgraph.json"
     job = subgraph.Job(subgraph.DIAMOND, (0.01,) * 4)
     monkeypatch.setattr(subgraph, "SKEWED", job)

@@ -121,7 +121,6 @@ class ActionsContract:
 
     @pytest.fixture
     def anyio_backend(self) -> str:
-        """Return asyncio, the only backend that hosts support."""
         return "asyncio"
 
     @pytest.mark.parametrize(
@@ -141,7 +140,6 @@ class ActionsContract:
     async def test_the_accepted_plan(
         self, host: ActionHost, steps: tuple[Step, ...], status: str, refunds: list[int]
     ) -> None:
-        """Each action once for each asking, and none from a gap."""
         shop = Shop()
         conductor = Conductor(FixedPlanner(Plan(steps)), pool(host.tool(shop.refund)), retry=ONCE)
         told, answer = await host.ask(conductor)
@@ -149,7 +147,6 @@ class ActionsContract:
         assert answer.startswith("text")
 
     async def test_a_plan_that_is_repaired(self, host: ActionHost) -> None:
-        """The first text asks for the action, too."""
         shop, text = Shop(), write_plan(Plan((REFUND, WRITE)), "rows")
         replies = iter([text + json.dumps({"worker": 9, "subtask": "x", "access": []}) + "\n", text])
         planner = ChatPlanner(ScriptedWorker("boss", lambda request: next(replies), piece=8))
@@ -183,7 +180,6 @@ class ActionsContract:
     async def test_errors_tell_what_was_done(
         self, host: ActionHost, subtask: str, error: Exception | None, end: list[tuple[str, str]]
     ) -> None:
-        """A run without an answer raises."""
         shop = Shop(error)
         plan = Plan((Step(0, subtask), Step(2, "Break.")))
         conductor = Conductor(FixedPlanner(plan), pool(host.tool(shop.refund)), retry=ONCE)
@@ -213,7 +209,6 @@ class ActionsContract:
         assert shop.refunds == [1017]
 
     async def test_an_agent_acts_if_it_holds_a_tool(self, host: ActionHost) -> None:
-        """Its step is done once though no step reads it."""
         shop = Shop()
         async with ChatServer(calling) as server:
             assert not host.agent(None, server.url).acts

@@ -52,7 +52,6 @@ class ConversationContract:
             await self.ask(used, ["How high?", said, "Mail it."])
 
     async def test_labels_come_with_the_conductor(self) -> None:
-        """A bound conductor shares all but the labels and the policy."""
         used = _conductor(_MAIL)
         assert await self.ask(used, ["Mail it."]) == "sent"
         with pytest.raises(PlannerError, match="mailer"):

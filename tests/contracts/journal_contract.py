@@ -79,7 +79,6 @@ class JournalContract:
         assert events == [started("mine"), ended("mine")]
 
     async def test_of_many_who_begin_an_id_one_does(self, journal: Journal) -> None:
-        """The same id given to many at once is one run."""
         begun, refused = [], []
 
         async def begin() -> None:
@@ -96,7 +95,6 @@ class JournalContract:
             await begun[0].aclose()
 
     async def test_refuses_ids_no_run_can_have(self, journal: Journal) -> None:
-        """An id is short printable text."""
         for run_id in ("", "x" * 201, "a\0b", "\ud800"):
             with pytest.raises(ConfigError, match="run id"):
                 await journal.begin(RunStarted(run_id=run_id, at=0.0, workers=()), minted=False)
@@ -193,7 +191,6 @@ class JournalContract:
         assert verify(records) is None
 
     async def test_what_was_claimed_and_left_alone_is_as_it_was(self, journal: Journal) -> None:
-        """Looking at an ended run does not make it one that is not."""
         first = started()
         async with journal:
             log = await journal.begin(first, minted=True)
@@ -205,7 +202,6 @@ class JournalContract:
             assert await journal.runs() == before
 
     async def test_says_that_there_is_no_such_run(self, journal: Journal) -> None:
-        """Reading, claiming and deleting what is not there says so."""
         async with journal:
             for use in (journal.read, journal.records, journal.claim, journal.delete):
                 with pytest.raises(RunUnknown, match="nobody"):
@@ -243,7 +239,6 @@ class JournalContract:
             await inner.aclose()
 
     async def test_forgets_a_run_with_what_is_nested_in_it(self, journal: Journal) -> None:
-        """Nothing of them is left; what is carried out stays."""
         async with journal:
             for run_id, parent in (
                 ("outer", None),
@@ -280,30 +275,7 @@ class JournalContract:
             assert [row.run_id for row in await journal.runs()] == ["held"]
             await held.aclose()
 
-    async def test_many_runs_at_once(self, journal: Journal) -> None:
-        """Sixty runs side by side are each recorded whole."""
-        ids = [f"run{number}" for number in range(60)]
-
-        async def carry_out(run_id: str) -> None:
-            log = await journal.begin(started(run_id), minted=True)
-            for event in course(run_id):
-                log.append(event)
-                await anyio.lowlevel.checkpoint()
-            await log.flush()
-            await log.aclose()
-
-        async with journal:
-            async with anyio.create_task_group() as tasks:
-                for run_id in ids:
-                    tasks.start_soon(carry_out, run_id)
-            for run_id in ids[::20]:
-                records = await journal.records(run_id)
-                assert verify(records) is None
-                assert [r.entry().event for r in records][1:] == list(course(run_id))
-            assert len(await journal.runs(limit=None)) == 60
-
     async def test_a_cancelled_flush_loses_nothing(self, journal: Journal) -> None:
-        """Who stops waiting for a commit does not stop the commit."""
         first = started()
         async with journal:
             log = await journal.begin(first, minted=True)
@@ -316,7 +288,6 @@ class JournalContract:
             assert len(await journal.records(first.run_id)) == 2
 
     async def test_closing_under_a_cancel_gives_the_run_up(self, journal: Journal) -> None:
-        """A run whose task was cancelled can be taken up."""
         first = started()
         async with journal:
             log = await journal.begin(first, minted=True)
@@ -330,7 +301,6 @@ class JournalContract:
             await taken.aclose()
 
     def test_is_used_from_two_event_loops(self, journal: Journal) -> None:
-        """Threads with loops of their own write side by side."""
         failures: list[BaseException] = []
 
         async def carry_out(name: str) -> None:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import anyio
-import pytest
 from servers.capable import is_planning
 from servers.chat_server import Call, ChatServer, Reply, says
 
+RUNS: Final = 48
 ANSWER: Final = "All is well."
 _PLAN: Final = "\n".join(
     json.dumps({"worker": 0, "subtask": f"Do part {number}.", "access": access})
@@ -32,31 +32,37 @@ class Face:
 
     ask: Callable[[], Awaitable[str]]
     """Asks a question and returns the answer; called in a running event loop."""
-    ask_sync: Callable[[], str] | None = None
-    """Does the same from synchronous code; `None` if the host does not support this."""
+    ask_sync: Callable[[], str]
+    """Does the same from synchronous code."""
 
 
-Mode = Callable[[Face, int], list[str]]
-"""Asks a face a number of times, and returns the answers."""
+Mode = Callable[[Face], list[str]]
+"""Asks a face `RUNS` times, and returns the answers."""
 
 
-def repeated(face: Face, runs: int) -> list[str]:
+def repeated(face: Face) -> list[str]:
     """Ask in a new event loop each time."""
+    return _repeated(face, RUNS)
+
+
+def _repeated(face: Face, runs: int) -> list[str]:
     return [asyncio.run(_asking(face)) for _ in range(runs)]
 
 
-def alternating(face: Face, runs: int) -> list[str]:
+def alternating(face: Face) -> list[str]:
     """Ask in a new event loop and from sync code in turn."""
-    return [_asked_sync(face) if run % 2 else asyncio.run(_asking(face)) for run in range(runs)]
+    return [face.ask_sync() if run % 2 else asyncio.run(_asking(face)) for run in range(RUNS)]
 
 
-def four_threads(face: Face, runs: int) -> list[str]:
+def four_threads(face: Face) -> list[str]:
     """Ask concurrently from four threads, in a new event loop each time."""
     with ThreadPoolExecutor(4) as pool:
-        return [answer for part in pool.map(lambda _: repeated(face, runs // 4), range(4)) for answer in part]
+        return [
+            answer for part in pool.map(lambda _: _repeated(face, RUNS // 4), range(4)) for answer in part
+        ]
 
 
-def two_loops(face: Face, runs: int) -> list[str]:
+def two_loops(face: Face) -> list[str]:
     """Ask many times concurrently in each of two event loops, which run at the same time."""
     answers = list[str]()
 
@@ -65,7 +71,7 @@ def two_loops(face: Face, runs: int) -> list[str]:
 
     async def half() -> None:
         async with anyio.create_task_group() as group:
-            for _ in range(runs // 2):
+            for _ in range(RUNS // 2):
                 group.start_soon(one)
 
     with ThreadPoolExecutor(2) as pool:
@@ -73,33 +79,29 @@ def two_loops(face: Face, runs: int) -> list[str]:
     return answers
 
 
-def notebook(face: Face, runs: int) -> list[str]:
+def notebook(face: Face) -> list[str]:
     """Ask from sync code and by `await` in turn, inside one running event loop."""
 
     async def cells() -> list[str]:
-        return [_asked_sync(face) if run % 2 else await face.ask() for run in range(runs)]
+        return [face.ask_sync() if run % 2 else await face.ask() for run in range(RUNS)]
 
     return asyncio.run(cells())
 
 
 MODES: Final = {mode.__name__: mode for mode in (repeated, alternating, four_threads, two_loops, notebook)}
-ASYNC_MODES: Final = {mode.__name__: mode for mode in (repeated, four_threads, two_loops)}
-"""The modes for a host without synchronous calls."""
-RUNS: Final = (8, pytest.param(48, marks=pytest.mark.long))
 
 
-def check_loops(make: Callable[[str], Face], mode: Mode, runs: int) -> None:
-    """Ask `runs` times, and check each answer and the calls of the server.
+def check_loops(make: Callable[[str], Face], mode: Mode) -> None:
+    """Ask `RUNS` times, and check each answer and the calls of the server.
 
     Args:
         make: makes the face for the URL of a server.
         mode: the mode.
-        runs: the number of questions, a multiple of four.
     """
     with ChatServer(_reply).in_thread() as server:
-        assert mode(make(server.url), runs) == [ANSWER] * runs
+        assert mode(make(server.url)) == [ANSWER] * RUNS
         calls = Counter("planner" if is_planning(call) else "worker" for call in server.calls)
-        assert calls == {who: number * runs for who, number in _CALLS.items()}
+        assert calls == {who: number * RUNS for who, number in _CALLS.items()}
 
 
 def _reply(call: Call) -> Reply:
@@ -108,8 +110,3 @@ def _reply(call: Call) -> Reply:
 
 async def _asking(face: Face) -> str:
     return await face.ask()
-
-
-def _asked_sync(face: Face) -> str:
-    assert face.ask_sync is not None
-    return face.ask_sync()

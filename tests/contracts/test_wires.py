@@ -69,7 +69,6 @@ class Inner:
 
 @pytest.fixture(scope="module", params=["ok", "partial", "failed", "waiting"])
 def inner(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inner]:
-    """Return the Podiums, one after another."""
     with ExitStack() as stack:
         yield Inner(stack, tmp_path_factory.mktemp("inner"), request.param)
 
@@ -176,7 +175,6 @@ async def test_a_status_that_is_not_ok_is_never_ok(*, stream: bool) -> None:
 
 @pytest.mark.parametrize("said", ["yes", [], {"status": None}, {"status": "ok", "problem": 1}])
 async def test_another_server_changes_nothing(said: object) -> None:
-    """A server that is no Podium may have a field of this name."""
     async with ChatServer(lambda call: with_podium(call, said)) as server:
         worker = ChatWorker("a", endpoint=Endpoint(server.url))
         results = [await ask(worker, stream=False), await ask(_of(worker), stream=True)]

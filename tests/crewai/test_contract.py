@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, ClassVar, Final
 
 import pytest
-from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, Told, plain
+from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, answer_of, plain
 from crewai import Agent, Crew, Process, Task
 from crewai.agents.agent_builder.base_agent import BaseAgent
 from crewai.events.event_bus import crewai_event_bus
@@ -49,7 +49,6 @@ class CrewFace(Face):
 async def _chunks(
     llms: Sequence[Any], ask: Callable[[], Awaitable[object]]
 ) -> AsyncGenerator[tuple[int, str], None]:
-    """Yield the chunks of agents' LLMs, whose task is the step."""
     told, loop = asyncio.Queue[tuple[int, str]](), asyncio.get_running_loop()
 
     def heard(source: Any, event: LLMStreamChunkEvent) -> None:
@@ -100,18 +99,7 @@ def _answer(crew: Crew, text: str) -> Answer:
 def _told(text: str, results: Sequence[Result]) -> Answer:
     (result,) = results
     assert plain(text) == result.answer
-    steps = tuple(
-        Told(
-            step=outcome.step,
-            worker=outcome.worker,
-            status=outcome.status,
-            output=outcome.text,
-            tokens=outcome.usage.total_tokens,
-            problem="" if outcome.problem is None else outcome.problem.message,
-        )
-        for outcome in result.outcomes
-    )
-    return Answer(result.answer, result.status, steps)
+    return answer_of(result.answer, result.status, result.outcomes)
 
 
 class CrewAdapter(Adapter):

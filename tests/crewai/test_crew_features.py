@@ -1,27 +1,19 @@
 """What crews do with a manager besides a kickoff: share it, train, restore, print plans, use MCP servers."""
 
 import io
-import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
-import uvicorn
-from crewai import Agent, Crew
-from crewai.events.event_bus import crewai_event_bus
+from crewai import Agent
 from crewai.events.event_listener import event_listener
 from crewai.mcp import MCPServerHTTP
 from crewai.state.checkpoint_config import CheckpointConfig
-from mcp.server.fastmcp import FastMCP
 from rich.console import Console
 from servers.crew_scene import PLAN, Finding, Scene
 from servers.speaking_llm import SpeakingLLM
 
 from crewai_podium import ConductorLLM, ConductorManager, as_worker
-from crewai_podium.events import ConductorRunEvent
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunFailed
@@ -29,35 +21,6 @@ from podium.execution import Retry
 from podium.planners import ChatPlanner, FixedPlanner
 from podium.types import Plan, Step
 from podium.workers import ScriptedWorker
-
-
-@pytest.mark.long
-def test_two_crews_at_once_may_share_a_manager() -> None:
-    """Each task is done by the agents of its own crew, though the manager is told of the last crew only."""
-    both = threading.Barrier(2)
-
-    def crew_of(name: str, manager: ConductorManager) -> Crew:
-        def say(shown: str, tools: Any) -> str:
-            both.wait(20)
-            return f"by {name}"
-
-        llm = SpeakingLLM(model="speaking", say=say)
-        agent = Agent(role=name, goal="Work.", backstory="New here.", llm=llm)
-        return Scene.crew_of(manager, [agent], [Scene.task(f"Work for {name}.")])
-
-    manager = ConductorManager(planner=FixedPlanner(Plan((Step(0, "work"),))))
-    found: dict[str, str] = {}
-    crews = {name: crew_of(name, manager) for name in ("left", "right")}
-
-    def kick_off(name: str) -> None:
-        found[name] = crews[name].kickoff().raw
-
-    threads = [threading.Thread(target=kick_off, args=(name,)) for name in crews]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert found == {"left": "by left", "right": "by right"}
 
 
 def test_a_partial_answer_is_never_mended_into_a_typed_one() -> None:
@@ -130,66 +93,8 @@ async def test_a_conductor_inside_an_object_of_crewais_is_held_to_the_outer_limi
     assert ("Limits.calls" in result.explain()) is not bool(made)
 
 
-def test_a_verbose_crew_shows_its_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a table, between what CrewAI prints itself; `on_event` hears of everything all the same."""
-    shown, heard = io.StringIO(), list[str]()
-    monkeypatch.setattr(event_listener.formatter, "console", Console(file=shown, width=100))
-    scene = Scene(on_event=lambda event: heard.append(event.type))
-    scene.crew(verbose=True).kickoff()
-    lines = shown.getvalue().splitlines()
-    assert any("Plan of round 1" in line for line in lines)
-    assert any(all(word in line for word in ("2", "Writer", "0, 1", "write it down")) for line in lines)
-    assert {"plan_ready", "run_ended"} <= {*heard}
-
-
-@asynccontextmanager
-async def mcp_server() -> AsyncIterator[str]:
-    """Serve a tool in the loop of the test, which must not be blocked; yield the URL."""
-    served = FastMCP("lengths", stateless_http=True, json_response=True)
-
-    @served.tool()
-    def measure(what: str) -> str:
-        """Measures a thing."""
-        return f"{what}: 330 m"
-
-    config = uvicorn.Config(served.streamable_http_app(), port=0, log_level="error", lifespan="on")
-    server = uvicorn.Server(config)
-    async with anyio.create_task_group() as group:
-        group.start_soon(server.serve)
-        with anyio.fail_after(20):
-            while not server.started:  # noqa: ASYNC110 - the server tells by this flag alone
-                await anyio.sleep(0.01)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        try:
-            yield f"http://127.0.0.1:{port}/mcp"
-        finally:
-            server.should_exit = True
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.anyio
-async def test_the_loop_goes_on_while_an_agents_mcp_server_is_asked() -> None:
-    """The server is in this very loop: had the agent blocked it, neither would ever answer."""
-
-    def say(shown: str, tools: Any) -> Any:
-        return "offered " + ", ".join(tool["function"]["name"] for tool in tools or ())
-
-    async with mcp_server() as url:
-        llm = SpeakingLLM(model="speaking", say=say)
-        agent = Agent(
-            role="Clerk", goal="a", backstory="b", llm=llm, mcps=[MCPServerHTTP(url=url, streamable=True)]
-        )
-        plan = FixedPlanner(Plan((Step(0, "How high is the tower?"),)))
-        with anyio.fail_after(60):
-            result = await Conductor(plan, [as_worker(agent)]).run("?")
-    assert result.answer.startswith("offered ")
-    assert result.answer.endswith("measure")
-
-
 @pytest.mark.anyio
 async def test_an_agent_without_the_tools_of_its_mcp_server_does_not_guess() -> None:
-    """CrewAI goes on without them, and logs a line."""
     llm = SpeakingLLM(model="speaking", say=lambda shown, tools: "about 300 m, I think")
     gone = MCPServerHTTP(url="http://127.0.0.1:9/mcp", streamable=True)
     agent = Agent(role="Clerk", goal="a", backstory="b", llm=llm, mcps=[gone])
@@ -214,7 +119,6 @@ def two_plans() -> ChatPlanner:
 @pytest.mark.long
 @pytest.mark.parametrize("context", ["all", "none"])
 def test_a_task_built_on_a_partial_task_is_partial(context: str) -> None:
-    """Its own run lacked nothing: what it was shown did."""
     scene = Scene(heights, planner=two_plans(), retry=Retry(attempts=1))
     first = scene.task("Describe the tower.", name="describe")
     shown = {} if context == "all" else {"context": []}
@@ -232,26 +136,6 @@ def test_a_task_built_on_a_partial_task_is_partial(context: str) -> None:
         assert two.problem is not None
         assert two.problem.code == one.problem.code
         assert "the output of task 'describe' is partial" in two.problem.message
-
-
-@pytest.mark.long
-def test_a_task_is_whole_again_where_the_task_before_it_is() -> None:
-    """At a second kickoff, in which nothing fails; the event tells it, too."""
-    closed = [True]
-
-    def say(shown: str, tools: Any) -> str:
-        return heights(shown, tools) if closed[0] else Scene.answer(shown, tools)
-
-    scene = Scene(say, planner=FixedPlanner(PLAN.strip()), retry=Retry(attempts=1))
-    crew, told = scene.crew(scene.task("Describe it."), scene.task("Use what is known.")), list[str]()
-    with crewai_event_bus.scoped_handlers():
-        crewai_event_bus.on(ConductorRunEvent)(lambda source, event: told.append(event.status))
-        crew.kickoff()
-        closed[0] = False
-        crew.kickoff()
-        crewai_event_bus.flush()
-    assert [result.status for result in scene.manager.results] == ["partial", "partial", "ok", "ok"]
-    assert sorted(told) == ["ok", "ok", "partial", "partial"]
 
 
 def test_a_crew_whose_run_is_partial_makes_the_step_around_it_partial() -> None:

@@ -33,7 +33,6 @@ class Value(BaseModel):
 
 
 def crew_of(conductor: Conductor, **task: Any) -> Crew:
-    """Return a crew with the planner and the workers of a conductor."""
     manager = ConductorManager(
         planner=conductor.planner, workers=conductor.pool.workers, retry=Retry(attempts=1)
     )
@@ -83,7 +82,6 @@ async def test_a_user_notices(ask: Ask) -> None:
 
 
 async def test_a_user_of_an_llm_notices() -> None:
-    """By the last sentence, and by the finish reason in its event."""
     await check_noticed(llm, Face(complete="stop", incomplete="length"))
 
 

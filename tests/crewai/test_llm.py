@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from crewai import Agent, Crew, Task
+from contracts.loops_contract import MODES, Face, Mode, check_loops
+from crewai import LLM, Agent, Crew, Task
 from crewai.events.event_bus import crewai_event_bus
 from crewai.events.types.llm_events import (
     LLMCallCompletedEvent,
@@ -13,21 +14,11 @@ from crewai.events.types.llm_events import (
     LLMStreamChunkEvent,
 )
 from crewai.tools import tool
-from pydantic import BaseModel
 from servers.chat_server import ChatServer, says
 from servers.crew_scene import Scene as CrewScene
 
-from crewai_podium import ConductorLLM, ConductorRunEvent
-from podium import (
-    Card,
-    ChatPlanner,
-    ChatWorker,
-    Conductor,
-    Endpoint,
-    Plan,
-    ScriptedWorker,
-    Step,
-)
+from crewai_podium import ConductorLLM, ConductorRunEvent, as_worker
+from podium import Card, ChatPlanner, ChatWorker, Conductor, Endpoint, Plan, ScriptedWorker, Step
 from podium.budget import Limits
 from podium.errors import ConfigError, RunFailed, WorkerFailed
 from podium.execution import Retry
@@ -41,12 +32,6 @@ PLAN = (
     '{"worker": 0, "subtask": "look it up", "access": []}\n{"worker": 1, "subtask": "say", "access": [0]}\n'
 )
 CLOCK = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object"}}}
-
-
-class Found(BaseModel):
-    """What is asked for."""
-
-    height: int
 
 
 class Scene:
@@ -103,7 +88,6 @@ def test_an_agents_tools_are_offered_to_the_last_steps_worker() -> None:
 
 
 def test_calls_come_back_as_openai_writes_them() -> None:
-    """Or as what they came to, where the functions are there."""
     scene = Scene(use_clock)
     (call,) = scene.llm.call("When?", tools=[CLOCK])
     assert call["function"] == {"name": "clock", "arguments": "{}"}
@@ -112,33 +96,14 @@ def test_calls_come_back_as_openai_writes_them() -> None:
     assert not ConductorLLM(Conductor(FixedPlanner(PLAN), [scene.seeker])).supports_function_calling()
 
 
-def test_an_answer_may_have_a_form() -> None:
-    """Only whoever writes it is told of the form."""
-    scene = Scene('It is {"height": 330}.')
-    assert scene.llm.call("How high?", response_model=Found) == '{"height":330}'
-    assert scene.seeker.requests[0].sampling.constraint is None
-    assert scene.writer.requests[0].sampling.constraint is not None
-
-
 def test_how_it_writes_reaches_the_last_step_and_it_stops_at_stop_words() -> None:
-    """As an LLM's own settings would."""
     scene = Scene("noon\nObservation: made up", temperature=0.25, max_tokens=50, stop=["\nObservation:"])
     assert scene.llm.call("When?") == "noon"
     sampling = scene.writer.requests[0].sampling
     assert (sampling.temperature, sampling.max_tokens, sampling.stop) == (0.25, 50, ("\nObservation:",))
 
 
-def test_chunks_are_told_as_events() -> None:
-    """Of the answer alone, with `stream`; and so a crew streams."""
-    scene = Scene("It is noon.")
-    agent = Agent(role="Guide", goal="Answer.", backstory="Old hand.", llm=scene.llm)
-    task = Task(description="When?", expected_output="a time", agent=agent)
-    stream = Crew(agents=[agent], tasks=[task], stream=True).kickoff()
-    assert [chunk.content for chunk in stream] == ["It i", "s no", "on."]
-
-
 def test_arguments_that_are_no_object_fail_the_call() -> None:
-    """CrewAI is to call the function, and nobody knows with what."""
     call = {"id": "1", "type": "function", "function": {"name": "clock", "arguments": "noon"}}
     scene = Scene(lambda request: Completion("", "tool_calls", tool_calls=(call,)))
     with pytest.raises(RunFailed, match="'clock' are not a JSON object: 'noon'"):
@@ -146,7 +111,6 @@ def test_arguments_that_are_no_object_fail_the_call() -> None:
 
 
 def test_an_llm_streams_alone() -> None:
-    """Where nobody has set `stream`, for one call."""
     llm = Scene("It is noon.").llm
     frames = [frame.data for frame in llm.stream_events("When?") if frame.channel == "llm"]
     assert "".join(data["chunk"] for data in frames if "chunk" in data) == "It is noon."
@@ -192,17 +156,6 @@ def test_no_event_shows_a_secret() -> None:
     assert [event for event in told if key in repr(event)] == []
 
 
-def test_windows_and_counts() -> None:
-    """The smallest window that is known counts; nothing is warned of."""
-    small = ScriptedWorker(Card(name="small", context_window=1000), "x")
-    conductor = Conductor(FixedPlanner(PLAN), [small, ScriptedWorker("other", "x")])
-    assert ConductorLLM(conductor).get_context_window_size() == 850
-    assert ConductorLLM(conductor, context_window=2000).get_context_window_size() == 1700
-    assert Scene().llm.get_context_window_size() == 108_800
-    assert Scene().llm.get_input_tokens_count("x" * 9) == 3
-    assert Scene().llm.get_input_tokens_count([{"role": "user", "content": "x"}], tools=[CLOCK]) > 20
-
-
 @pytest.mark.anyio
 async def test_a_hosted_conductor_is_one_too() -> None:
     async with ChatServer(lambda call: says(call, "hosted")) as server:
@@ -222,7 +175,6 @@ def half(**options: Any) -> ConductorLLM:
 
 
 def test_a_partial_answer_is_told() -> None:
-    """By an event and by the result; or it is raised."""
     told: list[Any] = []
     llm, strict = half(), half(partial="raise")
     with crewai_event_bus.scoped_handlers():
@@ -237,13 +189,6 @@ def test_a_partial_answer_is_told() -> None:
     assert [result.status for result in (*llm.results, *strict.results)] == ["partial", "partial"]
 
 
-def test_an_unknown_option_is_refused() -> None:
-    """With the names of those that there are."""
-    told = r"max_token, tempreature \(did you mean max_tokens, temperature\?\)"
-    with pytest.raises(TypeError, match=f"LLM does not accept {told}: its options are conductor, planner"):
-        half(tempreature=0.5, max_token=3)
-
-
 def test_it_may_be_given_the_parts_of_a_conductor() -> None:
     """In place of the conductor; an agent is a worker, an LLM the planner."""
     scene = CrewScene()
@@ -252,18 +197,6 @@ def test_it_may_be_given_the_parts_of_a_conductor() -> None:
     assert (llm.conductor.pool.names, llm.conductor.limits.calls) == (("Finder", "Writer"), 9)
     with pytest.raises(ConfigError, match="got a conductor with a planner, workers or options"):
         ConductorLLM(llm.conductor, workers=[scene.finder])
-
-
-@pytest.mark.parametrize("role", ["assistant", "system"])
-def test_a_conversation_may_end_in_any_message(role: str) -> None:
-    """As with agents that use tools by text: the user's last message is the question."""
-    worker = ScriptedWorker("w", "fine")
-    llm = ConductorLLM(Conductor(FixedPlanner(Plan((Step(0, "Answer."),))), [worker]))
-    asked = {"role": "user", "content": "How high is the tower?"}
-    assert llm.call([asked, {"role": role, "content": "Thought: I looked.\nObservation: 330 m"}]) == "fine"
-    sent = "\n".join(message.text for message in worker.requests[0].messages)
-    assert "How high is the tower?" in sent
-    assert "Observation: 330 m" in sent
 
 
 def test_the_same_call_continues_its_run() -> None:
@@ -283,7 +216,6 @@ def test_the_same_call_continues_its_run() -> None:
 
 
 def test_images_go_to_workers_that_can_see_them() -> None:
-    """And to no others."""
     eyes = ScriptedWorker(Card(name="eyes", parts=frozenset({"image_url"})), "A cat.")
     blind = ScriptedWorker("blind", "A question.")
     llm = ConductorLLM(Conductor(FixedPlanner(Plan((Step(0, "look"), Step(1, "read", (0,))))), [eyes, blind]))
@@ -291,3 +223,20 @@ def test_images_go_to_workers_that_can_see_them() -> None:
     llm.call([{"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]}])
     seen = ["AAAA" in str(worker.requests[0].messages[-1].content) for worker in (eyes, blind)]
     assert seen == [True, False]
+
+
+def looping(url: str) -> Face:
+    planner, worker = (LLM(model="openai/gpt-4o-mini", base_url=url, api_key="k") for _ in range(2))
+    workers = [as_worker(worker, name="worker")]
+    asked = ConductorLLM(Conductor(ChatPlanner(as_worker(planner)), workers, retry=Retry(attempts=1)))
+
+    async def ask() -> str:
+        return str(await asked.acall("Why?"))
+
+    return Face(ask, lambda: str(asked.call("Why?")))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+def test_no_call_is_lost_whatever_loop_it_is_made_in(mode: Mode) -> None:
+    check_loops(looping, mode)

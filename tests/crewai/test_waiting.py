@@ -2,26 +2,29 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from contracts.conversation_contract import ConversationContract
 from contracts.waiting_contract import QUESTION, check_waiting
-from crewai import Agent, Crew, Task
+from core.actors import boss
+from crewai import Agent, Crew, Process, Task
 from crewai.core.providers.human_input import SyncHumanInputProvider, reset_provider, set_provider
 from servers.crew_scene import Scene
+from servers.speaking_llm import SpeakingLLM
 
 from crewai_podium import ConductorLLM, ConductorManager
+from podium import Card, Conductor, ScriptedWorker
 from podium.aio import run_sync
-from podium.conductor import Conductor
-from podium.errors import RunFailed, RunWaiting
+from podium.errors import PlannerError, RunFailed, RunWaiting
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
-from podium.policy import Policy
+from podium.policy import Policy, Rule
 from podium.run import decide
 from podium.types import Plan, Step
-from podium.workers import Card, PersonWorker, StepInput
+from podium.workers import PersonWorker, StepInput
 from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
@@ -154,3 +157,41 @@ def test_a_step_asks_a_person(ask: Person) -> None:
     assert len(ask.asked) == 2
     assert "Choices: red, blue" in ask.asked[0]
     assert scene.sent == []
+
+
+class TestConductorLLM(ConversationContract):
+    async def ask(self, used: Conductor, texts: Sequence[str]) -> Any:
+        said = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
+        return await ConductorLLM(used).acall(said)
+
+
+_FIND, _MAIL = (f'{{"worker": "{name}", "subtask": "x", "access": []}}\n' for name in ("web", "mailer"))
+
+
+def mailing_crew(*plans: str, guardrail: Any = None, **context: Any) -> tuple[Crew, ScriptedWorker]:
+    """Return a crew whose manager has a search and a mailer, and the mailer."""
+    mailer = ScriptedWorker(Card(name="mailer", labels=frozenset({"write-tools"})), "sent")
+    manager = ConductorManager(
+        planner=boss(*plans),
+        workers=[ScriptedWorker(Card(name="web", labels=frozenset({"untrusted"})), "It is 330 m."), mailer],
+        policy=Policy(rules=[Rule("untrusted", never="write-tools")]),
+    )
+    agent = Agent(role="R", goal="g", backstory="b", llm=SpeakingLLM(model="s", say=lambda shown, tools: "x"))
+    first = Task(description="How high is it?", expected_output="a number", guardrail=guardrail)
+    tasks = [first]
+    if guardrail is None:
+        tasks.append(Task(description="Mail it.", expected_output="a mail", **context))
+    return Crew(agents=[agent], tasks=tasks, process=Process.hierarchical, manager_agent=manager), mailer
+
+
+@pytest.mark.parametrize(
+    "context",
+    [{}, {"guardrail": lambda output: (False, "again")}],
+    ids=["implicit", "again"],
+)
+async def test_a_task_knows_the_labels_of_its_context(context: dict[str, Any]) -> None:
+    """The planner of the next task, or after a guardrail, is shown only workers that the policy allows."""
+    crew, mailer = mailing_crew(_FIND, _MAIL, _MAIL, **context)
+    with pytest.raises(PlannerError, match="worker 'mailer', which may not work here"):
+        await crew.akickoff()
+    assert not mailer.requests

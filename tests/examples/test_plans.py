@@ -84,7 +84,6 @@ class Desk:
 
 @pytest.fixture
 async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
-    """Return a desk, whose server runs."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     folder = tmp_path / "plans"
     shutil.copytree(PLANS, folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -104,12 +103,10 @@ def check(result: Result, desk: Desk, status: str, answer: str, calls: int) -> N
 
 
 def told(result: Result) -> str:
-    """Return the problem of a run."""
     return "" if result.problem is None else result.problem.message
 
 
 def faults(*found: str) -> dict[str, Any]:
-    """Return the faults that an angle found."""
     return {"faults": [{"file": "a.py", "line": 3, "what": each, "when": "Always."} for each in found]}
 
 
@@ -205,7 +202,6 @@ async def test_research(desk: Desk, fails: list[str], status: str, standing: lis
 
 
 def message(kind: str) -> Script:
-    """Return the answers to a message of a kind."""
     return {
         "Sort this message": {"kind": kind, "order": "4711", "amount": 12.5},
         "Answer the customer": "Thirty days.",
@@ -239,7 +235,6 @@ async def test_a_refund_waits_and_is_done_once(desk: Desk) -> None:
 
 
 def figures(name: str, *arithmetic: str) -> Mapping[str, Any]:
-    """Return what the reader found."""
     ratios = [{"name": "Margin", "arithmetic": each, "source": f"{name}.md:3"} for each in arithmetic]
     return {"figures": [{"name": "Revenue", "value": "1", "source": f"{name}.md:3"}], "ratios": ratios}
 

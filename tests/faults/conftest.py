@@ -11,32 +11,27 @@ from benchmarks.postgres_server import PostgresServer
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """Start a PostgreSQL server for all tests of the suite."""
     with PostgresServer() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def nursery() -> Iterator[Nursery]:
-    """Start the process that starts the processes of all tests."""
     with nursing() as started:
         yield started
 
 
 @pytest.fixture
 def sqlite_place(tmp_path: Path) -> str:
-    """Return the URL of an SQLite file that does not exist yet."""
     return f"sqlite:///{tmp_path / 'journal.db'}"
 
 
 @pytest.fixture
 def postgres_place(postgres: PostgresServer) -> str:
-    """Return the URL of an empty database."""
     return postgres.url(postgres.create_database(), driver="postgresql")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest) -> str:
-    """Return the URL of an empty database, of either kind."""
     made: str = request.getfixturevalue(f"{request.param}_place")
     return made

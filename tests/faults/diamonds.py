@@ -33,12 +33,10 @@ def plan_of(run_id: str) -> Plan:
 
 
 def answer_of(run_id: str, part: str = "D") -> str:
-    """Return the one right answer of a part, by default the run's."""
     return _write(part, run_id, [answer_of(run_id, shown) for shown in PARTS[part][1]])
 
 
 def asked(call: Call) -> Part:
-    """Return the step that a call is for."""
     part, run_id = _SUBTASK.findall(call.body["messages"][-1]["content"])[-1]
     return run_id, part
 

@@ -49,7 +49,6 @@ anyio.run(main, json.loads(sys.argv[1]))
 
 
 def serve() -> ChatServer:
-    """Return the server of all workers, which answers after 20 ms."""
     return ChatServer(lambda call: says(call, f"Did step {_step(call)}.", delay=0.02))
 
 

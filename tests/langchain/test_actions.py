@@ -19,7 +19,6 @@ from langchain.agents.middleware import (
     ToolRetryMiddleware,
     before_model,
     dynamic_prompt,
-    wrap_tool_call,
 )
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.output_parsers import StrOutputParser
@@ -33,7 +32,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import create_react_agent
 from langgraph.pregel.remote import RemoteGraph
 from langgraph.types import interrupt
-from pydantic import AfterValidator, BaseModel, SecretStr, create_model
+from pydantic import AfterValidator, BaseModel, create_model
 
 from langchain_podium import ChatPodium, ConductorRunnable, as_worker
 from langchain_podium.graph import conductor_node, create_conductor_agent
@@ -79,12 +78,6 @@ def _audit(state: Any, runtime: Any) -> None:
     """Do what cannot be seen."""
 
 
-@wrap_tool_call
-def around_tool(request: Any, handler: Any) -> Any:
-    """Do what cannot be seen."""
-    return handler(request)
-
-
 @dynamic_prompt
 def _prompt(request: Any) -> str:
     return "Answer."
@@ -105,7 +98,7 @@ MIDDLEWARE = [
     HumanInTheLoopMiddleware({"look": True}),
     ModelFallbackMiddleware(MODEL),
     ToolRetryMiddleware(),
-]
+]  # fmt: skip
 
 
 def _react(*parts: Any, **options: Any) -> Any:
@@ -142,29 +135,21 @@ KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
         MODEL, [READING], middleware=MIDDLEWARE)),
     ("an agent with middleware of the user", True, lambda: create_agent(MODEL, middleware=[_audit])),
     ("middleware around the model", True, lambda: create_agent(MODEL, middleware=[_Around()])),
-    ("a function around tools", True, lambda: create_agent(MODEL, [READING], middleware=[around_tool])),
     ("a function of the prompt", True, lambda: create_agent(MODEL, middleware=[_prompt])),
-    ("an agent whose model is a team that acts", True, lambda: create_agent(_team(acts=True), name="clerk")),
     ("middleware with a team that acts", True, lambda: create_agent(
         MODEL, middleware=[ModelFallbackMiddleware(_team(acts=True))])),
-    ("a ReAct agent whose model is a team that acts", True, lambda: _react(_team(acts=True), [])),
     ("a ReAct agent whose model is a function", True, lambda: _react(lambda state, runtime: MODEL, [])),
     ("a graph with a function at its edge", True, lambda: _routed(lambda state: END)),
     ("a model whose server searches", False, lambda: MODEL.bind_tools([{"type": "web_search"}])),
     ("a model whose server calls MCP tools", True, lambda: MODEL.bind_tools([{"type": "mcp"}])),
-    ("an agent whose server calls MCP tools", True, lambda: create_agent(MODEL, [{"type": "mcp"}])),
     ("an agent around the tool of a team that acts", True, lambda: create_agent(
         MODEL, [ConductorRunnable(_conductor(acts=True)).as_tool()])),
-    ("a graph around an agent that refunds", True, lambda: _around(create_agent(MODEL, [REFUND]))),
     ("a remote graph", True, lambda: RemoteGraph("agent", url="http://127.0.0.1:9")),
     ("a function", True, lambda: RunnableLambda(lambda text: text)),
     ("a chain", False, lambda: {"input": RunnablePassthrough()} | PROMPT | MODEL | StrOutputParser()),
-    ("a chain with an agent that refunds", True, lambda: PROMPT | create_agent(MODEL, [REFUND])),
     ("branches", False, lambda: RunnableBranch((MODEL, MODEL), PROMPT | MODEL)),
     ("a fallback that refunds", True, lambda: (PROMPT | MODEL).with_fallbacks([REFUND])),
     ("a chat model of a team that acts", True, lambda: ChatPodium(conductor=_conductor(acts=True))),
-    ("a chain with a chat model that acts", True, lambda: (
-        PROMPT | ChatPodium(conductor=_conductor(acts=True)))),
     ("a graph with a team of nodes that acts", True, lambda: _around(
         conductor_node(_conductor(acts=True), executor="langgraph"))),
     ("the graph of a team that acts", True, lambda: create_conductor_agent(_conductor(acts=True))),
@@ -205,7 +190,6 @@ OWN: dict[str, Callable[[Callable[[Any], Any]], Any]] = {
 @pytest.mark.anyio
 @pytest.mark.parametrize("make", OWN.values(), ids=OWN)
 async def test_own_code_that_broke_off_is_not_called_again(make: Callable[[Any], Any]) -> None:
-    """Nobody knows what it did before its connection was refused."""
     called = 0
 
     def code(given: Any) -> Any:
@@ -264,11 +248,8 @@ def _model_at(url: str) -> ChatOpenAI:
 
 
 class TestActions(ActionsContract):
-    """The contract."""
-
     @pytest.fixture(params=[_WithAgents, _ByChatModel, _ByNodes])
     def host(self, request: pytest.FixtureRequest) -> ActionHost:
-        """Each face."""
         host: ActionHost = request.param()
         return host
 
@@ -327,14 +308,11 @@ Mail = Annotated[str, AfterValidator(lambda text: text.strip().lower())]
 ARGUMENTS: list[tuple[Any, Any, Any, bool]] = [
     (Decimal, "5.00", 5, True),
     (Decimal, "5.00", "5.01", False),
-    (Decimal, "1.00000000000000000000000000000000001", "1", False),
     (datetime, "2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00", True),
     (list[set[str]], [["a", "b"]], [["b", "a"]], True),
-    (list[int], [1, 2], [2, 1], False),
     (Line, {"price": "5"}, {"note": "none", "price": "5.0"}, True),
     (Mail, " Ann@x.org", "ann@x.org", True),
-    (SecretStr, "a", "b", False),
-]
+]  # fmt: skip
 """The type of an argument, two of its values, and whether they are the same action."""
 
 
@@ -343,7 +321,6 @@ ARGUMENTS: list[tuple[Any, Any, Any, bool]] = [
 async def test_arguments_are_equal_after_validation(
     kind: Any, first: Any, second: Any, *, is_equal: bool
 ) -> None:
-    """With the schema of the tool itself."""
     paid = list[Any]()
 
     def pay(value: Any, currency: str = "EUR") -> str:
@@ -367,7 +344,6 @@ async def test_arguments_are_equal_after_validation(
 
 @pytest.mark.anyio
 async def test_an_interrupt_that_nobody_can_answer_tells_what_was_done() -> None:
-    """The graph has no checkpointer."""
     shop = Shop()
     asking = FunctionWorker(lambda _: str(interrupt("Write to her?")), card=Card(name="one"))
     plan = Plan((REFUND_STEP, Step(1, "Ask.", (0,))))

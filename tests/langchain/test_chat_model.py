@@ -8,14 +8,13 @@ import pytest
 from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.globals import set_llm_cache
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage
 from pydantic import ValidationError
 
 from langchain_podium.chat_models import ChatPodium
-from podium import Card, ChatPlanner, Conductor, Limits, RulePlanner, ScriptedWorker
-from podium.errors import ConfigError, RunFailed, WorkerBroken, WorkerRefused
+from podium import ChatPlanner, Conductor, Limits, ScriptedWorker
+from podium.errors import ConfigError, RunFailed, WorkerBroken
 from podium.journal import MemoryJournal
-from podium.policy import Policy, Rule
 from podium.types import Completion
 from podium.usage import Usage
 from podium.workers import Request
@@ -77,26 +76,6 @@ async def test_the_answer_alone_is_streamed_as_it_comes() -> None:
     assert len({chunk.id for chunk in chunks}) == 1
 
 
-async def test_a_run_without_an_answer_raises_so_that_fallbacks_work() -> None:
-    """`with_fallbacks` goes on with another model."""
-    pool = [ScriptedWorker("finder", WorkerRefused("no")), _writer()]
-    broken = ChatPodium(conductor=Conductor(_planner(), pool))
-    with pytest.raises(RunFailed, match="worker_refused") as raised:
-        await broken.ainvoke("What?")
-    assert raised.value.result.status == "failed"
-    assert (await broken.with_fallbacks([_scripted()]).ainvoke("What?")).content == "Forty-two."
-
-
-async def test_the_run_is_called_in_the_journal_what_langchain_calls_it() -> None:
-    """The same id and question are one run, paid for once."""
-    pool, run_id = [_finder(), _writer()], uuid4()
-    model = ChatPodium(conductor=Conductor(_planner(), pool, journal=MemoryJournal()))
-    for _ in range(2):
-        message = await model.ainvoke("What?", config={"run_id": run_id})
-        assert message.response_metadata["podium"]["run_id"] == str(run_id)
-    assert len(pool[1].requests) == 1
-
-
 async def test_tokens_of_a_result_that_is_read_back_are_not_reported_again() -> None:
     """So `UsageMetadataCallbackHandler` counts each call once; the metadata has the whole run's."""
     pool, run_id, seen = [_finder(), _writer()], uuid4(), UsageMetadataCallbackHandler()
@@ -109,21 +88,7 @@ async def test_tokens_of_a_result_that_is_read_back_are_not_reported_again() -> 
     assert again.usage_metadata["total_tokens"] == 0
     assert again.response_metadata["podium"]["usage"]["total_tokens"] == 272
     assert seen.usage_metadata["podium"]["total_tokens"] == 272
-
-
-async def test_a_partial_answer_can_be_refused() -> None:
-    """Also where it has a form, and nobody sees the message."""
-    plan = '{"worker": 0, "subtask": "x", "access": []}\n{"worker": 1, "subtask": "y", "access": [0]}\n'
-    cut = Completion('{"x": 7}', "length", usage=Usage(9, 9))
-    pool = [_finder(), _writer(cut)]
-    model = ChatPodium(conductor=Conductor(_planner(plan), pool), partial="raise")
-    asks = model.with_structured_output({"title": "X", "type": "object"}, method="json_mode")
-
-    with pytest.raises(RunFailed, match="is partial"):
-        [chunk async for chunk in model.astream("What?")]
-    with pytest.raises(RunFailed, match="is partial") as raised:
-        await asks.ainvoke("What?")
-    assert raised.value.result.status == "partial"
+    assert len(pool[1].requests) == 1
 
 
 async def test_sampling_is_the_last_workers() -> None:
@@ -134,18 +99,6 @@ async def test_sampling_is_the_last_workers() -> None:
     first, last = pool[0].requests[0].sampling, pool[1].requests[0].sampling
     assert (last.temperature, last.max_tokens, last.stop) == (0.5, 99, ("END",))
     assert (first.temperature, first.max_tokens, first.stop) == (None, None, ())
-
-
-async def test_labels_and_policy_of_a_call() -> None:
-    """What holds for this question alone."""
-    pool = [_finder(), ScriptedWorker(Card(name="writer", labels=frozenset({"eu"})), "Forty-two.")]
-    model = ChatPodium(conductor=Conductor(_planner(), pool, fallback_planner=RulePlanner()))
-    rule = Policy(labels="private", rules=[Rule("private", only="eu")])
-    message = await model.ainvoke("What?", labels=["private"], policy=rule)
-    assert [step["worker"] for step in message.response_metadata["podium"]["steps"]] == ["writer"]
-    assert not pool[0].requests
-    message = await model.ainvoke("What?", policy=rule)
-    assert len(message.response_metadata["podium"]["steps"]) == 2
 
 
 async def test_made_of_parts() -> None:
@@ -170,23 +123,16 @@ async def test_made_of_parts() -> None:
     ("said", "told"),
     [
         ({}, "has no planner"),
-        ({"planner": _planner()}, "at least one worker"),
-        ({"conductor": Conductor(_planner(), [_finder()]), "partial": "drop"}, "partial"),
         ({"conductor": Conductor(_planner(), [_finder()]), "max_retries": 2}, "has its own"),
         ({"conductor": Conductor(_planner(), [_finder()]), "api_key": "key"}, "not accept api_key: its opt"),
         (
             {"planner": _planner(), "workers": [_finder()], "limit": Limits()},
             r"limit \(did you mean limits\?",
         ),
-        (
-            {"planner": _planner(), "workers": [_finder()], "workflows": True},
-            "a planner that plans by itself",
-        ),
         ({"conductor": Conductor(_planner(), [_finder()]), "timeout": 0}, "greater than 0"),
     ],
 )
 def test_wrong_parameters_are_refused(said: dict[str, Any], told: str) -> None:
-    """Nothing is taken that nobody would hear."""
     with pytest.raises(ValidationError, match=told):
         ChatPodium(**said)
 
@@ -194,13 +140,11 @@ def test_wrong_parameters_are_refused(said: dict[str, Any], told: str) -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ({"top_k": 3}, "does not accept top_k"),
         ({"model": "gpt-5"}, "a conductor has no model of its own"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
     ],
 )
 async def test_wrong_arguments_of_a_call_are_refused(said: dict[str, Any], told: str) -> None:
-    """So are those of a call."""
     with pytest.raises(ConfigError, match=told):
         await _scripted().ainvoke("What?", **said)
 
@@ -219,13 +163,3 @@ async def test_langchains_cache_is_not_asked_unless_it_is_wanted() -> None:
         assert len(pool[1].requests) == 3
     finally:
         set_llm_cache(None)
-
-
-async def test_a_conversation_may_end_in_any_message() -> None:
-    """The user's last message is the question; workers are shown the whole conversation."""
-    last, end = _writer(), SystemMessage("Numbers are written in words.")
-    model = ChatPodium(conductor=Conductor(_planner(), [_finder(), last]))
-    assert (await model.ainvoke([HumanMessage("Six times seven?"), end])).content == "Forty-two."
-    shown = last.requests[0].messages
-    assert end.content in [message.text for message in shown[:-1]]
-    assert "Six times seven?" in shown[-1].text

@@ -1,7 +1,7 @@
 """Tools of a chat model's caller: offered to steps, called, and gone on from."""
 
 import json
-from typing import Any, TypedDict
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, messages_from_dict, messages_to_dict
@@ -45,7 +45,6 @@ def _langchain(url: str, policy: Policy = WRITER, **more: Any) -> Conductor:
 
 
 def asked(server: ChatServer) -> list[str]:
-    """Return who was asked, in order."""
     return [call.body["model"] for call in server.calls]
 
 
@@ -93,18 +92,7 @@ async def _whole(model: Any, messages: list[Any], *, stream: bool) -> AIMessage:
     return kept
 
 
-async def test_tool_choice_is_sent_as_openai_writes_it() -> None:
-    """`any` is LangChain's word for it."""
-    with ChatServer(capable).in_thread() as server:
-        for choice in ("any", "none"):
-            model = ChatPodium(conductor=_podium(server.url)).bind_tools([weather], tool_choice=choice)
-            await model.ainvoke("Well?")
-        assert [call.body["tool_choice"] for call in server.calls[2::3]] == ["required", "none"]
-
-
 async def test_tool_choice_by_name() -> None:
-    """One tool of several."""
-
     @tool
     def tide(city: str) -> str:
         """Say how high the tide is."""
@@ -134,18 +122,6 @@ async def test_an_agent_of_langgraph() -> None:
         assert asked(server)[4:] == ["planner", "finder", "writer", "writer"]
 
 
-def test_an_agent_whose_steps_all_call_tools() -> None:
-    """Each once, and each sees its own result; in code that is not async."""
-    with ChatServer(capable).in_thread() as server:
-        agent = create_react_agent(ChatPodium(conductor=_podium(server.url, policy=Policy())), [weather])
-        state = agent.invoke({"messages": [("user", "How is the weather in 'Bonn'?")]})
-        assert [message.type for message in state["messages"]] == ["human", *["ai", "tool"] * 2, "ai"]
-        assert state["messages"][-1].text == "The tools say rain in Bonn."
-        assert asked(server) == ["planner", "finder", "finder", "writer", "writer"]
-        shown = [sum(said["role"] == "tool" for said in call.body["messages"]) for call in server.calls]
-    assert shown == [0, 0, 1, 0, 1]
-
-
 class Person(BaseModel):
     """Someone."""
 
@@ -153,33 +129,7 @@ class Person(BaseModel):
     age: int
 
 
-class PersonDict(TypedDict):
-    """Someone."""
-
-    name: str
-    age: int
-
-
-ASKED = "Who is 'Ada', aged 36?"
-
-
-@pytest.mark.parametrize(("method", "pool"), [("function_calling", _langchain), ("json_schema", _podium)])
-async def test_structured_output(method: Any, pool: Any) -> None:
-    """A Pydantic class, a `TypedDict` and a schema, whole and streamed."""
-    with ChatServer(capable).in_thread() as server:
-        model = ChatPodium(conductor=pool(server.url))
-        asks = model.with_structured_output(Person, method=method)
-        assert await asks.ainvoke(ASKED) == Person(name="Ada", age=36)
-        assert [found async for found in asks.astream(ASKED)][-1] == Person(name="Ada", age=36)
-        found = await model.with_structured_output(PersonDict, method=method).ainvoke(ASKED)
-        assert found == {"name": "Ada", "age": 36}
-        last, first = server.calls[-1].body, server.calls[-2].body
-        assert ("response_format" in last) == (method == "json_schema")
-        assert not {"tools", "response_format"} & first.keys()
-
-
 def test_structured_output_that_cannot_be() -> None:
-    """Methods there are not, and strictness nothing would keep."""
     model = ChatPodium(conductor=_podium("http://127.0.0.1:9/v1"))
     with pytest.raises(ConfigError, match="method"):
         model.with_structured_output(Person, method="magic")

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import pytest
-from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, Told
+from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, answer_of
 from graphs.conducted import around
 from pydantic import TypeAdapter
 from servers.speaking_chat_model import USAGE, Speaker
@@ -19,21 +19,6 @@ from podium.workers import Worker
 _OUTCOMES = TypeAdapter(list[Outcome])
 
 
-def _answer(text: str, status: str, outcomes: Sequence[Outcome]) -> Answer:
-    steps = tuple(
-        Told(
-            step=outcome.step,
-            worker=outcome.worker,
-            status=outcome.status,
-            output=outcome.text,
-            tokens=outcome.usage.total_tokens,
-            problem="" if outcome.problem is None else outcome.problem.message,
-        )
-        for outcome in outcomes
-    )
-    return Answer(text, status, steps)
-
-
 class _RunnableFace(Face):
     def __init__(self, conductor: Conductor) -> None:
         self._runnable = ConductorRunnable(conductor, output="result")
@@ -45,7 +30,7 @@ class _RunnableFace(Face):
         return self._told(self._runnable.invoke(question))
 
     def _told(self, result: Any) -> Answer:
-        return _answer(result.answer, result.status, result.outcomes)
+        return answer_of(result.answer, result.status, result.outcomes)
 
     async def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
         async for event in self._runnable.astream_events(question, version="v2"):
@@ -69,7 +54,7 @@ class _GraphFace(Face):
     def _told(self, state: dict[str, Any]) -> Answer:
         shown = state["podium"]
         outcomes = _OUTCOMES.validate_python(shown["outcomes"])
-        return _answer(state["messages"][-1].text, shown["status"], outcomes)
+        return answer_of(state["messages"][-1].text, shown["status"], outcomes)
 
     async def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
         modes: Any = {"stream_mode": "messages", "subgraphs": True}
@@ -96,9 +81,6 @@ class _Adapter(Adapter):
 
 
 class TestLangChain(AdapterContract):
-    """A conductor as a Runnable, and as a node of a graph by either executor."""
-
     @pytest.fixture(params=[None, "podium", "langgraph"], ids=["runnable", "podium", "langgraph"])
     def adapter(self, request: pytest.FixtureRequest) -> Adapter:
-        """LangChain's."""
         return _Adapter(request.param)

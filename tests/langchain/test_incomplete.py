@@ -91,8 +91,6 @@ MESSAGES: Final[dict[str, Callable[[Conductor], Any]]] = {
 
 @pytest.mark.parametrize("face", TEXTS)
 async def test_a_user_of_text_notices(face: str) -> None:
-    """By the last sentence."""
-
     async def ask(conductor: Conductor) -> Seen:
         return Seen(await TEXTS[face](conductor))
 
@@ -101,8 +99,6 @@ async def test_a_user_of_text_notices(face: str) -> None:
 
 @pytest.mark.parametrize("face", MESSAGES)
 async def test_a_user_of_messages_notices(face: str) -> None:
-    """By the finish reason, too."""
-
     async def ask(conductor: Conductor) -> Seen:
         message = await MESSAGES[face](conductor)
         return Seen(message.text, message.response_metadata["finish_reason"])
@@ -117,8 +113,6 @@ CALL: Final = calling("Value")
     ("method", "is_streamed"), [("function_calling", False), ("json_schema", True), ("json_mode", True)]
 )
 async def test_an_incomplete_object_is_an_error(method: Any, *, is_streamed: bool) -> None:
-    """Of LangChain's parsers, or of the run."""
-
     async def ask(conductor: Conductor) -> Any:
         asks = ChatPodium(conductor=conductor).with_structured_output(Value, method=method)
         if is_streamed:
@@ -130,8 +124,6 @@ async def test_an_incomplete_object_is_an_error(method: Any, *, is_streamed: boo
 
 @pytest.mark.parametrize("face", [ConductorRunnable, ChatPodium], ids=["runnable", "chat model"])
 async def test_partial_raise_before_a_parser(face: Any) -> None:
-    """Parsers of JSON drop the sentence after an object."""
-
     async def ask(conductor: Conductor) -> Any:
         chain = face(conductor=conductor, partial="raise") | JsonOutputParser()
         return (await chain.ainvoke(QUESTION))["value"]
@@ -139,18 +131,7 @@ async def test_partial_raise_before_a_parser(face: Any) -> None:
     await check_refused(ask, OBJECT)
 
 
-async def test_an_incomplete_object_is_beside_its_message() -> None:
-    """With `include_raw`, the error is where LangChain has errors."""
-    model = ChatPodium(conductor=conductor_of(OBJECT, is_complete=False))
-    asks = model.with_structured_output(Value, method="json_mode", include_raw=True)
-    found = await asks.ainvoke(QUESTION)
-    assert found["parsed"] is None
-    assert "out of order" in str(found["parsing_error"])
-
-
 async def test_an_incomplete_response_of_an_agent_is_an_error() -> None:
-    """Its state has no other place for it."""
-
     async def ask(conductor: Conductor) -> Any:
         state = await create_conductor_agent(conductor, response_format=Value).ainvoke(ASKED)
         return state["structured_response"].value
@@ -159,6 +140,5 @@ async def test_an_incomplete_response_of_an_agent_is_an_error() -> None:
 
 
 async def test_a_tool_passes_it_on() -> None:
-    """To the run of another conductor."""
     inner = ConductorRunnable(conductor_of(is_complete=False)).as_tool(name="ask_team", description="Asks.")
     await check_passed_on(as_worker(inner))

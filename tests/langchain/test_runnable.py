@@ -7,9 +7,8 @@ from uuid import uuid4
 
 import pytest
 from langchain_core.messages import HumanMessage
-from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import RunnableLambda
 from servers.chat_server import Call, ChatServer, Reply, says
 
 from langchain_podium import ConductorRunnable, as_planner, as_worker
@@ -46,7 +45,6 @@ def server() -> Iterator[ChatServer]:
 
 @pytest.fixture
 def conductor(server: ChatServer, openai: Make) -> Conductor:
-    """Return a conductor that is models of LangChain's all over."""
     workers = [as_worker(openai(server.url, name)) for name in ("reader", "writer")]
     return Conductor(as_planner(openai(server.url, "boss")), workers)
 
@@ -62,8 +60,6 @@ def _scripted(*workers: Worker, plan: Plan = PLAN, **options: Any) -> Conductor:
         "What is it?",
         HumanMessage("What is it?"),
         [("system", "Be brief."), ("human", "What is it?")],
-        {"messages": [HumanMessage("What is it?")]},
-        {"question": "What is it?"},
         {"input": "What is it?", "chat_history": [("human", "Hi"), ("ai", "Hello")]},
         ChatPromptTemplate([("human", "What is {x}?")]).invoke({"x": "it"}),
     ],
@@ -77,14 +73,12 @@ async def test_whatever_is_asked_arrives(asked: Any) -> None:
 
 
 async def test_a_plan_is_carried_out() -> None:
-    """A plan may be asked, too."""
     plan = Plan((Step(1, "Write."),), (Message("user", "What?"),))
     result = await ConductorRunnable(_scripted(), output="result").ainvoke(plan)
     assert [outcome.worker for outcome in result.outcomes] == ["writer"]
 
 
 async def test_what_is_no_question_is_an_error() -> None:
-    """Nothing is guessed, and nothing starts."""
     writer = ScriptedWorker("writer", ANSWER)
     runnable = ConductorRunnable(_scripted(writer, ScriptedWorker("other", "x")))
     for asked in ({"topic": "it"}, 5, [], [("nobody", "x")], {"question": PLAN}):
@@ -105,18 +99,6 @@ async def test_every_way_to_ask_gives_the_answer(conductor: Conductor) -> None:
     assert await runnable.abatch(["a", "b"]) == [ANSWER] * 2
     assert runnable.batch(["a", "b", "c"], {"max_concurrency": 2}) == [ANSWER] * 3
     assert {text for _, text in runnable.batch_as_completed(["a", "b"])} == {ANSWER}
-
-
-async def test_it_composes(conductor: Conductor) -> None:
-    """In front of it a prompt, behind it parsers, beside it other things."""
-    prompt = ChatPromptTemplate([("human", "What is {thing}?")])
-    chain = prompt | ConductorRunnable(conductor) | StrOutputParser()
-    assert await chain.ainvoke({"thing": "it"}) == ANSWER
-    assert [p async for p in chain.astream({"thing": "it"})] == ["Forty-", "two it", " is."]
-    beside = RunnablePassthrough.assign(answer=ConductorRunnable(conductor))
-    assert await beside.ainvoke({"question": "?"}) == {"question": "?", "answer": ANSWER}
-    parsed = ConductorRunnable(_scripted(ScriptedWorker("a", "x"), ScriptedWorker("b", '{"n": 1}')))
-    assert await (parsed | JsonOutputParser()).ainvoke("?") == {"n": 1}
 
 
 def _fails_first(times: int) -> ScriptedWorker:
@@ -156,20 +138,6 @@ async def test_labels_and_policy_are_each_run_s_own() -> None:
         [piece async for piece in runnable.astream(PLAN, labels={"secret"}, policy=rule)]
 
 
-async def test_the_journal_calls_a_run_what_langchain_calls_it() -> None:
-    """The same id twice is one run, which is paid for once."""
-    writer, run_id = ScriptedWorker("writer", ANSWER), uuid4()
-    runnable = ConductorRunnable(
-        _scripted(ScriptedWorker("reader", "read"), writer, journal=MemoryJournal()), output="result"
-    )
-    first = await runnable.ainvoke("What?", {"run_id": run_id})
-    again = await runnable.ainvoke("What?", {"run_id": run_id})
-    assert (first.run_id, again.run_id, again.answer) == (str(run_id), str(run_id), ANSWER)
-    assert len(writer.requests) == 1
-    pieces = [p async for p in ConductorRunnable(runnable.conductor).astream("What?", {"run_id": run_id})]
-    assert (pieces, len(writer.requests)) == ([ANSWER], 1)
-
-
 async def test_a_recorded_run_that_failed_goes_on() -> None:
     """The same id again runs the failed step again, and pays for no other."""
     reader, writer, run_id = ScriptedWorker("reader", "read"), _fails_first(1), uuid4()
@@ -183,16 +151,7 @@ async def test_a_recorded_run_that_failed_goes_on() -> None:
     assert (len(reader.requests), len(writer.requests)) == (1, 2)
 
 
-async def test_a_run_that_waits_for_approval_has_no_answer() -> None:
-    """Who wants to go on with it asks for the result."""
-    conductor = _scripted(policy=Policy(approve="later"), journal=MemoryJournal())
-    result = await ConductorRunnable(conductor, output="result").ainvoke("What?")
-    await conductor.decide(result.run_id, approved=True)
-    assert (await conductor.resume(result.run_id)).answer == ANSWER
-
-
 async def test_as_a_tool_it_takes_one_text() -> None:
-    """Or the arguments that are described for it."""
     writer = ScriptedWorker("writer", ANSWER)
     runnable = ConductorRunnable(_scripted(ScriptedWorker("reader", "read"), writer))
     tool = runnable.as_tool(name="team", description="Answers.")

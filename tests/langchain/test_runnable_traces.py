@@ -1,24 +1,20 @@
 """What LangChain's callbacks, events and configuration see of a run, and what a cancel of it closes."""
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import suppress
 from functools import partialmethod
 from typing import Any
 
-import anyio
-import anyio.to_thread
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler, UsageMetadataCallbackHandler
-from langchain_core.messages import AIMessageChunk, HumanMessage
+from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableConfig, RunnableLambda
-from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, says
+from servers.chat_server import Call, ChatServer, Reply, says
 
 from langchain_podium import ChatPodium, ConductorRunnable, as_planner, as_worker
 from podium import Card, ChatPlanner, Conductor, FunctionWorker, Plan, ScriptedWorker, Step
 from podium.errors import PodiumError, WorkerFailed
-from podium.execution import Retry
 from podium.hosts import tool_call
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
@@ -27,7 +23,6 @@ from podium.workers import FREE, Request, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
 Make = Callable[..., Any]
-DIAMOND = Plan((Step(0, "begin"), Step(1, "left", (0,)), Step(1, "right", (0,)), Step(2, "join", (1, 2))))
 
 
 class _Tree(BaseCallbackHandler):
@@ -121,66 +116,6 @@ async def test_every_step_is_a_child_run_in_which_what_the_worker_calls_stands(o
     assert tree.ended[tree.only("writer")] == {"output": "Forty-two."}
 
 
-async def test_events_of_the_run_are_custom_events_in_order() -> None:
-    """Under the conductor's own run, as plain JSON, with what the run took at the end."""
-    tree = _Tree()
-    workers = [ScriptedWorker(name, name) for name in ("a", "b", "c")]
-    runnable = ConductorRunnable(Conductor(FixedPlanner(DIAMOND), workers))
-    assert await runnable.ainvoke("What?", {"callbacks": [tree]}) == "c"
-    names = [name.removeprefix("podium_") for name, _, _ in tree.events]
-    assert names[0] == "run_started"
-    assert names[-1] == "run_ended"
-    assert names.index("plan_ready") < names.index("step_started")
-    assert names.count("step_ended") == 4
-    assert "step_delta" not in names  # nobody reads along
-    assert {run_id for _, _, run_id in tree.events} == {tree.only("conductor")}
-    last = json.loads(json.dumps([data for _, data, _ in tree.events]))[-1]
-    assert (last["calls"], last["cost"], last["result"]["answer"]) == (4, 0.0, "c")
-    assert last["usage"]["output_tokens"] == 4
-
-
-async def test_astream_events_shows_tokens_steps_and_events(openai: Make) -> None:
-    """What a front end is fed with: each token says whose step's it is."""
-    async with ChatServer(_team) as server:
-        workers = [as_worker(openai(server.url, name)) for name in ("reader", "writer")]
-        runnable = ConductorRunnable(Conductor(as_planner(openai(server.url, "boss")), workers))
-        seen = [event async for event in runnable.astream_events("What?", version="v2")]
-    tokens: dict[Any, str] = {}
-    for event in seen:
-        if event["event"] == "on_chat_model_stream":
-            step = event["metadata"].get("podium_step")
-            tokens[step] = tokens.get(step, "") + event["data"]["chunk"].text
-    assert (tokens[0], tokens[1]) == ("Forty-two.", "Forty-two.")
-    assert "Look it up." in tokens[None]
-    custom = [event["name"] for event in seen if event["event"] == "on_custom_event"]
-    assert "podium_plan_ready" in custom
-    assert "podium_answer_delta" in custom
-    pieces = [
-        e["data"]["chunk"] for e in seen if e["event"] == "on_chain_stream" and e["name"] == "conductor"
-    ]
-    assert "".join(pieces) == "Forty-two."
-
-
-async def test_a_failing_step_s_run_ends_with_its_error_and_each_attempt_has_a_run() -> None:
-    """Retries can be seen."""
-    broken = iter([True, False])
-
-    def reply(request: Any) -> Any:
-        return TimeoutError("slow") if next(broken) else "done"
-
-    tree = _Tree()
-    conductor = Conductor(
-        FixedPlanner(Plan((Step(0, "do"),))),
-        [ScriptedWorker("a", reply)],
-        retry=Retry(retry_on=frozenset({"worker_failed"}), first_wait=0.001),
-    )
-    assert await ConductorRunnable(conductor).ainvoke("What?", {"callbacks": [tree]}) == "done"
-    attempts = [run_id for run_id, name in tree.names.items() if name == "a"]
-    assert [tree.facts[run_id]["podium_attempt"] for run_id in attempts] == [1, 2]
-    assert "slow" in str(tree.ended[attempts[0]])
-    assert tree.ended[attempts[1]] == {"output": "done"}
-
-
 KEY = "sk-ponmlkjihgfedcba4321"
 
 
@@ -228,18 +163,6 @@ for _name in ("chain_start", "chain_end", "chain_error", "llm_end", "llm_error",
 _Seen.on_custom_event = partialmethod(_Seen._take, "custom_event")
 
 
-async def test_no_callback_is_shown_a_secret_of_a_conductor() -> None:
-    """Neither in what it is asked nor in its answer; the caller gets the answer as it is."""
-    conductor = Conductor(FixedPlanner(Plan((Step(0, "do"),))), [ScriptedWorker("a", f"the key is {KEY}")])
-    seen, runnable = _Seen(), ConductorRunnable(conductor, output="result")
-    question: list[Any] = [HumanMessage(f"What does {KEY} open?"), {"role": "user", "content": f"{KEY}?"}]
-    result: Any = await runnable.ainvoke(question, {"callbacks": [seen]})
-    assert result.answer == f"the key is {KEY}"
-    assert {told.split()[0] for told in seen.told} == {"chain_start", "chain_end", "custom_event"}
-    assert any("the key is sk-[secret]" in told for told in seen.told if told.startswith("chain_end"))
-    assert [told for told in seen.told if KEY in told] == []
-
-
 async def test_a_secret_in_two_pieces_is_not_shown_whole() -> None:
     """What callbacks are told of a stream's end is without it, for it is looked for in the whole."""
 
@@ -266,87 +189,3 @@ async def test_a_secret_in_two_pieces_is_not_shown_whole() -> None:
         assert [told for told in seen.told if KEY in told] == []
         ends = [told for told in seen.told if told.startswith(("chain_end", "llm_end"))]
         assert "the key is sk-[secret]" in ends[-1]
-
-
-def _hangs(call: Call) -> Reply:
-    return events(chunk({"content": "half"}), STALL) if call.body.get("stream") else Reply((STALL,))
-
-
-async def _until(met: Callable[[], bool]) -> None:
-    with anyio.fail_after(5):
-        while not met():  # noqa: ASYNC110 - what is waited for is another thread of events
-            await anyio.sleep(0.001)
-
-
-async def _until_they_wait(server: ChatServer) -> None:
-    """Wait until both calls hang, and what was sent before has been read."""
-    await _until(lambda: len(server.calls) == 2)
-    await anyio.sleep(0.05)
-
-
-async def _invoke(runnable: ConductorRunnable) -> None:
-    await runnable.ainvoke("Why?")
-
-
-async def _stream(runnable: ConductorRunnable) -> None:
-    async for _ in runnable.astream("Why?"):
-        pass
-
-
-async def _chain(runnable: ConductorRunnable) -> None:
-    await (RunnableLambda(lambda text: text) | runnable).ainvoke("Why?", {"callbacks": [_Tree()]})
-
-
-async def _cancel_task(work: Awaitable[None], server: ChatServer) -> None:
-    task = asyncio.ensure_future(work)
-    await _until_they_wait(server)
-    task.cancel()
-    await asyncio.wait([task])
-    assert task.cancelled()
-
-
-async def _cancel_scope(work: Awaitable[None], server: ChatServer) -> None:
-    async def run() -> None:
-        await work
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(run)
-        await _until_they_wait(server)
-        tasks.cancel_scope.cancel()
-
-
-@pytest.mark.parametrize(
-    ("kind", "way", "cancel"),
-    [("chat", _invoke, _cancel_scope), ("chat", _stream, _cancel_task), ("chain", _chain, _cancel_scope)],
-)
-async def test_a_cancel_closes_the_workers_sockets_and_starts_nothing(
-    way: Callable[[ConductorRunnable], Awaitable[None]],
-    cancel: Callable[[Awaitable[None], ChatServer], Awaitable[None]],
-    kind: str,
-    openai: Make,
-) -> None:
-    """Two calls hang; both connections end, neither is retried, what waits for them is never asked."""
-    plan = Plan((Step(0, "left"), Step(0, "right"), Step(0, "join", (0, 1))))
-    async with ChatServer(_hangs) as server:
-        model = openai(server.url)
-        thing = model if kind == "chat" else RunnableLambda(lambda text: text) | model
-        runnable = ConductorRunnable(Conductor(FixedPlanner(plan), [as_worker(thing, name="w")]))
-        await cancel(way(runnable), server)
-        await _until(lambda: all(call.hung_up.is_set() for call in server.calls))
-        await _until(lambda: server.open_connections == 0)
-        assert len(server.calls) == 2
-
-
-async def test_leaving_a_stream_closes_the_sockets(openai: Make) -> None:
-    """Whoever stops reading stops the run."""
-
-    def answers(call: Call) -> Reply:
-        return events(chunk({"content": "half"}), STALL)
-
-    async with ChatServer(answers) as server:
-        worker = as_worker(openai(server.url))
-        runnable = ConductorRunnable(Conductor(FixedPlanner(Plan((Step(0, "do"),))), [worker]))
-        stream = runnable.astream("Why?")
-        assert await anext(stream) == "half"
-        await stream.aclose()
-        await _until(server.calls[0].hung_up.is_set)

@@ -77,7 +77,6 @@ CALLS = {
 def test_a_worker_that_blocks_a_thread_keeps_neither_call_nor_process(
     worker: str, call: str, ending: str
 ) -> None:
-    """A limit and Ctrl-C end both."""
     imports = "from langchain_podium import ChatPodium, ConductorRunnable, as_worker\n"
     if call == "graph":  # LangGraph takes long to import
         imports += "from langchain_podium import create_conductor_agent\n"
@@ -86,7 +85,6 @@ def test_a_worker_that_blocks_a_thread_keeps_neither_call_nor_process(
 
 @pytest.mark.parametrize("make", [pickle.dumps, copy.deepcopy])
 def test_a_face_says_why_it_cannot_be_copied(make: Any) -> None:
-    """And what to do."""
     conductor = _one(ScriptedWorker("writer", "Forty-two."))
     for face in (ConductorRunnable(conductor), ChatPodium(conductor=conductor)):
         with pytest.raises(TypeError, match=r"cannot be copied or pickled: .* Share it, or create another"):
@@ -118,10 +116,8 @@ FACES: dict[str, Callable[[Conductor], Any]] = {
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 @pytest.mark.parametrize("make", FACES.values(), ids=FACES)
 def test_no_call_is_lost_whatever_loop_it_is_made_in(make: Any, mode: Mode) -> None:
-    """Every answer is whole, and the server got each call once."""
-
     def face(url: str) -> Face:
         asked = make(_conductor(url))
         return Face(lambda: asked.ainvoke("Why?"), lambda: asked.invoke("Why?"))
 
-    check_loops(face, mode, 48)
+    check_loops(face, mode)

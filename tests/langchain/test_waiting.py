@@ -38,7 +38,6 @@ async def _chat_model(conductor: Conductor, config: Any = None) -> object:
 @pytest.mark.parametrize("ask", [_runnable, _streamed, _chat_model])
 @pytest.mark.parametrize("config", [None, NAMED])
 async def test_a_plan_may_wait_and_go_on_later(ask: Any, config: Any) -> None:
-    """The same run id is the same run."""
     await check_waiting(lambda conductor: ask(conductor, config), is_named=config is not None)
 
 
@@ -68,7 +67,6 @@ def _in_thread(ask: Any) -> Ask:
     "ask", [_in_thread(_runnable), _in_thread(_chat_model), lambda c: _runnable(c, THREAD)]
 )
 async def test_a_thread_finds_the_run_that_waits(ask: Ask) -> None:
-    """Until it is decided; then the thread gets the answer."""
     await check_waiting(ask, is_named=True)
 
 
@@ -105,10 +103,7 @@ async def test_a_thread_at_an_interrupt_is_asked_again(executor: Executor, *, is
 
 
 class TestChatPodium(ConversationContract):
-    """The history has no metadata."""
-
     async def ask(self, used: Conductor, texts: Sequence[str]) -> Any:
-        """Return the answer."""
         kinds: tuple[type[BaseMessage], ...] = (HumanMessage, AIMessage)
         said = [kinds[index % 2](text) for index, text in enumerate(texts)]
         return (await ChatPodium(conductor=used).ainvoke(said)).text

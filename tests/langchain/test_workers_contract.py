@@ -10,8 +10,7 @@ from contracts.worker_contract import WorkerContract
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import ConfigurableField, RunnableLambda
-from langchain_core.tools import tool
+from langchain_core.runnables import ConfigurableField
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import SecretStr
@@ -34,49 +33,21 @@ def _graph_of(node: Callable[[MessagesState], Any]) -> Any:
 
 
 class TestChatModel(WorkerContract):
-    """A chat model with a price, over a socket, behind one that is down."""
-
     @pytest.fixture
     async def worker(self, openai: Make) -> AsyncIterator[Worker]:
-        """Answer with the question."""
         async with ChatServer(_echo) as server:
             down = openai("http://127.0.0.1:9/v1")
             yield as_worker(down.with_fallbacks([openai(server.url)]), price=PRICE)
 
     @pytest.fixture
     async def slow_worker(self, openai: Make) -> AsyncIterator[Worker]:
-        """Never answer."""
         async with ChatServer(lambda call: Reply((STALL,))) as server:
             yield as_worker(openai(server.url).with_retry())
 
 
-class TestChain(WorkerContract):
-    """A chain that ends in a model."""
-
-    @pytest.fixture
-    async def worker(self, openai: Make) -> AsyncIterator[Worker]:
-        """Answer with the question."""
-        async with ChatServer(_echo) as server:
-            chain = RunnableLambda(lambda text: f"Say {text}") | openai(server.url)
-            yield as_worker(chain, name="chain", price=PRICE)
-
-    @pytest.fixture
-    def slow_worker(self) -> Worker:
-        """Never answer."""
-
-        async def wait(text: str) -> str:
-            await anyio.sleep_forever()
-            return text
-
-        return as_worker(RunnableLambda(wait))
-
-
 class TestGraph(WorkerContract):
-    """A compiled graph."""
-
     @pytest.fixture
     async def worker(self, openai: Make) -> AsyncIterator[Worker]:
-        """Answer with the question."""
         async with ChatServer(_echo) as server:
             model = openai(server.url)
 
@@ -87,40 +58,11 @@ class TestGraph(WorkerContract):
 
     @pytest.fixture
     def slow_worker(self) -> Worker:
-        """Never answer."""
-
         async def wait(state: MessagesState) -> dict[str, Any]:
             await anyio.sleep_forever()
             return {"messages": [AIMessage("late")]}
 
         return as_worker(_graph_of(wait), name="agent")
-
-
-@tool
-async def repeat(text: str) -> str:
-    """Repeats a text."""
-    return f"Heard {text}"
-
-
-@tool
-async def wait(text: str) -> str:
-    """Waits."""
-    await anyio.sleep_forever()
-    return text
-
-
-class TestTool(WorkerContract):
-    """A tool that takes one text."""
-
-    @pytest.fixture
-    def worker(self) -> Worker:
-        """Answer with the question."""
-        return as_worker(repeat)
-
-    @pytest.fixture
-    def slow_worker(self) -> Worker:
-        """Never answer."""
-        return as_worker(wait)
 
 
 class _Library(BaseRetriever):
@@ -138,16 +80,12 @@ class _Library(BaseRetriever):
 
 
 class TestRetriever(WorkerContract):
-    """A retriever."""
-
     @pytest.fixture
     def worker(self) -> Worker:
-        """Find something about the question."""
         return as_worker(_Library())
 
     @pytest.fixture
     def slow_worker(self) -> Worker:
-        """Never find anything."""
         return as_worker(_Library(waits=True))
 
 

@@ -42,7 +42,6 @@ class Words(BaseEmbedding):
 
 
 def nodes_of(silo: str) -> list[TextNode]:
-    """Return the nodes of a silo."""
     return [
         TextNode(id_=own, text=text, metadata={"file_name": f"{own}.txt"})
         for own, text in SILOS[silo].items()
@@ -50,7 +49,6 @@ def nodes_of(silo: str) -> list[TextNode]:
 
 
 def index_of(silo: str) -> VectorStoreIndex:
-    """Return a vector index over a silo."""
     return VectorStoreIndex(nodes_of(silo), embed_model=Words())
 
 

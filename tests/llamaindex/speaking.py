@@ -111,7 +111,6 @@ class Native(Blocking):
 
 
 def pieces_of(text: str) -> list[str]:
-    """Return the words of a text, which joined are the text."""
     first, *others = text.split(" ")
     return [first, *(f" {word}" for word in others)]
 

@@ -139,7 +139,6 @@ def test_what_acts(make: Callable[[], Any], *, acts: bool) -> None:
 
 
 def test_a_team_acts_as_its_pool() -> None:
-    """Its face says nothing else."""
     assert as_worker(ConductorLLM(_team(acts=True))).acts
     with pytest.raises(ConfigError, match="where it is created"):
         as_worker(ConductorLLM(_team(acts=True)), acts=False)
@@ -168,10 +167,7 @@ async def test_a_react_agent_repeats_no_action(*, acts: bool) -> None:
 
 
 class TestActions(ActionsContract):
-    """The contract."""
-
     @pytest.fixture(params=[_WithAgents, _Model, _Tool])
     def host(self, request: pytest.FixtureRequest) -> ActionHost:
-        """Each face."""
         host: ActionHost = request.param()
         return host

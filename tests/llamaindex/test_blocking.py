@@ -9,14 +9,11 @@ import anyio
 import pytest
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
-from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle
-from llama_index.core.tools import QueryEngineTool, RetrieverTool
 from llamaindex.library import Shelf, index_of
-from llamaindex.speaking import Blocking, Native
+from llamaindex.speaking import Blocking
 
 from llama_index_podium import as_worker
-from llama_index_podium.cards import is_blocking
 from podium import Conductor, Plan, Step
 from podium.planners import FixedPlanner
 from podium.workers import Gather
@@ -35,8 +32,6 @@ def _llm(meet: Callable[[], None], name: str) -> Any:
 
 
 def _shelf(meet: Callable[[], None]) -> Shelf:
-    """Return a retriever whose async method is the default."""
-
     class Waiting(Shelf):
         def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
             meet()
@@ -55,18 +50,11 @@ KINDS: dict[str, Callable[[Callable[[], None], str], Any]] = {
     "engine over a model": lambda meet, name: as_worker(
         index_of("contracts").as_query_engine(llm=_llm(meet, name)), name=name
     ),
-    "retriever as a tool": lambda meet, name: RetrieverTool.from_defaults(
-        _shelf(meet), name=name, description="d"
-    ),
-    "retriever over retrievers": lambda meet, name: as_worker(
-        QueryFusionRetriever([_shelf(meet)], llm=Blocking("q"), num_queries=1, use_async=False), name=name
-    ),
 }
 
 
 @pytest.mark.parametrize(("kind", "stream"), [(kind, at % 2 == 0) for at, kind in enumerate(KINDS)])
 async def test_steps_that_block_meet(kind: str, *, stream: bool) -> None:
-    """Each waits for the other, in a way that would stop the loop."""
     barrier = threading.Barrier(2)
 
     def meet() -> None:
@@ -79,30 +67,7 @@ async def test_steps_that_block_meet(kind: str, *, stream: bool) -> None:
     assert [outcome.status for outcome in result.outcomes] == ["ok", "ok", "ok"], result.explain()
 
 
-async def test_what_does_not_block_stays_in_the_loop() -> None:
-    """A cancel reaches it there, and not in a thread."""
-
-    async def speak(shown: str) -> str:
-        assert threading.current_thread() is threading.main_thread()
-        return "fine"
-
-    native = Native(speak)
-
-    class Async(Shelf):
-        async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-            assert threading.current_thread() is threading.main_thread()
-            return self._retrieve(query_bundle)
-
-    engine = RetrieverQueryEngine(Async("contracts"), get_response_synthesizer(llm=native))
-    tool = QueryEngineTool.from_defaults(engine, name="engine", description="d")
-    assert not any(map(is_blocking, (native, Async("contracts"), engine, tool)))
-    workers = [as_worker(native), as_worker(tool), Gather()]
-    result = await Conductor(FixedPlanner("x"), workers).run(SIDE_BY_SIDE)
-    assert result.status == "ok", result.explain()
-
-
 async def test_a_cancel_leaves_a_thread_behind_and_comes_back_at_once() -> None:
-    """Nothing can stop code in a thread; nobody waits for it."""
     begun, go = threading.Event(), threading.Event()
 
     def hang(prompt: str) -> str:

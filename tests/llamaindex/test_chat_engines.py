@@ -1,6 +1,5 @@
 """Chat engines as workers."""
 
-import threading
 from typing import Any
 
 import pytest
@@ -14,13 +13,12 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llamaindex.library import Shelf
-from llamaindex.speaking import TOKENS, Blocking, Native
+from llamaindex.speaking import TOKENS, Native
 
 from llama_index_podium import ConductorQueryEngine, as_worker
 from podium import Conductor, Plan, ScriptedWorker, Step
 from podium.execution import Retry
 from podium.planners import FixedPlanner
-from podium.workers import Gather
 
 pytestmark = pytest.mark.anyio
 
@@ -73,30 +71,7 @@ async def test_it_is_asked_its_subtask_after_what_it_may_see(kind: str) -> None:
     assert engine.chat_history == []
 
 
-@pytest.mark.parametrize("kind", ["context", "condense plus"])
-async def test_a_retriever_that_blocks_keeps_no_other_step_waiting(kind: str) -> None:
-    """It is called in a thread, and its nodes are sources."""
-    met = threading.Barrier(2)
-
-    class Meeting(Shelf):
-        def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-            met.wait(20)
-            return super()._retrieve(query_bundle)
-
-    llm = Blocking("It ends in March.")
-    two = [as_worker(_engines(llm, [], Meeting("contracts"))[kind], name=name) for name in ("a", "b")]
-    plan = Plan((Step(0, "Acme March"), Step(1, "Acme March"), Step(2, "join", (0, 1))))
-    engine = ConductorQueryEngine(workers=[*two, Gather()], planner=FixedPlanner(plan))
-    response = await engine.aquery("?")
-    assert {node.node_id: node.metadata["podium_steps"] for node in response.source_nodes} == {
-        "c1": [0, 1],
-        "shared": [0, 1],
-    }
-
-
 async def test_an_engine_that_finds_nothing_says_so() -> None:
-    """And a model that writes nothing gives no answer."""
-
     async def speak(prompt: str) -> str:
         return ""
 

@@ -1,10 +1,6 @@
 """A conductor as a workflow: its stream, and the people whom it asks."""
 
-import asyncio
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -45,7 +41,6 @@ async def _heard(handler: Any, answer: Answer | None = None) -> tuple[Any, list[
 
 
 def asked(events: list[Any]) -> list[PersonAskedEvent]:
-    """Return the questions to a person."""
     return [event for event in events if isinstance(event, PersonAskedEvent)]
 
 
@@ -100,7 +95,6 @@ async def test_a_person_approves_what_waits(policy: Policy, kind: Any, name: str
 
 
 async def test_what_is_refused_is_not_done() -> None:
-    """The error has the reason."""
     made, done = _refunds(policy=Policy(approve="later"))
     with pytest.raises(RunFailed, match="too expensive"):
         await _heard(made.run(user_msg="?"), lambda event: HumanResponseEvent(response="No, too expensive"))
@@ -160,29 +154,7 @@ async def test_a_worker_asks_by_its_own_events() -> None:
     assert {"pay?", "sell?"} <= set(str(response).split())
 
 
-async def test_a_cancelled_workflow_cancels_its_run() -> None:
-    """Its workers see it; the journal has the run as it was."""
-    reached, ended = asyncio.Event(), asyncio.Event()
-
-    async def hang(asked: StepInput) -> str:
-        reached.set()
-        try:
-            await anyio.sleep_forever()
-        finally:
-            ended.set()
-
-    made = ConductorWorkflow(
-        planner=FixedPlanner(Plan((Step(0, "x"),))), workers=[FunctionWorker(hang, card=Card(name="hang"))]
-    )
-    handler = made.run(user_msg="?")
-    with anyio.fail_after(20):
-        await reached.wait()
-        await handler.cancel_run()
-        await ended.wait()
-
-
 async def test_a_context_that_was_stored_goes_on() -> None:
-    """In another object of the workflow, as LlamaIndex does it."""
     async with MemoryJournal() as journal:
         made, done = _refunds(policy=Policy(approve="later"), journal=journal)
         handler = made.run(user_msg="?")
@@ -196,50 +168,3 @@ async def test_a_context_that_was_stored_goes_on() -> None:
         handler.ctx.send_event(HumanResponseEvent(response="yes"))
         assert str(await handler) == "refunded order 1017"
         assert done == ["order 1017"]
-
-
-SCRIPT = """
-import asyncio, os, sys
-from pathlib import Path
-from llama_index.core.workflow import HumanResponseEvent
-from llama_index_podium import ConductorWorkflow
-from llama_index_podium.events import PersonAskedEvent
-from podium import FunctionWorker, Plan, Step
-from podium.journal import SqlJournal
-from podium.planners import FixedPlanner
-from podium.workers import Card, PersonWorker
-
-def look(asked):
-    with open(sys.argv[2], "a") as file:
-        file.write("looked\\n")
-    return "found"
-
-async def main():
-    async with SqlJournal(Path(sys.argv[1])) as journal:
-        plan = Plan((Step(0, "look"), Step(1, "May we?", (0,))))
-        workers = [FunctionWorker(look, card=Card(name="look")), PersonWorker("boss")]
-        made = ConductorWorkflow(planner=FixedPlanner(plan), workers=workers, journal=journal)
-        handler = made.run(user_msg="?", run_id="monday")
-        async for event in handler.stream_events():
-            if isinstance(event, PersonAskedEvent):
-                if sys.argv[3] == "kill":
-                    os.kill(os.getpid(), 9)
-                handler.ctx.send_event(HumanResponseEvent(response="yes, do"))
-        print(await handler)
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.long
-async def test_a_killed_process_is_continued_by_the_same_call(tmp_path: Path) -> None:
-    """The person is asked again, and nothing else is done again."""
-    looked = tmp_path / "looked"
-
-    def run(how: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", SCRIPT, str(tmp_path / "runs.db"), str(looked), how]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
-
-    assert (await anyio.to_thread.run_sync(run, "kill")).returncode == -9
-    ended = await anyio.to_thread.run_sync(run, "answer")
-    assert (ended.stdout, looked.read_text()) == ("yes, do\n", "looked\n"), ended.stderr

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import pytest
-from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, Told
+from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, answer_in
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.llms import ChatMessage
@@ -75,18 +75,8 @@ class _LLMFace(_EngineFace):
 
 
 def _answer(text: str | None, facts: Any) -> Answer:
-    told = tuple(
-        Told(
-            step=step["step"],
-            worker=step["worker"],
-            status=step["status"],
-            output=step["output"],
-            tokens=step["usage"]["total_tokens"],
-            problem="" if step["problem"] is None else step["problem"]["message"],
-        )
-        for step in facts["steps"]
-    )
-    return Answer(text or "", facts["status"], told)
+    outputs = {step["step"]: step["output"] for step in facts["steps"]}
+    return answer_in(text or "", facts, outputs, "total_tokens")
 
 
 class _EngineAdapter(Adapter):
@@ -106,18 +96,12 @@ class _LLMAdapter(_EngineAdapter):
 
 
 class TestQueryEngine(AdapterContract):
-    """A conductor as a query engine."""
-
     @pytest.fixture
     def adapter(self) -> Adapter:
-        """LlamaIndex's."""
         return _EngineAdapter()
 
 
 class TestLLM(AdapterContract):
-    """A conductor as an LLM."""
-
     @pytest.fixture
     def adapter(self) -> Adapter:
-        """LlamaIndex's."""
         return _LLMAdapter()

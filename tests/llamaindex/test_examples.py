@@ -70,14 +70,12 @@ def _plan_for(task: str) -> Plan:
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    """Serve from a thread, for examples that run as they are run."""
     with ChatServer(_model).in_thread() as server:
         yield server
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder as a user has one."""
     (tmp_path / "contract.md").write_text(
         "# Contract with the model provider\n\nIt covers 5,000 calls a day.\n"
     )
@@ -151,20 +149,7 @@ def test_the_comparison(server: ChatServer, folder: Path) -> None:
 
 
 def test_a_workflow_asks_before_it_spends(server: ChatServer, tmp_path: Path) -> None:
-    """Planned once; carried out only when somebody says so."""
     asked = ("approve.py", server.url, "any", "monday", "A haiku, please.", "--journal", str(tmp_path / "db"))
     out = _run(*asked, answers="n\n")
     assert "0. poet: Write a haiku: three calls.\n1. judge: Judge it. (shown step 0)\n" in out
     assert ("was refused" in out, len(server.calls)) == (True, 1)
-
-
-def test_importing_it_brings_no_other_framework() -> None:
-    """Nor LlamaIndex, before one of the names is asked for."""
-    code = (
-        "import sys, podium, llama_index_podium\n"
-        "assert 'llama_index' not in sys.modules, 'imported too early'\n"
-        "from llama_index_podium import ConductorLLM, ConductorQueryEngine, as_worker\n"
-        "others = {'langchain_core', 'langgraph', 'crewai', 'autogen_core', 'autogen_agentchat'}\n"
-        "assert not others & {name.partition('.')[0] for name in sys.modules}\n"
-    )
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=55)

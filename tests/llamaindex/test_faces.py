@@ -9,8 +9,6 @@ from llama_index.core.agent.workflow import ReActAgent
 from llama_index.core.llms import ChatMessage
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
-from llama_index.core.tools import QueryEngineTool
-from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llamaindex.library import Shelf
 from llamaindex.speaking import Blocking, Native
 
@@ -40,7 +38,6 @@ def _conductor(**options: Any) -> Conductor:
 
 @pytest.fixture(autouse=True)
 def no_llm() -> Iterator[None]:
-    """Let the settings have no LLM."""
     before = Settings._llm
     Settings._llm = None
     yield
@@ -78,7 +75,6 @@ MISTAKES: dict[str, tuple[Callable[[Any], Any], type[Exception]]] = {
 
 @pytest.mark.parametrize("face", FACES)
 def test_a_mistake_is_said_at_once(face: Any) -> None:
-    """With the ways to make it."""
     for told, (make, kind) in MISTAKES.items():
         with pytest.raises(kind, match=told):
             make(face)
@@ -115,11 +111,7 @@ async def _call(made: Conductor) -> str:
     return str((await ConductorLLM(made).achat([ChatMessage("?")], run_id="monday")).message.content)
 
 
-async def _workflow(made: Conductor) -> str:
-    return str(await ConductorWorkflow(made).run(user_msg="?", run_id="monday"))
-
-
-@pytest.mark.parametrize("ask", [_stream, _retriever, _llm, _call, _workflow])
+@pytest.mark.parametrize("ask", [_stream, _retriever, _call])
 async def test_a_named_run_is_one_run(ask: Any) -> None:
     """Asked again, also by another object, it is not paid for again."""
     async with MemoryJournal() as journal:
@@ -134,43 +126,23 @@ STEPS = Plan((Step(0, "a"), Step(0, "b"), Step(0, "c"), Step(0, "d", (0, 1, 2)))
 """Four calls of one worker."""
 ONE = Plan((Step(0, "Acme"),))
 MANY = {"prompt_tokens": 900, "completion_tokens": 30, "total_tokens": 930}
-KINDS = ("query engine tool", "tool", "agent", "workflow", "query engine")
-
-
-class Asking(Workflow):
-    """Asks an LLM."""
-
-    llm: Any = None
-
-    @step
-    async def ask(self, event: StartEvent) -> StopEvent:
-        """Ask it."""
-        return StopEvent(result=str(await self.llm.acomplete(event.query)))
+KINDS = ("tool", "agent", "query engine")
 
 
 def _wrapped(kind: str, conductor: Conductor) -> Any:
     """Return an object of LlamaIndex's around a conductor, as a worker."""
     llm = ConductorLLM(conductor)
     match kind:
-        case "query engine tool":
-            thing: Any = QueryEngineTool.from_defaults(
-                ConductorQueryEngine(conductor), name="w", description="d"
-            )
         case "tool":
-            thing = ConductorToolSpec(conductor).to_tool_list()[0]
+            thing: Any = ConductorToolSpec(conductor).to_tool_list()[0]
         case "agent":
             thing = ReActAgent(name="w", llm=llm)
-        case "workflow":
-            thing = Asking()
-            thing.llm = llm
-            return as_worker(thing, input_field="query")
         case _:
             thing = RetrieverQueryEngine(Shelf("contracts"), get_response_synthesizer(llm=llm))
     return as_worker(thing)
 
 
 def conductor(worker: Any, steps: Plan, **options: Any) -> Conductor:
-    """Return a conductor of one worker, which makes each call once."""
     return Conductor(FixedPlanner(steps), [as_worker(worker)], retry=Retry(attempts=1), **options)
 
 

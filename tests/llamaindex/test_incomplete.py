@@ -17,8 +17,6 @@ from contracts.incomplete_contract import (
 from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.llms import ChatMessage
 from llama_index.core.prompts import PromptTemplate
-from llama_index.core.retrievers import BaseRetriever
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import BaseTool
 from pydantic import BaseModel
 
@@ -29,10 +27,7 @@ from llama_index_podium import (
     ConductorToolSpec,
     as_worker,
 )
-from podium import Conductor, Plan, ScriptedWorker, Step
-from podium.execution import Retry
-from podium.planners import FixedPlanner
-from podium.workers import Gather
+from podium import Conductor
 
 pytestmark = pytest.mark.anyio
 ASKED: Final = [ChatMessage(QUESTION)]
@@ -42,11 +37,6 @@ class Value(BaseModel):
     """An object."""
 
     value: int
-
-
-class _Index(BaseRetriever):
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return [NodeWithScore(node=TextNode(text="found"), score=1.0)]
 
 
 def _tool_of(conductor: Conductor) -> BaseTool:
@@ -96,20 +86,6 @@ async def test_a_user_notices(face: str) -> None:
     await check_noticed(ask)
 
 
-@pytest.mark.parametrize("fails", [False, True])
-async def test_a_user_of_nodes_notices(fails: bool) -> None:  # noqa: FBT001
-    """By the last node."""
-    found = as_worker(_Index(), name="index")
-    other = ScriptedWorker("other", ValueError("out of order") if fails else "two")
-    plan = Plan((Step(0, "a"), Step(1, "b"), Step(2, "c", (0, 1))))
-    conductor = Conductor(FixedPlanner(plan), [found, other, Gather()], retry=Retry(attempts=1))
-    texts = [node.text for node in await ConductorRetriever(conductor).aretrieve(QUESTION)]
-    assert texts[0] == "found"
-    assert len(texts) == 1 + fails
-    assert not fails or "out of order" in texts[1]
-    assert not fails or texts[1].startswith("(Not complete: ")
-
-
 CALL: Final = calling("Value")
 
 
@@ -126,13 +102,10 @@ async def _structured_chat(conductor: Conductor) -> Any:
 
 @pytest.mark.parametrize("ask", [_predicted_stream, _structured_chat])
 async def test_an_incomplete_object_is_an_error(ask: Callable[[Conductor], Awaitable[Any]]) -> None:
-    """An object cannot say it."""
     await check_refused(ask, CALL)
 
 
 async def test_incomplete_json_is_an_error() -> None:
-    """Text in a schema cannot say it."""
-
     async def ask(conductor: Conductor) -> int:
         form = {"type": "json_schema", "json_schema": {"name": "v", "schema": Value.model_json_schema()}}
         llm = ConductorLLM(conductor, response_format=form)
@@ -149,5 +122,4 @@ async def test_the_arguments_of_a_tool_in_text_are_unchanged() -> None:
 
 
 async def test_a_tool_passes_it_on() -> None:
-    """To the run of another conductor."""
     await check_passed_on(as_worker(_tool_of(conductor_of(is_complete=False))))

@@ -7,12 +7,9 @@ from typing import Any
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import (
-    CacheControl,
-    CachePoint,
     ImageBlock,
     TextBlock,
     ThinkingBlock,
-    ToolCallBlock,
 )
 from llama_index.core.llms import ChatMessage
 from llama_index.core.program import LLMTextCompletionProgram
@@ -23,9 +20,9 @@ from llamaindex.speaking import Native
 from pydantic import BaseModel
 
 from llama_index_podium import ConductorLLM, ConductorToolSpec, as_worker
-from llama_index_podium.messages import from_llama, to_llama
+from llama_index_podium.messages import from_llama
 from podium import Card, ChatPlanner, Conductor, Plan, ScriptedWorker, Step
-from podium.errors import ConfigError, QueryError, RunFailed
+from podium.errors import ConfigError, RunFailed
 from podium.hosts import tool_call
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
@@ -43,7 +40,6 @@ async def _speak(shown: str) -> str:
 
 @pytest.fixture
 def llm() -> ConductorLLM:
-    """Return an LLM over one worker."""
     return ConductorLLM(workers=[Native(_speak, name="writer")], planner=planned((0, "write", ())))
 
 
@@ -77,19 +73,7 @@ async def test_a_response_holds_what_the_run_came_to(llm: ConductorLLM) -> None:
         json.dumps(response.raw["podium"])
 
 
-async def test_the_conversation_reaches_the_workers() -> None:
-    """Its system prompt, and what was said before."""
-    writer = ScriptedWorker("writer", "fine")
-    llm = ConductorLLM(Conductor(planned((0, "write", ())), [writer]), system_prompt="Be brief.")
-    await llm.achat([ChatMessage("Hi"), ChatMessage("Hello!", role="assistant"), ChatMessage("And now?")])
-    shown = writer.requests[0].messages
-    assert [message.role for message in shown] == ["system", "user", "assistant", "user"]
-    assert shown[0].text == "Be brief."
-    assert "And now?" in shown[-1].text
-
-
 async def test_how_to_write_reaches_the_last_worker() -> None:
-    """What a conductor cannot do is refused."""
     first, last = ScriptedWorker("first", "a"), ScriptedWorker("last", "b")
     llm = ConductorLLM(workers=[first, last], planner=planned((0, "x", ()), (1, "y", (0,))))
     llm = ConductorLLM(llm.conductor, temperature=0.7, max_tokens=7)
@@ -192,7 +176,6 @@ async def test_a_function_agent_thinks_with_it(*, streaming: bool) -> None:
 
 
 async def test_an_agent_can_ask_a_conductor_by_tools() -> None:
-    """A team as a tool: the answer, or only the plan."""
     workers = [as_worker(Shelf("contracts"), name="contracts"), Gather()]
     conductor = Conductor(planned((0, "Acme", ()), (1, "all", (0,))), workers)
     tools = {tool.metadata.name: tool for tool in ConductorToolSpec(conductor).to_tool_list()}
@@ -207,64 +190,6 @@ async def test_an_agent_can_ask_a_conductor_by_tools() -> None:
     assert str(tools["plan_for_team"].call(question="?")).startswith("0. contracts")
     assert "team of specialists" in tools["ask_team"].metadata.description
     assert list(tools["ask_team"].metadata.get_parameters_dict()["properties"]) == ["question"]
-
-
-def test_messages_are_read_and_written() -> None:
-    """Text, images, calls of tools; what a model thought for itself is left out."""
-    call = ToolCallBlock(tool_call_id="1", tool_name="weather", tool_kwargs={"city": "Bern"})
-    messages = [
-        ChatMessage("Be brief.", role="system"),
-        ChatMessage(blocks=[TextBlock(text="What is it?"), ImageBlock(url="https://example.org/a.png")]),
-        ChatMessage(role="assistant", blocks=[ThinkingBlock(content="hm"), TextBlock(text="Wait."), call]),
-        ChatMessage("12", role="tool", additional_kwargs={"tool_call_id": "1"}),
-    ]
-    read = from_llama(messages)
-    assert [message.to_wire() for message in read] == [
-        {"role": "system", "content": "Be brief."},
-        {
-            "role": "user",
-            "content": [
-                {"type": "text", "text": "What is it?"},
-                {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
-            ],
-        },
-        {
-            "role": "assistant",
-            "content": "Wait.",
-            "tool_calls": [tool_call("1", "weather", '{"city": "Bern"}')],
-        },
-        {"role": "tool", "content": "12", "tool_call_id": "1"},
-    ]
-    assert from_llama(to_llama(read)) == read
-    image = ChatMessage(blocks=[ImageBlock(image=b"abc", image_mimetype="image/png")])
-    (shown,) = from_llama([image])
-    assert shown.content[0]["image_url"]["url"] == "data:image/png;base64,YWJj"
-    assert from_llama(to_llama([shown])) == (shown,)
-
-
-def test_a_block_that_no_worker_can_be_shown_is_refused() -> None:
-    """By name."""
-    point = CachePoint(cache_control=CacheControl(type="ephemeral"))
-    with pytest.raises(QueryError, match="CachePoint"):
-        from_llama([ChatMessage(blocks=[TextBlock(text="x"), point])])
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        [*ASKED, ChatMessage("It is cold.", role="system")],
-        [ChatMessage("Say how warm it is.", role="system"), ChatMessage(" ")],
-        [ChatMessage("Hi"), *ASKED, ChatMessage("Say.", role="developer"), ChatMessage(" ")],
-    ],
-)
-async def test_a_conversation_may_end_in_any_message(said: list[ChatMessage]) -> None:
-    """The last text of the user is the question, or else what was said before; workers are shown it all."""
-    worker = ScriptedWorker("writer", "It is 20 degrees.")
-    llm = ConductorLLM(Conductor(planned((0, "write", ())), [worker]))
-    assert (await llm.achat(said)).message.content == "It is 20 degrees."
-    assert "warm" in worker.requests[0].messages[-1].text
-    with pytest.raises(QueryError, match="empty"):
-        await llm.achat([ChatMessage("")])
 
 
 WHERE = PromptTemplate("Where?")
@@ -323,7 +248,7 @@ async def test_an_object_is_read(llm: ConductorLLM) -> None:
         assert (pieces[-1], list(llm.stream_structured_predict(Trip, WHERE))[-1]) == (trip, trip)
 
 
-@pytest.mark.parametrize("text", ["I do not know.", '{"city": "Bern", "days": "x"}', CUT])
+@pytest.mark.parametrize("text", ['{"city": "Bern", "days": "x"}', CUT])
 async def test_an_answer_that_is_no_object_raises(text: str) -> None:
     """With the run's result, however it is asked for; nothing is made up, and nothing blank is streamed."""
     llm = _over(ScriptedWorker("writer", text))
@@ -343,25 +268,7 @@ async def test_an_answer_that_is_no_object_raises(text: str) -> None:
     assert all(piece.model_dump(exclude_none=True) for piece in pieces)
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        Completion('{"city": "Bern", "days": 2}', "length"),
-        Completion("", "length", tool_calls=(tool_call("c1", "Trip", {"city": "Bern", "days": 2}),)),
-    ],
-    ids=["text", "call"],
-)
-async def test_an_object_that_was_cut_raises(end: Completion) -> None:
-    """It could be read, but its end is missing."""
-    llm = _over(_Calling("caller", end) if end.tool_calls else ScriptedWorker("writer", end))
-    chat = llm.as_structured_llm(Trip)
-    with pytest.raises(RunFailed):
-        chat.chat(ASKED)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "name"), [(CUT, "Choice"), ("Bern", "Choice"), ('{"city": 3}', "Choice"), ("{}", "Other")]
-)
+@pytest.mark.parametrize(("arguments", "name"), [(CUT, "Choice"), ("{}", "Other")])
 async def test_arguments_that_are_no_object_raise(arguments: str, name: str) -> None:
     """They are not completed, nor are defaults taken in their place, nor the call of another tool."""
     llm = _calling(arguments, name)

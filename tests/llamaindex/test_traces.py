@@ -6,21 +6,17 @@ from typing import Any
 import pytest
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
-from llama_index.core.instrumentation.events.llm import LLMChatStartEvent
 from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
 from llama_index.core.instrumentation.events.retrieval import RetrievalStartEvent
 from llama_index.core.instrumentation.span import SimpleSpan
 from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
-from llama_index.core.llms import ChatMessage
 from llamaindex.library import Shelf
 from llamaindex.speaking import Blocking, Native
 from pydantic import Field
 
-from llama_index_podium import ConductorLLM, ConductorQueryEngine, ConductorRetriever, as_worker
-from llama_index_podium.events import PlanReadyEvent, RunEndEvent, StepEndEvent, StepEvent, StepStartEvent
-from podium import Card, Conductor, Plan, ScriptedWorker, Step
-from podium.errors import RunFailed
-from podium.execution import Retry
+from llama_index_podium import ConductorQueryEngine, as_worker
+from llama_index_podium.events import PlanReadyEvent, StepEndEvent, StepEvent, StepStartEvent
+from podium import Conductor, Plan, ScriptedWorker, Step
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 
@@ -65,7 +61,6 @@ def _name_of(span: SimpleSpan) -> str:
 
 @pytest.fixture
 def heard() -> Iterator[_Heard]:
-    """Listen to all."""
     root, heard = get_dispatcher(), _Heard()
     root.add_event_handler(heard.events)
     root.add_span_handler(heard.spans)
@@ -90,7 +85,6 @@ def _engine(**options: Any) -> ConductorQueryEngine:
 
 @pytest.mark.parametrize("sync", [False, True])
 async def test_each_call_of_a_worker_is_a_span_around_what_it_calls(heard: _Heard, *, sync: bool) -> None:
-    """In threads too: the planner's, the retriever's, the model's."""
     asked = _engine()
     response = asked.query("?") if sync else await asked.aquery("?")
     root = "ConductorQueryEngine.query" if sync else "ConductorQueryEngine.aquery"
@@ -122,62 +116,7 @@ async def test_the_plan_and_the_steps_are_events(heard: _Heard) -> None:
     assert heard.named("step.shelf").id_ == first.span_id
 
 
-async def test_the_end_of_a_run_is_an_event(heard: _Heard) -> None:
-    """Of each face, in the span of its call."""
-    response = await _engine().aquery("?")
-    await ConductorLLM(_engine().conductor).achat([ChatMessage("?")])
-    await ConductorRetriever(_engine().conductor).aretrieve("?")
-    ended = heard.events.of(RunEndEvent)
-    assert [(event.status, event.problem) for event in ended] == [("ok", None)] * 3
-    assert ended[0].run_id == response.metadata["run_id"]
-    assert ended[0].usage["output_tokens"] == response.metadata["usage"]["completion_tokens"]
-    spans = [event.span_id.partition("-")[0] for event in ended]
-    assert spans == ["ConductorQueryEngine._aquery", "ConductorLLM.achat", "ConductorRetriever.aretrieve"]
-
-
-async def test_a_call_that_fails_drops_its_span(heard: _Heard) -> None:
-    """Once for each attempt; the step ends once."""
-    broken = Blocking(lambda prompt: 1 / 0, name="broken")
-    workers = [as_worker(Shelf("contracts"), name="shelf"), broken]
-    asked = ConductorQueryEngine(workers=workers, planner=_chief(PLAN), retry=Retry(attempts=1))
-    with pytest.raises(RunFailed, match="division by zero"):
-        await asked.aquery("?")
-    assert "step.broken" in [_name_of(span) for span in heard.spans.dropped_spans]
-    (_, failed) = heard.events.of(StepEndEvent)
-    assert failed.status == "failed"
-    assert "division by zero" in failed.problem
-    assert heard.named("step.broken").id_ == failed.span_id
-    (ended,) = heard.events.of(RunEndEvent)
-    assert (ended.status, "division by zero" in ended.problem) == ("failed", True)
-
-
-async def test_steps_of_a_nested_conductor_stand_under_its_step(heard: _Heard) -> None:
-    """And those of a conductor that a tool or an LLM stands for."""
-    inner = _engine(card=Card(name="inner", description="inner"))
-    outer = ConductorQueryEngine(workers=[inner], planner=_chief(Plan((Step(0, "x"),))))
-    await outer.aquery("?")
-    assert heard.above(heard.named("step.shelf")) == [
-        "step.inner",
-        "ConductorQueryEngine._aquery",
-        "ConductorQueryEngine.aquery",
-    ]
-
-
-@pytest.mark.parametrize("how", ["achat", "stream_chat"])
-async def test_steps_of_an_llm_stand_under_its_call(heard: _Heard, how: str) -> None:
-    """Read as a stream, too."""
-    llm = ConductorLLM(_engine().conductor)
-    if how == "achat":
-        await llm.achat([ChatMessage("?")])
-    else:
-        assert list(llm.stream_chat([ChatMessage("?")]))
-    assert heard.above(heard.named("step.writer"))[0] == f"ConductorLLM.{how}"
-    starts = [e for e in heard.events.of(LLMChatStartEvent) if e.span_id.startswith("ConductorLLM")]
-    assert len(starts) == 1
-
-
 async def test_no_handler_is_shown_a_secret(heard: _Heard) -> None:
-    """In what Podium tells; the caller gets the answer as it is."""
     key = "sk-which1no2handler3shows4"
     finder = ScriptedWorker("finder", f"found {key}")
     writer = ScriptedWorker("writer", f"the key is {key}")

@@ -7,7 +7,6 @@ import pytest
 from contracts.known_prices import MODEL, OPENAI, check_planner, check_prices
 from contracts.worker_contract import WorkerContract
 from llama_index.core.agent.workflow import ReActAgent
-from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
@@ -55,38 +54,20 @@ class _Whole(WorkerContract):
 
 
 class TestRetriever(_Whole):
-    """A retriever."""
-
     def make(self, *, slow: bool) -> Any:
-        """Return it."""
         return _Mirror(slow=slow)
 
 
 class TestQueryEngine(_Whole):
-    """A query engine."""
-
     def make(self, *, slow: bool) -> Any:
-        """Return it."""
         return RetrieverQueryEngine(_Mirror(slow=slow), get_response_synthesizer(llm=Native(_echo)))
-
-
-class TestChatEngine(_Whole):
-    """A chat engine without nodes."""
-
-    def make(self, *, slow: bool) -> Any:
-        """Return it."""
-        return SimpleChatEngine.from_defaults(llm=Native(_hang if slow else _echo))
 
 
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince211")
 @pytest.mark.filterwarnings("ignore:is_running called:DeprecationWarning")
 class TestAgent(_Whole):
-    """An agent."""
-
     def make(self, *, slow: bool) -> Any:
-        """Return it."""
-
         async def think(prompt: str) -> str:
             return f"Thought: I can answer.\nAnswer: {prompt.splitlines()[-1]}"
 
@@ -100,11 +81,7 @@ class Said(StartEvent):
 
 
 class TestWorkflow(_Whole):
-    """A workflow."""
-
     def make(self, *, slow: bool) -> Any:
-        """Return it."""
-
         class Echo(Workflow):
             @step
             async def say(self, event: Said) -> StopEvent:

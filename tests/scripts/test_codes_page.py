@@ -32,7 +32,6 @@ def listed() -> list[str]:
 
 
 def constants() -> dict[str, str]:
-    """Return all texts that a module gives a name in capitals."""
     found: dict[str, str] = {}
     for tree in SOURCES:
         for node in tree.body:
@@ -82,14 +81,12 @@ def codes_of_requests() -> Iterator[object]:
 
 @pytest.mark.long
 def test_codes_are_found() -> None:
-    """One of each kind."""
     assert {"unseen", "planner_fallback", "waiting"} <= set(codes_of_problems())
     assert {"config", "guardrail_tripped", "no_plan", "planner_limit"} <= set(codes_of_errors())
 
 
 @pytest.mark.long
 def test_the_page_has_every_code_once() -> None:
-    """And none that nothing has."""
     found, has = sorted(listed()), {*codes_of_problems(), *codes_of_errors()}
     assert found == sorted({*has, *(code for code in codes_of_requests() if code in found)})
 

@@ -20,7 +20,6 @@ SITE = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
 
 
 def pages_of(nav: object) -> list[str]:
-    """Return the files that a navigation names."""
     if isinstance(nav, str):
         return [nav]
     parts = nav.values() if isinstance(nav, dict) else nav
@@ -29,7 +28,6 @@ def pages_of(nav: object) -> list[str]:
 
 @pytest.mark.long
 def test_every_command_and_option_is_on_the_page() -> None:
-    """Subcommands and the commands of other packages too."""
     page = command_line_page()
     assert set(COMMANDS) <= {path[0] for path in command_paths()}
     group = get_command(app)
@@ -47,7 +45,6 @@ def test_every_command_and_option_is_on_the_page() -> None:
 
 
 def test_every_table_and_key_has_a_meaning() -> None:
-    """All tables of the file are there, also those of the server."""
     found = list(tables())
     names = {*Sections.model_fields, "server", "models"} - {"plans"}
     assert {table.name.strip("[").split(".")[0] for table in found} == names
@@ -61,7 +58,6 @@ def test_every_table_and_key_has_a_meaning() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("module", public_names())
 def test_a_page_has_what_the_module_exports(module: str) -> None:
-    """As the module itself says at run time."""
     names = public_names()[module]
     if find_spec(module.partition(".")[0]) is None:
         pytest.skip("it has an environment of its own")
@@ -85,7 +81,6 @@ def documented_imports() -> set[tuple[str, str]]:
 
 
 def test_every_name_that_the_pages_import_is_in_the_reference() -> None:
-    """In the module of the import, or in another of its package."""
     known = {(module.partition(".")[0], name) for module, names in public_names().items() for name in names}
     imports = documented_imports()
     assert ("podium", "Conductor") in imports
@@ -112,6 +107,5 @@ def test_the_site_has_few_pages_and_words() -> None:
 
 
 def test_every_package_is_searched_for_names() -> None:
-    """A package that is left out would have empty pages."""
     paths = SITE["plugins"]["mkdocstrings"]["handlers"]["python"]["paths"]
     assert sorted(ROOT / path for path in paths) == sorted(ROOT.glob("packages/*/src"))

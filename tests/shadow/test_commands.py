@@ -20,7 +20,6 @@ HOW = ("--confidence", "0.8")
 
 
 def side(answer: str, seconds: float, spent: Spent) -> Side:
-    """Return a side that answered."""
     return Side(status="ok", answer=answer, seconds=seconds, spent=spent)
 
 
@@ -49,7 +48,6 @@ def pairs(config: Path) -> SqlPairs:
 
 
 def test_a_report_is_shown(podium: Podium, pairs: SqlPairs) -> None:
-    """Both sides, with intervals, and what was dropped."""
     result = podium("evals", "shadow", "report", env={"COLUMNS": "160"})
     assert result.exit_code == 0, result.stderr
     for told in (
@@ -64,7 +62,6 @@ def test_a_report_is_shown(podium: Podium, pairs: SqlPairs) -> None:
 
 
 def test_a_report_for_programs(podium: Podium, pairs: SqlPairs) -> None:
-    """All numbers, by name; a span and a name choose."""
     (told,) = json.loads(podium("evals", "shadow", "report", "router", "--json").stdout)
     assert (told["shadow"], told["pairs"], told["equal"]["count"]) == ("router", 12, 8)
     assert told["seconds"]["ratio"]["value"] == 2.0
@@ -74,13 +71,6 @@ def test_a_report_for_programs(podium: Podium, pairs: SqlPairs) -> None:
     (told,) = json.loads(some.stdout)
     assert (told["pairs"], told["confidence"]) == (2, 0.8)
     assert json.loads(podium("evals", "shadow", "report", "other", "--json").stdout) == []
-
-
-def test_nothing_is_recorded(podium: Podium, config: Path) -> None:
-    """Which is no error."""
-    result = podium("evals", "shadow", "report")
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert "there are no pairs of any shadow" in result.stderr
 
 
 def test_a_worker_judges(podium: Podium, pairs: SqlPairs, server: ChatServer) -> None:
@@ -98,32 +88,25 @@ def test_a_worker_judges(podium: Podium, pairs: SqlPairs, server: ChatServer) ->
     assert len(server.calls) == 4  # of the four pairs that differ, three were known
 
 
-def test_options_that_are_none_are_told(podium: Podium, pairs: SqlPairs) -> None:
-    """With the workers there are; a confidence is a share."""
-    result = podium("evals", "shadow", "report", "--judge", "nobody")
-    assert result.exit_code == 2
-    assert "its workers are thinker, speaker" in result.stderr
-    assert podium("evals", "shadow", "report", "--confidence", "95").exit_code == 2
-
-
 def test_a_function_scores(podium: Podium, pairs: SqlPairs) -> None:
-    """One that lies in this folder."""
     Path("scoring.py").write_text("def short(question, answer):\n    return 10.0 - len(answer)\n")
     (told,) = json.loads(podium("evals", "shadow", "report", "--scorer", "scoring:short", "--json").stdout)
     assert told["scores"]["primary"] == 8.0
     assert "score" in podium("evals", "shadow", "report", "--scorer", "scoring:short").stdout
 
 
-def test_a_scorer_that_is_none_is_told(podium: Podium, pairs: SqlPairs) -> None:
-    """Whatever is wrong with it."""
-    for typed in ("scoring", "nowhere_at_all:f", "math:nothing", "math:pi"):
+def test_what_is_none_is_told(podium: Podium, pairs: SqlPairs) -> None:
+    assert podium("evals", "shadow", "report", "other").exit_code == 0
+    result = podium("evals", "shadow", "report", "--judge", "nobody")
+    assert (result.exit_code, "its workers are thinker, speaker" in result.stderr) == (2, True)
+    assert podium("evals", "shadow", "report", "--confidence", "95").exit_code == 2
+    for typed in ("scoring", "math:pi"):
         result = podium("evals", "shadow", "report", "--scorer", typed)
         assert result.exit_code == 2
         assert f"--scorer {typed!r}" in result.stderr
 
 
 def test_old_pairs_are_forgotten(podium: Podium, pairs: SqlPairs) -> None:
-    """By age."""
     result = podium("evals", "shadow", "prune", "--older-than", "60h")
     assert (result.exit_code, result.stderr) == (0, "podium: forgot 9 pairs\n")
     assert len(run_sync(pairs.pairs)) == 3

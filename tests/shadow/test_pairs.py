@@ -30,9 +30,8 @@ WHOLE = Pair(
 TALLY = Tally(tally_id="t1", shadow="ours", at=100.0, seen=10, sampled=3, busy=1, unfunded=1)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def pairs(request: pytest.FixtureRequest, tmp_path: Path) -> SqlPairs:
-    """Give an empty place, not entered."""
     where = tmp_path / "journal.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
     return SqlPairs(where)
 
@@ -78,7 +77,6 @@ async def test_many_at_once_are_all_kept(pairs: SqlPairs) -> None:
 
 
 async def test_they_are_in_the_journal_and_without_secrets(tmp_path: Path) -> None:
-    """In tables of their own, beside its runs, which stay."""
     register("canary-of-the-shadow")
     where = tmp_path / "journal.db"
     journal = SqlJournal(where)

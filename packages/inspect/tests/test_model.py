@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,9 @@ from inspect_ai.tool import Tool, tool
 from servers.chat_server import USAGE, Call, ChatServer, Reply, says
 
 from inspect_podium import conductor_model
-from inspect_podium.transcript import run_markdown
 from podium import Card, Conductor, Plan, Price, Retry, Step
-from podium.hosts import result_metadata
 from podium.journal import SqlJournal
-from podium.planners import FixedPlanner, RulePlanner
+from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.workers import ChatWorker, Endpoint, ScriptedWorker
 
@@ -59,20 +56,6 @@ def test_a_conductor_answers(config: Path, server: ChatServer) -> None:
     assert [event.source for event in sample.events if event.event == "info"] == ["podium"]
 
 
-def test_the_table_of_a_run_shows_failures_and_no_markup() -> None:
-    """Texts of workers do not change the table."""
-    plan = Plan((Step(0, "Find | it."), Step(1, "Answer.", (0,))))
-    workers = [ScriptedWorker("a", ValueError("no <b>")), ScriptedWorker("b", "330 m")]
-    result = Conductor(RulePlanner(), workers).run_sync(plan)
-    head, problem, rows = run_markdown(result_metadata(result, outputs=True)).split("\n\n")
-    assert re.match(r"\*\*failed\*\*, planned by user, 2 steps, \d+ tokens, cost \$0", head)
-    assert problem.startswith("`worker_failed`: ")
-    first, second = rows.splitlines()[2:]
-    assert first.startswith("| 0 | a |  | Find \\| it. | failed: ")
-    assert "no <b>" in first  # the viewer escapes it
-    assert second.startswith("| 1 | b | 0 | Answer. | skipped: ")
-
-
 @pytest.mark.anyio
 async def test_a_plan_may_wait_and_go_on_later() -> None:
     """The error has the run, which the conductor decides and continues."""
@@ -84,19 +67,12 @@ async def test_a_plan_may_wait_and_go_on_later() -> None:
 
 
 def test_a_rerun_is_answered_from_the_cache(config: Path, server: ChatServer) -> None:
-    """Until the config changes: another config is another model."""
     for _ in range(2):
         assert asked("podium/mine", cache=True).status == "success"
     assert len(server.calls) == 1
     config.write_text(config.read_text().replace('model = "small"', 'model = "large"'))
     assert asked("podium/mine", cache=True).status == "success"
     assert [call.body["model"] for call in server.calls] == ["small", "large"]
-
-
-def test_a_config_is_named(config: Path, server: ChatServer, tmp_path: Path) -> None:
-    config.rename(tmp_path / "other.toml")
-    log = asked("podium/x", arguments={"path": str(tmp_path / "other.toml")})
-    assert (log.status, len(server.calls)) == ("success", 1)
 
 
 def test_wrong_arguments_are_told(config: Path) -> None:
@@ -119,7 +95,6 @@ def lacking(server: ChatServer) -> Conductor:
 
 
 def test_the_log_has_the_usage_of_a_run_without_an_answer(server: ChatServer) -> None:
-    """It was paid, though the sample has an error."""
     log = asked(conductor_model(lacking(server), "mine", partial="raise"))
     assert log.status == "error"
     assert len(server.calls) == 1
@@ -207,7 +182,6 @@ def test_an_agent_of_inspect_uses_its_tools(config: Path, server: ChatServer) ->
 
 
 def test_settings_reach_the_worker(config: Path, server: ChatServer) -> None:
-    """Those that it has; others are refused."""
     assert asked("podium/mine", temperature=0.5, max_tokens=77, seed=3, stop_seqs=["END"]).status == "success"
     body = server.calls[0].body
     assert (body["temperature"], body["seed"], body["stop"]) == (0.5, 3, ["END"])
@@ -218,7 +192,6 @@ def test_settings_reach_the_worker(config: Path, server: ChatServer) -> None:
 
 
 def test_a_conversation_is_read(config: Path, server: ChatServer) -> None:
-    """With a system message, and content in parts."""
     parts = [ContentText(text="Please."), ContentText(text=QUESTION)]
     conversation = [ChatMessageSystem(content="Be brief."), ChatMessageUser(content=list(parts))]
     assert asked("podium/mine", conversation).status == "success"
@@ -228,18 +201,3 @@ def test_a_conversation_is_read(config: Path, server: ChatServer) -> None:
     assert log.error is not None
     assert "'image_url', and no worker can be shown it" in log.error.message
     assert image.image not in str([call.body for call in server.calls])
-
-
-def test_a_conductor_of_ones_own() -> None:
-    """Its answers are cached for other processes if its version is told."""
-    made: list[str] = []
-
-    def says_four(request: Any) -> str:
-        made.append(request.messages[-1].text)
-        return "4"
-
-    conductor = Conductor(RulePlanner(), [ScriptedWorker("four", says_four)])
-    for version in (None, None, "1", "1", "2"):
-        log = asked(conductor_model(conductor, "mine", version=version), cache=True)
-        assert log.status == "success", log.error
-    assert len(made) == 4

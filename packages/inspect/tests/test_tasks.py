@@ -94,7 +94,6 @@ def test_a_recording_is_a_task(answers: str, workers: str, score: float) -> None
 
 
 def test_what_nobody_recorded_has_no_score(answers: str) -> None:
-    """The sample fails, and says why; nothing is guessed."""
     planner = FixedPlanner(Plan((Step(0, "Rephrase the question."),)))
     (log,) = evaluate(recording(answers, planner=planner))
     assert log.status == "error"

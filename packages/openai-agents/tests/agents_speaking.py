@@ -28,7 +28,6 @@ ONE_CALL = PodiumUsage(USAGE["prompt_tokens"], USAGE["completion_tokens"])
 
 
 def message(text: str) -> TResponseOutputItem:
-    """Return what a model said, as an item."""
     part = ResponseOutputText(annotations=[], text=text, type="output_text")
     return ResponseOutputMessage(id="m", content=[part], role="assistant", status="completed", type="message")
 

@@ -8,7 +8,6 @@ from agents import set_trace_processors
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Run async tests on asyncio, which the SDK needs."""
     return "asyncio"
 
 

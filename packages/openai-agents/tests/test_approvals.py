@@ -1,11 +1,7 @@
 """Runs that wait for a person interrupt the agent's run, until its state is approved or rejected."""
 
 import json
-import signal
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,14 +12,13 @@ from agents import (
     RunResultStreaming,
     RunState,
     SQLiteSession,
-    function_tool,
 )
 from agents_speaking import ModelServer
 from servers.capable import capable
 
-from openai_agents_podium import ConductorModel, approval_tools, as_worker, podium_metadata
+from openai_agents_podium import ConductorModel, approval_tools, podium_metadata
 from podium import Card, Conductor, FunctionWorker, Plan, ScriptedWorker, Step
-from podium.errors import ConfigError, QueryError, RunFailed
+from podium.errors import ConfigError, RunFailed
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy
@@ -156,15 +151,6 @@ async def test_a_question_is_answered(run: Run) -> None:
     assert "blue" in str(team.writer.requests[0].messages)
 
 
-async def test_a_question_may_stay_without_an_answer(run: Run) -> None:
-    """The reason is the problem of its step."""
-    team = Team("person")
-    state = (await run(team.agent, "Which?")).to_state()
-    state.reject(state.get_interruptions()[0], rejection_message="Nobody knows.")
-    with pytest.raises(RunFailed, match=r"Nobody knows\."):
-        await run(team.agent, state)
-
-
 async def test_several_decisions_at_once(run: Run) -> None:
     """A decision may wait for another; a question is asked beside them."""
     steps = (Step(0, "Refund one."), Step(0, "Refund two."), Step(1, "Which?"), Step(2, "Tell.", (0, 1, 2)))
@@ -186,17 +172,7 @@ async def test_several_decisions_at_once(run: Run) -> None:
     assert "blue" in str(team.writer.requests[0].messages)
 
 
-async def test_a_text_beside_a_decision_is_refused(run: Run) -> None:
-    team = Team("look", policy=Policy(approve="later"))
-    state = (await run(team.agent, "How?")).to_state()
-    state.approve(state.get_interruptions()[0])
-    state.add_input("But hurry.")
-    with pytest.raises(QueryError, match="send other texts"):
-        await run(team.agent, state)
-
-
 async def test_an_agent_that_stops_on_its_first_tool_is_refused(run: Run) -> None:
-    """A decision would be its answer."""
     team = Team("look", policy=Policy(approve="later"))
     agent = team.agent.clone(tool_use_behavior="stop_on_first_tool")
     with pytest.raises(ConfigError, match="stops on its first tool"):
@@ -204,7 +180,6 @@ async def test_an_agent_that_stops_on_its_first_tool_is_refused(run: Run) -> Non
 
 
 async def test_a_state_that_is_run_again_repeats_nothing(run: Run) -> None:
-    """Its decisions are in the journal, and its answer too."""
     team = Team("look", "refund", "person", policy=Policy(approve="later", ask="actions"))
     session = SQLiteSession("order")
     result = await run(team.agent, "Refund it.", session=session)
@@ -236,114 +211,3 @@ async def test_an_agent_as_a_tool_asks_through_its_caller(run: Run) -> None:
         state.approve(state.get_interruptions()[0])
         result = await run(desk, state)
     assert "It is" in result.final_output
-
-
-async def test_tools_of_the_agent_beside_approvals(run: Run) -> None:
-    """They are offered to each step, and the tools for approvals to nobody."""
-
-    @function_tool
-    def look(place: str) -> str:
-        """Look at a place."""
-        return f"rain in {place}"
-
-    async with ModelServer(capable) as server:
-        model = ConductorModel(
-            planner=server.model(),
-            workers=[as_worker(server.model(), name=name) for name in ("one", "two")],
-            policy=Policy(approve="later"),
-        )
-        agent = Agent[Any](name="lead", model=model, tools=[look, *approval_tools()])
-        result = await run(agent, "How is it in 'Bern'?")
-        while result.interruptions:
-            state = await stored(result, agent)
-            for each in state.get_interruptions():
-                state.approve(each)
-            result = await run(agent, state)
-        offered = [[tool["function"]["name"] for tool in call.body.get("tools", ())] for call in server.calls]
-    assert result.final_output == "The tools say rain in Bern."
-    assert offered == [[], *[["look"]] * 4]  # a plan, and two calls of each step
-
-
-PROCESS = """
-import asyncio, json, os, signal, sys
-from pathlib import Path
-from agents import Agent, Runner, RunState, set_tracing_disabled
-from openai_agents_podium import ConductorModel, approval_tools, as_worker, podium_metadata
-from podium import Card, FunctionWorker, Plan, Step
-from podium.journal import SqlJournal
-from podium.planners import FixedPlanner
-from podium.policy import Policy
-from podium.workers import PersonWorker
-
-folder, part, stream = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "streamed"
-set_tracing_disabled(True)
-
-def refund(step):
-    with open(folder / "refunds", "a") as file:
-        file.write("refund ")
-    return "refunded"
-
-def write(step):
-    if part == "killed":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return f"done: {[seen.output for seen in step.visible]}"
-
-plan = Plan((Step(0, "Refund."), Step(1, "Which?"), Step(2, "Write.", (0, 1))))
-workers = [
-    FunctionWorker(refund, card=Card(name="refund"), acts=True),
-    PersonWorker("person"),
-    FunctionWorker(write, card=Card(name="writer")),
-]
-journal = SqlJournal(folder / "runs.db")
-model = ConductorModel(
-    planner=FixedPlanner(plan), workers=workers, policy=Policy(approve="later"), journal=journal
-)
-lead = Agent(name="lead", model=model, tools=approval_tools())
-
-async def run(asked):
-    if not stream:
-        return await Runner.run(lead, asked)
-    result = Runner.run_streamed(lead, asked)
-    async for _ in result.stream_events():
-        pass
-    return result
-
-async def main():
-    asked = "Refund it."
-    if part != "begin":
-        asked = await RunState.from_json(lead, json.loads((folder / "state").read_text()))
-    while True:
-        for each in [] if isinstance(asked, str) else asked.get_interruptions():
-            asked.approve(each)
-            if each.name == "ask_person":
-                asked.add_input("blue")
-        result = await run(asked)
-        if not result.interruptions:
-            break
-        asked = result.to_state()
-        (folder / "state").write_text(json.dumps(asked.to_json()))
-        print([each.name for each in result.interruptions], flush=True)
-        if part == "begin":
-            os.kill(os.getpid(), signal.SIGKILL)
-    print(result.final_output, podium_metadata(result)["status"])
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.long
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("how", ["whole", "streamed"])
-def test_each_decision_in_a_process_that_was_killed(how: str, tmp_path: Path) -> None:
-    """The state in a file and the journal are all that is left; the action is done once."""
-
-    def process(part: str) -> tuple[str, int]:
-        command = [sys.executable, "-c", PROCESS, str(tmp_path), part, how]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-        assert done.returncode in (0, -signal.SIGKILL), done.stderr
-        return done.stdout.strip(), done.returncode
-
-    assert process("begin") == ("['approve_plan']", -signal.SIGKILL)
-    assert process("killed") == ("['ask_person']", -signal.SIGKILL)
-    assert process("end") == ("done: ['refunded', 'blue'] ok", 0)
-    assert (tmp_path / "refunds").read_text() == "refund "

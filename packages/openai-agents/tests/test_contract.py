@@ -1,33 +1,17 @@
 """Agents of the SDK as workers, and each face of a conductor, keep to what all adapters keep to."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import pytest
 from agents import Agent, Runner, RunResultStreaming
 from agents_speaking import READ, WRITTEN, speaker
-from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, Told
+from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, answer_in
 
 from openai_agents_podium import ConductorModel, podium_metadata
 from openai_agents_podium.workers import as_worker
 from podium.aio import run_sync
 from podium.planners import Planner
-
-
-def answer_of(text: str, facts: Mapping[str, Any], outputs: Mapping[int, str]) -> Answer:
-    """Return an answer, of what the SDK's caller is told beside it."""
-    steps = tuple(
-        Told(
-            step=told["step"],
-            worker=told["worker"],
-            status=told["status"],
-            output=outputs.get(told["step"], ""),
-            tokens=told["usage"]["input_tokens"] + told["usage"]["output_tokens"],
-            problem="" if told["problem"] is None else told["problem"]["message"],
-        )
-        for told in facts["steps"]
-    )
-    return Answer(text, facts["status"], steps)
 
 
 class AgentFace(Face):
@@ -42,7 +26,9 @@ class AgentFace(Face):
         result = Runner.run_streamed(self._agent, question)
         async for step, text in _pieces(result):
             outputs[step] = outputs.get(step, "") + text
-        return answer_of(result.final_output, podium_metadata(result), outputs)
+        return answer_in(
+            result.final_output, podium_metadata(result), outputs, "input_tokens", "output_tokens"
+        )
 
     def ask_sync(self, question: str) -> Answer:
         """Run it in a loop of its own: `Runner.run_sync` refuses to run inside of one."""

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 from agents import Agent
-from agents_speaking import READ, WRITTEN, SpeakingModel, speaker
+from agents_speaking import READ, WRITTEN, SpeakingModel
 from contracts.adapter_contract import planner_of, saying
 
 from openai_agents_podium import ConductorModel
 from openai_agents_podium.workers import as_worker
-from podium import Conductor, Limits, Price
+from podium import Conductor, Limits
 from podium.execution import Retry
 
 pytestmark = pytest.mark.anyio
@@ -37,14 +37,3 @@ async def test_the_limits_of_the_outer_run_hold_inside() -> None:
     result = await outer.run("?")
     assert result.status == "failed"
     assert len(inner.asked) <= 1
-
-
-async def test_the_labels_of_the_pool_are_on_its_card_and_its_price_is_the_steps() -> None:
-    """What is inside an agent cannot be hidden from a policy."""
-    hand = as_worker(
-        speaker("hand", saying("done")), labels=["write-tools"], price=Price(input=1.0, output=1.0)
-    )
-    worker = as_worker(manager(ConductorModel(workers=[hand], planner=TWICE)), name="boss", labels=["eu"])
-    assert worker.card.labels == {"eu", "write-tools"}
-    result = await Conductor(ONE, [worker]).run("?")
-    assert result.cost == pytest.approx(2 * (READ + WRITTEN) / 1e6)

@@ -62,7 +62,6 @@ BOTH = pytest.mark.parametrize(("kind", "stream"), [("agent", True), ("model", F
 
 @BOTH
 async def test_it_answers(kind: str, *, stream: bool) -> None:
-    """With its tokens, cached and reasoning ones told apart."""
     async with responses_model(lambda call: answers(call, response("Forty-two."))) as (model, server):
         worker = as_worker(model if kind == "model" else Agent(name="one", model=model))
         done = await complete(worker, question("?", stream=stream))
@@ -100,7 +99,6 @@ async def test_messages_have_the_form_of_the_api() -> None:
 
 
 async def test_what_a_conductor_keeps_in_a_session_is_not_sent_to_the_api() -> None:
-    """Another agent may go on with the conversation."""
     look = function_tool(lambda: "rain", name_override="look")
     session = SQLiteSession("s")
     async with (

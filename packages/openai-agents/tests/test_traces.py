@@ -62,7 +62,6 @@ def spans() -> Iterator[Spans]:
 
 
 async def test_plans_and_steps_are_spans_below_the_agents(spans: Spans) -> None:
-    """What an agent does inside a step is below the step."""
     plan = planner_of((0, "Find it.", ()), (1, "Say it.", (0,)))
     model = ConductorModel(
         workers=[speaker("finder", saying("found")), speaker("sayer", saying("said"))], planner=plan
@@ -109,31 +108,6 @@ async def test_failures_are_on_the_spans_and_secrets_are_not(spans: Spans) -> No
     own = [span for span in spans.ended if str(span["span_data"].get("name", "")).startswith("podium.")]
     assert len(own) == 2
     assert SECRET not in str(own)
-
-
-async def test_a_planners_calls_and_a_tools_run_are_spans(spans: Spans) -> None:
-    """Those of a tool are below the tool's."""
-
-    def reply(call: Any) -> Any:
-        if "You are the conductor" in str(call.body["messages"]):
-            return says(call, '{"worker": 0, "subtask": "Answer.", "access": []}\n')
-        if call.body.get("tools") and call.body["messages"][-1]["role"] != "tool":
-            function = {"name": "ask_team", "arguments": '{"input": "How?"}'}
-            asked = [{"id": "c1", "type": "function", "function": function}]
-            return says(call, "", tool_calls=asked, finish_reason="tool_calls")
-        return says(call, "Like so.")
-
-    async with ModelServer(reply) as server:
-        model = ConductorModel(workers=[server.model()], planner=server.model())
-        tool = Agent[Any](name="lead", model=model).as_tool("ask_team", "Asks a team.")
-        desk = Agent[Any](name="desk", model=server.model(), tools=[tool])
-        assert (await Runner.run(desk, "?")).final_output == "Like so."
-    (called,) = spans.named("function")
-    (planned,), (step,) = spans.named("podium.planner"), spans.named("podium.step")
-    above = {span["id"]: span["parent_id"] for span in spans.ended}
-    assert all(called["id"] in _ancestors(above, span["id"]) for span in (planned, step))
-    inside = [span for span in spans.named("generation") if span["parent_id"] == step["id"]]
-    assert len(inside) == 1
 
 
 def says_private(call: Any) -> Any:

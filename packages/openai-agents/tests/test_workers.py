@@ -23,7 +23,7 @@ from agents import (
     tool_output_guardrail,
 )
 from agents.models.openai_provider import OpenAIProvider
-from agents_speaking import ONE_CALL, READ, WRITTEN, ModelServer, speaker
+from agents_speaking import ONE_CALL, ModelServer, speaker
 from contracts.known_prices import MODEL, check_planner, check_prices
 from contracts.odd_answers import ODD_ANSWERS, OddAnswer, check, check_wrong_url
 from contracts.worker_contract import WorkerContract, question
@@ -44,7 +44,7 @@ from podium.errors import (
 from podium.execution import Retry
 from podium.hosts import GuardrailTripped
 from podium.planners import FixedPlanner
-from podium.types import Constraint, Message, Plan, Sampling, Step, Tools
+from podium.types import Message, Plan, Sampling, Step
 from podium.usage import Usage
 from podium.workers import FREE, Card, Request, Worker, complete
 
@@ -112,8 +112,6 @@ class TestWorkers(WorkerContract):
         *((odd, "agent", True) for odd in ODD_ANSWERS),
         (ODD_ANSWERS[0], "model", True),
         (ODD_ANSWERS[1], "named", False),
-        (ODD_ANSWERS[2], "model", False),
-        (ODD_ANSWERS[3], "named", True),
     ],
 )
 async def test_odd_answers_have_the_codes_of_all_adapters(odd: OddAnswer, kind: str, *, stream: bool) -> None:
@@ -127,28 +125,23 @@ async def test_a_url_of_another_server_is_told() -> None:
         await check_wrong_url(lambda url: made("model", clients.model(url)), stream=False)
 
 
-@pytest.mark.parametrize(("kind", "stream"), [("agent", True), ("model", False)])
-async def test_an_answer_that_was_cut_is_marked(kind: str, *, stream: bool) -> None:
-    """The SDK returns it as a whole one."""
+async def test_an_answer_that_was_cut_is_marked() -> None:
     async with ModelServer(lambda call: says(call, "Once upon a", finish_reason="length")) as server:
-        done = await complete(made(kind, server.model()), question("?", stream=stream))
+        done = await complete(made("agent", server.model()), question("?", stream=True))
     assert (done.text, done.finish_reason) == ("Once upon a", "length")
     assert done.usage == ONE_CALL
 
 
-@pytest.mark.parametrize("kind", ["agent", "model"])
-async def test_a_stream_without_an_end_is_no_answer(kind: str) -> None:
+async def test_a_stream_without_an_end_is_no_answer() -> None:
     def reply(call: Call) -> Reply:
         return events(chunk({"role": "assistant", "content": "Once"}), CUT, done=False)
 
     async with ModelServer(reply) as server:
         with pytest.raises(WorkerBroken):
-            await complete(made(kind, server.model()), question("?", stream=True))
+            await complete(made("model", server.model()), question("?", stream=True))
 
 
 async def test_agents_as_tools_are_in_the_bill() -> None:
-    """They share the usage of the agent that calls them."""
-
     def reply(call: Call) -> Reply:
         system = call.body["messages"][0]["content"]
         if system == "Outer." and call.body["messages"][-1]["role"] != "tool":
@@ -194,22 +187,6 @@ async def test_the_finished_turns_of_a_run_that_failed_are_on_the_bill(status: i
     assert result.cost >= Price(input=10.0, output=100.0).cost(known) - 1e-9
 
 
-async def test_a_tool_that_is_disabled_does_no_step() -> None:
-    """At once where it always is; else each call asks."""
-    enabled = True
-
-    async def now(context: Any, agent: Any) -> bool:
-        return enabled
-
-    with pytest.raises(ConfigError, match="is disabled"):
-        as_worker(function_tool(echo, is_enabled=False))
-    worker = as_worker(function_tool(echo, is_enabled=now))
-    assert (await complete(worker, question("Hello"))).text == "heard Hello"
-    enabled = False
-    with pytest.raises(WorkerRefused, match="disabled for this call"):
-        await complete(worker, question("Hello"))
-
-
 @input_guardrail(run_in_parallel=False)
 async def no_maths(context: Any, agent: Any, asked: Any) -> GuardrailFunctionOutput:
     """Stop everything."""
@@ -236,7 +213,6 @@ async def test_a_guardrail_before_the_model_costs_nothing() -> None:
 
 
 async def test_a_guardrail_after_the_model_holds_the_answer_back() -> None:
-    """No piece of it is written; what it cost is in the bill."""
     async with ModelServer(echoes) as server:
         worker = as_worker(Agent(name="one", model=server.model(), output_guardrails=[no_secrets]))
         pieces = worker.call(question("?", stream=True))
@@ -276,8 +252,6 @@ async def test_a_model_with_tools_calls_them_within_its_step() -> None:
 
 
 async def test_an_agent_is_given_its_context_and_the_settings_of_the_step() -> None:
-    """Tools and instructions see the context; no model does."""
-
     def instructions(context: RunContextWrapper[Any], agent: Agent[Any]) -> str:
         return f"You serve {context.context['customer']}."
 
@@ -341,8 +315,6 @@ async def test_a_tool_that_fails_is_no_answer() -> None:
 
 
 async def test_a_tool_is_called_with_what_its_schema_says() -> None:
-    """And with its context; what it returns is text."""
-
     @function_tool
     def double(context: RunContextWrapper[Any], number: int) -> ToolOutputText:
         """Double a number."""
@@ -357,7 +329,6 @@ async def test_a_tool_is_called_with_what_its_schema_says() -> None:
 
 
 async def test_a_tool_has_its_time() -> None:
-    """What takes longer is a timeout and no text."""
     tool = function_tool(hang, timeout=0.01)
     with pytest.raises(WorkerTimeout, match="timed out"):
         await complete(as_worker(tool), question("?"))
@@ -383,58 +354,10 @@ def raises(data: Any) -> ToolGuardrailFunctionOutput:
     ],
 )
 async def test_guardrails_of_a_tool_stop_its_step(options: Any, told: str) -> None:
-    """As those of an agent do."""
     worker = as_worker(function_tool(echo, **options))
     with pytest.raises(GuardrailTripped) as caught:
         await complete(worker, question("it"))
     assert str(caught.value) == told
-
-
-async def test_an_agent_as_a_tool_is_a_worker_too() -> None:
-    worker = as_worker(speaker("one", echo).as_tool("one", "Echoes."))
-    done = await complete(worker, question("it"))
-    assert done.usage == Usage(READ, WRITTEN)
-    assert "it" in done.text
-
-
-async def test_a_model_is_offered_tools_and_a_form() -> None:
-    """As the last step of a plan may be."""
-    function = {"name": "look", "description": "Looks.", "parameters": {"type": "object", "properties": {}}}
-    offered = Tools(({"type": "function", "function": function},), "required")
-    schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
-    async with ModelServer(looks_then_says) as server:
-        worker = as_worker(server.model())
-        assert worker.takes_tools
-        done = await complete(
-            worker,
-            Request(
-                messages=(Message("user", "?"),),
-                tools=offered,
-                sampling=Sampling(constraint=Constraint("json", schema)),
-            ),
-        )
-    assert [call["function"]["name"] for call in done.tool_calls] == ["look"]
-    body = server.calls[0].body
-    assert body["tools"][0]["function"]["name"] == "look"
-    assert body["tool_choice"] == "required"
-    assert body["response_format"]["json_schema"]["schema"] == schema
-
-
-async def test_messages_reach_a_model_as_they_are() -> None:
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}
-    asked = (
-        Message("system", "Be short."),
-        Message("user", ({"type": "text", "text": "What is it?"}, image)),
-        Message("assistant", "Let me see.", ({**LOOK},)),
-        Message("tool", "a cat", (), "call-1"),
-    )
-    async with ModelServer(looks_then_says) as server:
-        done = await complete(as_worker(server.model()), Request(messages=asked))
-    assert done.text == "I saw a cat."
-    wire = server.calls[0].body["messages"]
-    assert [message["role"] for message in wire] == ["system", "user", "assistant", "tool"]
-    assert wire[1]["content"][1] == image
-    assert (wire[2]["content"], wire[2]["tool_calls"][0]["function"]["name"]) == ("Let me see.", "look")
 
 
 def test_a_model_has_the_price_of_its_endpoint() -> None:
@@ -444,14 +367,3 @@ def test_a_model_has_the_price_of_its_endpoint() -> None:
 
     check_prices(make)
     check_planner(as_planner(OpenAIChatCompletionsModel(MODEL, AsyncOpenAI(api_key="k"))))
-
-
-def test_a_card_says_what_the_agent_says_of_itself() -> None:
-    """Its handoff description, or else how its instructions begin."""
-    told = Agent[Any](name="one", instructions="You know prices. " * 40)
-    assert as_worker(told).card.description.startswith("You know prices.")
-    assert len(as_worker(told).card.description) < 320
-    assert as_worker(speaker("two", echo)).card.description == "Speaks as two."
-    assert as_worker(told, name="buyer", description="Buys.", price=FREE).card.description == "Buys."
-    with pytest.raises(TypeError, match="does not accept colour"):
-        as_worker(told, colour="red")  # type: ignore[call-arg]

@@ -6,5 +6,4 @@ from graphs.conducted import Calls
 
 @pytest.fixture
 def calls() -> Calls:
-    """Return an empty list of calls."""
     return Calls()

@@ -20,7 +20,6 @@ from servers.postgres import postgres_server, postgres_url
 from langchain_podium.graph.conducted import Executor
 from podium import ChatPlanner, Conductor, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError
-from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner, Planner
 from podium.policy import Policy
 from podium.workers import PersonWorker, Request, Worker
@@ -99,7 +98,6 @@ async def test_a_plan_is_approved_in_another_process(
 def test_savers_that_are_not_async_do_as_well(
     kind: str, executor: Executor, request: pytest.FixtureRequest, tmp_path: Path, calls: Calls
 ) -> None:
-    """From the first node to the steps inside."""
     planner = Plans(DIAMOND)
     where = (
         SqliteSaver.from_conn_string(str(tmp_path / "threads.db"))
@@ -147,21 +145,18 @@ def _graph_of(
 
 
 ONE = {"worker": "C", "subtask": "do it", "access": []}
-NUMBERED = {**ONE, "worker": 2}
 
 
 @pytest.mark.parametrize(
     ("executor", "edit"),
     [
         ("podium", {"steps": [ONE]}),
-        ("langgraph", {"steps": [NUMBERED]}),
-        ("podium", {"schema": 1, "steps": [NUMBERED]}),
+        ("langgraph", {"schema": 1, "steps": [{**ONE, "worker": 2}]}),
     ],
 )
 async def test_an_edited_plan_is_the_one_that_is_carried_out(
     executor: Executor, edit: object, calls: Calls
 ) -> None:
-    """In whichever way it is written."""
     planner = Plans(DIAMOND)
     graph = _graph_of(planner, calls.workers("ABCD"), executor)
     await graph.ainvoke(ASKED, CONFIG)
@@ -171,71 +166,31 @@ async def test_an_edited_plan_is_the_one_that_is_carried_out(
     assert [step["worker"] for step in state["podium"]["plan"]["steps"]] == [2]
 
 
-MAP: list[dict[str, Any]] = [
-    {"worker": "A", "subtask": "list", "access": [], "returns": {"names": ["string"]}},
-    {
-        "access": [0],
-        "steps": [{"worker": "B", "subtask": "read {{item}}", "access": []}],
-        "each": "{{0.names}}",
-    },
-    {"worker": "C", "subtask": "sum up", "access": [1]},
-]
-
-
-@EXECUTORS
-async def test_workflows(executor: Executor, calls: Calls) -> None:
-    """An approved plan may have maps and blocks, which can be edited; the planner is told."""
-    told: list[bool] = []
-
-    def model(request: Request) -> str:
-        told.append('"each"' in request.messages[-1].text)
-        return json.dumps({"steps": MAP})
-
-    listing = calls.worker("A", lambda _: '{"names": ["x", "y"]}')
-    reading = calls.worker("B", lambda step_input: step_input.subtask)
-    planner = ChatPlanner(ScriptedWorker("boss", model), spelling="json", workflows=True)
-    graph = _graph_of(planner, [listing, reading, calls.worker("C")], executor)
-    state = await graph.ainvoke(ASKED, CONFIG)
-    assert told == [True]
-    said = edited(MAP[0], MAP[1] | {"steps": [MAP[1]["steps"][0] | {"subtask": "skim {{item}}"}]}, MAP[2])
-    state = await graph.ainvoke(said, CONFIG)
-    assert state["messages"][-1].content == 'C(["skim x","skim y"])'
-
-
 NONSENSE: list[Any] = [
-    None,
-    7,
     "lgtm",
-    {},
-    {"type": "approve"},
-    {"decisions": []},
     {"decisions": [{"type": "approve"}, {"type": "approve"}]},
     decided("perhaps").resume,
-    decided("respond").resume,
-    decided("reject", message=7).resume,
-    decided("edit").resume,
     decided("edit", edited_action={"name": "plan", "args": 3}).resume,
-    *(
-        decided("edit", edited_action={"args": {"steps": steps}}).resume
-        for steps in ([], 3, [{**ONE, "worker": "nobody"}], [{**ONE, "access": [4]}], [ONE] * 33)
-    ),
+    edited({**ONE, "worker": "nobody"}).resume,
+    edited({**ONE, "worker": "E"}).resume,
 ]
 
 
 @EXECUTORS
 async def test_nonsense_is_asked_about_again_and_nothing_is_lost(executor: Executor, calls: Calls) -> None:
-    """The question says what was wrong, and the plan is still there."""
+    """The question says what was wrong or is forbidden, and the plan is still there."""
     planner = Plans(DIAMOND)
-    graph = _graph_of(planner, calls.workers("ABCD"), executor)
+    graph = _graph_of(planner, calls.workers("ABCDE"), executor, policy=Policy(allowed=list("ABCD")))
     state = await graph.ainvoke(ASKED, CONFIG)
     told = []
-    for said in NONSENSE[executor == "podium" :: 2]:
+    for said in NONSENSE:
         state = await graph.ainvoke(Command(resume={state["__interrupt__"][0].id: said}), CONFIG)
         (asked,) = state["__interrupt__"]
         assert asked.value["podium"]["plan"] == Plan(DIAMOND.steps).to_json()
         told.append(asked.value["podium"]["problem"])
     assert all(told)
-    assert any("nobody" in problem for problem in told) == (executor == "langgraph")
+    assert "nobody" in told[-2]
+    assert "E" in told[-1]
     state = await graph.ainvoke(decided(), CONFIG)
     assert state["messages"][-1].content == "D(B(A()),C(A()))"
     assert planner.asked == 1
@@ -245,7 +200,6 @@ async def test_nonsense_is_asked_about_again_and_nothing_is_lost(executor: Execu
 async def test_a_refused_plan_is_not_carried_out_and_the_answer_says_so(
     executor: Executor, calls: Calls
 ) -> None:
-    """Somebody wanted it so: nothing is raised."""
     graph = _graph_of(FixedPlanner(DIAMOND), calls.workers("ABCD"), executor)
     await graph.ainvoke(ASKED, CONFIG)
     state = await graph.ainvoke(decided("reject", message="That is far too dear."), CONFIG)
@@ -278,45 +232,17 @@ async def test_a_response_goes_back_to_the_planner(executor: Executor, calls: Ca
     assert len(told) == 3
 
 
-@EXECUTORS
-async def test_a_conductor_whose_plans_wait_anyway_waits_at_an_interrupt(
-    executor: Executor, calls: Calls
-) -> None:
-    """Else the graph would go on with no answer."""
-    journal, policy = MemoryJournal(), Policy(approve="later")
-    conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"), policy=policy, journal=journal)
-    graph = around(conductor, executor=executor, checkpointer=InMemorySaver())
-    assert "__interrupt__" in await graph.ainvoke(ASKED, CONFIG)
-    state = await graph.ainvoke(decided(), CONFIG)
-    assert state["messages"][-1].content == "D(B(A()),C(A()))"
-
-
-async def test_what_the_policy_forbids_is_not_approved(calls: Calls) -> None:
-    """It is told, and asked again."""
-    policy = Policy(allowed=list("ABCD"))
-    graph = _graph_of(FixedPlanner(DIAMOND), calls.workers("ABCDE"), policy=policy)
-    await graph.ainvoke(ASKED, CONFIG)
-    state = await graph.ainvoke(edited({"worker": "E", "subtask": "do it", "access": []}), CONFIG)
-    assert "E" in state["__interrupt__"][0].value["podium"]["problem"]
-    state = await graph.ainvoke(decided(), CONFIG)
-    assert state["podium"]["status"] == "ok"
-
-
 @pytest.mark.parametrize(
-    ("executor", "journal", "decision", "answer"),
-    [
-        ("podium", None, decided(), "C(A())"),
-        ("langgraph", MemoryJournal(), decided(), "C(A())"),
-        ("podium", None, decided("reject", message="not this one"), "not this one"),
-    ],
-    ids=["state", "journal", "refused"],
+    ("decision", "answer"),
+    [(decided(), "C(A())"), (decided("reject", message="not this one"), "not this one")],
+    ids=["approved", "refused"],
 )
 async def test_a_plan_that_was_edited_in_the_state_waits_for_one_answer(
-    executor: Executor, journal: Any, decision: Any, answer: str, calls: Calls
+    decision: Any, answer: str, calls: Calls
 ) -> None:
     """The first answer to the interrupt, which is not asked again, decides on it."""
     planner = Plans(Plan((Step(0, "a"), Step(1, "b", (0,)))))
-    graph = _graph_of(planner, calls.workers("ABC"), executor, journal=journal)
+    graph = _graph_of(planner, calls.workers("ABC"))
     await graph.ainvoke(ASKED, CONFIG)
     inner = (await graph.aget_state(CONFIG, subgraphs=True)).tasks[0].state
     other = {**inner.values["podium"], "plan": Plan((Step(0, "a"), Step(2, "c", (0,)))).to_json()}

@@ -68,17 +68,10 @@ def of_call(word: str, call: Annotated[str, InjectedToolCallId]) -> str:
     return f"{word} {bool(call)}"
 
 
-@tool
-def of_list(word: str, state: Annotated[dict[str, Any], InjectedState]) -> list[str]:
-    """Return a list of texts."""
-    return [word, state["customer"]]
-
-
 ASKED: dict[str, Any] = {"messages": [HumanMessage("How many?")], "customer": "Ann"}
 
 
 def store() -> InMemoryStore:
-    """Return a store with one user."""
     made = InMemoryStore()
     made.put(("users",), "ann", {"town": "Ulm"})
     return made
@@ -104,14 +97,12 @@ def _of(*tools: BaseTool, planner: Plans | None = None, **options: Any) -> Condu
         (of_store, "podium", False),
         (of_runtime, "langgraph", True),
         (of_call, "podium", True),
-        (of_list, "podium", True),
     ],
     ids=lambda given: getattr(given, "name", str(given)),
 )
 async def test_a_tool_is_given_what_toolnode_gives_it(
     used: BaseTool, executor: Executor, *, is_async: bool
 ) -> None:
-    """The planner and the model see only the other arguments."""
     given: dict[str, Any] = {"context": {"user": "ann"}}
     call = {"name": used.name, "args": {"word": "hello"}, "id": "1", "type": "tool_call"}
     asked = {**ASKED, "messages": [*ASKED["messages"], AIMessage("", tool_calls=[call])]}

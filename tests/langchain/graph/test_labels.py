@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 from core.actors import boss
 from graphs.conducted import CONFIG, EXECUTORS
-from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from typing_extensions import TypedDict
 
-from langchain_podium import ChatPodium, ConductorRunnable, as_worker, conductor_node, create_conductor_agent
+from langchain_podium import as_worker, conductor_node, create_conductor_agent
 from langchain_podium.graph.conducted import Executor
 from podium import Card, Conductor, Limits, ScriptedWorker
 from podium.errors import ConfigError, PlannerError, RunFailed
@@ -68,27 +67,9 @@ async def test_the_state_carries_labels(made: Callable[..., Any], executor: Exec
         await made(_conductor(MAIL), executor, saver).ainvoke({"messages": [("user", "Mail it.")]}, CONFIG)
 
 
-async def test_a_chat_model_carries_labels() -> None:
-    """In the metadata of its message, whole or streamed."""
-    asked = HumanMessage("How high?")
-    model = ChatPodium(conductor=_conductor(FIND))
-    whole = await model.ainvoke([asked])
-    streamed = [chunk async for chunk in model.astream([asked])]
-    joined = streamed[0]
-    for chunk in streamed[1:]:
-        joined += chunk
-    for said in (whole, AIMessage(joined.text, response_metadata=joined.response_metadata)):
-        assert said.response_metadata["podium"]["labels"] == ["untrusted", "web"]
-        with pytest.raises(PlannerError, match="mailer"):
-            await ChatPodium(conductor=_conductor(MAIL)).ainvoke([asked, said, HumanMessage("Mail it.")])
-        with pytest.raises(PlannerError, match="mailer"):
-            await ConductorRunnable(_conductor(MAIL)).ainvoke([asked, said, HumanMessage("Mail it.")])
-
-
 @pytest.mark.parametrize(
     ("executor", "policy", "options", "context"),
     [
-        ("podium", NO_MAIL, {"labels": ["secret"]}, {}),
         ("podium", None, {"policy": NO_MAIL}, {"podium_labels": ["secret"]}),
         ("langgraph", None, {"labels": ["secret"]}, {"podium_policy": NO_MAIL}),
     ],
@@ -96,7 +77,6 @@ async def test_a_chat_model_carries_labels() -> None:
 async def test_labels_and_policy(
     executor: Executor, policy: Policy | None, options: dict[str, Any], context: Context
 ) -> None:
-    """From the node, and from the runtime context of the call."""
     graph = _in_graph(_conductor(MAIL, policy), executor, **options)
     with pytest.raises(PlannerError, match="mailer"):
         await graph.ainvoke({"messages": [("user", "Mail it.")]}, context=context)
@@ -104,7 +84,6 @@ async def test_labels_and_policy(
 
 @EXECUTORS
 async def test_a_tenant_has_its_own_workers_and_limits(executor: Executor) -> None:
-    """Objects of LangChain, too; only for this call."""
     mine = json.dumps({"worker": "mine", "subtask": "x", "access": []})
     graph = _in_graph(_conductor(mine, None), executor)
     asked: Any = {"messages": [("user", "How high?")]}
@@ -123,8 +102,6 @@ async def test_a_context_with_another_value() -> None:
     graph = _in_graph(_conductor(MAIL), "langgraph")
     for name, value in (
         ("podium_policy", "none"),
-        ("podium_limits", {"calls": 1}),
-        ("podium_workers", "web"),
         ("podium_workers", [RunnableLambda(lambda asked: asked, name="acting")]),
         ("podium_limit", Limits(calls=1)),
     ):

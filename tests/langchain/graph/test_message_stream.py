@@ -6,15 +6,10 @@ from typing import Any
 
 import pytest
 from graphs.conducted import ASKED, EXECUTORS, around
-from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.func import entrypoint, task
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode
 from servers.chat_server import Call, ChatServer, Reply, says
 
-from langchain_podium import ConductorRunnable
 from langchain_podium.graph.conducted import Executor
 from langchain_podium.workers import as_planner, as_worker
 from podium import Conductor, Plan, ScriptedWorker, Step
@@ -60,7 +55,7 @@ async def _messages(graph: Any, config: Any, *, subgraphs: bool) -> tuple[list[t
 
 @pytest.mark.parametrize(
     ("executor", "kept", "subgraphs"),
-    [("podium", True, True), ("langgraph", True, False), ("langgraph", False, True)],
+    [("podium", True, True), ("langgraph", False, False)],
 )
 async def test_the_answer_alone_is_streamed_token_by_token_as_the_message_of_the_state(
     *, executor: Executor, kept: bool, subgraphs: bool, openai: OpenAI
@@ -83,7 +78,6 @@ async def test_the_answer_alone_is_streamed_token_by_token_as_the_message_of_the
 async def test_with_all_each_text_is_a_message_that_names_its_step_and_its_role(
     *, executor: Executor, kept: bool, openai: OpenAI
 ) -> None:
-    """Once each: the answer is not also the text of its worker."""
     saver, config = _saver(kept=kept)
     async with ChatServer(_reply) as server:
         graph = around(_conductor(server.url, openai), executor=executor, checkpointer=saver, show_steps=True)
@@ -103,79 +97,8 @@ async def test_with_all_each_text_is_a_message_that_names_its_step_and_its_role(
     assert ids["answer", 1, "clerk"] == {state["messages"][-1].id}
 
 
-@pytest.mark.parametrize(("executor", "show_steps"), [("podium", False), ("langgraph", True)])
-async def test_a_stream_of_events_has_the_answer_as_one_model_s_run(
-    executor: Executor, openai: OpenAI, *, show_steps: bool
-) -> None:
-    """Steps and workers stay in it as chains."""
-    streamed, chains, runs = defaultdict[str, str](str), set[str](), list[tuple[str, str]]()
-    async with ChatServer(_reply) as server:
-        graph = around(_conductor(server.url, openai), executor=executor, show_steps=show_steps)
-        async for event in graph.astream_events(ASKED, version="v2"):
-            if event["event"] == "on_chat_model_stream":
-                streamed[event["metadata"]["podium_role"]] += event["data"]["chunk"].text
-            elif event["event"] in ("on_chain_start", "on_chain_end"):
-                chains.add(event["name"])
-                runs.append((event["event"], event["run_id"]))
-    others = {"planner": PLAN, "worker": "some notes here"} if show_steps else {}
-    assert streamed == {"answer": "It is forty two.", **others}
-    assert {"chief", "clerk"} <= chains
-    assert len(runs) == len(set(runs))  # each begins and ends once
-
-
-def _calling(team: ConductorRunnable[str]) -> dict[str, tuple[Any, Any]]:
-    """Return graphs whose code calls a conductor, each with its input."""
-
-    async def invoke(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [AIMessage(await team.ainvoke(state["messages"]))]}
-
-    async def stream(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [AIMessage("".join([piece async for piece in team.astream(state["messages"])]))]}
-
-    def graph_of(node: Any) -> Any:
-        graph = StateGraph(MessagesState)
-        graph.add_node("team", node)
-        graph.add_edge(START, "team")
-        return graph.compile()
-
-    @task
-    async def ask(question: str) -> str:
-        return await team.ainvoke(question)
-
-    @entrypoint()
-    async def work(question: str) -> str:
-        return await ask(question)
-
-    tool = team.as_tool(name="team", description="Answers.")
-    called = AIMessage("", tool_calls=[{"name": "team", "args": {"__arg1": "How many?"}, "id": "1"}])
-    return {
-        "invoke": (graph_of(invoke), ASKED),
-        "stream": (graph_of(stream), ASKED),
-        "task": (work, "How many?"),
-        "tool": (graph_of(ToolNode([tool])), {"messages": [called]}),
-    }
-
-
-@pytest.mark.parametrize(
-    ("how", "subgraphs"), [("invoke", True), ("stream", False), ("task", False), ("tool", True)]
-)
-async def test_code_that_calls_a_conductor_streams_the_answer_alone(
-    how: str, *, subgraphs: bool, openai: OpenAI
-) -> None:
-    """Token by token; the message that the code makes of the answer is LangGraph's own."""
-    async with ChatServer(_reply) as server:
-        graph, asked = _calling(ConductorRunnable(_conductor(server.url, openai)))[how]
-        streamed = [part async for part in graph.astream(asked, stream_mode="messages", subgraphs=subgraphs)]
-    found = [part[-1] if subgraphs else part for part in streamed]
-    pieces = [message for message, _ in found if isinstance(message, AIMessageChunk)]
-    assert [piece.text for piece in pieces] == ["It is ", "forty ", "two."]
-    assert len({piece.id for piece in pieces}) == 1
-    assert [message.text for message, _ in found[3:]] == ([] if how == "task" else ["It is forty two."])
-
-
 @EXECUTORS
 async def test_the_attempt_that_failed_is_a_message_of_its_own(executor: Executor) -> None:
-    """Its pieces are not part of the answer."""
     luck = iter([["half of ", WorkerUnavailable("cut")], ["the ", "whole"]])
 
     class Cut(ScriptedWorker):

@@ -25,8 +25,7 @@ from podium.execution import Retry
 from podium.plan_text import parse_plan
 from podium.planners import FixedPlanner
 from podium.policy import Policy
-from podium.workers import FREE, Card, PersonWorker, StepInput, Worker
-from podium.workers.simple import FunctionWorker
+from podium.workers import FREE, PersonWorker, Worker
 
 pytestmark = pytest.mark.anyio
 NAMES = ("list", "judge", "sum", "person", "wait", "act", "ask")
@@ -49,7 +48,7 @@ KINDS = {
     "unanswered": _Kind("person", "reject"),
     "interrupts": _Kind("wait"),
 }
-SHORT = [("loop", "approved"), ("map", "approved, then interrupts"), ("block", "refused")]
+SHORT = [("map", "approved, then interrupts"), ("block", "refused")]
 """What the short tests try."""
 MODES = ["at once", "one by one", "sync"]
 
@@ -89,7 +88,7 @@ def _shapes(worker: str) -> dict[str, list[dict[str, Any]]]:
 
 
 class _Copies(InMemorySaver):
-    """A saver that keeps what another process would find after a kill, at each third write."""
+    """A saver that keeps what another process would find after a kill, at each fourth write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,7 +99,7 @@ class _Copies(InMemorySaver):
 
     def _copy(self) -> None:
         self._count += self.process is not None
-        if self.process is not None and self._count % 3 == 1:
+        if self.process is not None and self._count % 4 == 1:
             copy = InMemorySaver()
             copy.storage, copy.writes, copy.blobs = deepcopy((self.storage, self.writes, self.blobs))
             self.copies.append(self.process.next(copy))
@@ -220,7 +219,8 @@ def _table(*, of_modes: bool) -> Any:
         for executor, mode in (("podium", MODES[(at + of) % 3]), ("langgraph", MODES[(at + of + 1) % 3]))
     ]
     names = ("shape", "kind", "executor", "mode")[: 4 if of_modes else 3]
-    marks = [[] if row[:2] in SHORT else [pytest.mark.long] for row in rows]
+    diagonal = [*zip(_shapes("act"), [*KINDS, "approved"], strict=True)] if of_modes else []
+    marks = [[] if row[:2] in (*SHORT, *diagonal) else [pytest.mark.long] for row in rows]
     return pytest.mark.parametrize(
         names, [pytest.param(*row, marks=mark) for row, mark in zip(rows, marks, strict=True)]
     )
@@ -228,7 +228,6 @@ def _table(*, of_modes: bool) -> Any:
 
 @_table(of_modes=True)
 async def test_answers(shape: str, kind: str, executor: Executor, mode: str) -> None:
-    """Each is used at once, for its question alone."""
     process = _Process(shape, KINDS[kind], executor, InMemorySaver())
     process.is_sync = mode == "sync"
     state = await process.call(ASKED)
@@ -291,33 +290,3 @@ async def test_an_answer_without_an_id_is_used_once(executor: Executor) -> None:
         assert process.effects == ["a"]
     assert (await process.call(decided()))["podium"]["status"] == "ok"
     assert process.effects == ["a", "b"]
-
-
-@EXECUTORS
-async def test_a_step_that_runs_again_before_a_running_node(executor: Executor, calls: Calls) -> None:
-    """The next process finds the node of the later step; the earlier one gets a node, too."""
-    saver, kept = InMemorySaver(), list[InMemorySaver]()
-
-    async def later(step_input: StepInput) -> str:
-        kept.append(deepcopy(saver))
-        return "later"
-
-    def graph(first: Worker, saver: InMemorySaver) -> Any:
-        steps = [_step("list", "a"), _step("sum", "b"), _step("judge", "c", [0, 1])]
-        block = json.dumps({"steps": [{"steps": steps, "access": []}]})
-        plan = FixedPlanner(parse_plan(block, workers=["list", "judge", "sum"]))
-        second = FunctionWorker(later, card=Card(name="judge"))
-        second.is_interruptible = True
-        conductor = Conductor(plan, [first, second, calls.worker("sum")], retry=Retry(attempts=1))
-        return around(conductor, executor=executor, checkpointer=saver)
-
-    failing = calls.asking("list", lambda _: _fail())
-    await graph(failing, saver).ainvoke(ASKED, CONFIG, durability="sync")
-    with anyio.fail_after(SECONDS):
-        state = await graph(calls.asking("list", lambda _: "first"), kept[0]).ainvoke(None, CONFIG)
-    assert state["podium"]["status"] == "ok"
-    assert calls.names.count("list") == 2
-
-
-def _fail() -> str:
-    raise ValueError("no luck")

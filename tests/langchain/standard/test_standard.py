@@ -41,7 +41,6 @@ _URL: list[str] = []
 
 @pytest.fixture(scope="module", autouse=True)
 def _server() -> Iterator[None]:
-    """Serve every model of this module."""
     with ChatServer(capable).in_thread() as server:
         _URL.append(server.url)
         yield
@@ -49,7 +48,6 @@ def _server() -> Iterator[None]:
 
 
 def endpoint() -> Endpoint:
-    """Return the server, as Podium's own workers are given it."""
     return Endpoint(_URL[-1], api_key="key", provider="openai")
 
 
@@ -119,20 +117,14 @@ class Hosted(Suite):
 
 
 class TestLocalUnit(Local, ChatModelUnitTests):
-    """The unit suite over a local pool."""
-
     @property
     def standard_chat_model_params(self) -> dict[str, Any]:
-        """All but the key and the retries."""
         return _without(super().standard_chat_model_params, "api_key", "max_retries")
 
 
 class TestPartsUnit(Parts, ChatModelUnitTests):
-    """The unit suite over a conductor that is made of parts."""
-
     @property
     def standard_chat_model_params(self) -> dict[str, Any]:
-        """All but the key."""
         return _without(super().standard_chat_model_params, "api_key")
 
 

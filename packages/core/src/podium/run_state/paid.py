@@ -229,7 +229,7 @@ class PaidResults:
         """Add an outcome; outcomes of a run are added in the order in which its steps ended.
 
         An outcome replaces an earlier one of its step with the same key: an answer that was cut. An answer is
-        for one step: an outcome also replaces the outcome of another step of its round from which it was taken.
+        for one step: an outcome also replaces the one from which it was taken, of another step of its round.
         """
         self._added += 1
         known, place = self._outcomes.setdefault(key, []), (outcome.round, outcome.step)
