@@ -208,7 +208,7 @@ def test_search_keys_and_a_comparison(served: Served, page: Page) -> None:
     expect(rows).to_have_count(3)
     page.keyboard.press("j")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="A plum?")).to_be_visible()
+    expect(page.get_by_label("Plan of round 1")).to_be_visible()
     page.keyboard.press("j")
     expect(page.get_by_label("Step 0", exact=True)).to_be_visible()
     page.keyboard.press("?")
