@@ -374,7 +374,7 @@ def _hint(result: Result, waiting: Sequence[ApprovalAsked], config: Path | None)
 
 def _how_to_decide(actions: Sequence[Action], config: Path | None) -> str:
     first, *others = actions
-    words = "not-done" if first.end == "failed" else "done|not-done"
+    words = "done|not-done" if any(each.end == "unknown" for each in actions) else "not-done"
     decide = f"decide {quote(short_id(first.run_id))} --action {quote(first.name)} {words}"
     told = f"decide with `{command(decide, config)}`"
     if others:

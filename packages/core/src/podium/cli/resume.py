@@ -22,6 +22,7 @@ from podium.config import Variant, find_config, load_config
 from podium.config.load import find_journal
 from podium.errors import ConfigError, RunHeld
 from podium.journal import SqlJournal
+from podium.journal.journal import shortened
 from podium.run import Decision, approval
 from podium.run_state import fold
 from podium.run_state.state import RunState, for_pool
@@ -181,10 +182,17 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
             given["plan"] = recorded.changed(change)
             decided = partial(recorded.conductor.decide, run_id, **given)
         _record(decided, events)
-        what = f"run {run_id}" + ("" if action is None else f", step {action}")
+        what = f"run {run_id}" + ("" if action is None else f", step {action}{_asked_of(action, events)}")
         resume = command(f"resume {quote(short_id(run_id))}", config)
         told = f"continue with `{resume}`, or in the program that made the run with the same call and run id"
         screen.note(f"podium: recorded {verdict or 'the answer'} for {what}; {told}")
+
+
+def _asked_of(action: str, events: Sequence[Event]) -> str:
+    """Return what the action of a step was asked to do: a changed plan numbers its steps anew."""
+    every = [each.action for each in fold(events).executions()]
+    found = [each for each in every if action in (each.name, str(each.step))]
+    return f" ({found[-1].worker}: {shortened(found[-1].asked)})" if found else ""
 
 
 def _record(decided: Callable[[], Awaitable[None]], events: Sequence[Event]) -> None:

@@ -229,9 +229,8 @@ class RunState:
         own, level = current.place(event, outcome.worker, self.names)
         self.called.setdefault((event.round, event.step, event.attempt), (outcome.worker, level))
         self.ends.append(event)
-        is_end = event.attempt or outcome.action in ("done", "not_done")  # a person may have edited it
-        begun = self.latest.get((event.round, event.step)) if outcome.action and is_end else None
-        if begun is not None and (not outcome.reused or begun.is_decided_by(outcome)):
+        begun = self.latest.get((event.round, event.step)) if outcome.action else None
+        if begun is not None and _ends(event, begun):
             begun.end(outcome)
         if took is not None:
             here = replace(took, run_id=event.run_id, round=event.round, step=event.step, path=outcome.path)
@@ -399,6 +398,16 @@ class RunState:
             begun += [one.inside(*place) for run_id, one in each.begun if run_id not in family]
             taken += [one.inside(*place) for at, one in each.taken.items() if at[0] not in family]
         return [*begun, *taken]
+
+
+def _ends(event: told.StepEnded, begun: Execution) -> bool:
+    """Return whether the end of a step is that of an action; the step may have been of another plan then."""
+    outcome = event.outcome
+    if not outcome.reused:
+        return bool(event.attempt)
+    is_same = event.took is None and event.key in ("", begun.action.key)
+    is_end = bool(event.attempt) or outcome.action in ("done", "not_done")  # a person may have edited it
+    return is_same and is_end and begun.is_decided_by(outcome)
 
 
 def fold(events: Iterable[Event], nested: Iterable[Iterable[Event]] | None = None) -> RunState:
