@@ -26,11 +26,11 @@ TESTS: dict[str, tuple[str, dict[str, str]]] = {
     "LangGraph": (
         "tests/langchain",
         {
-            "state and stream": "graph/test_steps.py::test_every_step_is_a_node_seen_in_updates",
-            "people": "graph/test_approval.py::test_a_plan_is_approved_in_another_process",
-            "a run is named by": (
-                "graph/test_node.py::test_with_a_journal_a_run_that_failed_goes_on_and_pays_nothing_twice"
+            "state and stream": (
+                "graph/test_steps.py::test_a_step_starts_while_its_plan_is_written_and_is_called_once"
             ),
+            "people": "graph/test_approval.py::test_a_plan_is_approved_in_another_process",
+            "a run is named by": "graph/test_steps.py::test_a_failed_step_runs_again_when_the_graph_goes_on",
             "tools within a step": (
                 "graph/test_injected_tools.py::test_a_tool_is_given_what_toolnode_gives_it"
             ),
@@ -72,7 +72,7 @@ TESTS: dict[str, tuple[str, dict[str, str]]] = {
             "tools within a step": "test_run_ids.py::test_a_model_client_calls_tools_within_its_step",
             "images": "test_agent.py::test_images_reach_workers_that_take_them",
             "cancel": "test_agent.py::test_a_token_cancels_the_run_and_its_requests",
-            "usage": "test_agent.py::test_usage_adds_up",
+            "usage": "test_contract.py::TestAutoGen::test_the_bill_of_each_step_is_right",
         },
     ),
     "Agent Framework": (

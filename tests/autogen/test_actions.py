@@ -30,10 +30,10 @@ from autogen_core.models import (
 )
 from autogen_core.tools import FunctionTool, StaticWorkbench
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from contracts.actions_contract import WRITE, ActionHost, ActionsContract, Refund, Shop, calling, pool
+from contracts.actions_contract import ActionHost, ActionsContract, Refund
 from contracts.adapter_contract import saying
 from openai import AsyncOpenAI
-from servers.chat_server import MODEL, Call, ChatServer, Reply, says, whole
+from servers.chat_server import MODEL, Call, ChatServer, Reply, says
 
 from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam, as_worker
 from autogen_podium.agent_framework import (
@@ -41,12 +41,12 @@ from autogen_podium.agent_framework import (
     ConductorChatClient,
     as_worker as framework_worker,
 )
-from podium import Card, ChatWorker, Conductor, Endpoint, FunctionWorker, Plan, Retry, Step
-from podium.errors import ConfigError, WorkerFailed
+from podium import Card, ChatWorker, Conductor, Endpoint, FunctionWorker, Plan, Step
+from podium.errors import ConfigError
 from podium.hosts import tool_call
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
-from podium.workers import FREE, ScriptedWorker, StepInput, Worker
+from podium.workers import FREE, StepInput, Worker
 
 
 class Lead(ActionHost):
@@ -283,16 +283,6 @@ def refunding(begun: anyio.Event | None = None, *, waits: bool = False) -> Funct
 
 
 @pytest.mark.anyio
-async def test_the_error_of_a_group_names_the_action() -> None:
-    """A group of AutoGen's raises its own error, of which only the text is left."""
-    plan = Plan((Step(0, "Refund order 1017."), Step(1, "Write.", (0,))))
-    broken = ScriptedWorker("broken", WorkerFailed("down"))
-    lead = ConductorAgent("lead", Conductor(FixedPlanner(plan), [refunding(), broken]))
-    with pytest.raises(RuntimeError, match=r"actions of the run: refund Refund order 1017\.: done"):
-        await RoundRobinGroupChat([lead], max_turns=1).run(task="Refund it.")
-
-
-@pytest.mark.anyio
 @pytest.mark.parametrize(("waits", "told"), [(False, "done"), (True, "not known whether it is done")])
 async def test_a_team_that_stops_early_names_the_action(told: str, *, waits: bool) -> None:
     begun = anyio.Event()
@@ -316,21 +306,3 @@ class TestActions(ActionsContract):
     def host(self, request: pytest.FixtureRequest) -> ActionHost:
         host: ActionHost = request.param()
         return host
-
-    @pytest.mark.parametrize("kind", ["agent", "own"])
-    async def test_a_call_that_did_not_reach_its_model_is_made_again(
-        self, host: ActionHost, kind: str
-    ) -> None:
-        shop, calls = Shop(), list[Call]()
-
-        def reply(call: Call) -> Reply:
-            calls.append(call)
-            if len(calls) == 1:
-                return whole({"error": {"message": "too many"}}, status=429)
-            return calling(call, None)
-
-        async with ChatServer(reply) as server:
-            worker = (host.agent if kind == "agent" else host.own)(shop.refund, server.url)
-            plan, retry = Plan((Step(0, "Refund order 1017."), WRITE)), Retry(attempts=2, first_wait=0.001)
-            told, _ = await host.ask(Conductor(FixedPlanner(plan), pool(worker), retry=retry))
-        assert (told, shop.refunds) == ("ok" if kind == "agent" else "partial", [1017])

@@ -8,20 +8,17 @@ import anyio
 import pytest
 from autogen.scripts import is_planning, model, shown, team
 from autogen.speaking import ModelServer, Speaker
-from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import (
     HandoffMessage,
     MultiModalMessage,
     TextMessage,
-    ToolCallExecutionEvent,
-    ToolCallRequestEvent,
 )
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import CancellationToken, Image
 from contracts.adapter_contract import planner_of, saying
 from PIL import Image as Picture
-from servers.chat_server import STALL, USAGE, Call, Reply, says
+from servers.chat_server import STALL, Call, Reply, says
 
 from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam
 from podium import ScriptedWorker
@@ -29,7 +26,6 @@ from podium.errors import ConfigError, QueryError
 from podium.workers import Request, step_input_of
 
 pytestmark = pytest.mark.anyio
-EACH = USAGE["prompt_tokens"], USAGE["completion_tokens"]
 
 
 def used(result: TaskResult) -> tuple[int, int]:
@@ -53,32 +49,6 @@ async def test_agents_carry_out_a_plan() -> None:
     assert "It is 4 m." in shown(writer)
     others = [shown(call) for call in worker_calls if call is not writer]
     assert not any("It is" in text for text in others)
-
-
-async def test_usage_adds_up() -> None:
-    """The planner's and the workers', each once, those of an agent's own tool calls too."""
-    call = {"id": "1", "type": "function", "function": {"name": "measure", "arguments": "{}"}}
-
-    def calls_a_tool(asked: Call) -> Reply:
-        if "tools" in asked.body and asked.body["messages"][-1]["role"] != "tool":
-            return says(asked, "", finish_reason="tool_calls", tool_calls=[call])
-        return model(asked)
-
-    def measure() -> str:
-        """Measure."""
-        return "3 m"
-
-    async with ModelServer(calls_a_tool) as server:
-        agents = team(server)
-        agents[0] = AssistantAgent(
-            "researcher", server.client(), tools=[measure], reflect_on_tool_use=True, description="R."
-        )
-        result = await ConductorAgent("lead", workers=agents, planner=server.client()).run(task="How large?")
-        made = len(server.calls)
-    kinds = [type(message) for message in result.messages]
-    assert {ToolCallRequestEvent, ToolCallExecutionEvent} <= set(kinds)
-    assert made == 5
-    assert used(result) == (made * EACH[0], made * EACH[1])
 
 
 def listening(**options: Any) -> tuple[ConductorAgent, list[str]]:
@@ -133,27 +103,6 @@ async def test_a_token_cancels_the_run_and_its_requests() -> None:
             for call in server.calls[1:]:
                 await call.hung_up.wait()
         assert len(server.calls) == 3
-
-
-async def test_a_cancel_reaches_the_agents_token() -> None:
-    told = asyncio.Event()
-
-    class Waiting(Speaker):
-        async def on_messages_stream(self, messages: Any, cancellation_token: CancellationToken) -> Any:
-            cancellation_token.add_callback(told.set)
-            started.set()
-            await anyio.sleep_forever()
-            yield
-
-    started = asyncio.Event()
-    agent = ConductorAgent("lead", workers=[Waiting("one", saying(""))], planner=planner_of((0, "x", ())))
-    task = asyncio.create_task(agent.run(task="?"))
-    with anyio.fail_after(20):
-        await started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await told.wait()
 
 
 async def test_it_speaks_in_a_team() -> None:

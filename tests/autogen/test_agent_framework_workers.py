@@ -1,10 +1,8 @@
 """Agent Framework's agents, workflows and chat clients as workers, on a real server."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import anyio
 import pytest
 from agent_framework import (
     Agent,
@@ -22,16 +20,10 @@ from contracts.odd_answers import (
     check_wrong_url,
 )
 from contracts.worker_contract import WorkerContract, question
-from servers.chat_server import CUT, STALL, USAGE, Call, Reply, chunk, events, says, whole
+from servers.chat_server import STALL, USAGE, Call, Reply, says
 
 from autogen_podium.agent_framework import as_worker
 from podium import Conductor, Price
-from podium.errors import (
-    WorkerBroken,
-    WorkerError,
-    WorkerRefused,
-    WorkerUnavailable,
-)
 from podium.usage import Usage
 from podium.workers import Worker, complete
 
@@ -95,26 +87,6 @@ async def test_an_odd_answer_is_no_answer(odd: OddAnswer, kind: str, *, stream: 
         await check(lambda url: made(kind, clients.client(base_url=url)), odd, stream=stream)
 
 
-@pytest.mark.parametrize(
-    ("status", "kind", "error"),
-    [(429, "workflow", WorkerUnavailable), (401, "agent", WorkerRefused)],
-)
-async def test_faults_of_a_server_are_told_as_podiums(
-    status: int, kind: str, error: type[WorkerError]
-) -> None:
-    async with FrameworkServer(lambda _: whole({"error": {"message": "no"}}, status=status)) as server:
-        with pytest.raises(error):
-            await complete(made(kind, server.client()), question("?", stream=True))
-
-
-@pytest.mark.parametrize(("kind", "tail"), [("client", (CUT,)), ("agent", ())])
-async def test_a_stream_that_was_cut_is_no_answer(kind: str, tail: Any) -> None:
-    async with FrameworkServer(lambda _: events(chunk({"content": "half"}), *tail)) as server:
-        with pytest.raises(WorkerBroken) as caught:
-            await complete(made(kind, server.client()), question("?", stream=True))
-    assert caught.value.maybe_paid
-
-
 async def test_a_tool_of_an_agent_that_fails_makes_the_run_partial() -> None:
     """Where its last call failed: the model reads "Function failed.", and may say anything."""
     fails = [True, True]
@@ -157,26 +129,3 @@ async def test_a_workflow_starts_afresh_for_each_step() -> None:
                 assert (done.text, done.usage) == (f"heard heard {word}", Usage(422, 14))
         assert worker.card.concurrency == 1
         assert all("first-question" not in str(call.body) for call in server.calls[2:4])
-
-
-async def test_a_workflow_works_again_after_a_failure_and_a_cancel() -> None:
-    faults = ["stall", "down"]
-
-    def reply(call: Call) -> Reply:
-        if not faults:
-            return echoes(call)
-        return Reply((STALL,)) if faults.pop() == "stall" else whole({"error": {"message": "x"}}, status=503)
-
-    async with FrameworkServer(reply) as server:
-        worker = as_worker(chain(server), name="flow")
-        with pytest.raises(WorkerUnavailable):
-            await complete(worker, question("one"))
-        task = asyncio.create_task(complete(worker, question("two")))
-        with anyio.fail_after(20):
-            while len(server.calls) < 2:  # noqa: ASYNC110 - nothing announces a call
-                await anyio.sleep(0.01)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            await server.calls[1].hung_up.wait()
-        assert (await complete(worker, question("three"))).text == "heard heard three"

@@ -1,10 +1,9 @@
 """A conductor as a team of AutoGen's: what ends its runs, and what it remembers."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
-from autogen.scripts import is_planning, model, team
+from autogen.scripts import model, team
 from autogen.speaking import READ, WRITTEN, ModelServer, Speaker
 from autogen_agentchat.base import TerminationCondition
 from autogen_agentchat.conditions import (
@@ -13,7 +12,6 @@ from autogen_agentchat.conditions import (
     TokenUsageTermination,
 )
 from contracts.adapter_contract import planner_of
-from servers.chat_server import USAGE, says
 
 from autogen_podium import ConductorTeam
 from autogen_podium.team import ANSWERED
@@ -106,18 +104,3 @@ async def test_it_runs_once_at_a_time() -> None:
         await chat.load_state(await chat.save_state())
     await stream.aclose()
     assert (await chat.run(task="?")).stop_reason == ANSWERED
-
-
-@pytest.mark.parametrize(
-    ("options", "calls"), [({"termination_condition": MaxMessageTermination(2)}, 2), ({"max_turns": 1}, 1)]
-)
-async def test_the_messages_of_a_stopped_run_have_the_planners_tokens(
-    options: dict[str, Any], calls: int
-) -> None:
-    """On the message at which it was stopped, or in an event after it."""
-    plan = '{"worker": 0, "subtask": "x", "access": []}\n{"worker": 1, "subtask": "y", "access": [0]}\n'
-    async with ModelServer(lambda call: says(call, plan if is_planning(call) else "done")) as server:
-        result = await ConductorTeam(workers=team(server), planner=server.client(), **options).run(task="?")
-        made = len(server.calls)
-    used = [m.models_usage.prompt_tokens for m in result.messages if m.models_usage is not None]
-    assert (made, sum(used)) == (calls, calls * USAGE["prompt_tokens"])

@@ -12,13 +12,12 @@ from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat
 from contracts.adapter_contract import planner_of, saying
 from contracts.odd_answers import CALLS, FILTERED, LATIN, OddAnswer, check, check_wrong_url
 from contracts.worker_contract import WorkerContract, question
-from servers.chat_server import CUT, STALL, USAGE, Call, Reply, chunk, events, says, whole
+from servers.chat_server import STALL, USAGE, Call, Reply, says, whole
 
 from autogen_podium import as_worker
 from podium import Conductor, Price, ScriptedWorker
 from podium.errors import (
     ConfigError,
-    WorkerBroken,
     WorkerError,
     WorkerRefused,
     WorkerUnavailable,
@@ -143,14 +142,6 @@ async def test_faults_of_a_server_are_told_as_podiums(
         with pytest.raises(error):
             await complete(as_worker(server.client()), question("?", stream=stream))
         assert len(server.calls) == 1
-
-
-@pytest.mark.parametrize("tail", [(), (CUT,)])
-async def test_a_stream_that_was_cut_is_no_answer(tail: Any) -> None:
-    async with ModelServer(lambda _: events(chunk({"content": "half"}), *tail)) as server:
-        with pytest.raises(WorkerBroken) as caught:
-            await complete(as_worker(server.client()), question("?", stream=True))
-    assert caught.value.maybe_paid
 
 
 def test_cards_say_what_a_thing_is() -> None:

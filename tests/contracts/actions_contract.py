@@ -5,7 +5,6 @@ class TestMine(ActionsContract):
     def host(self) -> ActionHost: ...
 """
 
-import json
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
@@ -145,13 +144,6 @@ class ActionsContract:
         told, answer = await host.ask(conductor)
         assert (told, shop.refunds) == (status, refunds)
         assert answer.startswith("text")
-
-    async def test_a_plan_that_is_repaired(self, host: ActionHost) -> None:
-        shop, text = Shop(), write_plan(Plan((REFUND, WRITE)), "rows")
-        replies = iter([text + json.dumps({"worker": 9, "subtask": "x", "access": []}) + "\n", text])
-        planner = ChatPlanner(ScriptedWorker("boss", lambda request: next(replies), piece=8))
-        told, _ = await host.ask(Conductor(planner, pool(host.tool(shop.refund))))
-        assert (told, shop.refunds) == ("ok", [1017])
 
     @pytest.mark.parametrize("error", [TimeoutError("late"), ConnectionRefusedError("of a mail")])
     async def test_an_unknown_end_blocks_an_equal_action(self, host: ActionHost, error: Exception) -> None:

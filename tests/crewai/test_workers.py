@@ -125,31 +125,6 @@ async def test_a_cancel_closes_the_connections_of_llms(stalls: str, *, streams: 
 
 
 @pytest.mark.anyio
-async def test_agents_crews_llms_and_tools_work_in_one_pool() -> None:
-    """Each is shown what its step may see, and billed for what it spent."""
-
-    @tool("Double")
-    def double(number: int) -> str:
-        """Doubles a number."""
-        return str(2 * number)
-
-    workers = [
-        as_worker(agent_of(lambda shown, tools: "from the agent")),
-        as_worker(crew_of(agent_of(lambda shown, tools: "from the crew"))),
-        as_worker(SpeakingLLM(model="bare", say=lambda shown, tools: "from the llm")),
-        as_worker(double),
-    ]
-    steps = (Step(0, "a"), Step(1, "b"), Step(3, '{"number": 21}'), Step(2, "join", (0, 1, 2)))
-    result = await Conductor(FixedPlanner(Plan(steps)), workers).run("?")
-    assert [(o.worker, o.text, o.usage.total_tokens) for o in result.outcomes] == [
-        ("Clerk", "from the agent", 242),
-        ("bureau", "from the crew", 242),
-        ("Double", "42", 0),
-        ("bare", "from the llm", 242),
-    ]
-
-
-@pytest.mark.anyio
 async def test_an_llm_that_reports_nothing_is_estimated() -> None:
     llm = SpeakingLLM(model="silent", say=lambda shown, tools: "x" * 40, counts=False)
     for thing in (llm, Agent(role="Clerk", goal="a", backstory="b", llm=llm)):

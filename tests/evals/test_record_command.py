@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -99,12 +98,6 @@ def test_a_budget_stops_it_and_the_next_time_goes_on(podium: Podium, sums: Path)
     assert len(list(read_recordings("r.jsonl"))) == 6
 
 
-def test_a_cost_needs_prices(podium: Podium, sums: Path, server: ChatServer) -> None:
-    result = podium("evals", "record", "ask", str(sums), "--out", "r.jsonl", "--cost", "1")
-    assert (result.exit_code, server.calls) == (3, [])
-    assert "price" in result.stderr
-
-
 def test_wrong_options_are_told(podium: Podium, sums: Path, tmp_path: Path) -> None:
     (tmp_path / "old.jsonl").write_text("")
     for arguments, told in (
@@ -114,14 +107,6 @@ def test_wrong_options_are_told(podium: Podium, sums: Path, tmp_path: Path) -> N
     ):
         result = podium("evals", "record", *arguments[:1], "--out", "r.jsonl", *arguments[1:])
         assert (result.exit_code, told in result.stderr) == (2, True)
-
-
-@pytest.mark.long
-def test_the_command_starts_without_statistics() -> None:
-    """Which take two seconds to import, and which only the evaluation needs."""
-    code = "import sys, podium_evals.commands as _; print(*{'scipy', 'sklearn'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
 
 
 @pytest.mark.long

@@ -1,18 +1,14 @@
 """Recorded workers answer what was recorded, and nothing else; the run says what was not."""
 
-from datetime import date
-
 import pytest
 from contracts.worker_contract import WorkerContract
 
-from podium import Conductor, Limits, Plan, Result, Step
+from podium import Conductor, Plan, Result, Step
 from podium.planners import FixedPlanner, RulePlanner
 from podium.usage import Usage
 from podium.workers import Card, Price, Worker
 from podium_evals.recorded import (
     NO_ANSWER,
-    DatedPrice,
-    PriceTable,
     Question,
     RecordedWorker,
     Recording,
@@ -155,24 +151,6 @@ def test_an_empty_answer_is_an_answer_that_scores_nothing(recordings: Recordings
     assert "the recorded answer is empty" in result.problem.message
     assert result.outcomes[0].attempts == 1
     assert recordings.score(SUM, NO_ANSWER) == 0.0
-
-
-def test_costs_have_a_date_and_a_source(recordings: Recordings) -> None:
-    """The latest price before a day; what nobody listed is unknown, and not free."""
-    table = PriceTable(
-        DatedPrice(
-            worker="a", as_of=date(2026, month, 1), price=Price(input=price, output=price), source="shop"
-        )
-        for month, price in ((3, 2.0), (1, 1.0))
-    )
-    worker = RecordedWorker(recordings, "a", prices=table)
-    assert worker.card.price_source == "shop, price of 2026-03-01"
-    result = Conductor(RulePlanner(), [worker], limits=Limits(cost=1.0)).run_sync(SUM.text)
-    assert result.cost == pytest.approx(618e-6)
-    earlier = table.at("a", date(2026, 2, 28))
-    assert earlier is not None
-    assert (earlier.price.input, table.at("a", date(2025, 1, 1))) == (1.0, None)
-    assert run(recordings, SUM.text, (0, SUM.text, ())).cost is None
 
 
 def test_a_conversation_before_the_question_is_not_recorded(recordings: Recordings) -> None:

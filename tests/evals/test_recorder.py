@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from podium import Card, Limits, Price, ScriptedWorker
@@ -140,25 +139,6 @@ async def test_a_call_that_takes_too_long_fails(tmp_path: Path) -> None:
         summary = await Recorder(file, [slow], limits=limits, retry=Retry(attempts=1)).record(sums(1))
     assert summary.failed == {"worker_timeout": 1}
     assert summary.spent.input_tokens > 0
-
-
-async def test_calls_at_once_are_bounded(tmp_path: Path) -> None:
-    running = peak = 0
-
-    class Busy(ScriptedWorker):
-        async def call(self, request: Request) -> Any:
-            nonlocal running, peak
-            running += 1
-            peak = max(peak, running)
-            await anyio.sleep(0.01)
-            running -= 1
-            yield Completion("fine")
-
-    await record(tmp_path / "a.jsonl", [Busy("w", "")], sums(9), at_once=3)
-    assert peak == 3
-    peak = 0
-    await record(tmp_path / "b.jsonl", [Busy(Card(name="w", concurrency=2), "")], sums(9), at_once=8)
-    assert peak == 2
 
 
 async def test_an_answer_that_cannot_be_graded_ends_the_recording(tmp_path: Path) -> None:

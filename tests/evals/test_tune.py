@@ -4,7 +4,6 @@ import json
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from evals.results.two_specialists import NOTHING, SUMS, VERBS, two_specialists, written
@@ -12,12 +11,9 @@ from servers.chat_server import Call, ChatServer, Reply, says
 from typer.testing import Result
 
 from podium.config import load_config
-from podium.errors import ConfigError
-from podium.usage import Usage
 from podium.workers.rates import read_measured
 from podium_evals.arms import ArmResult
 from podium_evals.errors import ArmUnfit
-from podium_evals.recorded import Recording, Recordings, Sample, write_recordings
 from podium_evals.results.tuning import Wish, choose
 from podium_evals.router.config import Settings, edited, write_settings
 from podium_evals.statistics import Difference, Interval
@@ -179,30 +175,6 @@ def test_a_recording_is_tuned_for_the_workers_of_a_config(
     assert load_config(config).conductor() is not None
 
 
-@pytest.mark.long
-def test_scores_without_texts_have_no_repairs_and_no_votes(podium: Podium, tmp_path: Path) -> None:
-    """A price chooses a router that weighs prices; a price without recorded tokens is an error."""
-    plain = two_specialists()
-
-    def sample(worker: str, score: float | None, usage: Usage | None) -> Sample:
-        return Sample(text=f"(text not recorded) {worker}: {score}", score=score, usage=usage)
-
-    for name, usage in (("priced", Usage(100, 10)), ("unpriced", None)):
-        recordings = Recordings(
-            Recording(each.question, each.worker, (sample(each.worker, each.score, usage),))
-            for each in plain.only([VERBS, SUMS])
-        )
-        write_recordings(recordings, tmp_path / f"{name}.jsonl.gz")
-    options = ("--price", "1")
-    result = podium("evals", "tune", str(tmp_path / "priced.jsonl.gz"), *options, "--json")
-    assert result.exit_code == 0, result.stderr
-    names = [arm["name"] for arm in json.loads(result.stdout)["arms"]]
-    assert names == ["best single", "best of the kind", "learned router", "router for $1"]
-    failed = podium("evals", "tune", str(tmp_path / "unpriced.jsonl.gz"), *options)
-    assert failed.exit_code == 1
-    assert "a price needs recorded tokens" in failed.stderr
-
-
 def _result(name: str, score: float, low: float | None, calls: float, cost: float | None = None) -> ArmResult:
     gain = None if low is None else Interval(low + 0.02, low, low + 0.04)
     return ArmResult(
@@ -244,31 +216,6 @@ def test_a_price_below_the_best_single_takes_what_fits() -> None:
     assert choose(results, Wish(price=0.002))[0].name == "cheap"
     with pytest.raises(ArmUnfit, match="allow more"):
         choose(results, Wish(price=0.0001))
-
-
-@pytest.mark.parametrize(
-    ("text", "left"),
-    [
-        ('[retry]\nattempts = 5\nnext_best = ["x"]\n[planner]\nworker = "a"\n', {"retry": {"attempts": 5}}),
-        ('[planner]\nworker = "a"\n[planner.sampling]\nseed = 1\n[workers.a]\nmodel = "m"\n', {"workers"}),
-        ("", {}),
-    ],
-)
-def test_other_tables_stay(text: str, left: Any) -> None:
-    """Written twice, the file is the same; an inline table is told with the lines to write."""
-    with pytest.raises(ConfigError, match=r'Write these lines yourself(.|\n)*ask = \["a"\]'):
-        edited('planner = { type = "rule" }\n', Settings(ask=("a",)))
-    settings = Settings(ask=("a",), next_best=("a", "b"))
-    once = edited(text, settings)
-    found = tomllib.loads(once)
-    assert found["planner"] == {"type": "tuned", "ask": ["a"]}
-    assert (found["retry"]["next_best"], found["retry"]["ask_again"]) == (["a", "b"], False)
-    assert edited(once, settings) == once
-    assert set(left) <= set(found)
-    assert "sampling" not in found["planner"]
-    plain = tomllib.loads(edited(once, Settings(ask=("b",))))
-    assert plain["planner"]["ask"] == ["b"]
-    assert "next_best" not in plain.get("retry", {})
 
 
 def test_comments_stay_where_they_are() -> None:

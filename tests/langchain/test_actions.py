@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import anyio
 import pytest
-from contracts.actions_contract import ONCE, ActionHost, ActionsContract, Refund, Shop, actions_of, pool
+from contracts.actions_contract import ONCE, ActionHost, ActionsContract, Refund, Shop, pool
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -31,7 +31,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import create_react_agent
 from langgraph.pregel.remote import RemoteGraph
-from langgraph.types import interrupt
 from pydantic import AfterValidator, BaseModel, create_model
 
 from langchain_podium import ChatPodium, ConductorRunnable, as_worker
@@ -340,14 +339,3 @@ async def test_arguments_are_equal_after_validation(
     )
     await conductor.run("Pay.")
     assert len(paid) == (1 if is_equal else 2)
-
-
-@pytest.mark.anyio
-async def test_an_interrupt_that_nobody_can_answer_tells_what_was_done() -> None:
-    shop = Shop()
-    asking = FunctionWorker(lambda _: str(interrupt("Write to her?")), card=Card(name="one"))
-    plan = Plan((REFUND_STEP, Step(1, "Ask.", (0,))))
-    graph = create_conductor_agent(Conductor(FixedPlanner(plan), [_refunding(shop), asking]))
-    with pytest.raises(ConfigError, match=r"'one' called interrupt.*no checkpointer") as caught:
-        await graph.ainvoke({"messages": "Refund it."})
-    assert (actions_of(caught.value), shop.refunds) == ([("refund", "done")], [1017])

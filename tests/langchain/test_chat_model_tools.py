@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, messages_from_dict, messages_to_dict
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.prebuilt import create_react_agent
 from pydantic import BaseModel
 from servers.capable import capable
 from servers.chat_server import ChatServer
@@ -104,22 +102,6 @@ async def test_tool_choice_by_name() -> None:
         assert [call["name"] for call in message.tool_calls] == ["tide"]
     with pytest.raises(ConfigError, match="not an offered tool: the tools are weather"):
         ChatPodium(conductor=_podium("http://127.0.0.1:9/v1")).bind_tools([weather], tool_choice="tide")
-
-
-async def test_an_agent_of_langgraph() -> None:
-    """Its loop of model and tools, with a checkpoint after each: planned once per question."""
-    with ChatServer(capable).in_thread() as server:
-        agent = create_react_agent(
-            ChatPodium(conductor=_langchain(server.url)), [weather], checkpointer=InMemorySaver()
-        )
-        config: Any = {"configurable": {"thread_id": "1"}}
-        state = await agent.ainvoke({"messages": [("user", "How is the weather in 'Bonn'?")]}, config)
-        assert [message.type for message in state["messages"]] == ["human", "ai", "tool", "ai"]
-        assert state["messages"][-1].text == "The tools say rain in Bonn."
-        assert asked(server) == ["planner", "finder", "writer", "writer"]
-        state = await agent.ainvoke({"messages": [("user", "And in 'Ulm'?")]}, config)
-        assert state["messages"][-1].text == "The tools say rain in Ulm."
-        assert asked(server)[4:] == ["planner", "finder", "writer", "writer"]
 
 
 class Person(BaseModel):

@@ -1,7 +1,6 @@
 """What tools and agents return besides plain text, tools that may not be called twice, and odd servers."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,9 +12,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel
 from servers.chat_server import ChatServer, chunk, events
 
-from langchain_podium import ChatPodium, ConductorRunnable, as_worker
-from langchain_podium.graph import create_conductor_agent
-from podium import Conductor, Limits, Plan, ScriptedWorker, Step
+from langchain_podium import as_worker
+from podium import Conductor, Limits, Plan, Step
 from podium.errors import ConfigError, ToolFailed, WorkerError, WorkerFailed
 from podium.execution import Retry
 from podium.planners import FixedPlanner
@@ -158,33 +156,3 @@ async def test_an_error_after_the_finish_reason_is_told_as_core_tells_it() -> No
         model = ChatOpenAI(model="m", base_url=server.url, api_key="none", max_retries=0)
         own = await _error(ChatWorker("m", endpoint=Endpoint(server.url)), stream=True)
         assert await _error(as_worker(model), stream=True) == own
-
-
-def _graph(chat: ChatPodium) -> Any:
-    graph = StateGraph(MessagesState)
-    graph.add_node("model", lambda state: {"messages": [chat.invoke(state["messages"])]})
-    graph.add_edge(START, "model")
-    return graph.compile(name="around")
-
-
-WRAPPED: dict[str, Callable[[Conductor], Any]] = {
-    "chain": lambda inner: ConductorRunnable(inner) | str,
-    "agent-langgraph": lambda inner: create_conductor_agent(inner, name="team", executor="langgraph"),
-    "graph": lambda inner: _graph(ChatPodium(conductor=inner)),
-}
-
-
-@pytest.mark.parametrize("wrap", WRAPPED.values(), ids=WRAPPED)
-async def test_a_wrapped_conductor_stays_within_the_limits_of_the_run_around_it(wrap: Any) -> None:
-    """However it is wrapped, its calls count; and its step is billed for them."""
-    plan = Plan((Step(0, "one"), Step(0, "two", (0,)), Step(0, "three", (1,))))
-    writer = ScriptedWorker("writer", "written")
-    inner = Conductor(FixedPlanner(plan), [writer])
-    worker = as_worker(wrap(inner), name="inner")
-    steps, once = Plan((Step(0, "first"), Step(0, "then", (0,)))), Retry(attempts=1)
-    enough = await Conductor(FixedPlanner(steps), [worker], limits=Limits(calls=8)).run("Q?")
-    assert (enough.status, enough.answer, len(writer.requests)) == ("ok", "written", 6)
-    assert enough.usage.total_tokens > 0
-    few = await Conductor(FixedPlanner(steps), [worker], limits=Limits(calls=4), retry=once).run("Q?")
-    assert few.status != "ok"
-    assert len(writer.requests) - 6 <= 4

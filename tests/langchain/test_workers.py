@@ -119,17 +119,6 @@ async def test_a_chat_model_is_sent_messages_and_sampling(openai: Make) -> None:
     assert answer == Completion("ok", usage=Usage(211, 7), model="scripted-1")
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_usage_is_kept_whoever_s_server_it_is(openai: Make, *, stream: bool) -> None:
-    """ChatOpenAI would not ask a server other than OpenAI's for the usage of a stream."""
-    async with ChatServer(lambda call: says(call, "ok")) as server:
-        answer = await complete(as_worker(openai(server.url)), _ask(stream=stream))
-        assert answer.usage == Usage(211, 7)
-        server.reply = lambda call: says(call, "four", usage=None)
-        answer = await complete(as_worker(openai(server.url)), _ask(stream=stream))
-        assert answer.usage == Usage(2, 1, estimated=True)
-
-
 @pytest.mark.parametrize(
     ("reply", "stream", "kind", "paid", "says_so"),
     [

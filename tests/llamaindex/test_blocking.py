@@ -10,7 +10,7 @@ import pytest
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import NodeWithScore, QueryBundle
-from llamaindex.library import Shelf, index_of
+from llamaindex.library import Shelf
 from llamaindex.speaking import Blocking
 
 from llama_index_podium import as_worker
@@ -47,9 +47,6 @@ def _reading(retriever: Shelf) -> Any:
 KINDS: dict[str, Callable[[Callable[[], None], str], Any]] = {
     "llm": _llm,
     "engine over a retriever": lambda meet, name: as_worker(_reading(_shelf(meet)), name=name),
-    "engine over a model": lambda meet, name: as_worker(
-        index_of("contracts").as_query_engine(llm=_llm(meet, name)), name=name
-    ),
 }
 
 

@@ -5,20 +5,16 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
-import httpx
 import pytest
 from contracts.odd_answers import ODD_ANSWERS, OddAnswer, check, check_wrong_url
 from contracts.worker_contract import WorkerContract
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
-from llama_index.llms.openai_like import OpenAILike
 from llamaindex.conftest import Make
 from llamaindex.library import index_of
-from servers.chat_server import CUT, STALL, Call, ChatServer, Reply, chunk, events, says, whole
+from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, says
 
-from llama_index_podium import ConductorLLM, ConductorQueryEngine, as_worker
+from llama_index_podium import ConductorQueryEngine, as_worker
 from podium import Conductor, Plan, Step
-from podium.aio import run_sync
-from podium.errors import WorkerBroken, WorkerRefused, WorkerUnavailable
 from podium.execution import Retry
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
@@ -101,22 +97,6 @@ async def test_usage_and_end_are_the_servers(llm: Make) -> None:
     assert (outcome.usage.input_tokens, outcome.usage.output_tokens) == (211, 7)
 
 
-@pytest.mark.parametrize(
-    ("reply", "code"),
-    [
-        (lambda call: whole({"error": {"message": "slow down"}}, status=429), WorkerUnavailable.code),
-        (lambda call: whole({"error": {"message": "no such key"}}, status=401), WorkerRefused.code),
-        (lambda call: events(chunk({"content": "half"}), CUT), WorkerBroken.code),
-    ],
-)
-async def test_what_its_client_raises_is_said_in_podiums_errors(llm: Make, reply: Any, code: str) -> None:
-    """So that what may be tried again is, and half an answer is none."""
-    outcome = await _asked(llm, reply, stream=True)
-    assert (outcome.status, outcome.problem.code) == ("failed", code)
-    assert "sk-loopback-key" not in outcome.problem.message
-    assert "no key was sent" not in outcome.problem.message
-
-
 async def test_a_cancel_closes_the_request(llm: Make) -> None:
     async with ChatServer(lambda call: Reply([STALL])) as server:
         engine = ConductorQueryEngine(
@@ -130,29 +110,6 @@ async def test_a_cancel_closes_the_request(llm: Make) -> None:
             with pytest.raises(asyncio.CancelledError):
                 await task
             await server.calls[0].hung_up.wait()
-
-
-def test_code_that_is_not_async_can_ask_again_over_the_same_connection() -> None:
-    """A client keeps its connection, which lives in one event loop: all such calls run in one."""
-    plan = FixedPlanner(write_plan(Plan((Step(0, "x"),)), "rows"))
-    with ChatServer(lambda call: says(call, "fine")).in_thread() as server:
-        client = httpx.AsyncClient()
-        model = OpenAILike(
-            model="writer",
-            api_base=server.url,
-            api_key="k",
-            is_chat_model=True,
-            max_retries=0,
-            async_http_client=client,
-        )
-        engine = ConductorQueryEngine(workers=[model], planner=plan, retry=Retry(attempts=1))
-        streaming = ConductorQueryEngine(engine.conductor, streaming=True)
-        team = ConductorLLM(engine.conductor)
-        said = [str(engine.query("?")), str(engine.query("?")), team.complete("?").text]
-        assert server.connections == 1
-        said.append("".join(streaming.query("?").response_gen))
-        assert said == ["fine"] * 4
-        run_sync(client.aclose)
 
 
 @pytest.mark.parametrize(("odd", "stream"), [(odd, at % 2 == 0) for at, odd in enumerate(ODD_ANSWERS)])

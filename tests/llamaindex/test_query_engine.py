@@ -14,7 +14,6 @@ from llama_index.core.schema import (
     Node,
     NodeWithScore,
     QueryBundle,
-    TextNode,
 )
 from llama_index.core.tools import RetrieverTool
 from llamaindex.library import Shelf, planned
@@ -59,25 +58,6 @@ async def test_the_index_is_left_as_it_was() -> None:
     assert "podium_steps" not in first.node.get_content(MetadataMode.LLM)
     assert "podium_steps" not in first.node.get_content(MetadataMode.EMBED)
     assert shelf.nodes[0].metadata == {"file_name": "c1.txt"}
-
-
-def _other_library() -> Shelf:
-    """Return a shelf whose nodes have the ids of the contracts, and other texts."""
-    shelf = Shelf("contracts")
-    shelf.nodes = [TextNode(id_=node.id_, text=f"Other. {node.text}") for node in shelf.nodes]
-    return shelf
-
-
-async def test_two_silos_with_equal_ids_lose_no_text() -> None:
-    """Nodes of one id are one node only where their content is the same."""
-    workers = [as_worker(Shelf("contracts"), name="a"), as_worker(_other_library(), name="b"), Gather()]
-    plan = planned((0, "July", ()), (1, "July", ()), (2, "join", (0, 1)))
-    text = "The contract with Bolt ends in July."
-    response = await ConductorQueryEngine(workers=workers, planner=plan).aquery("?")
-    retriever = ConductorRetriever(workers=workers, planner=plan)
-    for nodes in (response.source_nodes, await retriever.aretrieve("?"), retriever.retrieve("?")):
-        found = [(node.node_id, node.text, node.metadata["podium_steps"]) for node in nodes]
-        assert found == [("c2", text, [0]), ("c2", f"Other. {text}", [1])]
 
 
 def _finds_nothing(kind: str) -> Any:

@@ -147,17 +147,6 @@ def test_a_client_that_disconnects(served: Served, upstream: ChatServer, lines: 
     assert counted(served, "podium_requests_total", **labels) == 1
 
 
-def test_requests_that_are_refused(served: Served, lines: Lines) -> None:
-    with pytest.raises(openai.NotFoundError):
-        served.client().chat.completions.create(model="x" * 100, messages=ASKED)
-    assert httpx2.get(f"{served.root}/no/such/path").status_code == 404
-    (facts,) = lines(CHAT)
-    assert (facts["status"], facts["code"], "model" in facts) == (404, "model_not_found", False)
-    labels = {"route": CHAT, "gen_ai_request_model": "", "error_type": "model_not_found"}
-    assert counted(served, "podium_requests_total", **labels) == 1
-    assert counted(served, "podium_requests_total", route="", error_type="unknown_url") == 1
-
-
 @pytest.mark.long
 def test_the_command_writes_the_log_to_stderr(tmp_path: Path, upstream: ChatServer) -> None:
     (tmp_path / "podium.toml").write_text(CONFIG.format(url=upstream.url, models="", server=""))

@@ -43,7 +43,7 @@ def counts(url: str) -> dict[str, int]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("url", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True)
 def test_a_server_forgets(upstream: ChatServer, url: str, tmp_path: Path) -> None:
     text = CONFIG.format(url=upstream.url, models="", server="").replace('path = "runs.db"', f'url = "{url}"')
     journal = SqlJournal(url)

@@ -51,11 +51,6 @@ def approves(message: str) -> dict[str, Any]:
     return {"action": "accept", "content": {"approve": True}}
 
 
-def declines(message: str) -> dict[str, Any]:
-    """Refuse all plans."""
-    return {"action": "accept", "content": {"approve": False, "why": "too dear"}}
-
-
 def stdio_of(command: str, *args: str, env: dict[str, str] | None = None) -> Any:
     """Return the transport to a process."""
     return stdio_client(StdioServerParameters(command=command, args=list(args), env=env))

@@ -3,12 +3,9 @@
 import asyncio
 import gc
 import logging
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -286,57 +283,3 @@ def test_code_that_never_returns_is_left_in_its_thread(pairs: SqlPairs) -> None:
     finally:
         stuck.set()
     assert [pair.candidate.status for pair in pairs_of(pairs)] == ["timeout"] * 2
-
-
-CHILD = """
-import asyncio, os, sys, time
-from podium.aio import run_sync
-from podium_shadow import ShadowRunner, Candidate, Side, Spent, SqlPairs
-
-class Mine(Candidate):
-    async def run(self):
-        {act}
-        return "done"
-    def spent(self):
-        return Spent()
-
-pairs = SqlPairs(sys.argv[1])
-runner = ShadowRunner(pairs, sample=1.0)
-runner.draws()
-ask = lambda: runner.put(lambda: ("Why?", Side(status="ok", answer="so")), Mine())
-{then}
-"""
-
-
-def run_child(place: str, act: str, then: str) -> str:
-    """Run a script with a shadow, and return what it prints."""
-    command = [sys.executable, "-W", "error", "-c", CHILD.format(act=act, then=then), place]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
-
-
-@pytest.mark.long
-@pytest.mark.skipif(
-    (3, 12) <= sys.version_info < (3, 12, 3),
-    reason="these releases start no thread while the interpreter ends (python/cpython#113964)",
-)
-@pytest.mark.parametrize(
-    ("act", "count"),
-    [
-        ("await asyncio.sleep(0.2)", 1),
-        ("await asyncio.to_thread(time.sleep, 3600)", 0),
-    ],
-)
-def test_the_interpreter_ends(act: str, count: int | None, tmp_path: Path) -> None:
-    """Nobody closes it, and the process ends all the same; what can end in a moment is recorded."""
-    place = f"sqlite:///{tmp_path}/journal.db"
-    assert run_child(place, act, "ask()\ntime.sleep(0.1)\nprint('the end')") == "the end\n"
-    if count is not None:
-        kept = SqlPairs(place)
-        assert len(pairs_of(kept)) == count
-        tallies = run_sync(kept.tallies)  # one for each hour in which the process ran
-        assert [sum(tally.sampled for tally in tallies), sum(tally.cut_off for tally in tallies)] == [
-            1,
-            1 - count,
-        ]

@@ -140,7 +140,7 @@ async def test_a_task_that_nobody_waits_for_is_cancelled(agent: Worker, served: 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(complete, agent, question("slow"))
         assert await anyio.to_thread.run_sync(served.began.wait, 10)
-        await anyio.sleep(0.5)  # the first event has the id of the task
+        await anyio.sleep(0.2)  # the first event has the id of the task
         tasks.cancel_scope.cancel()
     assert await anyio.to_thread.run_sync(served.cancelled.wait, 10)
 
@@ -181,7 +181,7 @@ async def test_headers_go_to_the_agent_and_nowhere_else(served: Served) -> None:
         assert (await RemoteAgent(other.url).worker()).card.name == "parrot"
 
 
-@pytest.mark.parametrize(("url", "seconds"), [("ftp://x", 1), ("http://", 1), ("http://x", 0)])
+@pytest.mark.parametrize(("url", "seconds"), [("ftp://x", 1), ("http://x", 0)])
 def test_wrong_settings_are_refused(url: str, seconds: float) -> None:
     with pytest.raises(ConfigError):
         RemoteAgent(url, seconds=seconds)

@@ -3,8 +3,8 @@
 import pytest
 
 from podium.budget import Limits, Spend
-from podium.budget.ledger import Ledger, Reservation
-from podium.errors import ConfigError, LimitExceeded
+from podium.budget.ledger import Reservation
+from podium.errors import ConfigError
 from podium.types import Message, Sampling
 from podium.usage import Usage
 from podium.workers import (
@@ -93,39 +93,6 @@ def test_a_cost_limit_demands_prices_or_a_choice() -> None:
     check_prices(Limits(), cards)
     check_prices(Limits(cost=1.0, unpriced=0.0), cards)
     check_prices(Limits(cost=1.0), cards[2:])
-
-
-CALL = Spend(1, 100, 50, 0.01)
-
-
-def ledger_of(**limits: float) -> Ledger:
-    return Ledger(Limits(**limits), deadline=0.0)  # type: ignore[arg-type] # a test names them right
-
-
-@pytest.mark.parametrize(
-    ("limits", "field", "told"),
-    [
-        ({"calls": 1}, "calls", "1 call, and the run has 0 calls left of its 1 call: raise Limits.calls"),
-        (
-            {"input_tokens": 150},
-            "input_tokens",
-            "100 input tokens, and the run has 50 input tokens left of its 150",
-        ),
-        ({"output_tokens": 99}, "output_tokens", "50 output tokens, and the run has 49 output tokens left"),
-        ({"cost": 0.0175}, "cost", "$0.01, and the run has $0.0075 left of its $0.0175: raise Limits.cost"),
-    ],
-)
-def test_what_does_not_fit_is_refused_and_books_nothing(
-    limits: dict[str, float], field: str, told: str
-) -> None:
-    outer = ledger_of()
-    ledger = outer.nested(Limits(**limits), 1, 0.0)  # type: ignore[arg-type] # a test names them right
-    ledger.reserve(CALL)
-    with pytest.raises(LimitExceeded) as refused:
-        ledger.reserve(CALL)
-    assert refused.value.limit == field
-    assert told.replace("the run", "the nested run") in str(refused.value)
-    assert ledger.reserved == outer.reserved == CALL
 
 
 def test_a_hosted_conductors_own_tokens_count() -> None:

@@ -15,10 +15,6 @@ from core.cli.conftest import PLAN
 from servers.chat_server import Call, ChatServer, Reply, says
 from typer.testing import Result
 
-from podium import ChatPlanner, Conductor, ScriptedWorker
-from podium.journal import SqlJournal
-from podium.workers import Card
-
 Podium = Callable[..., Result]
 
 
@@ -177,25 +173,6 @@ def test_kept_answers_are_forgotten(podium: Podium, config: Path, server: ChatSe
     assert calls() == 3
     config.write_text(config.read_text() + "off = true\n")
     assert "deleted 2 cached answers" in podium("runs", "cache", "--clear").stderr
-
-
-def test_nested_runs_are_drawn_below_their_step(podium: Podium, config: Path) -> None:
-    config.write_text("[journal]\npath = 'runs.db'\n")
-    row = '{{"worker": 0, "subtask": "{}", "access": []}}\n'
-    boss = [ChatPlanner(ScriptedWorker("boss", row.format(subtask))) for subtask in ("inside", "outside")]
-    team = Conductor(boss[0], [ScriptedWorker("hand", "done")], card=Card(name="team"))
-    result = Conductor(boss[1], [team], journal=SqlJournal(Path("runs.db"))).run_sync("Do it.")
-    assert [listed["run_id"] for listed in rows(podium)] == [result.run_id]
-    nested = next(row for row in rows(podium, "--nested") if row["parent"] is not None)
-    assert nested["parent"] == result.run_id
-    shown = podium("show", result.run_id).stdout
-    outside, inside = (line for line in shown.splitlines() if "side" in line)
-    assert re.match(r"✓ 0 team +outside +ok", outside)
-    assert re.match(r"  ✓ 0 hand +inside +ok", inside)
-    assert f"nested in {result.run_id[:12]}" in podium("show", nested["run_id"]).stdout
-    assert podium("audit", "verify", result.run_id).stderr == "podium: 2 runs verified\n"
-    assert podium("runs", "delete", result.run_id).exit_code == 0
-    assert rows(podium, "--nested") == []
 
 
 def test_what_differs(podium: Podium, config: Path, server: ChatServer) -> None:

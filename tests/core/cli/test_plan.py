@@ -119,28 +119,6 @@ def review(config: Path) -> Path:
     return file
 
 
-def test_a_saved_plan_is_shown_as_it_will_run(podium: Podium, review: Path, server: ChatServer) -> None:
-    for args, told, calls in (
-        (('files=["a", "b", "c"]', "mode=deep"), 'review(files=["a", "b", "c"], mode="deep")', "5 call(s), "),
-        (("files=[]",), 'review(files=[], mode="fast")', "1 call(s), "),
-    ):
-        options = [option for each in args for option in ("--arg", each)]
-        shown = podium("plan", "--plan", "review", *options)
-        assert shown.exit_code == 0, shown.stderr
-        assert "See {{item}}." in shown.stdout
-        lines = shown.stderr.splitlines()
-        assert lines[0] == told
-        assert lines[1].startswith(f"Expected: {calls}")
-        run = shlex.join(["podium", "run", "--plan", "review", *options])
-        assert lines[-1] == f"podium: run it with `{run}`"
-    assert server.calls == []
-    wrong = podium("plan", "--plan", "review", "--arg", "files=a")
-    assert (wrong.exit_code, server.calls) == (2, [])
-    assert f"({review.name}, line 3)" in wrong.stderr
-    assert "--plan does not go with --save" in podium("plan", "--plan", "review", "--save", "x").stderr
-    assert "--arg needs --plan" in podium("plan", "Why?", "--arg", "x=1").stderr
-
-
 def test_a_run_is_listed_with_its_saved_plan(podium: Podium, review: Path) -> None:
     key = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789"
     assert podium("run", "--plan", "review", "--arg", f'files=["a", "{key}"]').exit_code == 0

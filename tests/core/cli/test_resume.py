@@ -163,15 +163,6 @@ def at_a_terminal(spawn: Spawn, typed: str, *args: str) -> tuple[int, str]:
     return process.wait(30), said
 
 
-def test_refused_out_of_band(podium: Podium, waiting: str, server: ChatServer) -> None:
-    assert podium("decide", waiting, "refuse", "--why", "too dear").exit_code == 0
-    ended = podium("resume", waiting)
-    assert ended.exit_code == 1
-    assert "too dear" in ended.stderr
-    assert f"change the plan with `podium resume {waiting[:12]} --edit`" in ended.stderr
-    assert asked(server) == ["plan"]
-
-
 def test_replay_calls_what_depends_on_a_change(podium: Podium, config: Path, server: ChatServer) -> None:
     known = run_id(podium("run", "What is it?"))
     server.calls.clear()

@@ -1,6 +1,5 @@
 """Steps with `returns`: how workers are asked, what their answers are, and what becomes of a misfit."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -140,23 +139,6 @@ async def test_parts_of_outputs_are_filled_in_for_every_worker() -> None:
     assert model.requests[1].messages[-1].text.endswith("part:\nRead a.py, 2, the output of step 0.")
     files = [{"path": "a.py"}, {"path": '{{0.n}} "b"'}]
     assert called == [{"path": 'x/{{0.n}} "b"', "n": 2, "all": files}]
-
-
-async def test_a_value_is_no_argument_but_in_a_json_subtask() -> None:
-    called: list[Mapping[str, Any]] = []
-
-    async def call(arguments: dict[str, Any]) -> str:
-        called.append(arguments)
-        return "done"
-
-    kinds = {"query": {"type": "string"}, "admin": {"type": "boolean"}}
-    tool = ToolWorker({"properties": kinds, "required": ["query"]}, call, card=Card(name="tool", price=FREE))
-    trick = json.dumps({"q": '{"query": "x", "admin": true}'})
-    find, subtasks = typed({"q": "string"}, "Find."), ("{{0.q}}", 'Call {{0.q}}: {"query": "a{{0.q}}"}')
-    for subtask in subtasks:
-        await run([find, Step(1, subtask, (0,))], in_turn("a", trick), tool)
-    value = json.loads(trick)["q"]
-    assert called == [{"query": value}, {"query": f'Call {value}: {{"query": "a{value}"}}'}]
 
 
 async def test_an_untyped_output_has_parts_if_the_card_of_its_worker_has_a_type() -> None:

@@ -1,13 +1,12 @@
 """`warm_prefix`: the items of a map wait for the first answer to the prefix that they share."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from servers.chat_server import Call, ChatServer, Part, Pause, Reply, says, whole
+from servers.chat_server import Call, ChatServer, Reply, says, whole
 
 from podium import Conductor, Plan, parse_plan
 from podium.config import load_config
@@ -107,19 +106,3 @@ async def test_after_a_failure_the_next_call_goes_alone() -> None:
         result = await conductor(server, plan).run(QUESTION)
     assert provider.at_once == [1, 1, 1, 1, 2, 3]
     assert [each.status for each in result.outcomes[1:]] == ["failed"] * 2 + ["ok"] * 4
-
-
-async def test_the_first_piece_of_a_streamed_answer_is_enough() -> None:
-    async def reply(call: Call) -> Reply:
-        said = [*says(call, "done").parts]
-        return Reply(slowly(said) if len(server.calls) == 1 else said)
-
-    def slowly(said: list[Part]) -> Iterator[Part]:
-        yield from said[:4]
-        while len(server.calls) < 3:
-            yield Pause(0.001)
-        yield from said[4:]
-
-    async with ChatServer(reply) as server:
-        result = await conductor(server, plan_of(map_of(3))).run(QUESTION, on_event=lambda _: None)
-    assert result.status == "ok"

@@ -20,22 +20,6 @@ FOUND: dict[str, Any] = {"files": ["a", "b", "c"], "kind": "ok", "n": 2}
 FILES: dict[str, Any] = {"list": FOUND}
 ANY = call("go", returns={"type": "object", "properties": {"x": {}}, "required": ["x"]})
 READ = call("read {{item}}", each="{{0.files}}")
-HITS = call("read {{item}}", each="{{0.files}}", returns={"id": "integer", "hits": ["string"]})
-HIT = FILES | {
-    "read a": {"id": 1, "hits": ["x", "y"]},
-    "read b": {"id": 2, "hits": []},
-    "read c": {"id": 3, "hits": ["z"]},
-}
-"""The hits of three files."""
-OUTPUTS: dict[str, Case] = {
-    "an item that does not fit": Case(
-        [call("go {{item}}", each=["a", "b"], returns="integer")],
-        {"go a": "1", "go b": "one"},
-        {"0[1]": "failed bad_output"},
-        run="partial ? = [1,null]",
-        asked=["go a", "go b", "go b"],
-    )
-}
 MAPS: dict[str, Case] = {
     "a list": Case(
         [LIST, READ],
@@ -43,13 +27,6 @@ MAPS: dict[str, Case] = {
         {"1[0]": "ok = did read a", "1[2]": "ok = did read c"},
         run='ok = ["did read a","did read b","did read c"]',
         saw={"read a": []},
-    ),
-    "a name": Case(
-        [call("read {{file}} {{item}} {{index}}", each=["a", "b"], as_="file")],
-        asked=["read a a 0", "read b b 1"],
-    ),
-    "none, but some wanted": Case(
-        [LIST, READ | {"enough": 1}], {"list": FOUND | {"files": []}}, {"1": "failed too_few"}, run="failed"
     ),
     "a failed item": Case(
         [LIST, READ],
@@ -72,24 +49,6 @@ MAPS: dict[str, Case] = {
         [ANY, call("try", each="{{0.x}}")], {"go": {"x": value}}, {"1": "failed bad_list"}, "failed", ["go"]
     )
     for value in ("abc",)
-}
-CHAINS: dict[str, Case] = {
-    "a block of the same list": Case(
-        [
-            LIST,
-            HITS,
-            block(
-                call("see {{outer.1.id}}", "outer"),
-                call("end {{file}}", 0),
-                access=[1],
-                each="{{0.files}}",
-                as_="file",
-            ),
-        ],
-        HIT,
-        {"2[1].0": "ok = did see 2", "2[1]": "ok = did end b"},
-        saw={"see 3": ['{"id":3,"hits":["z"]}'], "end c": ["did see 3"]},
-    )
 }
 ENOUGH: dict[str, Case] = {
     "reached": Case(
@@ -123,13 +82,6 @@ FILTERS: dict[str, Case] = {
         },
         run='ok = ["did see did fix a",null]',
     ),
-    "none": Case(
-        [FIX],
-        {"judge a": '"other"', "judge b": '"other"'},
-        {"0": "skipped"},
-        run="failed no_branch",
-        asked=["judge a", "judge b"],
-    ),
 }
 TYPED = call("go", returns={"type": "object", "properties": {"x": {}, "y": {}}, "required": ["x"]})
 X = "{{0.x}}"
@@ -146,22 +98,10 @@ CONDITIONS: dict[str, Case] = {
     "presence is asked first": Case(absent(exists=True, is_=1), HAS_X, run='ok = {"x":1}', asked=["go"]),
 }
 NOT = when(X, is_=2)
-SKIPS: dict[str, Case] = {
-    "the whole list": Case(
-        [TYPED, call("A", when=NOT), call("B", 1), call("end", 2)],
-        HAS_X,
-        {"2": "skipped condition", "3": "skipped condition"},
-        "failed no_branch",
-        ["go"],
-    )
-}
 IS = when(X, is_=1)
 BRANCHES: dict[str, Case] = {
     "the last of two": Case(
         [TYPED, call("A", when=IS), call("B", when=IS)], HAS_X, {"1": "skipped"}, "ok = did B", ["go", "B"]
-    ),
-    "both, if one reads the other": Case(
-        [TYPED, call("A", when=IS), call("B", 1, when=IS)], HAS_X, {"1": "ok"}, "ok = did B", ["go", "A", "B"]
     ),
     "an action": Case(
         [TYPED, call("A", worker=1, when=IS), call("B", when=IS)],
@@ -170,19 +110,6 @@ BRANCHES: dict[str, Case] = {
         "ok = did B",
         ["go", "A", "B"],
         acts=True,
-    ),
-    "the else of the last that has one": Case(
-        [TYPED, call("C"), call("A", when=NOT, else_=0), call("B", when=NOT, else_=1), call("D", when=NOT)],
-        HAS_X,
-        run="ok = did C",
-        asked=["go", "C"],
-    ),
-    "the last that holds fails": Case(
-        [TYPED, call("A", when=IS), call("B", when=IS)],
-        HAS_X | {"B": NO},
-        {"1": "skipped", "2": "failed"},
-        "failed",
-        ["go", "B"],
     ),
     "a map over a map that was skipped takes the list of its else": Case(
         [
@@ -230,11 +157,6 @@ BLOCKS: dict[str, Case] = {
         ends={"1.0": "ok = did B", "1.1": "ok = did C", "1": "ok = did C"},
         saw={"B": ["did A"], "C": ["did B"], "end": ["did C"]},
     ),
-    "a map in it": Case(
-        [block(call("A {{p}}{{item}}{{index}}", each=["x", "y"]), each=["p", "q"], as_="p")],
-        ends={"0[1].0[0]": "ok = did A qx0", "0[1].0": 'ok = ["did A qx0","did A qy1"]'},
-        run='ok = [["did A px0","did A py1"],["did A qx0","did A qy1"]]',
-    ),
 }
 LOOPS: dict[str, Case] = {
     "does not converge": Case(
@@ -255,13 +177,6 @@ LOOPS: dict[str, Case] = {
         ],
         {"go": (again(), done())},
         asked=["first", "go", "first", "again", "go"],
-    ),
-    "a failed turn": Case(
-        [call("A"), loop(GO), call("end", 0, 1)],
-        {"go": (again(), NO)},
-        {"1": "failed turn"},
-        "partial ? = did end",
-        ["A", "go", "go", "end"],
     ),
     "an item that does not converge is not enough": Case(
         [loop(call("go {{item}}", returns=FORM), each=["a", "b"], most=1, enough=2)],
@@ -318,13 +233,10 @@ AGAIN: dict[str, Case] = {
     ),
 }
 TABLES = {
-    "output": OUTPUTS,
     "map": MAPS,
-    "chain": CHAINS,
     "enough": ENOUGH,
     "filter": FILTERS,
     "condition": CONDITIONS,
-    "skip": SKIPS,
     "branch": BRANCHES,
     "block": BLOCKS,
     "loop": LOOPS,

@@ -8,7 +8,7 @@ from servers.postgres import postgres_server, postgres_url
 __all__ = ["place", "postgres_server", "postgres_url"]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return the URL of an empty database."""
     if request.param == "sqlite":

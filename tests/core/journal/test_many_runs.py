@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 COUNT = 25
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def journal(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SqlJournal:
     monkeypatch.setattr(journals, "_PAGE", 4)
     monkeypatch.setattr(sql_runs, "_VALUES", 3)

@@ -194,7 +194,8 @@ def locked(tmp_path: Path) -> tuple[Path, sqlite3.Connection]:
     return path, sqlite3.connect(path, isolation_level=None)
 
 
-@pytest.mark.parametrize("cancel", [by_scope, pytest.param(by_task, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("cancel", [by_scope, by_task])
 async def test_leaving_by_a_cancel_waits_for_no_patience(
     locked: tuple[Path, sqlite3.Connection], cancel: Cancel
 ) -> None:

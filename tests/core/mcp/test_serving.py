@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 from core.actors import plan_of
-from servers.mcp_client import User, approves, connect, declines, http_of, stdio_of
+from servers.mcp_client import User, approves, connect, http_of, stdio_of
 from servers.web_thread import serving_mcp
 
 from podium import Card, Conductor, FunctionWorker, __version__
@@ -137,34 +137,6 @@ async def test_errors_have_codes() -> None:
             assert lacking["structuredContent"]["status"] == "partial"
             assert lacking["content"][0]["text"] == "Hello, all"
             assert lacking["content"][1]["text"].startswith("The answer is incomplete (")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("user", "code", "told"),
-    [
-        (approves, None, "Hello, Bob and Hello, Ada"),
-        (declines, "refused", "too dear"),
-        (None, "waiting", "it has no elicitation"),
-    ],
-)
-async def test_the_user_of_the_client_decides(
-    tmp_path: Path, user: User | None, code: str | None, told: str
-) -> None:
-    asked: list[str] = []
-    conductor = team(policy=Policy(approve="later"), journal=SqlJournal(tmp_path / "runs.db"))
-    with served(conductor) as url:
-        async with connect(http_of(url), user=user and noted(user, asked)) as client:
-            answer = await client.call("ask", question="q")
-    assert told in answer["content"][0]["text"]
-    assert answer["structuredContent"].get("code") == code
-    assert len(asked) == (user is not None)
-    assert all("0. greet: Ada" in question for question in asked)
-    if code == "waiting":
-        run_id = answer["structuredContent"]["run_id"]
-        assert f"podium decide {run_id} approve" in answer["content"][0]["text"]
-        await conductor.decide(run_id, approved=True)
-        assert (await conductor.resume(run_id)).answer == "Hello, Bob and Hello, Ada"
 
 
 def noted(user: User, asked: list[str]) -> User:

@@ -73,16 +73,6 @@ def test_the_round_before_is_in_the_grammar_where_there_is_one(spelling: Spellin
     assert not later.accepts(write_plan(Plan(steps), spelling).replace("[0", '["next", 0'))
 
 
-def test_the_schema_names_the_round_before_where_there_is_one() -> None:
-    plan = Plan((Step(0, "a", previous=True), Step(2, "c", (0,), previous=True)))
-    data = json.loads(write_plan(plan, "json"))
-    assert jsonschema.Draft202012Validator(plan_schema(3, 2, keep=True)).is_valid(data)
-    assert not jsonschema.Draft202012Validator(plan_schema(3, 2)).is_valid(data)
-    assert jsonschema.Draft202012Validator(plan_schema(3, 2, keep=True)).is_valid({"steps": []})
-    data["steps"][0]["access"] = ["before"]
-    assert not jsonschema.Draft202012Validator(plan_schema(3, 2, keep=True)).is_valid(data)
-
-
 def test_the_schema_takes_plans_and_nothing_else() -> None:
     schema = plan_schema(3, 2)
     jsonschema.Draft202012Validator.check_schema(schema)

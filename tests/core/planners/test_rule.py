@@ -24,7 +24,6 @@ from podium.planners import (
 from podium.types import Message, Plan, Query
 from podium.types.messages import read_query
 from podium.workers import Calculator, Card, Documents, Gather, Kind, MeasuredRate, ScriptedWorker, Vote
-from podium.workers.rates import kind_of
 
 pytestmark = pytest.mark.anyio
 
@@ -148,16 +147,6 @@ async def test_workers_are_matched_by_their_cards() -> None:
         assert [name for name, *_ in plan.steps(cards)] == workers
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("question", ["and 3+4 " * 140_000, "\"'(`“" * 200_000], ids=range(2))
-async def test_a_huge_question_is_planned_at_once(question: str) -> None:
-    """A question of a megabyte gives a plan whose subtasks are short, and say that they were cut."""
-    with anyio.fail_after(10):
-        plan = await written(RulePlanner(), asked(question))
-    assert max(len(step.subtask) for step in plan.plan.steps) <= 8 * 1024
-    assert any("the rest is in the question" in step.subtask for step in plan.plan.steps)
-
-
 @given(
     question=st.lists(st.sampled_from(_PIECES) | st.text(max_size=8), min_size=1).map("".join),
     most=st.integers(1, 6),
@@ -259,15 +248,6 @@ async def test_parts_go_to_the_worker_with_the_best_rate_on_their_kind() -> None
     assert '"worker": 1' in planned.text
     assert planned.why == "the question has one part: beta for its kind 'riddles'"
     assert '"worker": 0' in (await _planned(RulePlanner(), "Conjugate the verb sing.")).text
-
-
-def test_the_kind_of_a_question() -> None:
-    kinds = (RIDDLES, VERBS)
-    assert kind_of("Please solve the riddle: what has teeth?", kinds) == RIDDLES
-    assert kind_of("Conjugate: the verb to be", kinds) == VERBS
-    for other in ("Who wrote Faust?", "", "what has", "\ud800"):
-        assert kind_of(other, kinds) is None
-    assert kind_of("Solve the riddle: what has keys?", ()) is None
 
 
 def _told(cards: tuple[Card, ...], question: str = "Why?", show: str = "cards") -> str:

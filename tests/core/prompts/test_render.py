@@ -6,14 +6,12 @@ from importlib.resources import files
 
 import pytest
 
-from podium.budget import Remaining
 from podium.errors import ConfigError
 from podium.plan_text import Spelling, parse_plan
 from podium.planners import ChatPlanner, PlanRequest
 from podium.planners.chat import MAX_EXAMPLES, Show
 from podium.prompts.prompt import worker_messages
 from podium.types import Message
-from podium.usage import estimate_tokens
 from podium.workers import Card, Price, ScriptedWorker, StepInput, VisibleStep
 
 pytestmark = pytest.mark.anyio
@@ -88,34 +86,6 @@ def test_what_is_not_possible_is_refused() -> None:
             ChatPlanner(ScriptedWorker("boss", "x"), examples=examples)
     with pytest.raises(ConfigError, match="set spelling to 'rows' or 'json'"):
         ChatPlanner(ScriptedWorker("boss", ""), spelling="lists", workflows=True)
-
-
-@pytest.mark.parametrize("spelling", ["json", "rows"])
-def test_a_planner_is_told_of_workflows_if_it_is_asked_for_them(spelling: Spelling) -> None:
-    """With one example, for the workers of the pool, in at most 350 tokens more.
-
-    cl100k_base and o200k_base count at most 347; the estimate is higher.
-    """
-    request = _request(left=Remaining(calls=9))
-    flat, told = (
-        ChatPlanner(ScriptedWorker("boss", ""), spelling=spelling, workflows=workflows)
-        .messages(request)[1]
-        .text
-        for workflows in (False, True)
-    )
-    start = flat.index("Example plans, of other teams")
-    head, tail = flat[: start - 1], flat[start - 1 :]
-    assert told.startswith(head)
-    assert told.endswith(tail)
-    assert "9 call(s) of workers" in tail
-    more = told[len(head) : -len(tail)]
-    assert estimate_tokens(more) < 440
-    keys = ("returns", "each", "as", "enough", "when", "else", "steps", "until", "most", "outer", "previous")
-    assert [key for key in keys if key not in more] == []
-    example = "\n".join(line for line in more.splitlines() if line.startswith("{"))
-    plan = parse_plan(example, workers=len(CARDS), strict=True)
-    assert plan.is_workflow
-    assert len(plan.calls) <= 3
 
 
 def _marks(text: str) -> set[str]:

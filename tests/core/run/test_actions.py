@@ -2,10 +2,8 @@
 
 import json
 from collections.abc import AsyncGenerator, Callable
-from functools import partial
 from typing import Any
 
-import anyio
 import pytest
 from core.actors import Shop, boss, plan_of, problem_of, rows, told
 from core.run_state.test_resume import prefix, recorded
@@ -55,20 +53,9 @@ class TestNoActionBeforeThePlanIsAccepted:
         result = await run(boss(started, rows((0, "Write.", ())), piece=8), model, shop.worker)
         assert (result.status, shop.refunds, len(model.requests)) == ("ok", [], 1)
 
-    async def test_a_refused_plan_does_not_act(self) -> None:
-        shop = Shop()
-        policy = Policy(approve=lambda request: "no")
-        result = await run(boss(rows(refund())), writer(), shop.worker, policy=policy)
-        assert (result.status, shop.refunds) == ("failed", [])
-
 
 class TestEachActionIsCarriedOut:
     """Or the run says which was not."""
-
-    async def test_an_action_that_no_step_reads(self) -> None:
-        shop = Shop(seconds=0.05)
-        result = await run(plan_of(refund(), (0, "Write.", ())), writer(), shop.worker)
-        assert (result.status, shop.refunds, ends(result)) == ("ok", [1017], [("refund", "done")])
 
     async def test_an_unseen_action_that_fails(self) -> None:
         shop = Shop(ToolFailed("no such order", maybe_paid=True))
@@ -274,18 +261,6 @@ async def test_a_person_decides_on_an_unknown_end(*, done: bool) -> None:
     assert ends(resumed) == [("refund", "done")]
     with pytest.raises(ConfigError, match="no action whose end a person can decide: its end is 'done'"):
         await conductor.decide(result.run_id, action=0, done=True)
-
-
-async def test_an_action_that_is_cancelled_with_its_run() -> None:
-    shop, journal = Shop(seconds=5), MemoryJournal()
-    plan = FixedPlanner(plan_of(refund(), (0, "Write.", ())))
-    conductor = Conductor(plan, [writer(), shop.worker], journal=journal)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(partial(conductor.run, "What?", run_id="cancelled"))
-        await shop.begun.wait()
-        tasks.cancel_scope.cancel()
-    resumed = await conductor.resume("cancelled")
-    assert (resumed.status, shop.refunds, ends(resumed)) == ("partial", [1017], [("refund", "unknown")])
 
 
 @pytest.mark.parametrize(("done", "count"), [(True, 1), (False, 2)])

@@ -1,18 +1,16 @@
 """Bad input gives a clear error; the options of one run; how many steps a plan may have."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from core.actors import boss, plan_of, problem_of, rows, told
+from core.actors import boss, plan_of, problem_of, rows
 
 from podium import Card, ChatWorker, Conductor, Limits, Price, ScriptedWorker
 from podium.errors import ConfigError, LimitExceeded, QueryError
 from podium.journal import MemoryCache, MemoryJournal, SqlJournal
 from podium.planners import ChatPlanner, FixedPlanner, Planner, PlanRequest, RulePlanner
-from podium.policy import Policy
 from podium.types import Completion, Message, Query
 from podium.usage import Usage
 from podium.workers import FREE, Request, Worker
@@ -179,30 +177,3 @@ async def test_a_caller_allows_each_call() -> None:
     assert (result.status, result.cost) == ("failed", 0.01)
     assert "that is enough" in str(result.problem)
     assert set(heard) == {0.0, 0.01}
-
-
-def pool(size: int) -> list[ScriptedWorker]:
-    """Return so many workers, which answer with their names."""
-    return [ScriptedWorker(f"w{number}", f"from {number}") for number in range(size)]
-
-
-@pytest.mark.parametrize(
-    ("workers", "limits", "policy", "asked"),
-    [
-        (1, Limits(), None, 5),
-        (3, Limits(), None, 5),
-        (4, Limits(), None, 6),
-        (7, Limits(), None, 9),
-        (40, Limits(), None, 32),
-        (40, Limits(plan_steps=60), None, 42),
-        (7, Limits(plan_steps=4), None, 4),
-        (7, Limits(), Policy(steps=3), 3),
-        (7, Limits(), Policy(denied=["w0", "w1"]), 7),
-    ],
-)
-async def test_a_planner_is_asked_for_a_number_that_suits_the_pool(
-    workers: int, limits: Limits, policy: Policy | None, asked: int
-) -> None:
-    planner = boss(rows((0, "go", ())))
-    await Conductor(planner, pool(workers), limits=limits, policy=policy).run("Why?")
-    assert re.search(r"at most (\d+)", told(planner))[1] == str(asked)  # type: ignore[index]  # it is there

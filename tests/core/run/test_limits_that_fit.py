@@ -1,12 +1,11 @@
 """A limit of three times what a run uses changes nothing; a limit of calls buys a whole answer or nothing."""
 
-import re
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 import anyio
 import pytest
-from core.actors import Actor, PlanningActor, Row, boss, plan_of, problem_of, rows
+from core.actors import Actor, PlanningActor, Row, boss, plan_of, rows
 from core.plans import plans
 from core.virtual_clock import (
     OPTIONS,
@@ -16,15 +15,12 @@ from hypothesis import given, strategies as st
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import PlannerError, WorkerUnavailable
 from podium.execution import OnFailure, Retry
 from podium.journal import MemoryJournal
-from podium.planners import ChatPlanner, FixedPlanner, PlanRequest, PlanText
+from podium.planners import ChatPlanner, PlanRequest, PlanText
 from podium.types import Completion, Plan, Result, StepDelta
 from podium.types.messages import estimate_usage
-from podium.usage import Usage
 from podium.workers import Card, Price, Request, ScriptedWorker
-from podium.workers.simple import Reply
 
 pytestmark = pytest.mark.anyio
 FOUR: tuple[Row, ...] = (
@@ -96,28 +92,6 @@ async def test_the_same_answer_in_the_same_time(
     assert result.seconds == pytest.approx(free.seconds, rel=0.1)
 
 
-@pytest.mark.parametrize(
-    ("lengths", "prices"),
-    [
-        ((30, 400, 100, 900), [(1, 5), (1, 5), (1, 5), (10, 50)]),
-        ((1_500, 200, 50, 70), [(2, 8), (0.1, 0.4), (15, 75), (3, 15)]),
-    ],
-)
-async def test_the_amount_that_a_refused_plan_needs_is_enough(
-    prices: list[tuple[float, float]], lengths: tuple[int, ...]
-) -> None:
-    workers = [
-        Model(f"w{number}", Price(input=price[0], output=price[1]), f"w{number} " + "word" * (tokens - 1))
-        for number, (price, tokens) in enumerate(zip(prices, lengths, strict=True))
-    ]
-    diamond = FixedPlanner(plan_of(*FOUR[:3], (3, "Answer the question.", (1, 2))))
-    refused = await Conductor(diamond, workers, limits=Limits(cost=1e-6)).run("How tall is it?")
-    needed = re.search(r"the plan needs at least \$([\d.]+\d)", problem_of(refused).message)
-    result = await Conductor(diamond, workers, limits=Limits(cost=float(needed[1]))).run("How tall is it?")
-    assert result.status != "failed", result.problem
-    assert all(outcome.status == "ok" for outcome in result.outcomes)
-
-
 async def test_an_answer_that_is_cut_is_asked_again_once() -> None:
     long, short = Model("long", Price(input=0.0, output=10.0), "word" * 900), ScriptedWorker("short", "B")
     plan = plan_of((0, "write", ()), (1, "check", ()), (1, "more", ()), (1, "end", (0, 1, 2)))
@@ -136,18 +110,6 @@ async def test_an_answer_that_is_cut_is_asked_again_once() -> None:
     assert (again.cost, len(long.requests)) == (result.cost, 2)
     numbers = {event.attempt for event in events if isinstance(event, StepDelta) and event.step == 0}
     assert numbers == {1, 2}
-
-
-async def test_an_answer_that_is_cut_stays_if_there_is_no_longer_one() -> None:
-    replies: list[Completion | Exception] = [Completion("half", "length"), *[WorkerUnavailable("down")] * 3]
-    worker = ScriptedWorker(Card(name="a", price=Price(input=0.0, output=10.0)), lambda _: replies.pop(0))
-    plan = plan_of((0, "write", ()), (1, "end", (0,)))
-    limits = Limits(cost=0.01, output_tokens=900_000, input_tokens=900_000)
-    result = await Conductor(boss("none"), [worker, ScriptedWorker("b", "B")], limits=limits).run(plan)
-    assert (result.answer, result.outcomes[0].text, result.status) == ("B", "half", "partial")
-    assert "the share of its step" in problem_of(result).message
-    names = "Limits.cost or Limits.output_tokens or Limits.input_tokens"
-    assert f"run it again with a higher {names}" in problem_of(result).message
 
 
 async def test_a_resumed_run_asks_again_for_a_cut_answer_if_its_limit_is_higher() -> None:
@@ -239,65 +201,3 @@ def test_a_limit_of_calls_buys_an_answer_or_nothing(
     else:
         assert (result.status, len(worker.requests)) == ("failed", 0)
     assert len(worker.requests) <= calls
-
-
-WORST = {"failed": 0, "partial": 1, "ok": 2}
-GRIDS: dict[str, list[float]] = {
-    "calls": [*range(1, 16)],
-    "steps": [*range(1, 12)],
-    "cost": [number / 2_000 for number in range(1, 40)],
-    "output_tokens": [50 * number for number in range(1, 40)],
-    "input_tokens": [250 * number for number in range(1, 60)],
-}
-
-
-def down_or_not(fails: list[bool], *, billed: bool) -> list[ScriptedWorker]:
-    """Return workers; each always answers or always fails."""
-    return [_worker(number, is_down=is_down, billed=billed) for number, is_down in enumerate(fails)]
-
-
-def _worker(number: int, *, is_down: bool, billed: bool) -> ScriptedWorker:
-    """Return a worker; the answers of every second worker are long, and its failed calls may be billed."""
-
-    def reply(request: Request) -> Reply:
-        if is_down:
-            return WorkerUnavailable("down", maybe_paid=billed and bool(number % 2))
-        return Completion("word " * 20, usage=Usage(60, 80 if number % 2 else 20))
-
-    return ScriptedWorker(Card(name=f"w{number}", price=Price(input=2.0, output=8.0)), reply)
-
-
-def status(name: str, most: float, plans: tuple[Plan, ...], fails: list[bool], policy: OnFailure) -> str:
-    """Return the status of a run with one limit; `failed` if the limit allows no plan."""
-    texts = [rows(*[(step.worker, step.subtask, step.access) for step in plan.steps]) for plan in plans]
-    retry = Retry(attempts=2, first_wait=0.01, break_after=None)
-    limits = Limits(answer_tokens=100, **{name: most})  # type: ignore[arg-type]  # the grid has the type of the field
-
-    async def run() -> Result:
-        # with `replan`, billed retries take from the new plan
-        workers = down_or_not(fails, billed=policy != "replan")
-        conductor = Conductor(boss(*texts), workers, limits=limits, retry=retry, on_failure=policy)
-        return await conductor.run("Why?")
-
-    try:
-        return anyio.run(run, backend_options=OPTIONS).status
-    except PlannerError as error:
-        return "failed" if error.code == "planner_limit" else error.code
-
-
-@pytest.mark.long
-@pytest.mark.timeout(180)
-@given(
-    data=st.data(),
-    fails=st.lists(st.booleans(), min_size=2, max_size=3),
-    policy=st.sampled_from(["note", "skip", "replan", "fail"]),
-    name=st.sampled_from(sorted(GRIDS)),
-)
-def test_a_higher_limit_never_gives_a_worse_status(
-    data: st.DataObject, fails: list[bool], policy: OnFailure, name: str
-) -> None:
-    """If the workers do the same at each limit, the status is the same or better at each higher limit."""
-    written = data.draw(plans(len(fails), 5)), data.draw(plans(len(fails), 5))
-    seen = [(most, status(name, most, written, fails, policy)) for most in GRIDS[name]]
-    ranks = [WORST[found] for _, found in seen]
-    assert ranks == sorted(ranks), seen

@@ -1,6 +1,5 @@
 """A bad plan is repaired once, a planner that fails is called again, and its calls fit the limits."""
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
@@ -32,7 +31,7 @@ from podium.planners import (
     RulePlanner,
 )
 from podium.replay import replay
-from podium.types import Completion, Event, Plan, PlannerEnded, PlannerStarted, RunEnded
+from podium.types import Event, Plan, PlannerEnded, PlannerStarted, RunEnded
 from podium.types.outcome import for_people
 from podium.usage import Usage
 from podium.workers import Card, Price, ScriptedWorker
@@ -168,32 +167,6 @@ async def test_a_planner_that_breaks_off_is_called_again_and_its_steps_go_on() -
     assert [len(worker.requests) for worker in pool] == [1, 1]
 
 
-@pytest.mark.parametrize(
-    ("pieces", "code", "reason"),
-    [
-        ([asyncio.CancelledError()], "planner_failed", "raised CancelledError"),
-        (["Let me think", ...], "worker_timeout", "did not finish within 120 s"),
-        ([GOOD], "planner_failed", "ended without a PlanText"),
-        ([b"\xff"], "planner_failed", "a bytes, not text"),
-        ([PlanText(text="")], "no_plan", "has no plan"),
-        ([PlanText(text=GOOD, finish_reason="content_filter")], "answer_refused", "content filter"),
-        ([PlanText(text="blah " * 2_000_000)], "too_long", "longer than 262,144 characters"),
-    ],
-)
-async def test_no_planner_that_goes_wrong_passes_for_one_that_does_not(
-    pieces: list[Any], code: str, reason: str
-) -> None:
-    with pytest.raises(PlannerError, match=reason):
-        await Conductor(PlanningActor(yielding(*pieces)), _pool()).run("What is it?")
-    result = await Conductor(PlanningActor(yielding(*pieces)), _pool(), fallback_planner=RulePlanner()).run(
-        "What is it?"
-    )
-    assert (result.status, result.proposals[-1].planner) == ("partial", "rule")
-    problem = problem_of(result.proposals[0])
-    assert problem.code == code
-    assert reason in problem.message
-
-
 async def test_a_plan_that_the_fallback_wrote_makes_its_run_partial() -> None:
     journal = MemoryJournal()
     conductor = _failing("no plan", fallback_planner=RulePlanner(), journal=journal)
@@ -212,16 +185,6 @@ async def test_a_plan_that_the_fallback_wrote_makes_its_run_partial() -> None:
     assert (changed.status, changed.planner and changed.planner.name) == ("ok", "user")
 
 
-async def test_planner_calls_are_counted_and_paid() -> None:
-    card = Card(name="boss", price=Price(input=1.0, output=2.0))
-    replies = [Completion("bad", usage=Usage(1000, 10)), Completion(GOOD, usage=Usage(2000, 20))]
-    planner = ChatPlanner(in_turn(card, *replies))
-    result = await Conductor(planner, _pool()).run("What?")
-    assert [proposal.usage.input_tokens for proposal in result.proposals] == [1000, 2000]
-    assert result.proposals[0].cost == pytest.approx(0.00102)
-    assert result.cost == pytest.approx(0.00306)
-
-
 BOSS = Card(name="boss", price=Price(input=1.0, output=10.0))
 
 
@@ -232,25 +195,6 @@ def _planner(*replies: Reply) -> ChatPlanner:
 def _conductor(planner: ChatPlanner, limits: Limits | None = None, **options: Any) -> Conductor:
     workers = [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]
     return Conductor(planner, workers, limits=limits, retry=Retry(attempts=1), **options)
-
-
-async def test_a_call_that_does_not_fit_is_not_made() -> None:
-    planner, limits = _planner(GOOD), Limits(cost=0.001, unpriced=0.0)
-    result = await _conductor(planner, limits, fallback_planner=RulePlanner()).run("What is it?")
-    assert planner.worker.requests == []  # type: ignore[attr-defined]
-    refused, wrote = result.proposals
-    assert (problem_of(refused).code, wrote.planner) == ("limit", "rule")
-    assert "raise Limits.cost" in problem_of(refused).message
-    assert (refused.usage, refused.cost, refused.maybe_paid, refused.asked) == (Usage(), 0.0, False, False)
-
-
-async def test_a_repair_that_does_not_fit_is_not_made() -> None:
-    planner = _planner("no plan", GOOD)
-    with pytest.raises(PlannerError, match="no_plan") as caught:
-        await _conductor(planner, Limits(calls=2)).run("What is it?")
-    assert caught.value.code == "planner_limit"
-    assert [call.problem and call.problem.code for call in caught.value.calls] == ["no_plan", "limit"]
-    assert len(planner.worker.requests) == 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("end", [WorkerTimeout("broke off", maybe_paid=True), ...])

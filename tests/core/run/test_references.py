@@ -1,15 +1,13 @@
 """Outputs of earlier steps, named texts and the numbers of steps, as workers and planners read them."""
 
-from collections.abc import AsyncGenerator
-
 import pytest
-from core.actors import PlanningActor, boss, in_turn, problem_of, rows, told
+from core.actors import boss, in_turn, problem_of, rows, told
 
-from podium import Card, Conductor, Limits, Plan, ScriptedWorker, Step
+from podium import Conductor, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, PlanInvalid, RunExists, WorkerFailed
 from podium.execution import Retry
 from podium.journal import MemoryJournal
-from podium.planners import ChatPlanner, FixedPlanner, PlanRequest, PlanText
+from podium.planners import ChatPlanner, FixedPlanner
 from podium.workers import FREE, StepInput
 from podium.workers.simple import FunctionWorker
 
@@ -165,19 +163,3 @@ async def test_a_name_that_subtasks_cannot_refer_to_is_refused(name: str) -> Non
     with pytest.raises(ConfigError, match="context has the invalid name"):
         await Conductor(FixedPlanner(PLAN), [clerk]).run("What?", context={name: "text"})
     assert not clerk.requests
-
-
-async def test_a_conductor_as_a_worker_gives_the_texts_on_by_name() -> None:
-    asked: list[PlanRequest] = []
-
-    async def plan(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        asked.append(request)
-        yield PlanText(text=rows((0, "Read {{contract}}", ()), (0, "Wait", (0,))), cost=0.0)
-
-    clerk = ScriptedWorker("clerk", "900")
-    inner = Conductor(PlanningActor(plan), [clerk], card=Card(name="team"))
-    outer = Conductor(FixedPlanner(Plan((Step(0, "Read {{contract}}"),))), [inner], limits=Limits(depth=2))
-    await outer.run("What?", context=TEXTS)
-    assert asked[0].context == (("contract", 20),)
-    assert TEXTS["contract"] not in asked[0].query[-1].text
-    assert [TEXTS["contract"] in prompt for prompt in _prompts(clerk)] == [True, False]

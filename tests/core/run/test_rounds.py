@@ -11,7 +11,7 @@ from podium.errors import PlanInvalid, WorkerFailed, WorkerUnavailable
 from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.plan_text.writer import KEEP
-from podium.planners import FixedPlanner, RulePlanner
+from podium.planners import RulePlanner
 from podium.types import Completion, Plan, Result, Step
 from podium.workers import Card, Request, ScriptedWorker
 from podium.workers.simple import Reply
@@ -225,23 +225,6 @@ async def test_the_answer_of_the_first_plan_is_not_lost(
     if told:
         assert told in problem_of(result).message
         assert "step 1 (b): down" in problem_of(result).message
-
-
-@pytest.mark.parametrize(
-    ("inner", "outer", "whose"),
-    [
-        (Limits(calls=1), Limits(), "the nested run has 1 call left of its 1 call"),
-        (Limits(), Limits(calls=3), "the outer run has 1 call left of its 3 calls"),
-    ],
-)
-async def test_a_step_whose_nested_run_meets_a_limit(inner: Limits, outer: Limits, whose: str) -> None:
-    chain = FixedPlanner(rows((0, "x", ()), (0, "y", (0,))))
-    team = Conductor(chain, [ScriptedWorker("w", "inner")], limits=inner, card=Card(name="team"))
-    plan = FixedPlanner(COLLECT)
-    result = await Conductor(plan, [ScriptedWorker("a", "330 m"), team], limits=outer).run("How tall?")
-    problem = problem_of(result.outcomes[1])
-    assert (problem.code, result.status) == ("limit", "partial")
-    assert whose in problem.message
 
 
 @pytest.mark.parametrize("calls", [5, 7, 11])

@@ -84,6 +84,7 @@ async def test_a_worker_that_ignores_its_cancellation_is_left(
     assert "worker 'deaf' ignores that it was cancelled" in caplog.text
 
 
+@pytest.mark.long
 async def test_a_stream_that_is_left_does_not_wait_for_such_a_worker(deaf: Deaf) -> None:
     with anyio.fail_after(20):
         stream = _conductor(Actor("deaf", deaf.act)).stream(ONE)

@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from core.caller import MOST_TURNS, TOOLS, Caller, Maker, called
+from core.caller import TOOLS, Caller, Maker, called
 from core.execution.flows import asked_of, call, plan_of, saw_of, when
 from core.execution.random_flows import expected, workflows
 from core.execution.test_workflows_random import SEEDS, TICK, Asked, Stage, compare, paid_for
@@ -120,33 +120,6 @@ def test_random_calls_of_random_plans(
         calling = times - stage.left_alone[asked]
         needed.update({(asked, link): calling for link in range(1, len(turns_of(asked)) + 1)})
     assert stage.links == +needed
-
-
-@pytest.mark.long
-@given(steps=workflows(), seed=SEEDS, last=st.integers(1, 6))
-def test_after_a_cancel_a_turn_continues(steps: list[dict[str, Any]], seed: int, last: int) -> None:
-    """In its own record, and from that of the turn before: only the calls in flight are made again."""
-    plan, journal = plan_of(*steps), MemoryJournal()
-    first, second = CallingStage(seed, last=last), CallingStage(seed + 1)
-    caller = Caller(first.conductor(plan, journal), store=ContinuationStore())
-
-    async def turn() -> ChatAnswer:
-        caller.options = RunOptions(run_id=f"turn-{len(caller.answers)}")
-        with anyio.CancelScope() as first.scope:
-            return await caller.turn()
-        caller.conductor = second.conductor(plan, journal)
-        first.scope = None
-        return await turn()
-
-    async def body() -> ChatAnswer:
-        while (answer := await turn()).tool_calls:
-            assert len(caller.turns) < MOST_TURNS, caller.turns
-        return answer
-
-    compare(anyio.run(result_of, body, backend_options=OPTIONS), told := expected(plan))
-    paid = Counter(first.done) + Counter(second.asked)
-    assert not paid_for(told) - paid
-    assert paid - paid_for(told) <= Counter(first.met)
 
 
 @pytest.mark.parametrize("choice", ["required", "none", {"type": "function", "function": {"name": "look"}}])

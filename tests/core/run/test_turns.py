@@ -201,21 +201,6 @@ async def test_limits(limits: dict[str, Any], own: dict[str, int], turns: int | 
         assert "your last message" not in boss.conversation(-2)[-1]["content"]
 
 
-@pytest.mark.parametrize("limits", [{"calls": 10}, {"cost": 0.05}], ids=str)
-async def test_the_limits_leave_the_answer(limits: dict[str, Any]) -> None:
-    boss = Orchestrator(*[calls("expert", f"Part {number}?") for number in range(60)], obeys=True)
-    long = ScriptedWorker(Card(name="expert", price=Price(input=10, output=10)), "word " * 20)
-    async with boss.server, MemoryJournal() as journal:
-        planner = boss.planner(price=Price(input=10, output=10))
-        conductor = Conductor(planner, [long], limits=Limits(**limits), journal=journal)
-        result = await conductor.run("What?", run_id="run", forecast=True)
-        assert (result.status, result.answer, result.problem) == ("ok", "Enough.", None)
-        assert 2 <= len(result.rounds) == len(boss.server.calls) < 20
-        assert "told that this is its last message" in result.rounds[-1].planner.why  # type: ignore[union-attr]
-        assert result.forecast is None  # a turn says nothing about the next one
-        assert result.cost <= limits.get("cost", 1.0)
-
-
 async def test_labels() -> None:
     """The planner is held to the labels of what it reads; its calls and its answer have them, too."""
     secret, other = expert("vault", labels=frozenset({"secret"})), expert("web", labels=frozenset({"open"}))

@@ -13,7 +13,7 @@ from core.virtual_clock import OPTIONS
 from hypothesis import given, strategies as st
 
 from podium import Card, Conductor, Limits, Plan, Price, ScriptedWorker, Step
-from podium.errors import JournalError, PlannerError, WorkerRefused, WorkerUnavailable
+from podium.errors import JournalError, PlannerError, WorkerUnavailable
 from podium.execution import Retry
 from podium.journal import Log, MemoryJournal
 from podium.plan_text import write_plan
@@ -120,33 +120,6 @@ async def test_a_nested_run_that_was_cut_off_is_billed_by_its_record() -> None:
     assert result.cost == pytest.approx(3 * EACH + reserved.cost)
 
 
-async def test_a_lost_call_whose_step_is_planned_no_more_stays_on_the_bill() -> None:
-    journal = MemoryJournal()
-    plan = Plan((Step(0, "one"), Step(1, "two", (0,))))
-    await Conductor(planned(plan), [paid("a"), paid("b")], journal=journal).run("What?", run_id="R")
-    events = await recorded(journal, "R")
-    at = max(index for index, event in enumerate(events) if isinstance(event, StepStarted))
-    left = await prefix(events[: at + 1], "R")
-    start = events[at]
-    assert isinstance(start, StepStarted)
-    workers: list[ScriptedWorker] = [paid("a"), paid("b")]
-    result = await Conductor(planned(plan), workers, journal=left).resume("R", plan=Plan((Step(0, "one"),)))
-    assert (result.status, result.answer, len(workers[1].requests)) == ("ok", "a said", 0)
-    (round_,) = result.rounds
-    aside = round_.outcomes[-1]
-    assert (aside.step, aside.worker, aside.status, problem_of(aside).code) == (
-        1,
-        "b",
-        "cancelled",
-        "unknown",
-    )
-    assert (aside.cost, aside.maybe_paid, result.maybe_paid) == (start.reserved.cost, True, True)
-    assert "part of which may not be billed" in result.explain()
-    assert fold(await recorded(left, "R")).result() == result
-    again = await Conductor(planned(plan), [paid("a"), paid("b")], journal=left).resume("R")
-    assert again.cost == result.cost
-
-
 PRICE = Price(input=1.0, output=1.0)
 ONCE = Retry(attempts=1)
 
@@ -207,18 +180,6 @@ async def test_calls_of_nested_runs_count_after_a_resume(*, ended: bool) -> None
     result = await outer(nested(inner), tail, left).resume("R", limits=Limits(calls=2))
     assert (calls(inner), calls([tail])) == ([0, 0], [0])
     assert problem_of(result).code == "limit"
-
-
-@pytest.mark.parametrize("text", ["no plan", write_plan(Plan((Step(0, "x"), Step(1, "y", (0,)))), "rows")])
-async def test_a_nested_run_that_fails_costs_what_its_calls_cost(text: str) -> None:
-    answer = Completion(text, usage=Usage(100, 100))
-    boss = ChatPlanner(ScriptedWorker(Card(name="boss", price=PRICE), answer))
-    workers = [paid("x"), paid("y", WorkerRefused("no"))]
-    inner = Conductor(boss, workers, retry=ONCE, on_failure="fail", card=Card(name="inner"))
-    outcome = (await Conductor(planned(Plan((Step(0, "do it"),))), [inner]).run("What?")).outcomes[0]
-    assert (outcome.status, outcome.usage.total_tokens) == ("failed", 400)
-    assert outcome.cost == pytest.approx(0.0004)
-    assert (outcome.maybe_paid, outcome.charged) == (False, "usage")
 
 
 class _BreakingLog(Log):

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-from core.actors import boss, plan_of, rows
+from core.actors import boss, rows
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
     Histogram,
@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
-from servers.chat_server import Call, ChatServer, Reply, says, whole
+from servers.chat_server import ChatServer, says
 
 from podium import (
     ChatWorker,
@@ -167,32 +167,6 @@ QUESTION, SUBTASK, OUTPUT = "What is a heron?", "Describe its beak.", "It is lon
 def told(caplog: pytest.LogCaptureFixture, level: int = logging.NOTSET) -> list[dict[str, Any]]:
     """Return the field `podium` of the records at and above a level."""
     return [r.podium for r in caplog.records if r.name == "podium" and r.levelno >= level]  # type: ignore[attr-defined]
-
-
-async def test_retries_and_failures_are_warnings(caplog: pytest.LogCaptureFixture) -> None:
-    """They are what someone may have to look after."""
-    replies = [whole("busy", status=503)]
-
-    def reply(call: Call) -> Reply:
-        return replies.pop() if replies else says(call, "done")
-
-    async with ChatServer(reply) as server:
-        workers = [
-            ChatWorker("m", endpoint=Endpoint(server.url)),
-            ScriptedWorker("down", WorkerUnavailable("down for good")),
-        ]
-        retry = Retry(attempts=2, first_wait=0.001, max_wait=0.002)
-        await Conductor(boss(""), workers, retry=retry).run(plan_of((0, "x", ()), (1, "y", (0,))))
-    warned = told(caplog, logging.WARNING)
-    seen = [(each["event"], each.get("step"), each.get("attempt"), each["code"]) for each in warned]
-    assert seen == [
-        ("attempt_failed", 0, 1, "worker_unavailable"),
-        ("attempt_failed", 1, 1, "worker_unavailable"),
-        ("step_ended", 1, 2, "worker_unavailable"),
-        ("run_ended", None, None, "worker_unavailable"),
-    ]
-    assert warned[0]["worker"] == "m"
-    assert warned[0]["wait"] >= 0
 
 
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO])

@@ -43,22 +43,6 @@ def test_bad_rows_are_counted_and_named(tmp_path: Path) -> None:
     assert source.problems[4] == "line 5: the run has no id"
 
 
-def test_fields_of_other_types_do_not_end_it(tmp_path: Path) -> None:
-    """Each field of a row is replaced by values of other types; the row is read, or is bad."""
-    made = [
-        exports.langsmith(Made()),
-        exports.current(Made()),
-        exports.pair(Made()),
-        exports.batch_output(Made()),
-    ]
-    odd = [None, -1, [3], {"a": []}, 1e400, "\ud800"]
-    rows = [row | {key: value} for row in made for key in row for value in odd]
-    path = lines(tmp_path / "odd.jsonl", [json.dumps(row) for row in [*rows, *ROWS]])
-    report = audit([path])
-    assert report.total.calls >= 6
-    assert report.total.cost >= 0
-
-
 @pytest.mark.parametrize("indent", [None, 1])
 def test_arrays_and_documents(tmp_path: Path, indent: int | None) -> None:
     """APIs return a list in an object; people save arrays, on one line or many; OTLP has a day of spans."""

@@ -7,16 +7,13 @@ from typing import Any
 
 import anyio
 import pytest
-from graphs.conducted import ASKED, CONFIG, EXECUTORS, Chat, Plans, around, decided
+from graphs.conducted import ASKED, CONFIG, EXECUTORS, Plans, around, decided
 from langchain.agents import create_agent
 from langchain.agents.middleware import ModelRetryMiddleware
-from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool, ToolException
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, StateGraph
-from langgraph.types import RetryPolicy
 
-from langchain_podium import ChatPodium, ConductorRunnable, as_worker
+from langchain_podium import ChatPodium, as_worker
 from langchain_podium.graph.conducted import Executor
 from podium import Conductor, Limits, Plan, ScriptedWorker, Step
 from podium.errors import RunFailed, WorkerFailed
@@ -233,69 +230,8 @@ class TestApprovalOfActions:
         assert [request.step_input.subtask for request in agent.requests] == ["Mail it to Ann."]
 
 
-def _runnable(conductor: Conductor) -> Any:
-    return RunnableLambda(str) | ConductorRunnable(conductor, partial="raise")
-
-
 def _chat_model(conductor: Conductor) -> Any:
     return ChatPodium(conductor=conductor, partial="raise")
-
-
-Face = Callable[[Conductor], Any]
-FAILS = pytest.mark.parametrize(
-    ("face", "fails", "is_sync"),
-    [(_runnable, 1, False), (_chat_model, -1, True)],
-    ids=["runnable fails", "node of a chat model fails"],
-)
-
-
-@FAILS
-class TestHandWrittenNodes:
-    def graph(self, face: Face, journal: Journal, shop: _Shop, fails: int, **options: Any) -> Any:
-        """Return a graph; its writer fails first, or its node after the answers, as often as `fails` says.
-
-        Args:
-            face: makes the conductor a part of the node.
-            journal: the journal of the runs.
-            shop: refunds.
-            fails: how often the writer, or if negative the node, fails.
-            options: `tries` of the node, its `questions`, `saver`, `is_sync`.
-        """
-        workers = [shop.worker, _writer(max(fails, 0))]
-        conductor = Conductor(Plans(REFUND_AND_WRITE), workers, journal=journal, retry=Retry(attempts=1))
-        asked, broken, questions = face(conductor), [None] * -fails, options.get("questions", 1)
-
-        def end() -> dict[str, Any]:
-            if broken:
-                broken.pop()
-                raise ConnectionError("after the answers")
-            return {"messages": [("ai", "done")]}
-
-        def node(state: Any) -> dict[str, Any]:
-            for _ in range(questions):
-                asked.invoke("Refund it.")
-            return end()
-
-        async def anode(state: Any) -> dict[str, Any]:
-            for _ in range(questions):
-                await asked.ainvoke("Refund it.")
-            return end()
-
-        tries = {"max_attempts": options.get("tries", 1), "initial_interval": 0.001, "jitter": False}
-        policy = RetryPolicy(**tries, retry_on=Exception)
-        graph = StateGraph(Chat).add_node("own", node if options["is_sync"] else anode, retry_policy=policy)
-        return graph.add_edge(START, "own").compile(checkpointer=options.get("saver"))
-
-    async def call(self, graph: Any, asked: Any, *, is_sync: bool) -> Any:
-        return graph.invoke(asked, CONFIG) if is_sync else await graph.ainvoke(asked, CONFIG)
-
-    async def test_a_retry_policy(self, face: Face, fails: int, *, is_sync: bool) -> None:
-        """The next try takes what the try before has done; a question that a node asks twice is two runs."""
-        shop = _Shop()
-        options = {"tries": 3, "questions": 2, "is_sync": is_sync}
-        graph = self.graph(face, MemoryJournal(), shop, fails, **options)
-        await self.call(graph, ASKED, is_sync=is_sync)
-        assert shop.refunds == [1017] * 2
 
 
 async def test_middleware_that_calls_the_model_again() -> None:

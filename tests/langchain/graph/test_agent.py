@@ -1,6 +1,5 @@
 """A graph that is ready to run: its threads, answers in a form, and what is refused before it runs."""
 
-import json
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -25,11 +24,10 @@ from typing_extensions import TypedDict
 from langchain_podium import ConductorRunnable, as_worker
 from langchain_podium.graph import conductor_node, create_conductor_agent
 from langchain_podium.graph.conducted import Executor
-from podium import Conductor, Limits, Plan, ScriptedWorker, Step
+from podium import Conductor, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, RunFailed
 from podium.planners import FixedPlanner
 
-OpenAI = Callable[..., ChatOpenAI]
 pytestmark = pytest.mark.anyio
 
 
@@ -47,23 +45,6 @@ async def test_a_thread_is_remembered_and_no_other(executor: Executor, calls: Ca
     assert [message.type for message in state["messages"]] == ["human", "ai", "human", "ai"]
     told = [[message.text for message in step_input.query] for step_input in calls.briefs]
     assert told == [["My name is Ada."], ["My name is Ada.", "A()", "What is my name?"], ["Who am I?"]]
-
-
-def _reply(call: Call) -> Reply:
-    conducts = "You are the conductor" in json.dumps(call.body["messages"])
-    return says(call, '{"worker": 0, "subtask": "Answer it.", "access": []}\n' if conducts else "Forty-two.")
-
-
-async def test_a_chat_model_can_be_the_planner_and_a_worker(openai: OpenAI) -> None:
-    async with ChatServer(_reply) as server:
-        model = openai(server.url)
-        agent = create_conductor_agent(
-            planner=model, workers=[model], executor="langgraph", limits=Limits(rounds=1)
-        )
-        state = await agent.ainvoke(_asked("How many?"))
-        assert len(server.calls) == 2
-    assert state["messages"][-1].content == "Forty-two."
-    assert state["podium"]["usage"]["output_tokens"] > 0
 
 
 def test_a_conductor_has_its_workers_already(calls: Calls) -> None:

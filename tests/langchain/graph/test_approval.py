@@ -10,9 +10,7 @@ import pytest
 from graphs.conducted import ASKED, CONFIG, DIAMOND, EXECUTORS, LATER, Calls, Plans, around, decided, edited
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
-from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command, interrupt
 from servers.postgres import postgres_server, postgres_url
@@ -91,28 +89,6 @@ async def test_a_plan_is_approved_in_another_process(
     assert (state["messages"][-1].content, state["podium"]["status"]) == ("D(B(A()),told yes)", "ok")
     assert [planner.asked for planner in planners] == [1, 0, 0]
     assert sorted(calls.names) == ["A", "B", "C", "C", "D"]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("kind", "executor"), [("sqlite", "podium"), ("postgres", "langgraph")])
-def test_savers_that_are_not_async_do_as_well(
-    kind: str, executor: Executor, request: pytest.FixtureRequest, tmp_path: Path, calls: Calls
-) -> None:
-    planner = Plans(DIAMOND)
-    where = (
-        SqliteSaver.from_conn_string(str(tmp_path / "threads.db"))
-        if kind == "sqlite"
-        else PostgresSaver.from_conn_string(request.getfixturevalue("postgres_url"))
-    )
-    with where as saver:
-        saver.setup()
-        conductor = Conductor(planner, _asking(calls))
-        graph = around(conductor, executor=executor, policy=LATER, checkpointer=saver)
-        state = graph.invoke(ASKED, CONFIG)
-        while "__interrupt__" in state:
-            state = graph.invoke(decided(), CONFIG)
-    assert state["messages"][-1].content.startswith("D(B(A()),told {'decisions'")
-    assert planner.asked == 1
 
 
 @EXECUTORS

@@ -5,18 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from graphs.conducted import ASKED, EXECUTORS, around
+from graphs.conducted import ASKED, around
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from servers.chat_server import Call, ChatServer, Reply, says
 
 from langchain_podium.graph.conducted import Executor
 from langchain_podium.workers import as_planner, as_worker
-from podium import Conductor, Plan, ScriptedWorker, Step
-from podium.errors import WorkerUnavailable
-from podium.execution import Retry
-from podium.planners import FixedPlanner
-from podium.types import Completion
+from podium import Conductor
 
 OpenAI = Callable[..., ChatOpenAI]
 pytestmark = pytest.mark.anyio
@@ -95,25 +91,3 @@ async def test_with_all_each_text_is_a_message_that_names_its_step_and_its_role(
     assert all(len(each) == 1 for each in ids.values())
     assert len(set[str].union(*ids.values())) == 3
     assert ids["answer", 1, "clerk"] == {state["messages"][-1].id}
-
-
-@EXECUTORS
-async def test_the_attempt_that_failed_is_a_message_of_its_own(executor: Executor) -> None:
-    luck = iter([["half of ", WorkerUnavailable("cut")], ["the ", "whole"]])
-
-    class Cut(ScriptedWorker):
-        async def call(self, request: Any) -> Any:
-            for piece in next(luck):
-                if isinstance(piece, Exception):
-                    raise piece
-                yield piece
-            yield Completion("the whole")
-
-    retry = Retry(attempts=2, first_wait=0.001)
-    conductor = Conductor(FixedPlanner(Plan((Step(0, "try"),))), [Cut("A", "")], retry=retry)
-    found, state = await _messages(around(conductor, executor=executor), {}, subgraphs=False)
-    texts = defaultdict[str, str](str)
-    for message, _ in found:
-        texts[message.id] += message.text
-    assert list(texts.values()) == ["half of ", "the whole"]
-    assert list(texts)[1] == state["messages"][-1].id

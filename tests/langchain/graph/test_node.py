@@ -20,8 +20,7 @@ from pydantic import BaseModel
 from langchain_podium.graph import conductor_node
 from langchain_podium.graph.conducted import Executor
 from podium import Conductor, Plan, ScriptedWorker, Step
-from podium.errors import ConfigError, RunFailed
-from podium.journal import MemoryJournal
+from podium.errors import ConfigError
 from podium.planners import FixedPlanner
 from podium.types import Plan as PlanType
 from podium.workers import FREE, StepInput
@@ -100,31 +99,6 @@ async def test_events_and_the_plan_as_mermaid_are_in_the_custom_stream(
     ready = next(event["data"] for event in told if event["name"] == "podium_plan_ready")
     assert "3: D" in ready["mermaid"]
     json.dumps(told)
-
-
-@EXECUTORS
-async def test_with_a_journal_a_run_that_failed_goes_on_and_pays_nothing_twice(
-    executor: Executor, calls: Calls
-) -> None:
-    luck = [False]
-
-    def join(step_input: Any) -> str:
-        if not luck[0]:
-            raise ValueError("no luck")
-        return "joined"
-
-    journal = MemoryJournal()
-    workers = [*calls.workers("ABC"), calls.worker("D", join)]
-    conductor = Conductor(FixedPlanner(DIAMOND), workers, journal=journal)
-    graph = around(conductor, executor=executor, partial="raise", checkpointer=InMemorySaver())
-    config: Any = {"configurable": {"thread_id": "1"}}
-    with pytest.raises(RunFailed, match=r"run \w+: there is no answer \(worker_failed: step 3 \(D\)"):
-        await graph.ainvoke(ASKED, config)
-    luck[0] = True
-    state = await graph.ainvoke(None, config)
-    assert state["messages"][-1].content == "joined"
-    assert sorted(calls.names) == ["A", "B", "C", "D", "D"]
-    assert len(await journal.runs()) == 1
 
 
 @EXECUTORS

@@ -10,7 +10,6 @@ from langgraph.types import Command, interrupt
 from langchain_podium.graph.conducted import Executor
 from podium import Conductor
 from podium.journal import MemoryJournal
-from podium.plan_text import parse_plan
 from podium.planners import FixedPlanner
 
 pytestmark = pytest.mark.anyio
@@ -71,45 +70,3 @@ async def test_a_run_that_has_ended_is_forked(executor: Executor, calls: Calls, 
     assert calls.names == ["D"]
     assert forked["podium"]["run_id"] != first["podium"]["run_id"]
     assert [each.get("reused", False) for each in forked["podium"]["outcomes"]] == [True, True, True, False]
-
-
-MAP = """{"steps": [
-    {"worker": "list", "subtask": "list", "access": [], "returns": ["string"]},
-    {"worker": "read", "subtask": "{{item}}", "access": [], "each": "{{0}}"},
-    {"worker": "ask", "subtask": "sum up", "access": [1]}]}"""
-
-
-def _mapping(calls: Calls) -> Conductor:
-    workers = [
-        calls.worker("list", lambda _: '["a", "b"]'),
-        calls.worker("read", lambda given: f"read {given.subtask}"),
-        calls.asking("ask", lambda given: f"{given.visible[0].output} {interrupt('may I?')}"),
-    ]
-    return Conductor(FixedPlanner(parse_plan(MAP, workers=("list", "read", "ask"))), workers)
-
-
-@pytest.mark.parametrize(
-    ("what", "executor"), [("item", "podium"), ("map", "langgraph"), ("list", "langgraph")]
-)
-async def test_a_part_of_a_map_is_edited(what: str, executor: Executor, calls: Calls) -> None:
-    """An item, its whole output, or the list: what depends on it is made again."""
-    graph = around(_mapping(calls), executor=executor, checkpointer=InMemorySaver())
-    await graph.ainvoke(ASKED, CONFIG)
-    state = await _inside(graph)
-    found = {name: each.get("text") for name, each in state.values["steps"].items()}
-    assert found == {"0": '["a","b"]', "1[0]": "read a", "1[1]": "read b", "1": None}
-    edits: dict[str, tuple[dict[str, Any], str]] = {
-        "item": ({"1[1]": {"text": "skipped b"}}, "1[] read"),
-        "map": ({"1": {"text": '["all"]'}}, "1 read"),
-        "list": ({"0": {"text": '["b", "c"]'}}, "0 list"),
-    }
-    edit, node = edits[what]
-    await graph.aupdate_state(state.config, {"steps": edit}, as_node=node)
-    calls.names.clear()
-    ended = await graph.ainvoke(None, CONFIG)
-    while "__interrupt__" in ended:
-        ended = await graph.ainvoke(Command(resume="yes"), CONFIG)
-    answers = {"item": '["read a","skipped b"] yes', "map": '["all"] yes', "list": '["read b","read c"] yes'}
-    assert ended["messages"][-1].text == answers[what]
-    assert calls.names.count("read") == (1 if what == "list" else 0)  # b was read before
-    assert "list" not in calls.names

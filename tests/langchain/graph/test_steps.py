@@ -28,18 +28,6 @@ from podium.workers.simple import FunctionWorker
 pytestmark = pytest.mark.anyio
 
 
-async def test_every_step_is_a_node_seen_in_updates(calls: Calls) -> None:
-    conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
-    graph = around(conductor, executor="langgraph", checkpointer=InMemorySaver())
-    seen = [
-        (tuple(part.split(":")[0] for part in namespace), *update)
-        async for namespace, update in graph.astream(ASKED, CONFIG, stream_mode="updates", subgraphs=True)
-    ]
-    assert seen[0] == (("conductor",), "0 A")
-    assert sorted(seen[1:3]) == [(("conductor",), "1 B"), (("conductor",), "2 C")]
-    assert seen[3:] == [(("conductor",), "3 D"), ((), "conductor")]
-
-
 async def test_what_earlier_attempts_spent_is_on_the_bill() -> None:
     """Of steps that run again: in the result, and for the limits of the run."""
     card = Card(name="A", price=Price(input=1.0, output=1.0))
@@ -156,48 +144,10 @@ async def test_a_step_starts_while_its_plan_is_written_and_is_called_once(
 
 
 PRICE = Price(input=1, output=2)
-RECORDED = pytest.mark.parametrize("recorded", [False, True], ids=["state", "journal"])
 
 
 def _journal(*, recorded: bool) -> MemoryJournal | None:
     return MemoryJournal() if recorded else None
-
-
-def _agent(url: str) -> Worker:
-    """Return a graph that asks a model, then a person, then the model again."""
-    model = ChatOpenAI(model="m", base_url=url, api_key="none", max_retries=0)
-
-    def think(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [model.invoke(state["messages"])]}
-
-    def ask(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [("user", f"told {interrupt('may I?')}")]}
-
-    graph = StateGraph(MessagesState)
-    for name, node in (("think", think), ("ask", ask), ("answer", think)):
-        graph.add_node(name, node)
-    graph.add_edge(START, "think")
-    graph.add_edge("think", "ask")
-    graph.add_edge("ask", "answer")
-    return as_worker(graph.compile(), name="agent", price=PRICE)
-
-
-@RECORDED
-async def test_what_an_agent_spent_before_its_interrupt_is_on_the_bill(*, recorded: bool) -> None:
-    async with ChatServer(lambda call: says(call, "Yes.")) as server:
-        conductor = Conductor(
-            FixedPlanner(Plan((Step(0, "Do it."),))),
-            [_agent(server.url)],
-            journal=_journal(recorded=recorded),
-        )
-        graph = around(conductor, executor="langgraph", checkpointer=InMemorySaver())
-        await graph.ainvoke(ASKED, CONFIG)
-        state = await graph.ainvoke(Command(resume="yes"), CONFIG)
-        assert len(server.calls) == 2
-    view = state["podium"]
-    assert view["usage"] == {"input_tokens": 422, "output_tokens": 14, "estimated": False}
-    assert view["cost"] == pytest.approx((422 + 2 * 14) * 1e-6)
-    assert not view["maybe_paid"]
 
 
 Make = Callable[[Callable[[str], str]], Worker]
@@ -315,28 +265,6 @@ class _Gone(InMemorySaver):
     ) -> None:
         self._write()
         await super().aput_writes(config, writes, task_id, task_path)
-
-
-@pytest.mark.parametrize("after", [6, 18])
-async def test_a_checkpointer_that_goes_away_is_told_and_nothing_is_paid_twice(
-    after: int, calls: Calls
-) -> None:
-    journal, saver = MemoryJournal(), _Gone()
-    conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"), journal=journal)
-    graph = around(conductor, executor="langgraph", checkpointer=saver)
-    saver.is_gone_after = after
-    try:
-        state = await graph.ainvoke(ASKED, CONFIG, durability="sync")
-    except ConnectionError:
-        saver.is_gone_after = None
-        kept = await graph.aget_state(CONFIG)
-        state = (
-            kept.values
-            if "podium" in kept.values
-            else await graph.ainvoke(None if kept.next else ASKED, CONFIG)
-        )
-    assert state["messages"][-1].content == "D(B(A()),C(A()))"
-    assert sorted(calls.names) == list("ABCD")
 
 
 async def test_without_a_journal_what_the_checkpointer_kept_is_not_paid_again(calls: Calls) -> None:

@@ -48,8 +48,8 @@ KINDS = {
     "unanswered": _Kind("person", "reject"),
     "interrupts": _Kind("wait"),
 }
-SHORT = [("map", "approved, then interrupts"), ("block", "refused")]
-"""What the short tests try."""
+KILLS = [("map", "approved, then interrupts"), ("block", "refused")]
+"""In what the short tests kill, with one executor and the other in turn."""
 MODES = ["at once", "one by one", "sync"]
 
 
@@ -219,8 +219,9 @@ def _table(*, of_modes: bool) -> Any:
         for executor, mode in (("podium", MODES[(at + of) % 3]), ("langgraph", MODES[(at + of + 1) % 3]))
     ]
     names = ("shape", "kind", "executor", "mode")[: 4 if of_modes else 3]
-    diagonal = [*zip(_shapes("act"), [*KINDS, "approved"], strict=True)] if of_modes else []
-    marks = [[] if row[:2] in (*SHORT, *diagonal) else [pytest.mark.long] for row in rows]
+    short = zip(_shapes("act"), [*KINDS, "approved"], strict=True) if of_modes else KILLS
+    turns = {(*pair, ("podium", "langgraph")[at % 2]) for at, pair in enumerate(short)}
+    marks = [[] if row[:3] in turns else [pytest.mark.long] for row in rows]
     return pytest.mark.parametrize(
         names, [pytest.param(*row, marks=mark) for row, mark in zip(rows, marks, strict=True)]
     )
@@ -255,8 +256,7 @@ async def test_kills(shape: str, kind: str, executor: Executor) -> None:
         assert each.left <= Counter(each.allowed.values())
 
 
-@EXECUTORS
-@pytest.mark.parametrize("kind", ["refused", "unanswered"])
+@pytest.mark.parametrize(("kind", "executor"), [("refused", "langgraph"), ("unanswered", "podium")])
 async def test_a_refusal(executor: Executor, kind: str) -> None:
     """It ends the run without an error, unless the caller asks for one; the thread then waits for nobody."""
     process = _Process("block", KINDS[kind], executor, InMemorySaver(), partial="raise")

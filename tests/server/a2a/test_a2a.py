@@ -1,10 +1,8 @@
 """The agents of the models with the client of the A2A SDK, and with Podium as a client."""
 
-import signal
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -23,11 +21,9 @@ from a2a.types import (
 from a2a.utils.errors import TaskNotFoundError
 from google.protobuf.json_format import MessageToDict, ParseDict
 from server.mcp.stalls import acquired, hung_up, stalls
-from server.scene import CONFIG, process, team
+from server.scene import team
 from servers.chat_server import Call, ChatServer, Pause, Reply
 from servers.podium_server import Served
-
-from podium.journal import SqlJournal
 
 pytestmark = pytest.mark.anyio
 
@@ -160,31 +156,3 @@ async def test_a_task_goes_on_after_its_stream(keyed: Served, upstream: ChatServ
                 break
             await anyio.sleep(0.05)
     assert answer_of(task) == "the answer"
-
-
-@pytest.mark.long
-async def test_a_signal_lets_a_task_end(upstream: ChatServer, tmp_path: Path) -> None:
-    """Also a task whose client does not wait."""
-    began = threading.Semaphore(0)
-
-    def reply(call: Call) -> Reply:
-        began.release()
-        return Reply((Pause(1.0), *team(call).parts))
-
-    upstream.reply = reply
-    text = CONFIG.format(url=upstream.url, models="", server="drain_seconds = 20.0")
-    (tmp_path / "podium.toml").write_text(text)
-    with process(tmp_path) as running:
-        root = running.url.removesuffix("/v1")
-        body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {}}
-        message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": ASKED}]}
-        body["params"] = {"message": message, "configuration": {"returnImmediately": True}}
-        headers = {"A2A-Version": "1.0"}
-        async with httpx2.AsyncClient(timeout=60, headers=headers) as http:
-            task = (await http.post(f"{root}/a2a/podium", json=body)).json()["result"]["task"]
-        assert task["status"]["state"] != "TASK_STATE_COMPLETED"
-        await acquired(began)
-        running.send_signal(signal.SIGTERM)
-        assert await anyio.to_thread.run_sync(running.wait, 30) == 0
-    (row,) = await SqlJournal(tmp_path / "runs.db").runs()
-    assert row.state == "ok"

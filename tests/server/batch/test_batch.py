@@ -298,6 +298,7 @@ def test_a_budget_needs_limits_and_prices(folder: Path, batch: Batch) -> None:
     assert "price of two is unknown" in batch("in.jsonl", "--budget", "1", "--max-cost", "1", code=2).stderr
 
 
+@pytest.mark.long
 def test_elsewhere_there_are_lines(
     folder: Path, batch: Batch, upstream: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,18 +61,3 @@ def test_an_answer_after_a_broken_call_says_what_was_charged(serve: Serve, upstr
     events = httpx2.get(f"{served.url}/runs/{run_id}/events").text
     failed = [json.loads(line[6:]) for line in events.splitlines() if '"type":"attempt_failed"' in line]
     assert [each["call"]["charged"] for each in failed] == ["reservation", "received"]
-
-
-def test_the_wait_of_a_busy_worker_reaches_the_client(serve: Serve, upstream: ChatServer) -> None:
-    served = serve(models=f"{RETRY}break_after = 100\n")
-    busy = whole({"error": {"message": "slow down"}}, status=429, headers={"Retry-After": "77"})
-    for path in PATHS:
-        for name, stream in (("two", True), ("two", False), ("planner", True)):
-            upstream.reply = lambda call, name=name: busy if call.body["model"] == name else team(call)
-            answer = post(served, path, stream=stream)
-            if stream and answer.status_code == 200:
-                assert '"retry_after":77.0' in answer.text
-            else:
-                assert answer.status_code in (503, 529)
-                assert answer.headers["retry-after"] == "77"
-                assert answer.headers["x-podium-run-id"]

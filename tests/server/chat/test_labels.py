@@ -1,6 +1,5 @@
 """A client sends a conversation as text, and the labels of its answers stay with it."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,46 +35,11 @@ def chat(said: str) -> tuple[str, dict[str, Any]]:
     return "chat/completions", {"messages": messages}
 
 
-def items(said: str) -> tuple[str, dict[str, Any]]:
-    content = [{"type": "output_text", "text": said, "annotations": []}]
-    answer = {"type": "message", "role": "assistant", "id": "m", "status": "completed", "content": content}
-    return "responses", {"input": [POST, answer, {"role": "user", "content": NEXT}]}
-
-
 def post(
     served: Served, route: str, body: dict[str, Any], key: str = "", model: str = "first"
 ) -> httpx2.Response:
     headers = {"authorization": f"Bearer {key}"} if key else {}
     return httpx2.post(f"{served.url}/{route}", json={"model": model, **body}, headers=headers, timeout=20)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("second", "model", "said"),
-    [
-        (chat, "first", "It is 330 m high."),
-        (items, "second", "It is 330 m high."),
-        (items, "second", "It is 331 m high."),
-    ],
-)
-def test_in_the_next_turn(
-    upstream: ChatServer,
-    tmp_path: Path,
-    second: Callable[[str], tuple[str, dict[str, Any]]],
-    model: str,
-    said: str,
-) -> None:
-    """Also of another model, and after a restart of the server; another text has no labels."""
-    upstream.reply = team
-    text = CONFIG.format(url=upstream.url, models=POLICY, server="")
-    with serving(text, tmp_path) as served:
-        first = post(served, "chat/completions", {"messages": [POST]})
-        assert first.json()["choices"][0]["message"]["content"] == "It is 330 m high."
-        answers = [post(served, *second(said), model=model)]
-    with serving(text, tmp_path) as served:
-        answers.append(post(served, *second(said), model=model))
-    assert [answer.is_success for answer in answers] == [said != "It is 330 m high."] * 2
-    assert any(call.body["model"] == "two" for call in upstream.calls) == (said != "It is 330 m high.")
 
 
 def test_a_stored_response_is_continued(upstream: ChatServer, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Models of `[models]`: presets, workers as themselves and shared, efforts, and what clients see."""
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +7,7 @@ import httpx2
 import openai
 import pytest
 from server.scene import ASKED, Serve
-from servers.chat_server import Call, ChatServer, Part, Pause, Reply, says, whole
+from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.podium_server import Served
 
 from podium.errors import ConfigError
@@ -175,36 +173,6 @@ BUSY = whole({}, status=503)
 @pytest.fixture
 def client(serve: Serve) -> openai.OpenAI:
     return serve(models=MODELS).client()
-
-
-def test_the_concurrency_of_a_worker_holds_for_all_models(
-    client: openai.OpenAI, upstream: ChatServer
-) -> None:
-    parallel: list[int] = []
-
-    def reply(call: Call) -> Reply:
-        if call.body["model"] == "narrow":
-            running = [other for other in upstream.calls if not other.answered.is_set()]
-            parallel.append(sum(other.body["model"] == "narrow" for other in running))
-        text = ONE if call.body["model"] == "planner" else "YES"
-        return Reply(late(call)) if call.body["model"] == "narrow" else says(call, text)
-
-    def late(call: Call) -> Iterator[Part]:
-        for _ in range(100):
-            if max(parallel) < 2:
-                yield Pause(0.05)
-        yield Pause(0.1)
-        yield from says(call, "YES").parts
-
-    def ask(model: str) -> str:
-        answer = client.chat.completions.create(model=model, messages=ASKED)
-        return answer.choices[0].message.content or ""
-
-    upstream.reply = reply
-    with ThreadPoolExecutor(6) as threads:
-        answers = list(threads.map(ask, ["first", "second", "judged"] * 2))
-    assert answers == ["YES"] * 6
-    assert max(parallel) == 2
 
 
 def test_a_circuit_breaker_holds_for_all_models(client: openai.OpenAI, upstream: ChatServer) -> None:

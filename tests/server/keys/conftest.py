@@ -7,7 +7,9 @@ import pytest
 from podium.journal import SqlJournal
 from podium_server.keys import KeyStore
 
-both = pytest.mark.parametrize("journal", ["sqlite", "postgres"], indirect=True)
+both = pytest.mark.parametrize(
+    "journal", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True
+)
 
 
 @pytest.fixture

@@ -232,6 +232,7 @@ async def test_a_run_that_another_request_executes(journal: SqlJournal) -> None:
         assert await spent(store, caller) == COST
 
 
+@pytest.mark.long
 async def test_a_failing_database_admits_nothing_and_loses_no_charge(tmp_path: Path) -> None:
     """While the file is locked, requests fail; a charge is written when the lock is released."""
     path = tmp_path / "runs.db"

@@ -41,7 +41,7 @@ def test_every_route_but_health_needs_a_key(keyed: Served) -> None:
         assert httpx2.get(keyed.root + open_path).status_code == 200
 
 
-@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("url", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True)
 def test_a_key_shows_its_budgets(url: str, serve: Serve, upstream: ChatServer) -> None:
     served, may_end = serve(keys=True, url=url), threading.Event()
     limits = {"requests_per_minute": 10, "tokens_per_minute": 100_000}

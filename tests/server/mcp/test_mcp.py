@@ -1,9 +1,6 @@
 """`POST /mcp` with the client of the MCP SDK."""
 
-import logging
-import signal
 import sys
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -11,8 +8,8 @@ import anyio.to_thread
 import httpx2
 import pytest
 from server.mcp.stalls import acquired, hung_up, stalls
-from server.scene import CONFIG, Serve, process, team
-from servers.chat_server import Call, ChatServer, Pause, Reply
+from server.scene import Serve
+from servers.chat_server import ChatServer
 from servers.mcp_client import connect, http_of
 from servers.podium_server import Served
 
@@ -139,40 +136,6 @@ def test_a_method_and_a_body_that_do_not_exist(keyed: Served) -> None:
         assert (
             httpx2.post(keyed.root + path, headers=json, content="[" * 100_000, timeout=60).status_code == 400
         )
-
-
-def test_the_log_has_no_requests(keyed: Served, capfd: pytest.CaptureFixture[str]) -> None:
-    """The SDKs configure no logging, and quote no invalid request."""
-    before = logging.getLogger().handlers.copy()
-    key = {"authorization": f"Bearer {keyed.key()}", "accept": "application/json, text/event-stream"}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "no such method", "params": {"text": "confidential"}}
-    for path in ("/mcp", "/a2a/podium"):
-        assert "error" in httpx2.post(keyed.root + path, headers=key, json=message, timeout=60).text
-    assert logging.getLogger().handlers == before
-    told = capfd.readouterr()
-    assert "confidential" not in told.out + told.err
-
-
-@pytest.mark.long
-async def test_a_signal_lets_a_call_end(upstream: ChatServer, tmp_path: Path) -> None:
-    """The streams of the SDK end with their answers, not at once."""
-
-    def reply(call: Call) -> Reply:
-        made = team(call)
-        if call.body["model"] != "two":
-            return made
-        running.send_signal(signal.SIGTERM)
-        return Reply((Pause(1.5), *made.parts))
-
-    upstream.reply = reply
-    text = CONFIG.format(url=upstream.url, models="", server="drain_seconds = 10.0")
-    (tmp_path / "podium.toml").write_text(text)
-    with process(tmp_path) as running:
-        async with connect(http_of(running.url.replace("/v1", "/mcp"))) as client:
-            await client.tools()  # else the SDK asks for them after the call
-            wire = await client.call("ask", question=ASKED)
-        assert wire["content"][0]["text"] == "the answer"
-        assert await anyio.to_thread.run_sync(running.wait, 20) == 0
 
 
 @pytest.mark.parametrize(("module", "path"), [("mcp", "/mcp"), ("a2a", "/a2a/podium")])

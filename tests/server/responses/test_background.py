@@ -7,7 +7,7 @@ import openai
 import pytest
 from server.responses.test_responses import ASKED
 from server.scene import Serve, team, until
-from servers.chat_server import STALL, Call, ChatServer, Pause, Reply
+from servers.chat_server import STALL, Call, ChatServer, Reply
 from servers.podium_server import Served
 
 ENDED = ("completed", "incomplete", "failed", "cancelled")
@@ -22,24 +22,6 @@ def ended(client: openai.OpenAI, response_id: str) -> Any:
 def stalls(call: Call) -> Reply:
     """Reply as the team; the last worker never answers."""
     return Reply((STALL,)) if call.body["model"] == "two" else team(call)
-
-
-@pytest.mark.long
-def test_a_response_without_a_client(served: Served, upstream: ChatServer) -> None:
-    upstream.reply = lambda call: Reply((Pause(0.3), *team(call).parts))
-    client = served.client()
-    begun = client.responses.create(model="podium", input=ASKED, background=True)
-    assert begun.status in ("queued", "in_progress")
-    assert begun.background is True
-    with pytest.raises(openai.BadRequestError) as caught:
-        client.responses.create(model="podium", input="More?", previous_response_id=begun.id)
-    assert caught.value.param == "previous_response_id"
-    answer = ended(client, begun.id)
-    assert (answer.status, answer.output_text) == ("completed", "the answer")
-    assert [item.type for item in answer.output] == ["reasoning", "message"]
-    assert answer.usage.total_tokens == 3 * 218
-    more = client.responses.create(model="podium", input="More?", previous_response_id=begun.id)
-    assert more.output_text == "the answer"
 
 
 def test_a_stream_that_disconnects(served: Served, upstream: ChatServer) -> None:

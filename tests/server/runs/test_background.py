@@ -6,22 +6,11 @@ from typing import Any
 
 from server.runs.test_runs import ask, frames
 from server.scene import ASKED, Serve, ended, post, stalled, start, team, until
-from servers.chat_server import ChatServer, says
+from servers.chat_server import ChatServer
 from servers.podium_server import Served
 
 STEPS = [{"worker": "one", "subtask": "Collect facts."}, {"worker": 1, "subtask": "Write it.", "access": [0]}]
 APPROVAL = '\n[policy]\napprove = "later"\n'
-
-
-def test_a_run_in_the_background(served: Served, upstream: ChatServer) -> None:
-    upstream.reply = lambda call: (
-        says(call, "the answer", delay=0.3) if call.body["model"] == "two" else team(call)
-    )
-    client = served.http()
-    run = start(client, labels=["eu"], limits={"steps": 4})
-    assert (run["status"], run["model"], run["labels"]) == ("running", "podium", ["eu"])
-    run = ended(client, run["id"])
-    assert (run["status"], run["answer"]) == ("ok", "the answer")
 
 
 def test_a_run_of_a_plan(served: Served, upstream: ChatServer) -> None:

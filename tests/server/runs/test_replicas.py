@@ -24,7 +24,7 @@ from servers.podium_server import serving
 LISTENING = "SELECT {} FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
 
 
-POSTGRES = pytest.mark.parametrize("url", ["postgres"], indirect=True)
+POSTGRES = pytest.mark.parametrize("url", [pytest.param("postgres", marks=pytest.mark.long)], indirect=True)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def types_of(lines: Iterator[str], last: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("url", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True)
 def test_events_of_another_replica(
     replicas: tuple[httpx2.Client, httpx2.Client], released: threading.Event
 ) -> None:

@@ -76,20 +76,3 @@ def test_a_workflow(serve: Serve, upstream: ChatServer, page: Page) -> None:
     expect(page.locator(".parts li")).to_have_count(2)
     page.goto(f"{served.root}/#/runs/{run_id}/1.2(2).0")
     expect(page.get_by_label("Step 2(2).0")).to_contain_text("Turn x.")
-
-
-def test_a_fan_out_that_waits(serve: Serve, upstream: ChatServer, page: Page) -> None:
-    upstream.reply = work
-    policy = 'ask = "fan-outs"\napprove = "later"\nask_above = { calls = 25 }\n'
-    served = serve(models=f"\n[policy]\n{policy}[retry]\nattempts = 1\n")
-    client = served.http()
-    run_id = start(client, plan={"steps": STEPS[:2]})
-    asked = ended(client, run_id)["waits_for"]["actions"]
-    assert [(each["step"], each["is_fan_out"], each["worker"]) for each in asked] == [(1, True, "one")]
-    page.goto(f"{served.root}/#/runs/{run_id}")
-    form = page.get_by_label("Approval of step 1")
-    expect(page.get_by_label(f"Step 1, one, waiting, 0 of {ITEMS}")).to_be_visible()
-    expect(form).to_contain_text(f"{ITEMS} items of step 1: {ITEMS} calls")
-    form.get_by_role("button", name="Approve").click()
-    expect(form).to_have_count(0, timeout=20_000)
-    expect(page.get_by_label(f"Step 1, one, ok, {ITEMS} of {ITEMS}")).to_be_visible()

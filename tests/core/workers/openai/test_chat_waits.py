@@ -36,10 +36,8 @@ async def serving(script: Script) -> AsyncIterator[tuple[ChatWorker, ChatServer]
     ("reply", "timeouts", "stream"),
     [
         pytest.param(SILENCE, {"first_byte": SOON}, True, id="no headers"),
-        pytest.param(events(STALL), {"first_byte": SOON}, True, id="headers and nothing else"),
         pytest.param(events(PIECE, STALL), {"idle": SOON}, True, id="silence within the stream"),
         pytest.param(events(*TRICKLE), {"total": SOON}, True, id="a trickle"),
-        pytest.param(SILENCE, {"total": SOON}, False, id="a whole answer"),
         pytest.param(Reply((ERROR, STALL)), {"total": SOON}, False, id="the body of an error"),
     ],
 )

@@ -315,7 +315,6 @@ KNOWN: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"stop_reason": 128009, "token_ids": [7], "logprobs": {"content": [TOKEN], "refusal": None}},
         {"reasoning_content": "hm", "reasoning": "hm", "tool_calls": [], "refusal": None, "audio": None}
     ),
-    "llama.cpp": ({"timings": {"prompt_n": 1}, "__verbose": {"content": "half", "index": 0}}, {}, {}),
     "openrouter": (
         {"provider": "Together", "citations": ["https://example.com"]},
         {"native_finish_reason": "completed", "logprobs": None, "error": None},
@@ -324,20 +323,12 @@ KNOWN: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
             "annotations": [{"type": "url_citation", "url_citation": {"content": "page", "title": "t"}}]
         }
     ),
-    "groq": (
-        {"x_groq": {"id": "r1"}, "service_tier": "on_demand", "usage_breakdown": None},
-        {},
-        {"executed_tools": [{"name": "search", "output": "found"}], "channel": "final"}
-    ),
     "azure": (
         {"prompt_filter_results": [{"prompt_index": 0, "content_filter_results": FILTERS}]},
         {"content_filter_results": FILTERS, "content_filter_offsets": {"check_offset": 1}},
         {"context": {"citations": [{"content": "a document"}], "intent": "[]"}, "annotations": []}
     ),
     "together": ({"prompt": [], "warnings": None}, {"text": "half", "seed": 7}, {"token_id": 7}),
-    "spark": ({"code": 0, "message": "Success", "sid": "s1"}, {}, {"plugins_content": None}),
-    "gemini": ({"status": "completed"}, {}, {"extra_content": {"google": {"thought_signature": "c2ln"}}}),
-    "openai": ({"obfuscation": "xxxx", "service_tier": "default", "moderation": None}, {}, {"refusal": None}),
 }  # fmt: skip
 
 
