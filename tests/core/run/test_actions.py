@@ -15,7 +15,7 @@ from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
 from podium.types import Completion, Event, Problem, StepEnded, StepStarted
-from podium.workers import FREE, Request, ScriptedWorker, Worker
+from podium.workers import FREE, Request, ScriptedWorker, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
 ONCE = Retry(attempts=1)
@@ -420,3 +420,61 @@ async def test_what_acts() -> None:
     tool.acts = False
     result = await run(plan_of(refund(), (0, "Write.", ())), writer(), tool)
     assert (result.status, result.actions) == ("ok", ())
+
+
+def _payers(down: set[str]) -> tuple[list[str], list[Worker]]:
+    """Return what was paid, and a payer whose first call for b has an unknown end, with a writer."""
+    paid = list[str]()
+
+    def pay(step: StepInput) -> str:
+        paid.append(step.subtask)
+        if paid in (["b"], ["a", "b"]):
+            raise WorkerTimeout("late", maybe_paid=True)
+        return f"paid {step.subtask}"
+
+    def write(step: StepInput) -> str:
+        if step.subtask in down:
+            raise WorkerUnavailable("down")
+        return step.subtask
+
+    payer = FunctionWorker(pay, card=Card(name="payer", price=FREE), acts=True)
+    return paid, [payer, FunctionWorker(write, card=Card(name="writer", price=FREE))]
+
+
+async def test_an_unknown_end_stays_after_a_resume_that_skips_the_step() -> None:
+    """It is not carried out again."""
+    paid, workers = _payers({"get 1"})
+    conductor = Conductor(FixedPlanner(""), workers, journal=MemoryJournal(), retry=ONCE)
+    for number in range(4):
+        plan = Plan((Step(1, f"get {number}"), Step(0, "b", (0,)), Step(1, "end", (1,))))
+        result = await (conductor.resume("R", plan=plan) if number else conductor.run(plan, run_id="R"))
+        assert (result.status, paid) == ("failed", ["b"])
+        assert ends(result) == [("payer", "unknown")]
+
+
+async def test_an_unknown_end_stays_when_another_step_gets_its_number() -> None:
+    """The action of that step is not taken for it."""
+    paid, workers = _payers(set())
+    conductor = Conductor(FixedPlanner(""), workers, journal=MemoryJournal(), retry=ONCE)
+    await conductor.run(Plan((Step(0, "a"), Step(0, "b"), Step(1, "end", (0, 1)))), run_id="R")
+    plan = Plan((Step(1, "new"), Step(0, "a"), Step(0, "b"), Step(1, "end", (0, 1, 2))))
+    for changed in (plan, None, None):
+        result = await conductor.resume("R", plan=changed, refresh=True)
+        assert (result.status, paid) == ("partial", ["a", "b"])
+        assert ends(result) == [("payer", "done"), ("payer", "unknown")]
+    await conductor.decide("R", action=1, done=False)
+    result = await conductor.resume("R", refresh=True)
+    assert (result.status, paid) == ("ok", ["a", "b", "b"])
+
+
+async def test_a_decision_is_on_one_of_two_actions_with_one_number() -> None:
+    """A changed plan has carried out another action in the place of the one whose end is unknown."""
+    paid, workers = _payers(set())
+    conductor = Conductor(FixedPlanner(""), workers, journal=MemoryJournal(), retry=ONCE)
+    await conductor.run(Plan((Step(0, "a"), Step(0, "b"), Step(1, "end", (0, 1)))), run_id="R")
+    plan = Plan((Step(0, "a"), Step(0, "c"), Step(0, "b"), Step(1, "end", (0, 1, 2))))
+    await conductor.resume("R", plan=plan)
+    assert paid == ["a", "b", "c"]
+    await conductor.decide("R", action=1, done=False)
+    result = await conductor.resume("R", refresh=True)
+    assert (result.status, paid) == ("ok", ["a", "b", "c", "b"])

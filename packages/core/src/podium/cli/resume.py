@@ -192,6 +192,7 @@ def _asked_of(action: str, events: Sequence[Event]) -> str:
     """Return what the action of a step was asked to do: a changed plan numbers its steps anew."""
     every = [each.action for each in fold(events).executions()]
     found = [each for each in every if action in (each.name, str(each.step))]
+    found = [each for each in found if each.end in ("unknown", "failed")] or found
     return f" ({found[-1].worker}: {shortened(found[-1].asked)})" if found else ""
 
 

@@ -204,8 +204,8 @@ def _on_end(given: ActionDecided, state: RunState, step: str | None) -> ActionDe
         told = f"step {step} of run {given.run_id} is such an action in the rounds {rounds}"
         raise ConfigError(f"{told}: name the round with --round (or `round=`)")
     if rounds:
-        number = next(each.step for each in found if each.round == rounds[0])
-        return replace(given, at=state.at, round=rounds[0], step=number)
+        action = [each for each in found if (each.round, each.end) == (rounds[0], end)][-1]
+        return replace(given, at=state.at, round=rounds[0], step=action.step, action=action.key)
     is_known = f": its end is {found[-1].end!r}" if found else ""
     raise ConfigError(
         f"step {step} of run {given.run_id} has no action whose end a person can decide{is_known}: "

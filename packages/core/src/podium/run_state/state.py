@@ -134,9 +134,7 @@ class RunState:
             case told.StepEnded():
                 self._end_step(event)
             case told.ActionDecided():
-                for each in (*self.latest.values(), *self.taken.values()):
-                    if (each.action.round, each.action.step) == (event.round, event.step):
-                        each.decide(done=event.done)
+                self._decide(event)
             case told.WorkerRunEnded():  # the call that started the run has its tokens and cost
                 self._end_worker_run(event)
             case told.RunEnded() if event.result.status == "waiting":
@@ -236,6 +234,18 @@ class RunState:
             here = replace(took, run_id=event.run_id, round=event.round, step=event.step, path=outcome.path)
             taken = Execution(here, path=(own,), levels=(level,))
             self.taken.setdefault((took.run_id, took.round, took.step), taken).end(outcome)
+
+    def _decide(self, event: told.ActionDecided) -> None:
+        """Set the end of an action, as a person has said."""
+
+        def is_meant(each: Execution) -> bool:
+            action = each.action
+            is_there = (action.round, action.step) == (event.round, event.step)
+            return is_there and event.action in ("", action.key)
+
+        own = [each for _, each in self.begun if each.action.run_id == self.run_id and is_meant(each)]
+        for each in (*own[-1:], *filter(is_meant, self.taken.values())):
+            each.decide(done=event.done)
 
     def _end_worker_run(self, event: told.WorkerRunEnded) -> None:
         """Add the spending and the actions of a run, of whose actions only the ends are known."""

@@ -279,6 +279,8 @@ class ActionDecided(_OfStep):
     """A person said whether an action was carried out."""
 
     done: bool
+    action: str = ""
+    """`Action.key`: actions of two plans may have the same step. Empty for the latest action of the step."""
     by: str = ""
     """The person or program that decided."""
     why: str = ""
