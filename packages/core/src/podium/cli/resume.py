@@ -189,7 +189,7 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
 
 
 def _asked_of(action: str, events: Sequence[Event]) -> str:
-    """Return what the action of a step was asked to do: a changed plan numbers its steps anew."""
+    """Return what the action of a step was asked to do: a changed plan has other numbers."""
     every = [each.action for each in fold(events).executions()]
     found = [each for each in every if action in (each.name, str(each.step))]
     found = [each for each in found if each.end in ("unknown", "failed")] or found

@@ -411,7 +411,7 @@ class RunState:
 
 
 def _ends(event: told.StepEnded, begun: Execution) -> bool:
-    """Return whether the end of a step is that of an action; the step may have been of another plan then."""
+    """Return whether the end of a step ends an action, which may be of an earlier plan."""
     outcome = event.outcome
     if not outcome.reused:
         return bool(event.attempt)
