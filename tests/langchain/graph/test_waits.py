@@ -88,7 +88,7 @@ def _shapes(worker: str) -> dict[str, list[dict[str, Any]]]:
 
 
 class _Copies(InMemorySaver):
-    """A saver that keeps what another process would find after a kill, at each fourth write."""
+    """A saver that keeps what another process would find after a kill, at each third write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class _Copies(InMemorySaver):
 
     def _copy(self) -> None:
         self._count += self.process is not None
-        if self.process is not None and self._count % 4 == 1:
+        if self.process is not None and self._count % 3 == 1:
             copy = InMemorySaver()
             copy.storage, copy.writes, copy.blobs = deepcopy((self.storage, self.writes, self.blobs))
             self.copies.append(self.process.next(copy))
