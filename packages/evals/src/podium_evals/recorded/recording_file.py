@@ -106,7 +106,8 @@ def read_recordings(path: Path | str) -> Recordings:
                 case other:
                     raise RecordingInvalid(f"{where}: the type {other!r} is unknown")
         except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
-            raise RecordingInvalid(f"{where} cannot be read: {type(error).__name__}: {error}") from error
+            what = f"it lacks {error}" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
+            raise RecordingInvalid(f"{where} is not a row of a recording: {what}") from error
     if provenance is None:
         raise RecordingInvalid(f"{path} is not a recording: no line has the type 'recording'")
     if unknown := next((key for key, _ in samples if key not in questions), None):

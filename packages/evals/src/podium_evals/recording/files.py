@@ -213,7 +213,7 @@ def read_questions(path: Path | str) -> Sequence[QuestionRow]:
     need further fields, such as `tests`. Of questions with the same content, only the first is used.
 
     Raises:
-        RecordingInvalid: the file cannot be read, or a line is not a question.
+        RecordingInvalid: the file cannot be read or has no questions, or a line is not a question.
     """
     path = Path(path)
     try:
@@ -228,6 +228,10 @@ def read_questions(path: Path | str) -> Sequence[QuestionRow]:
     found = dict[str, QuestionRow]()
     for each in rows:
         found.setdefault(each.question.key, each)
+    if not found:
+        raise RecordingInvalid(
+            f"{path} has no questions: write one JSON object with a `question` on each line"
+        )
     return tuple(found.values())
 
 
