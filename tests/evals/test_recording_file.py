@@ -73,7 +73,7 @@ def test_what_is_written_is_read(tmp_path: Path, name: str) -> None:
         head.read_text()
         + '{"type": "price", "worker": "a", "as_of": "2026-11-22", "source": "", "price": {}}\n'
     )
-    with pytest.raises(RecordingInvalid, match="line 2 cannot be read"):
+    with pytest.raises(RecordingInvalid, match="line 2 is not a row of a recording: it lacks"):
         read_recordings(lines)
 
 
