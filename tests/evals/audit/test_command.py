@@ -4,6 +4,7 @@ import json
 import sqlite3
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -112,7 +113,7 @@ def test_journals(podium: Podium, export: Path, postgres_url: str) -> None:
 )
 def test_wrong_arguments(podium: Podium, export: Path, arguments: tuple[str, ...], told: str) -> None:
     """Each is told in a line; nothing is written."""
-    with sqlite3.connect("other.db") as database:
+    with closing(sqlite3.connect("other.db")) as database:
         database.execute("CREATE TABLE mine (x TEXT)")
     before = {each.name: each.read_bytes() for each in Path().iterdir()}
     result = podium("audit", "costs", *arguments)
