@@ -137,6 +137,7 @@ def test_a_process_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     clerk = FunctionWorker(lambda _: "refunded", card=Card(name="clerk"), acts=True)
     plan, policy = Plan((Step(2, "refund order 17"),)), Policy(ask="actions", approve="later")
     scene = Scene(planner=FixedPlanner(plan), workers=[clerk], policy=policy, journal=MemoryJournal())
+    set_provider(SyncHumanInputProvider())
     with Path(os.devnull).open() as nothing:
         monkeypatch.setattr(sys, "stdin", nothing)
         with pytest.raises(RunWaiting):
