@@ -373,6 +373,7 @@ def _hint(result: Result, waiting: Sequence[ApprovalAsked], config: Path | None)
 
 
 def _how_to_decide(actions: Sequence[Action], config: Path | None) -> str:
+    """Return the command that decides on the first of the actions, and the steps of the others."""
     first, *others = actions
     words = "done|not-done" if any(each.end == "unknown" for each in actions) else "not-done"
     decide = f"decide {quote(short_id(first.run_id))} --action {quote(first.name)} {words}"

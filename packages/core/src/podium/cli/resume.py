@@ -183,19 +183,14 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
             recorded = _to_change(config, journal, run_id)
             given["plan"] = recorded.changed(change)
             decided = partial(recorded.conductor.decide, run_id, **given)
+        what = f"run {run_id}" + ("" if action is None else f", step {action}")
+        if action is not None and verdict in ("done", "not-done"):  # a changed plan has other numbers
+            meant = approval.open_action(fold(events), action, round_ or 0)
+            what += f" ({meant.worker}: {shortened(meant.asked)})"
         _record(decided, events)
-        what = f"run {run_id}" + ("" if action is None else f", step {action}{_asked_of(action, events)}")
         resume = command(f"resume {quote(short_id(run_id))}", config)
         told = f"continue with `{resume}`, or in the program that made the run with the same call and run id"
         screen.note(f"podium: recorded {verdict or 'the answer'} for {what}; {told}")
-
-
-def _asked_of(action: str, events: Sequence[Event]) -> str:
-    """Return what the action of a step was asked to do: a changed plan has other numbers."""
-    every = [each.action for each in fold(events).executions()]
-    found = [each for each in every if action in (each.name, str(each.step))]
-    found = [each for each in found if each.end in ("unknown", "failed")] or found
-    return f" ({found[-1].worker}: {shortened(found[-1].asked)})" if found else ""
 
 
 def _record(decided: Callable[[], Awaitable[None]], events: Sequence[Event]) -> None:

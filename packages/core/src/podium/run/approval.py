@@ -193,23 +193,32 @@ def waiting(told: Sequence[str]) -> Problem:
 
 
 def _on_end(given: ActionDecided, state: RunState, step: str | None) -> ActionDecided:
-    """Return the decision with the round and the number of the only action of a step that can be decided."""
-    of_run = [each.action for each in state.executions() if each.action.run_id == given.run_id]
+    """Return the decision with the place and the key of the action that is meant."""
+    action = open_action(state, str(step), given.round)
+    return replace(given, at=state.at, round=action.round, step=action.step, action=action.key)
+
+
+def open_action(state: RunState, step: str, number: int = 0) -> Action:
+    """Return the latest action of a step that a person can decide on; of a round, if its number is given.
+
+    Raises:
+        ConfigError: there is none, or several rounds have one.
+    """
+    of_run = [each.action for each in state.executions() if each.action.run_id == state.run_id]
     named = [each for each in of_run if step in (each.name, str(each.step))]
-    found = [each for each in named if given.round in (0, each.round)]
+    found = [each for each in named if number in (0, each.round)]
     ends = {each.end for each in found}
     end = "unknown" if "unknown" in ends else "failed"
     rounds = sorted({each.round for each in found if each.end == end})
     if len(rounds) > 1:
-        told = f"step {step} of run {given.run_id} is such an action in the rounds {rounds}"
+        told = f"step {step} of run {state.run_id} is such an action in the rounds {rounds}"
         raise ConfigError(f"{told}: name the round with --round (or `round=`)")
     if rounds:
-        action = [each for each in found if (each.round, each.end) == (rounds[0], end)][-1]
-        return replace(given, at=state.at, round=rounds[0], step=action.step, action=action.key)
+        return [each for each in found if each.end == end][-1]
     is_known = f": its end is {found[-1].end!r}" if found else ""
     raise ConfigError(
-        f"step {step} of run {given.run_id} has no action whose end a person can decide{is_known}: "
-        f"see `podium show {given.run_id}`"
+        f"step {step} of run {state.run_id} has no action whose end a person can decide{is_known}: "
+        f"see `podium show {state.run_id}`"
     )
 
 
