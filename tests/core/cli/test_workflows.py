@@ -143,7 +143,7 @@ def test_actions_inside_of_a_map(shown: Callable[..., str], journal: SqlJournal)
     assert "podium decide flow --action '0[1]' done|not-done" in result.problem.message
     assert "its end is 'done'" in shown("decide", "flow", "done", "--action", "0[2]", code=2)
     decided = shown("decide", "flow", "not-done", "--action", "0[1]")
-    assert "run flow, step 0[1] (thinker: Refund b);" in decided
+    assert "run flow, step 0[1] (thinker: Refund b); continue with `podium resume flow --refresh`" in decided
     result = ran(run, resumed=True)
     assert refunds.count("Refund b") == 2
     assert [each.name for each in result.outcomes] == ["0", "1", *(f"0[{n}]" for n in range(5))]

@@ -14,6 +14,7 @@ from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
+from podium.run_state import fold
 from podium.types import Completion, Event, Problem, StepEnded, StepStarted
 from podium.workers import FREE, Request, ScriptedWorker, StepInput, Worker
 
@@ -462,7 +463,9 @@ async def test_an_unknown_end_stays_when_another_step_gets_its_number() -> None:
         result = await conductor.resume("R", plan=changed, refresh=True)
         assert (result.status, paid) == ("partial", ["a", "b"])
         assert ends(result) == [("payer", "done"), ("payer", "unknown")]
-    await conductor.decide("R", action=1, done=False)
+        assert [each.name for each in result.actions] == ["1", "2"]
+        assert "podium decide R --action 2 done|not-done" in problem_of(result).message
+    await conductor.decide("R", action=2, done=False)
     result = await conductor.resume("R", refresh=True)
     assert (result.status, paid) == ("ok", ["a", "b", "b"])
 
@@ -475,6 +478,40 @@ async def test_a_decision_is_on_one_of_two_actions_with_one_number() -> None:
     plan = Plan((Step(0, "a"), Step(0, "c"), Step(0, "b"), Step(1, "end", (0, 1, 2))))
     await conductor.resume("R", plan=plan)
     assert paid == ["a", "b", "c"]
-    await conductor.decide("R", action=1, done=False)
+    await conductor.decide("R", action=2, done=False)
     result = await conductor.resume("R", refresh=True)
     assert (result.status, paid) == ("ok", ["a", "b", "c", "b"])
+
+
+async def test_a_changed_plan_has_one_numbering() -> None:
+    """An action has the number of the step that asks for it, in the messages, the result and decisions."""
+    paid = list[str]()
+
+    def pay(step: StepInput) -> str:
+        paid.append(step.subtask)
+        if len(paid) <= 2:
+            raise WorkerTimeout("late", maybe_paid=True)
+        return f"paid {step.subtask}"
+
+    payer = FunctionWorker(pay, card=Card(name="payer", price=FREE), acts=True)
+    journal = MemoryJournal()
+    conductor = Conductor(FixedPlanner(""), [payer, writer()], journal=journal, retry=ONCE)
+    await conductor.run(Plan((Step(0, "a"), Step(0, "b"), Step(1, "end", (0, 1)))), run_id="R")
+    assert paid == ["a", "b"]
+    changed = Plan((Step(0, "b"), Step(0, "a"), Step(1, "end", (0, 1))))
+    result = await conductor.resume("R", plan=changed)
+    assert [(each.name, each.asked) for each in result.actions] == [("1", "a"), ("0", "b")]
+    for outcome in result.rounds[-1].outcomes[:2]:
+        asked = changed.steps[outcome.step].subtask
+        assert f"(payer {asked}, step {outcome.step} of round 1" in str(outcome.problem)
+        assert f"--action {outcome.step} done|not-done" in str(outcome.problem)
+    state = fold(entry.event for entry in await journal.read("R"))
+    assert state.result().actions == result.actions
+    await conductor.decide("R", action=0, done=False)
+    await conductor.decide("R", action=1, done=True)
+    result = await conductor.resume("R", refresh=True)
+    assert (result.status, paid) == ("ok", ["a", "b", "b"])
+    assert [(each.name, each.asked, each.end) for each in result.actions] == [
+        ("1", "a", "done"),
+        ("0", "b", "done"),
+    ]

@@ -348,8 +348,7 @@ def _hint(result: Result, waiting: Sequence[ApprovalAsked], config: Path | None)
         return f": {_with_higher_limit(resume, told)}"
     outcomes = [each for current in result.rounds[-1:] for each in current.outcomes]
     failed = [each for each in outcomes if each.status == "failed" and each.attempts]
-    if result.answer and (code == STALE or missing(result.rounds[-1]) or any(each.path for each in failed)):
-        resume += " --refresh"
+    resume = resume_command(result, config)
     ends = ("failed", "unknown") if result.status in ("partial", "failed") else ("unknown",)
     undecided = [action for action in result.actions if action.end in ends]
     if undecided:  # they are not repeated before a person decides
@@ -370,6 +369,15 @@ def _hint(result: Result, waiting: Sequence[ApprovalAsked], config: Path | None)
             if refused and not failed:
                 what, resume = "change the plan", command(f"resume {short} --edit", config)
             return f": {what} with `{resume}`"
+
+
+def resume_command(result: Result, config: Path | None) -> str:
+    """Return the command that continues a run; with `--refresh` if steps lacked an input."""
+    is_stale = result.problem is not None and result.problem.code == STALE
+    parts = (each for current in result.rounds[-1:] for each in current.outcomes if each.path)
+    is_cut = any(each.status == "failed" and each.attempts for each in parts)
+    refreshes = result.answer and (is_stale or is_cut or missing(result.rounds[-1]))
+    return command(f"resume {quote(short_id(result.run_id))}{' --refresh' if refreshes else ''}", config)
 
 
 def _how_to_decide(actions: Sequence[Action], config: Path | None) -> str:

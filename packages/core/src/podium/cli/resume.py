@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from getpass import getuser
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, Any, Literal
 
 import anyio
@@ -14,8 +13,8 @@ import typer
 from podium import replay as replays
 from podium.budget.limits import OF_RUN, Limits
 from podium.cli import arguments
-from podium.cli.answer import Answering, Approver, verdict_on, verdict_on_step
-from podium.cli.arguments import PlanChange, command, exclude, find_run, look, short_id
+from podium.cli.answer import Answering, Approver, resume_command, verdict_on, verdict_on_step
+from podium.cli.arguments import PlanChange, exclude, find_run, look
 from podium.cli.screen import Screen, reporting
 from podium.conductor import Conductor
 from podium.config import Variant, find_config, load_config
@@ -184,11 +183,11 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
             given["plan"] = recorded.changed(change)
             decided = partial(recorded.conductor.decide, run_id, **given)
         what = f"run {run_id}" + ("" if action is None else f", step {action}")
-        if action is not None and verdict in ("done", "not-done"):  # a changed plan has other numbers
+        if action is not None and verdict in ("done", "not-done"):  # a person checks the action
             meant = approval.open_action(fold(events), action, round_ or 0)
             what += f" ({meant.worker}: {shortened(meant.asked)})"
         _record(decided, events)
-        resume = command(f"resume {quote(short_id(run_id))}", config)
+        resume = resume_command(fold(events).result(), config)
         told = f"continue with `{resume}`, or in the program that made the run with the same call and run id"
         screen.note(f"podium: recorded {verdict or 'the answer'} for {what}; {told}")
 

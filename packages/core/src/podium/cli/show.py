@@ -184,7 +184,7 @@ def _show_step(screen: Screen, journal: SqlJournal, typed: str, name: str) -> No
         raise ConfigError(f"run {result.run_id} has no outcome of step {name}: see `podium show {typed}`")
     screen.result(f"--- step {name} ---" if own is None else output_of(own, result))
     actions = {(each.run_id, each.round, each.step): each for each in result.actions}
-    if own is not None and (action := actions.get((result.run_id, own.round, own.step))) is not None:
+    if own is not None and own.action and (action := actions.get((result.run_id, own.round, own.step))):
         screen.result(str(action))
     if own is not None and own.problem is not None:
         screen.result(f"{own.problem.code}: {own.problem.message}")
@@ -193,7 +193,7 @@ def _show_step(screen: Screen, journal: SqlJournal, typed: str, name: str) -> No
     table = plain_table("execution", "worker", "status", Column("cost", justify="right"), "output")
     for each in inside:
         told = each.text if each.problem is None else f"{each.problem.code}: {each.problem.message}"
-        if (action := actions.get((result.run_id, each.round, each.step))) is not None:
+        if each.action and (action := actions.get((result.run_id, each.round, each.step))):
             told = f"{ACTION_ENDS[action.end]}: {action.asked}"
         cost = money(each.cost, at_most=each.usage.estimated)
         cells = (each.name, each.worker, each.status, cost, _first_words(screen, told))

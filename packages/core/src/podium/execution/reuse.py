@@ -264,17 +264,18 @@ class PaidSteps:
         if action is None:  # no worker is called
             return None
         if (undecided := log.undecided(action)) is not None:
-            state.took = undecided
-            ended = self.never_ran(state, undecided_problem(undecided, log.remedy(undecided)), "failed")
-            return replace(ended, action="unknown")
+            state.took = undecided.action
+            log.take(undecided, action)
+            problem = undecided_problem(undecided.action, log.remedy(undecided.action))
+            return replace(self.never_ran(state, problem, "failed"), action="unknown")
         place = action.key, action.round, action.step
         known = paid_results.find(*place)
         if known is not None and (known[1].round, known[1].step) == place[1:]:
             return paid_results.take(*place)  # in an earlier process, it did not reach its worker
         if (execution := log.recorded(action)) is None:
             return None
-        log.take(execution)
         state.took = execution.action
+        log.take(execution, action)
         return outcome_again(execution, action, log.remedy(execution.action))
 
     def change(self, state: StepNode, arguments: str) -> Outcome | None:
@@ -320,7 +321,7 @@ class PaidSteps:
         if outcome.action == "not_done":
             return
         if execution is not None:
-            log.take(execution)
+            log.take(execution, action)
             return
         path, levels = log.path(action.worker), log.levels(action.round, action.step, action.path)
         execution = Execution(action, path=path, levels=levels)

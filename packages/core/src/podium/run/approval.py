@@ -214,7 +214,9 @@ def open_action(state: RunState, step: str, number: int = 0) -> Action:
         told = f"step {step} of run {state.run_id} is such an action in the rounds {rounds}"
         raise ConfigError(f"{told}: name the round with --round (or `round=`)")
     if rounds:
-        return [each for each in found if each.end == end][-1]
+        left = [each for each in found if each.end == end]
+        current = {each.action for each in state.latest.values()}  # without those of replaced plans
+        return ([each for each in left if each in current] or left)[-1]
     is_known = f": its end is {found[-1].end!r}" if found else ""
     raise ConfigError(
         f"step {step} of run {state.run_id} has no action whose end a person can decide{is_known}: "

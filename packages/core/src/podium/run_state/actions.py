@@ -95,6 +95,11 @@ class Execution:
         self.action = replace(self.action, end=outcome.action or "unknown", output=output)
         self.outcome, self.is_running = outcome, False
 
+    def move(self, asking: Action) -> None:
+        """Give the action the place of a step that asks for it, if the step is of the same run."""
+        if asking.run_id == self.action.run_id:
+            self.action = replace(self.action, round=asking.round, step=asking.step, path=asking.path)
+
     def is_decided_by(self, outcome: Outcome) -> bool:
         """Return whether an outcome, which a host has stored or a person edited, is later than the end."""
         return self.action.end == "unknown" or (self.action.end == "failed" and outcome.action != "failed")
@@ -189,10 +194,11 @@ class ActionLog:
         self.begun.append(execution)
         self.taken.append(execution)
 
-    def undecided(self, asking: Action) -> Action | None:
+    def undecided(self, asking: Action) -> Execution | None:
         """Return an equal action of which nobody knows whether it was carried out; else `None`."""
-        unknown = (each.action for each in self._equal(asking) if each.action.end == "unknown")
-        return next(unknown, None)
+        unknown = [each for each in self._equal(asking) if each.action.end == "unknown"]
+        free = [each for each in unknown if each not in self.taken]
+        return min(free or unknown, key=lambda each: _distance(each.action, asking), default=None)
 
     def recorded(self, asking: Action) -> Execution | None:
         """Return the action that an asking takes: of the same run, round and step, else the earliest."""
@@ -213,8 +219,10 @@ class ActionLog:
             each for each in alike if each.counts and not each.is_running and self._place(each.path) == place
         ]
 
-    def take(self, execution: Execution) -> None:
-        """Count an action as asked for by the current plan."""
+    def take(self, execution: Execution, asking: Action) -> None:
+        """Count an action as asked for by a step of the current plan, whose number it gets."""
+        if execution not in self.taken:
+            execution.move(asking)
         self.taken.append(execution)
         if execution.levels:
             self.take_inside(execution.levels[-1])
@@ -324,7 +332,7 @@ def outcome_again(execution: Execution, asking: Action, remedy: str) -> Outcome:
     if action.end == "failed" and outcome.problem is not None:
         told = f"{outcome.problem.message}; it is not carried out again: {remedy}"
         outcome = replace(outcome, problem=Problem(outcome.problem.code, told))
-    if (action.run_id, action.round, action.step) == (asking.run_id, asking.round, asking.step):
+    if (action.run_id, outcome.round, outcome.step) == (asking.run_id, asking.round, asking.step):
         return replace(outcome, reused=True)
     return without_cost(outcome, asking.round, asking.step)
 

@@ -74,6 +74,8 @@ class RunState:
     """The latest action of each round and step."""
     taken: dict[tuple[str, int, int], Execution] = field(default_factory=dict)
     """The actions that steps took because equal ones had begun, by their run, round and step."""
+    placed: list[Execution] = field(default_factory=list)
+    """The actions whose places are those of steps of the current plan."""
     called: dict[tuple[int, int, int], tuple[str, Level]] = field(default_factory=dict)
     """By round, step and attempt, which a changed plan may begin again: the worker and its step."""
     nested: Sequence["RunState"] | None = None
@@ -94,6 +96,7 @@ class RunState:
                 self.workers, self.limits, self.end = event.workers, event.limits or self.limits, None
                 self.names += [name for name in event.workers if name not in self.names]
                 self._interrupt()
+                self.placed.clear()
                 for current in self.rounds.values():
                     current.resume()
             case told.RoundStarted():
@@ -198,6 +201,7 @@ class RunState:
                 step.end = None if step.path else step.end
                 current.inside.pop(own, None)
         self.asked.clear()
+        self.placed.clear()
         self.is_planned = True
 
     def _start_step(self, event: told.StepStarted) -> None:
@@ -220,6 +224,7 @@ class RunState:
             begun = Execution(action, path=(own,), levels=(level,), is_nested_run=event.nests)
             self.latest[event.round, event.step] = begun
             self.begun.append(("", begun))
+            self.placed.append(begun)
 
     def _end_step(self, event: told.StepEnded) -> None:
         current, outcome, took = self.round(event.round), event.outcome, event.took
@@ -230,21 +235,34 @@ class RunState:
         begun = self.latest.get((event.round, event.step)) if outcome.action else None
         if begun is not None and _ends(event, begun):
             begun.end(outcome)
-        if took is not None:
-            here = replace(took, run_id=event.run_id, round=event.round, step=event.step, path=outcome.path)
+        if took is None:
+            return
+        here = replace(took, run_id=event.run_id, round=event.round, step=event.step, path=outcome.path)
+        if took.run_id != self.run_id:
             taken = Execution(here, path=(own,), levels=(level,))
             self.taken.setdefault((took.run_id, took.round, took.step), taken).end(outcome)
+            return
+        for moved in self._own(took.round, took.step, took.key)[-1:]:
+            if moved not in self.placed:
+                moved.move(here)
+                self.placed.append(moved)
+                self.latest[event.round, event.step] = moved
+
+    def _own(self, number: int, step: int, key: str) -> list[Execution]:
+        """Return the actions of the run itself in a step; with an empty key, all of them."""
+        return [
+            each
+            for _, each in self.begun
+            if (each.action.run_id, each.action.round, each.action.step) == (self.run_id, number, step)
+            and key in ("", each.action.key)
+        ]
 
     def _decide(self, event: told.ActionDecided) -> None:
         """Set the end of an action, as a person has said."""
-
-        def is_meant(each: Execution) -> bool:
-            action = each.action
-            is_there = (action.round, action.step) == (event.round, event.step)
-            return is_there and event.action in ("", action.key)
-
-        own = [each for _, each in self.begun if each.action.run_id == self.run_id and is_meant(each)]
-        for each in (*own[-1:], *filter(is_meant, self.taken.values())):
+        place = event.round, event.step
+        own = self._own(*place, event.action)
+        taken = (each for each in self.taken.values() if (each.action.round, each.action.step) == place)
+        for each in (*own[-1:], *(each for each in taken if event.action in ("", each.action.key))):
             each.decide(done=event.done)
 
     def _end_worker_run(self, event: told.WorkerRunEnded) -> None:

@@ -205,6 +205,7 @@ class Action:
     """The run, or the nested run, whose step it is."""
     round: int
     step: int
+    """The step of the current plan that asks for it, from 0; without one, of the plan that began it."""
     path: str = ""
     """The name of an execution inside of a map or a block; see `Outcome.path`."""
     worker: str
