@@ -260,6 +260,7 @@ evidence: $(UV)
 docs: $(UV)
 	$(RUN) python -m scripts.reference_pages
 	PYTHONPATH=site $(UV) run --frozen --project site --only-group docs python -m zensical build --strict --clean
+	$(RUN) python -m scripts.search_index
 	$(RUN) python -m scripts.check_site
 
 lint: $(UV)
