@@ -515,3 +515,53 @@ async def test_a_changed_plan_has_one_numbering() -> None:
         ("1", "a", "done"),
         ("0", "b", "done"),
     ]
+
+
+async def test_two_actions_with_one_number_are_told_apart() -> None:
+    """A changed plan has no step for the one, and the other in the place of it."""
+    paid = list[str]()
+
+    def pay(step: StepInput) -> str:
+        paid.append(step.subtask)
+        if len(paid) <= 2:
+            raise WorkerTimeout("late", maybe_paid=True)
+        return f"paid {step.subtask}"
+
+    payer = FunctionWorker(pay, card=Card(name="payer", price=FREE), acts=True)
+    conductor = Conductor(FixedPlanner(""), [payer], journal=MemoryJournal(), retry=ONCE)
+    await conductor.run(Plan((Step(0, "a"),)), run_id="R")
+    result = await conductor.resume("R", plan=Plan((Step(0, "b"),)))
+    keys = {each.asked: each.key for each in result.actions if each.step == 0}
+    with pytest.raises(ConfigError, match=r"of several plans: name one of payer a.*, payer b") as caught:
+        await conductor.decide("R", action=0, done=True)
+    assert all(f"--action {key[:12]}" in str(caught.value) for key in keys.values())
+    await conductor.decide("R", action=keys["a"], done=True)
+    await conductor.decide("R", action=keys["b"][:12], done=False)
+    result = await conductor.resume("R")
+    assert (result.status, paid) == ("ok", ["a", "b", "b"])
+    assert ends(result) == [("payer", "done"), ("payer", "done")]
+
+
+async def test_a_failed_attempt_of_another_plan_is_not_of_an_action() -> None:
+    """A changed plan has a step that fails once in the place of an action that was carried out."""
+    paid, tries = list[str](), list[str]()
+
+    def write(step: StepInput) -> str:
+        tries.append(step.subtask)
+        if tries.count(step.subtask) == 1 and step.subtask == "flaky":
+            raise WorkerUnavailable("down")
+        return step.subtask
+
+    workers = [
+        FunctionWorker(
+            lambda step: paid.append(step.subtask) or "paid", card=Card(name="payer", price=FREE), acts=True
+        ),
+        FunctionWorker(write, card=Card(name="writer", price=FREE)),
+    ]
+    conductor = Conductor(FixedPlanner(""), workers, journal=MemoryJournal(), retry=Retry(attempts=2))
+    act, end = Step(0, "a"), Step(1, "end", (0,))
+    for number, plan in enumerate(
+        [Plan((act, end)), Plan((Step(1, "flaky"), act, end)), Plan((act, Step(1, "new"), end))]
+    ):
+        result = await (conductor.resume("R", plan=plan) if number else conductor.run(plan, run_id="R"))
+        assert (result.status, paid) == ("ok", ["a"])

@@ -381,15 +381,17 @@ def resume_command(result: Result, config: Path | None) -> str:
 
 
 def _how_to_decide(actions: Sequence[Action], config: Path | None) -> str:
-    """Return the command that decides on the first of the actions, and the steps of the others."""
+    """Return the command that decides on the first of the actions, and the names of the others."""
     first, *others = actions
+    places = Counter(each.name for each in actions)
+    names = [each.name if places[each.name] == 1 else each.key[:12] for each in actions]
     words = "done|not-done" if any(each.end == "unknown" for each in actions) else "not-done"
-    decide = f"decide {quote(short_id(first.run_id))} --action {quote(first.name)} {words}"
+    decide = f"decide {quote(short_id(first.run_id))} --action {quote(names[0])} {words}"
     told = f"decide with `{command(decide, config)}`"
     if others:
-        names = [f"step {action.name}" for action in others[:_TOLD]]
-        names += [f"{len(others) - _TOLD} more"] if len(others) > _TOLD else []
-        told += f", and in the same way on {', '.join(names)}"
+        listed = [f"--action {quote(name)}" for name in names[1 : 1 + _TOLD]]
+        listed += [f"{len(others) - _TOLD} more"] if len(others) > _TOLD else []
+        told += f", and in the same way on {', '.join(listed)}"
     return told
 
 

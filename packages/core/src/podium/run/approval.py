@@ -14,7 +14,7 @@ import anyio.to_thread
 from podium.errors import ConfigError, PlanError, PodiumError, QueryError, WorkerFailed, unknown_options
 from podium.execution.context import ConductorSettings, RunContext, RunRequest
 from podium.execution.graph import WAITING
-from podium.journal.journal import Journal
+from podium.journal.journal import Journal, shortened
 from podium.policy import ApprovalRequest
 from podium.policy.policy import Ask, Asked
 from podium.prompts.output import BadOutput, read_output
@@ -37,6 +37,8 @@ REPLANNED = "planned_again"
 """Problem code: a person asked for another plan."""
 UNANSWERED = "unanswered"
 """Problem code: a question got no answer."""
+_LEAST_KEY = 8
+"""The least length of the beginning of an action's key that names the action."""
 _MOST_TOLD = 3
 """The number of steps that wait for an approval and are told."""
 _OF_APPROVAL = ("plan", "arguments", "again", "answer")
@@ -63,7 +65,8 @@ class Decision(TypedDict, total=False):
     """Whether, with `approved=False`, the planner writes another plan, and is shown `why`; by default not."""
     action: int | str | None
     """The step of the action, the fan-out or the question, from 0; inside of maps and blocks its name, such
-    as `2[17]`. By default (`None`) the plan, all that waits, or the only question."""
+    as `2[17]`. With `done`, also `Action.key`, because two plans may have an action in one step. By default
+    (`None`) the plan, all that waits, or the only question."""
     round: int | None
     """The round of an action with `done`, from 1; by default (`None`) the only one with an open end."""
     done: bool | None
@@ -199,29 +202,37 @@ def _on_end(given: ActionDecided, state: RunState, step: str | None) -> ActionDe
 
 
 def open_action(state: RunState, step: str, number: int = 0) -> Action:
-    """Return the latest action of a step that a person can decide on; of a round, if its number is given.
+    """Return the action that a person can decide on: of a step, and of a round if its number is given.
+
+    Args:
+        state: the state of the run.
+        step: the number or the name of the step, or `Action.key` or at least 8 characters of its beginning.
+        number: the number of the round; 0 for any.
 
     Raises:
-        ConfigError: there is none, or several rounds have one.
+        ConfigError: there is none, or there are several.
     """
     of_run = [each.action for each in state.executions() if each.action.run_id == state.run_id]
-    named = [each for each in of_run if step in (each.name, str(each.step))]
+    named = [each for each in of_run if step in (each.name, str(each.step)) or _is_key(step, each.key)]
     found = [each for each in named if number in (0, each.round)]
-    ends = {each.end for each in found}
-    end = "unknown" if "unknown" in ends else "failed"
-    rounds = sorted({each.round for each in found if each.end == end})
+    left = [each for each in found if each.end in ("unknown", "failed")]
+    told = f"step {step} of run {state.run_id}"
+    if not left:
+        is_known = f": its end is {found[-1].end!r}" if found else ""
+        told += f" has no action whose end a person can decide{is_known}"
+        raise ConfigError(f"{told}: see `podium show {state.run_id}`")
+    rounds = sorted({each.round for each in left})
     if len(rounds) > 1:
-        told = f"step {step} of run {state.run_id} is such an action in the rounds {rounds}"
+        told += f" is such an action in the rounds {rounds}"
         raise ConfigError(f"{told}: name the round with --round (or `round=`)")
-    if rounds:
-        left = [each for each in found if each.end == end]
-        current = {each.action for each in state.latest.values()}  # without those of replaced plans
-        return ([each for each in left if each in current] or left)[-1]
-    is_known = f": its end is {found[-1].end!r}" if found else ""
-    raise ConfigError(
-        f"step {step} of run {state.run_id} has no action whose end a person can decide{is_known}: "
-        f"see `podium show {state.run_id}`"
-    )
+    if len(keys := {each.key: each for each in left}) > 1:  # of two plans
+        actions = ", ".join(f"{shortened(str(each))} (--action {each.key[:12]})" for each in keys.values())
+        raise ConfigError(f"{told} has several such actions, of several plans: name one of {actions}")
+    return left[-1]
+
+
+def _is_key(said: str, key: str) -> bool:
+    return len(said) >= _LEAST_KEY and key.startswith(said)
 
 
 async def request_approval(

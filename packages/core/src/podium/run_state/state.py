@@ -211,6 +211,7 @@ class RunState:
         self.called[event.round, event.step, event.attempt] = event.worker, level
         self.asked.pop((event.round, None), None)
         self.asked.pop((event.round, event.step), None)
+        self.latest.pop((event.round, event.step), None)  # it may be an action of a replaced plan
         if event.action:
             action = Action(
                 run_id=event.run_id,

@@ -222,7 +222,10 @@ class ActionEnd(Body):
     why: Why = ""
     action: Annotated[
         StepName | None,
-        Field(description="The `step` or the `path` of the action or question; null for the only question."),
+        Field(
+            description="The `step`, `path` or `key` of the action, or the `step` or `path` of the question; "
+            "null for the only question."
+        ),
     ] = None
     round: Annotated[
         int | None, Field(ge=1, lt=2**31, description="Its round; null for the only one with an open end.")

@@ -123,7 +123,7 @@ const HANDLERS = {
     step.subtask ??= event.subtask;
     Object.assign(step, { status: "running", worker, started: step.started ?? at });
     for (let above = step.parent; above; above = above.parent) above.started ??= at;
-    if (event.action) Object.assign(step, { acts: true, asked: event.asked, isBegun: true, decided: null });
+    if (event.action) Object.assign(step, { acts: true, asked: event.asked, key: event.action, isBegun: true, decided: null });
   },
   action_decided(run, event) {
     stepOf(run, event).decided = { end: event.done ? "done" : "not_done", by: event.by, why: event.why };
@@ -148,6 +148,7 @@ const HANDLERS = {
     for (const each of step.attempts) if (each.status === "running") each.status = outcome.status;
     for (const call of outcome.calls) Object.assign(attemptOf(step, call.attempt), call);
     Object.assign(step, { outcome, status: outcome.status, text: outcome.text, worker: outcome.worker });
+    if (event.took) step.key = event.took.key;
   },
   answer_delta(run, event) {
     const from = `${event.round}.${event.step}.${event.attempt}`;
