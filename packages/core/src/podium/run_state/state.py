@@ -74,8 +74,8 @@ class RunState:
     """The latest action of each round and step."""
     taken: dict[tuple[str, int, int], Execution] = field(default_factory=dict)
     """The actions that steps took because equal ones had begun, by their run, round and step."""
-    placed: list[Execution] = field(default_factory=list)
-    """The actions whose places are those of steps of the current plan."""
+    placed: list[tuple[int, Execution]] = field(default_factory=list)
+    """The actions that have the places of steps of the current plans, with the rounds of the plans."""
     called: dict[tuple[int, int, int], tuple[str, Level]] = field(default_factory=dict)
     """By round, step and attempt, which a changed plan may begin again: the worker and its step."""
     nested: Sequence["RunState"] | None = None
@@ -225,7 +225,7 @@ class RunState:
             begun = Execution(action, path=(own,), levels=(level,), is_nested_run=event.nests)
             self.latest[event.round, event.step] = begun
             self.begun.append(("", begun))
-            self.placed.append(begun)
+            self.placed.append((event.round, begun))
 
     def _end_step(self, event: told.StepEnded) -> None:
         current, outcome, took = self.round(event.round), event.outcome, event.took
@@ -244,9 +244,9 @@ class RunState:
             self.taken.setdefault((took.run_id, took.round, took.step), taken).end(outcome)
             return
         for moved in self._own(took.round, took.step, took.key)[-1:]:
-            if moved not in self.placed:
+            if (event.round, moved) not in self.placed:
                 moved.move(here)
-                self.placed.append(moved)
+                self.placed.append((event.round, moved))
                 self.latest[event.round, event.step] = moved
 
     def _own(self, number: int, step: int, key: str) -> list[Execution]:
