@@ -203,7 +203,8 @@ def write_page(measured: Sequence[Measured], path: Path) -> None:
         repair=_repair(texts),
         kinds=_over(texts, KIND_REPAIRED, REPAIRED),
         router=_over(texts, ROUTER, REPAIRED),
-        new="".join(map(_new, new)),
+        found=FOUND,
+        new=_over(new, FOUND, REPAIRED),
         calls=_over(texts, VOTE, OWN),
         tools="".join(map(_tools, priced)),
         probes=max((each.report.setting.probes for each in new), default=0),
@@ -221,8 +222,8 @@ def _repair(known: Sequence[Measured]) -> str:
         f"{rounding.count(arm.calls)} on {each.part.title}" for each in known if (arm := each.arm(REPAIRED))
     ]
     return (
-        f"The repaired best single worker passes a question to the next best worker if its own answer is "
-        f"empty. It is compared with the best single worker. {_over(known, REPAIRED, BASE)} "
+        f"After an empty answer, `{REPAIRED}` asks the next best worker. "
+        f"{_over(known, REPAIRED, BASE)} "
         f"Calls for each question: {_listed(calls)}."
     )
 
@@ -236,25 +237,15 @@ def _over(measured: Sequence[Measured], name: str, base: str) -> str:
     neither = [
         f"{title} ({between(of)})" for title, of in together.items() if of.low < _LEAST and of.high > -_LEAST
     ]
-    parts = [("better on ", better), ("worse on ", worse), ("not shown to differ on ", neither)]
-    told = " ".join(f"It is {head}{_listed(each)}." for head, each in parts if each)
-    return told or "It is recorded nowhere."
-
-
-def _new(measured: Measured) -> str:
-    arms = (REPAIRED, VOTE, OWN, FOUND, ROUTER)
-    shown = [(name, arm) for name in arms if (arm := measured.arm(name)) is not None]
-    told = [f"`{name}` {rounding.score(None if a.score is None else a.score.mean)}" for name, a in shown]
-    base = measured.arm(BASE)
-    assert base is not None  # otherwise nothing would have been compared
-    assert base.score is not None
-    best = rounding.score(base.score.mean)
-    calibrated = measured.arm(FOUND, REPAIRED)
-    than = ""
-    if calibrated is not None and calibrated.difference is not None:
-        gain = between(calibrated.difference.together)
-        than = f" `{FOUND}` gains {gain} over the repaired best single worker."
-    return f"\n    - {_begun(measured.part.title)}: `best single` {best}, {_listed(told)}.{than}"
+    parts = [
+        ("the score is higher", better),
+        ("the score is lower", worse),
+        ("no difference is shown", neither),
+    ]
+    first, *others = [f"{head} on {_listed(each)}." for head, each in parts if each] or [
+        "nothing is recorded."
+    ]
+    return " ".join([f"Compared with `{base}`, {first}", *map(_begun, others)])
 
 
 def _tools(measured: Measured) -> str:
@@ -264,10 +255,10 @@ def _tools(measured: Measured) -> str:
     assert base.score is not None
     assert rule.score is not None
     return (
-        f"\n    - {_begun(measured.part.title)}: the best single has {rounding.score(base.score.mean)} at "
-        f"{rounding.per_thousand(base.cost)} USD for 1,000 questions. The kind rule has "
-        f"{rounding.score(rule.score.mean)} ({between(rule.difference.together)}) at "
-        f"{rounding.per_thousand(rule.cost)} USD."
+        f"\n    - {_begun(measured.part.title)}: the best single worker scores "
+        f"{rounding.score(base.score.mean)} for {rounding.per_thousand(base.cost)} USD per 1,000 questions. "
+        f"The best worker of each kind scores {rounding.score(rule.score.mean)} (gain "
+        f"{between(rule.difference.together)}) for {rounding.per_thousand(rule.cost)} USD."
     )
 
 
@@ -278,7 +269,7 @@ def _validity(known: Sequence[Measured]) -> str:
         empty = next((arm.empty for arm in each.workers if arm.name == best), None)
         if empty is not None:
             told.append(f"{rounding.percent(empty)} % on {each.part.title} ({best})")
-    return f"For the best single worker: {_listed(told)}." if told else ""
+    return f"The best single worker's share is {_listed(told)}." if told else ""
 
 
 def _data(known: Sequence[Measured]) -> Iterator[str]:

@@ -54,13 +54,13 @@ def test_the_page_has_each_part_and_is_the_same_each_time(page: Path, tmp_path: 
     text = page.read_text("utf-8")
     assert "$" not in text
     assert len(text.split()) <= 1500
-    for heading in ("What was asked", "What holds", "The table", "What is not known"):
+    for heading in ("What was asked", "Results", "The table", "What is not known"):
         assert f"\n## {heading}\n" in text
     assert re.search(r"\| kind rule \| \.\d{3} \(\+\.\d{3} to \+\.\d{3}\) \|", text)
     assert re.search(r"\| best single, again if empty \| \.\d{3} [^|]+\| — \|", text)  # one sample on hard
     assert "| any correct, not achievable * |" in text
     assert re.search(r"Calls for each question: 1\.\d\d on easy mid and 1\.\d\d on hard mid\.", text)
-    assert re.search(r"Tool calls: the best single has \.\d{3} at \d\.\d\d USD for 1,000 questions", text)
+    assert re.search(r"Tool calls: the best single worker scores \.\d{3} for \d\.\d\d USD per 1,000", text)
 
 
 @pytest.mark.long
