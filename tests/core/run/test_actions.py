@@ -427,13 +427,13 @@ def _payers(down: set[str]) -> tuple[list[str], list[Worker]]:
     """Return what was paid, and a payer whose first call for b has an unknown end, with a writer."""
     paid = list[str]()
 
-    def pay(step: StepInput) -> str:
+    async def pay(step: StepInput) -> str:
         paid.append(step.subtask)
         if paid in (["b"], ["a", "b"]):
             raise WorkerTimeout("late", maybe_paid=True)
         return f"paid {step.subtask}"
 
-    def write(step: StepInput) -> str:
+    async def write(step: StepInput) -> str:
         if step.subtask in down:
             raise WorkerUnavailable("down")
         return step.subtask
@@ -487,7 +487,7 @@ async def test_a_changed_plan_has_one_numbering() -> None:
     """An action has the number of the step that asks for it, in the messages, the result and decisions."""
     paid = list[str]()
 
-    def pay(step: StepInput) -> str:
+    async def pay(step: StepInput) -> str:
         paid.append(step.subtask)
         if len(paid) <= 2:
             raise WorkerTimeout("late", maybe_paid=True)
@@ -521,7 +521,7 @@ async def test_two_actions_with_one_number_are_told_apart() -> None:
     """A changed plan has no step for the one, and the other in the place of it."""
     paid = list[str]()
 
-    def pay(step: StepInput) -> str:
+    async def pay(step: StepInput) -> str:
         paid.append(step.subtask)
         if len(paid) <= 2:
             raise WorkerTimeout("late", maybe_paid=True)
@@ -546,7 +546,7 @@ async def test_a_failed_attempt_of_another_plan_is_not_of_an_action() -> None:
     """A changed plan has a step that fails once in the place of an action that was carried out."""
     paid, tries = list[str](), list[str]()
 
-    def write(step: StepInput) -> str:
+    async def write(step: StepInput) -> str:
         tries.append(step.subtask)
         if tries.count(step.subtask) == 1 and step.subtask == "flaky":
             raise WorkerUnavailable("down")

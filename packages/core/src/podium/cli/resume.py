@@ -128,7 +128,9 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
     action: Annotated[
         str | None,
         typer.Option(
-            metavar="STEP", help="The step: its number, or a name as in '2[17]'. Default: all that waits."
+            metavar="STEP",
+            help="The step: its number, or a name as in '2[17]'; or the key of an action. "
+            "Default: all that waits.",
         ),
     ] = None,
     round_: Annotated[

@@ -99,7 +99,7 @@ class Policy:
     only items and turns above `ask_above`. A decision counts for this step with these arguments or items."""
     ask_above: Mapping[str, float] = field(default_factory=dict)
     """Maximum `calls` and `cost` in USD of a run without approval: before items of a map or a further turn
-    would exceed one of them, `approve` is asked. Without `approve`, the run ends then."""
+    would exceed one of them, `approve` is asked. Without `approve`, the map or loop fails (`limit`)."""
     fan_out: Literal["fit"] | None = None
     """With `"fit"`, as many items of a map start as the limits allow, in order. By default, a map whose items
     do not fit the limits fails."""

@@ -63,9 +63,10 @@ async def started(
     try:
         tied = [*_TIED, f"/dev/fd/{theirs}", *command]
         try:
-            process = await anyio.open_process(
-                tied, cwd=folder, env=env, start_new_session=True, pass_fds=[theirs]
-            )
+            with anyio.CancelScope(shield=True):  # a cancelled start would leave the process to nobody
+                process = await anyio.open_process(
+                    tied, cwd=folder, env=env, start_new_session=True, pass_fds=[theirs]
+                )
         except OSError as error:
             raise WorkerRefused(f"{told} cannot be started: {error}") from error
         try:
