@@ -249,7 +249,7 @@ mutation: $(UV)
 	$(RUN) python -m scripts.mutation --at-least 85
 
 # Measures on recorded answers what each way to answer reaches, and writes docs/evidence-results.md. DATA is a
-# folder with the recordings; `podium evals record fetch` downloads them.
+# folder with the recordings; `python -m benchmarks.evidence.fetch` downloads them.
 DATA := data
 export EVIDENCE_DATA := $(value DATA)
 evidence: $(UV)

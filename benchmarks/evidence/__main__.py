@@ -8,8 +8,8 @@ from rich.console import Console
 
 from benchmarks.evidence.measuring import PARTS, Measured, measure
 from benchmarks.evidence.page import write_page
+from benchmarks.evidence.recordings import read_public
 from podium_evals.recorded import Recordings
-from podium_evals.results import read_pool
 
 DATA = Path("data")
 PAGE = Path("docs/evidence-results.md")
@@ -20,7 +20,7 @@ async def measure_all(data: Path, console: Console) -> list[Measured]:
     read = dict[tuple[str, str], Recordings]()
     for part in PARTS:
         if (part.recording, part.pool) not in read:
-            read[part.recording, part.pool] = await read_pool(part.recording, part.pool, folder=data)
+            read[part.recording, part.pool] = read_public(part.recording, part.pool, data)
     found = []
     for number, part in enumerate(PARTS, 1):
         with console.status(f"{number} of {len(PARTS)}: {part.name}"):

@@ -1,45 +1,40 @@
 """The comparisons of the page of results: what is compared, and what was measured."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from podium_evals.arms import Arm, ArmResult, BestSingle, SplitName
+from benchmarks.evidence.arms import CalibratedArm, CalibratedRouterArm, EqualBudget, with_probes
+from benchmarks.evidence.recordings import CALLS, CALLS_ONLY, EASY, HARD, MMLU
+from podium_evals.arms import Arm, ArmResult, BestSingle, KindRule, SplitName
 from podium_evals.arms.baselines import AgainIfEmpty, Alone, OwnMajority
 from podium_evals.arms.evaluation import OnArm, ask_all, compare_answers
 from podium_evals.recorded import Recordings
 from podium_evals.results.comparison import (
+    ARMS,
     BASE,
-    NEED_PROBES,
     Report,
     Setting,
     asked_folds,
     every_sample,
-    named_arms,
     report_of,
 )
-from podium_evals.results.pools import CALLS, CALLS_ONLY, EASY, HARD, MMLU
 
 OWN = OwnMajority(3).name
 REPAIRED = AgainIfEmpty(BestSingle()).name
 """The arms with which the others are compared, besides the best single worker."""
 
-_KNOWN = (
-    "workers",
-    "random",
-    "random-plan",
-    "again",
-    "next-best",
-    "kind-rule",
-    "kind-next-best",
-    "router",
-    "vote-3",
-    "vote-5",
-    "own-3",
-    "oracle",
-    "any-correct",
-)
-_CALLS = ("workers", "random", "kind-rule", "router", "equal-budget", "any-correct")
-_NEW = ("random", "again", "next-best", "kind-rule", "router", *NEED_PROBES, "vote-3", "own-3", "any-correct")
+_MADE: Mapping[str, Callable[[Sequence[str]], Sequence[Arm]]] = {
+    **ARMS,
+    "calibrated": lambda _: [CalibratedArm()],
+    "calibrated-found": lambda _: [CalibratedArm(is_told=False)],
+    "calibrated-router": lambda _: [CalibratedRouterArm()],
+    "equal-budget": lambda _: [EqualBudget(KindRule())],
+}
+_KNOWN = """workers random random-plan best again next-best kind-rule kind-next-best router vote-3 vote-5
+    own-3 oracle any-correct"""
+_CALLS = "workers random best kind-rule router equal-budget any-correct"
+_NEW = """random best again next-best kind-rule router calibrated calibrated-found calibrated-router vote-3
+    own-3 any-correct"""
 _TITLES = {EASY: "easy", HARD: "hard", MMLU: "MMLU-Pro", CALLS: "tool calls", CALLS_ONLY: "without relevance"}
 
 
@@ -51,8 +46,8 @@ class Part:
     """The name of the part, unique on the page."""
     recording: str
     pool: str
-    arms: tuple[str, ...] = _KNOWN
-    """Names of arms in `podium_evals.results.ARMS`; the best single worker is always compared."""
+    arms: str = _KNOWN
+    """Names of arms, in the order of the table. The best single worker is one of them."""
     split: SplitName = "questions"
     probes: int = 0
     """Number of probes of each new kind: graded questions that arms may read, and that no arm is asked."""
@@ -110,8 +105,11 @@ class Measured:
 
 async def measure(part: Part, recordings: Recordings, on_arm: OnArm = lambda _arm: None) -> Measured:
     """Ask the arms of a part, and compare them."""
-    setting = Setting(split=part.split, seeds=every_sample(recordings), probes=part.probes)
-    arms, folds = named_arms(part.arms, recordings.workers), asked_folds(recordings, setting)
+    setting = Setting(split=part.split, seeds=every_sample(recordings))
+    arms = [arm for name in part.arms.split() for arm in _MADE[name](recordings.workers)]
+    folds = asked_folds(recordings, setting)
+    if part.probes:
+        folds = list(with_probes(folds, part.probes))
     asked = await ask_all(arms, folds, base=BASE, unit=setting.unit, seeds=setting.seeds, on_arm=on_arm)
 
     def compared(arms: Sequence[Arm], base: str) -> Sequence[ArmResult]:

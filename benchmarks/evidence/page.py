@@ -207,7 +207,7 @@ def write_page(measured: Sequence[Measured], path: Path) -> None:
         new=_over(new, FOUND, REPAIRED),
         calls=_over(texts, VOTE, OWN),
         tools="".join(map(_tools, priced)),
-        probes=max((each.report.setting.probes for each in new), default=0),
+        probes=max((each.part.probes for each in new), default=0),
         table=_table([*known, *new]),
         data="".join(_data(known)),
         validity=_validity(texts),

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from benchmarks.evidence.recordings import CALLS
 from podium.usage import Usage
 from podium_evals.recorded import Provenance, Question, Recording, Recordings, Sample
-from podium_evals.results.pools import CALLS
 
 KINDS = ("sums", "verbs", "maps", "dates", "rhymes", "codes")
 

@@ -9,24 +9,23 @@ import pytest
 
 from benchmarks.evidence.measuring import Measured, Part, measure
 from benchmarks.evidence.page import pareto, write_page
+from benchmarks.evidence.recordings import CALLS, EASY, HARD, MID, PRICED_MODELS, with_prices
 from podium_evals.recorded import Recordings
-from podium_evals.recorded.public import PRICED
-from podium_evals.results.pools import CALLS, EASY, HARD, MID
 from tests.benchmarks.small_pools import small_recordings
 
-ARMS = ("workers", "again", "next-best", "kind-rule", "kind-next-best", "vote-3", "own-3", "any-correct")
-NEW = ("next-best", "vote-3", "calibrated", "calibrated-found")
+ARMS = "workers best again next-best kind-rule kind-next-best vote-3 own-3 any-correct"
+NEW = "best next-best vote-3 calibrated calibrated-found"
 SMALL = (
     Part(name=f"{EASY}, mid", recording=EASY, pool="mid", arms=ARMS),
     Part(name=f"{HARD}, mid", recording=HARD, pool="mid", arms=ARMS),
-    Part(name=CALLS, recording=CALLS, pool="priced", arms=("workers", "kind-rule", "equal-budget")),
+    Part(name=CALLS, recording=CALLS, pool="priced", arms="workers best kind-rule equal-budget"),
     Part(name=f"{HARD}, mid, kinds", recording=HARD, pool="mid", arms=NEW, split="kinds", probes=3),
 )
 
 
 def _of(part: Part) -> Recordings:
     if part.recording == CALLS:
-        return small_recordings(CALLS, PRICED[:4], 1, 96)
+        return with_prices(small_recordings(CALLS, PRICED_MODELS[:4], 1, 96))
     return small_recordings(part.recording, MID, 3 if part.recording == EASY else 1, 48)
 
 

@@ -1,4 +1,4 @@
-"""`podium evals record`: from questions and a pool, and from a public source."""
+"""`podium evals record`: from questions and a pool."""
 
 import json
 import signal
@@ -98,12 +98,10 @@ def test_a_budget_stops_it_and_the_next_time_goes_on(podium: Podium, sums: Path)
     assert len(list(read_recordings("r.jsonl"))) == 6
 
 
-def test_wrong_options_are_told(podium: Podium, sums: Path, tmp_path: Path) -> None:
-    (tmp_path / "old.jsonl").write_text("")
+def test_wrong_options_are_told(podium: Podium, sums: Path) -> None:
     for arguments, told in (
         (("ask", str(sums), "--grader", "vibes"), "--grader 'vibes' is unknown: use one of exact, number"),
         (("ask", str(sums), "--worker", "nobody"), "--worker 'nobody' is not a worker of"),
-        (("fetch", "mmlu-pro", "--out", str(tmp_path / "old.jsonl")), "already exists"),
     ):
         result = podium("evals", "record", *arguments[:1], "--out", "r.jsonl", *arguments[1:])
         assert (result.exit_code, told in result.stderr) == (2, True)
@@ -143,20 +141,6 @@ def test_a_killed_recording_goes_on(
     assert told["already"] == 6
     assert len(server.calls) == 24 + 2
     assert all(len(recording.samples) == 2 for recording in read_recordings("r.jsonl"))
-
-
-def test_fetching_shows_licence_and_citation(
-    podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
-    monkeypatch.setattr("podium_evals.recorded.public.ATTEMPTS", 1)
-    out = tmp_path / "data" / "r.jsonl"  # the folder is made before anything is downloaded
-    arguments = ("--kind", "dice", "--out", str(out), "--folder", str(tmp_path / "cache"))
-    result = podium("evals", "record", "fetch", "reasoning-gym", *arguments)
-    assert out.parent.is_dir()
-    assert result.exit_code == 1
-    assert "licence Apache-2.0. Cite: Stojanovski et al. 2025" in result.stderr
-    assert "1 requests failed" in result.stderr
 
 
 def test_questions_say_how_they_are_graded(podium: Podium, config: Path, server: ChatServer) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from evals.listed_prices import LISTED
 
 from podium import Conductor
 from podium.errors import PlannerError
@@ -40,7 +41,7 @@ def _recorded(*, strong: str = "") -> Recordings:
                     question, worker, (Sample(text=text, score=float(is_right), usage=Usage(50, 50)),)
                 )
 
-    return Recordings(recordings())
+    return Recordings(recordings(), prices=LISTED)
 
 
 @pytest.fixture(scope="module")

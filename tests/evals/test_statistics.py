@@ -42,6 +42,15 @@ def test_a_difference_that_is_always_the_same_is_certain() -> None:
     assert (found["more"].alone.low, found["more"].together.high) == (0.25, 0.25)
 
 
+def test_no_difference_is_impossible() -> None:
+    """Scores are from 0 to 1. With few questions, an interval that reaches far ends at -1 and 1."""
+    worse, better = [0.0, 0.0, 0.0, 0.9], [1.0, 1.0, 1.0, 0.9]
+    low = compare({"a": better, "b": worse}, Resampling("wxyz"), against="a")["b"]
+    high = compare({"a": worse, "b": better}, Resampling("wxyz"), against="a")["b"]
+    assert (low.alone.low, low.together.low, high.alone.high, high.together.high) == (-1, -1, 1, 1)
+    assert low.alone.mean == -high.alone.mean == -0.75
+
+
 def test_a_comparison_refuses_scores_of_other_questions() -> None:
     with pytest.raises(ValueError, match=r"arm 'b' has 1 scores for 2 questions"):
         compare({"a": [1, 0], "b": [1]}, Resampling("xy"), against="a")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from core.cli.conftest import config, podium, server
+from evals.listed_prices import LISTED
 from typer.testing import Result
 
 from podium.usage import Usage
@@ -58,7 +59,7 @@ def recorded(
                     question, name, (Sample(text=sample.text, score=sample.score, usage=Usage(50, 50)),)
                 )
 
-    return Recordings(answers())
+    return Recordings(answers(), prices=LISTED)
 
 
 ALL = {CHEAP: {"verb"}, DEAR: {"add", "verb", "map"}}

@@ -99,5 +99,5 @@ def test_what_nobody_recorded_has_no_score(answers: str) -> None:
     assert log.status == "error"
     assert log.error is not None
     assert "unrecorded" in log.error.message
-    with pytest.raises(ConfigError, match="neither a file nor a public recording"):
+    with pytest.raises(ConfigError, match=r"missing\.jsonl cannot be read"):
         recording("missing.jsonl")

@@ -9,11 +9,7 @@ KINDS = ("sums", "words", "maps", "dates", "codes", "games", "trees", "verbs", "
 
 
 def small_recording(*, questions: int = 12, samples: int = 2, seed: int = 1) -> Recordings:
-    """Return a recording; each worker is good at two kinds.
-
-    Right answers are numbers of two digits or more, and most questions have the right answer of another one
-    in their text, so that parts of bundles can be linked.
-    """
+    """Return a recording; each worker is good at two kinds."""
     random = Random(seed)
     found = []
     for place, kind in enumerate(KINDS):

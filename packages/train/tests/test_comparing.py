@@ -61,11 +61,9 @@ def test_a_served_conductor_is_compared(tmp_path: Path) -> None:
 def test_a_planner_that_never_answers(tmp_path: Path) -> None:
     """The command ends with its first error, and without a table of zeros."""
     (tmp_path / "podium.toml").write_text(PLANNER.format(url="http://127.0.0.1:9/v1"))
-    run = compare(tmp_path, "--planner", "podium.toml", "--episodes", "20")
+    run = compare(tmp_path, "--planner", "podium.toml", "--episodes", "4")
     assert (run.returncode, run.stdout) == (2, "")
-    assert (
-        "the planner 'mine' gave no plan for the first 8 episodes: worker_unavailable: no conn" in run.stderr
-    )
+    assert "the planner 'mine' gave no plan: worker_unavailable: no connection" in run.stderr
 
 
 def test_workers_that_never_answer(tmp_path: Path) -> None:

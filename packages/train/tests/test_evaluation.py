@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from podium_train.evaluation import (
     Evaluation,
     PlanArm,
     Trial,
-    as_json,
     as_table,
     compare_arms,
     evaluate,
@@ -33,7 +32,6 @@ from podium_train.evaluation import (
 
 RECORDING = small_recording(questions=20)
 SINGLE = RecordedAnswers(RECORDING, RecordedSettings(sizes=(3, 4), held_workers=1))
-BUNDLES = RecordedAnswers(RECORDING, RecordedSettings(sizes=(3, 4), held_workers=1, parts=(2, 3)))
 
 
 @cache
@@ -67,11 +65,9 @@ def text(worker: int, subtask: str = "Answer the question.") -> str:
     return f'model_id = [{worker}]\nsubtasks = ["{subtask}"]\naccess_list = [[]]'
 
 
-@pytest.mark.parametrize("environment", [SINGLE, BUNDLES], ids=["single", "bundles"])
-def test_arms_are_in_the_order_that_a_complementary_pool_gives(environment: RecordedAnswers) -> None:
+def test_arms_are_in_the_order_that_a_complementary_pool_gives() -> None:
     """Each of these workers is good at two kinds: who reads the kind is better than who does not."""
-    arms = arms_of(environment)
-    found = compared(environment, environment.episodes("questions", 100, seed=1), arms)
+    found = compared(SINGLE, SINGLE.episodes("questions", 100, seed=1), arms_of(SINGLE))
     scores = {arm.name: arm.score.mean for arm in found.arms}
     assert len(scores) == 8
     assert scores["kind rule"] > scores["best single"] + 0.1
@@ -122,7 +118,7 @@ def test_what_cannot_be_known_counts_0_and_is_told() -> None:
     assert "model: 5 no_plan, 5 worker_unavailable" in told
     assert "best worker *" in told
     assert "50.0%" in told
-    assert json.loads(json.dumps(as_json(found)))["arms"][0]["unknown"] == 0.5
+    assert json.loads(json.dumps(asdict(found)))["arms"][0]["unknown"] == 0.5
 
 
 def test_samples_of_an_episode_count_as_one() -> None:

@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from mix import SOURCES, main, write_mix
 
 from podium.errors import ConfigError
 from podium_evals.grading import choose_graders
 from podium_evals.recording import read_questions
-from podium_train.commands import app
-from podium_train.mix import SOURCES, write_mix
 
 PACKED = base64.b64encode(
     zlib.compress(pickle.dumps(json.dumps([{"input": "2", "output": "4", "testtype": "functional"}])))
@@ -74,13 +72,18 @@ def files(tmp_path: Path) -> dict[str, Path | None]:
     return found
 
 
-def test_the_mix_is_written_with_its_licences(files: dict[str, Path | None], tmp_path: Path) -> None:
+def test_the_mix_is_written_with_its_licences(
+    files: dict[str, Path | None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """As many questions of each source; each can be graded, and an equal choice gives an equal file."""
     words = [word for kind, path in files.items() for word in (f"--{kind}", str(path))]
     out = tmp_path / "questions.jsonl"
-    done = CliRunner().invoke(app, ["mix", *words, "--each", "4", "--out", str(out)])
-    assert done.exit_code == 0, done.output
-    assert "has 16 questions" in done.output
+    monkeypatch.setattr("sys.argv", ["mix.py", *words, "--each", "4", "--out", str(out)])
+    assert (main(), "has 16 questions" in capsys.readouterr().out) == (0, True)
+    assert (main(), "exists: name another file" in capsys.readouterr().err) == (1, True)
     rows = read_questions(out)
     assert [row.question.kind for row in rows] == [kind for kind in SOURCES for _ in range(4)]
     assert {row.row["source"] for row in rows} == {source.name for source in SOURCES.values()}

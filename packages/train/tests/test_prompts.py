@@ -14,7 +14,7 @@ from podium.budget import Limits
 from podium.errors import PlannerError
 from podium.planners import ChatPlanner
 from podium.workers import Card, Kind, MeasuredRate, Price, ScriptedWorker
-from podium_evals.recorded import JoinParts
+from podium_evals.recorded import Vote
 from podium_train import Episode, PromptStyle, fingerprint, messages
 
 RATE = MeasuredRate(
@@ -33,8 +33,8 @@ CARDS = (
 SHOWN = Episode(question="What is 2 + 2?", cards=CARDS, workers=("a", "b"), kind="sums")
 ALONE = replace(
     SHOWN,
-    cards=(*CARDS, JoinParts().card),
-    workers=("a", "b", "join-parts"),
+    cards=(*CARDS, Vote().card),
+    workers=("a", "b", "vote"),
     texts=(("part_1", "What is 2 + 2?"),),
     shows_question=False,
     fills=(2,),
@@ -53,13 +53,13 @@ STYLES = [
 def asked_in_production(episode: Episode, style: PromptStyle) -> object:
     """Return the messages that a conductor sends to its planner's model."""
     model = ScriptedWorker("model", "no plan")
-    workers = [ScriptedWorker(card, "ok") for card in episode.cards if card.name != "join-parts"]
+    workers = [ScriptedWorker(card, "ok") for card in episode.cards if card.name != "vote"]
     planner = ChatPlanner(
         model, spelling=style.spelling, show=style.show, examples=style.examples, reasons=style.reasons
     )
     conductor = Conductor(
         planner,
-        [*workers, *([JoinParts()] if episode.fills else [])],
+        [*workers, *([Vote()] if episode.fills else [])],
         limits=Limits(plan_steps=style.max_steps),
         show_question=episode.shows_question,
     )

@@ -16,71 +16,38 @@ from podium import Conductor, Plan, Step
 from podium.errors import ConfigError
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
-from podium.types import Result
 from podium.types.references import literal
+from podium_evals.arms import vote_plan
 from podium_evals.errors import Unrecorded
-from podium_evals.recorded import Bundle, Question, Recording, Recordings, Sample
+from podium_evals.recorded import Recording, Recordings, Sample
 from podium_evals.statistics import halves
 from podium_train import (
     Episode,
     PlanOutcome,
-    PromptStyle,
     RecordedAnswers,
     RecordedSettings,
-    messages,
     reward_of,
 )
 from podium_train.environments import Split
-from podium_train.environments.outcomes import asked_alone
 
 SINGLE = RecordedSettings(sizes=(2, 3), held_workers=1)
-BUNDLES = replace(SINGLE, parts=(2, 3), linked=0.7)
-SHOWN = replace(BUNDLES, asks="shown")
 RECORDING = small_recording()
-ENVIRONMENTS = {
-    "single": RecordedAnswers(RECORDING, SINGLE),
-    "alone": RecordedAnswers(RECORDING, BUNDLES),
-    "shown": RecordedAnswers(RECORDING, SHOWN),
-}
+ENVIRONMENT = RecordedAnswers(RECORDING, SINGLE)
 HELD: tuple[Split, ...] = ("questions", "kinds", "workers", "mixes")
 
 
-def carried_out(environment: RecordedAnswers, episode: Episode, plan: Plan) -> PlanOutcome | None:
-    return anyio.run(environment.carry_out, episode, plan)
-
-
-def score_of(result: Result, query: Question | Bundle, plan: Plan, recordings: Recordings) -> float | None:
-    """Return the score of a run. Only a part that needs a wrong answer may be unrecorded."""
-    allowed = None
-    if isinstance(query, Bundle):
-        scores = query.score(result.answer, recordings.score)
-        score, allowed = scores.whole, query.follows_an_error(scores.parts)
-    else:
-        score = recordings.score(query, result.answer)
-    for outcome in result.outcomes:
-        if outcome.problem is not None and outcome.problem.code == Unrecorded.code:
-            subtask = plan.calls[outcome.step].subtask
-            asked = query.part_asked(subtask) if isinstance(query, Bundle) else None
-            if asked is None or asked is not allowed:
-                return None
-    return score
-
-
-def run(environment: RecordedAnswers, episode: Episode, plan: Plan) -> PlanOutcome | None:
+def run(episode: Episode, plan: Plan) -> PlanOutcome | None:
     """Return the outcome of a plan, by a run of a conductor."""
-    query = environment.query_of(episode)
+    question = ENVIRONMENT.question_of(episode)
 
     async def conduct() -> PlanOutcome | None:
-        conductor = Conductor(
-            FixedPlanner(write_plan(plan, "rows")),
-            environment.pool_of(episode),
-            show_question=not isinstance(query, Bundle),
-        )
-        result = await conductor.run(query.text, context=dict(episode.texts))
-        score = score_of(result, query, plan, environment.recordings)
-        if score is None:
+        conductor = Conductor(FixedPlanner(write_plan(plan, "rows")), ENVIRONMENT.pool_of(episode))
+        result = await conductor.run(question.text)
+        problems = [outcome.problem for outcome in result.outcomes if outcome.problem is not None]
+        score = RECORDING.score(question, result.answer)
+        if score is None or any(problem.code == Unrecorded.code for problem in problems):
             return None
-        asked = [outcome for outcome in result.outcomes if outcome.worker in environment.recordings.workers]
+        asked = [outcome for outcome in result.outcomes if outcome.worker in RECORDING.workers]
         ends = {outcome.step: outcome for outcome in result.outcomes}
         outputs = tuple(
             ends[at].text if at in ends and ends[at].status == "ok" else None for at in range(len(plan.steps))
@@ -97,49 +64,32 @@ def run(environment: RecordedAnswers, episode: Episode, plan: Plan) -> PlanOutco
 
 
 @st.composite
-def plans(draw: st.DrawFn, environment: RecordedAnswers, episode: Episode) -> Plan:
-    """Draw a plan by parts, with up to two steps changed in any way."""
-    query = environment.query_of(episode)
-    parts = query.parts if isinstance(query, Bundle) else ()
-    worker = st.integers(0, environment.models_of(episode) - 1)
-    chosen = [draw(st.lists(worker, min_size=1, max_size=3)) for _ in parts or (0,)]
-    steps = list(environment.plan_by_part(episode, chosen).steps)
-    texts = [literal(part.question.text) for part in parts if part.needs is None]
-    others = [
-        "Answer the question.",
-        "Check it.",
-        "Answer this question: {{part_1}}",
-        "Answer part 2.",
-        *texts,
-    ]
+def plans(draw: st.DrawFn, episode: Episode) -> Plan:
+    """Draw a plan of one to three workers, with up to two steps changed in any way."""
+    models = ENVIRONMENT.models_of(episode)
+    steps = list(vote_plan(draw(st.lists(st.integers(0, models - 1), min_size=1, max_size=3)), models).calls)
     for _ in range(draw(st.integers(0, 2))):
         place = draw(st.integers(0, len(steps) - 1))
         before = st.integers(0, max(0, place - 1))
         access = tuple(draw(st.sets(before, max_size=3))) if place else ()
         old = steps[place]
+        others = ["Answer the question.", literal(episode.question), "Check it.", "{{part_1}}"]
         subtask = draw(st.sampled_from([old.subtask, *others, "{{0}}", "Answer {{0}}"]))
         if place == 0 and "{{0}}" in subtask:
             subtask = "Guess."
         if "{{0}}" in subtask or old.references:
             access = tuple({*access, 0, *old.references})
-        steps[place] = Step(draw(st.integers(0, len(episode.workers) - 1)), subtask, access)
+        steps[place] = Step(draw(st.integers(0, models)), subtask, access)
     return Plan(tuple(steps))
 
 
-@pytest.mark.parametrize("name", ENVIRONMENTS)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(data=st.data())
-def test_an_outcome_is_that_of_a_run(name: str, data: st.DataObject) -> None:
+def test_an_outcome_is_that_of_a_run(data: st.DataObject) -> None:
     """The score, the cost, the calls and the tokens; and the same plans are unrecorded."""
-    environment = ENVIRONMENTS[name]
-    (episode,) = environment.episodes("questions", 1, seed=data.draw(st.integers(0, 50)))
-    plan = data.draw(plans(environment, episode))
-    query = environment.query_of(episode)
-    asked = plan
-    if name == "shown" and isinstance(query, Bundle):
-        asked = asked_alone(plan, query, environment.models_of(episode))
-    expected = run(environment, episode, asked)
-    found = carried_out(environment, episode, plan)
+    (episode,) = ENVIRONMENT.episodes("questions", 1, seed=data.draw(st.integers(0, 50)))
+    plan = data.draw(plans(episode))
+    expected, found = run(episode, plan), anyio.run(ENVIRONMENT.carry_out, episode, plan)
     assert (found is None) is (expected is None)
     if found is not None and expected is not None:
         assert replace(found, cost=None) == replace(expected, cost=None)
@@ -148,39 +98,26 @@ def test_an_outcome_is_that_of_a_run(name: str, data: st.DataObject) -> None:
 
 def test_splits_are_disjoint() -> None:
     """No question, kind, worker or combination that is held out is in an episode of `train`."""
-    for environment in ENVIRONMENTS.values():
-        part, drawn = environment.partition, {}
-        for split in environment.splits:
-            drawn[split] = environment.episodes(split, 60, seed=5)
-        asked = {split: set(_questions(environment, each)) for split, each in drawn.items()}
-        pools = {split: {_pool(environment, each) for each in of} for split, of in drawn.items()}
-        for split in ("validation", *HELD):
-            assert not asked["train"] & asked[split]
-        assert {question.kind for question in asked["kinds"]} <= part.new_kinds
-        for split in ("train", "validation", "questions", "workers", "mixes"):
-            assert not {question.kind for question in asked[split]} & part.new_kinds
-        assert all(pool & part.new_workers for pool in pools["workers"])
-        for split in ("train", "validation", "questions", "kinds", "mixes"):
-            assert not any(pool & part.new_workers for pool in pools[split])
-        assert not pools["train"] & pools["mixes"]
-        assert all(part.is_held_mix(pool) for pool in pools["mixes"])
-
-
-def _questions(environment: RecordedAnswers, episodes: object) -> list[object]:
-    found: list[object] = []
-    for episode in episodes:  # type: ignore[attr-defined]
-        query = environment.query_of(episode)
-        found += [part.question for part in query.parts] if isinstance(query, Bundle) else [query]
-    return found
-
-
-def _pool(environment: RecordedAnswers, episode: Episode) -> frozenset[str]:
-    return frozenset(episode.workers[: environment.models_of(episode)])
+    part, drawn = ENVIRONMENT.partition, {}
+    for split in ENVIRONMENT.splits:
+        drawn[split] = ENVIRONMENT.episodes(split, 60, seed=5)
+    asked = {split: set(map(ENVIRONMENT.question_of, each)) for split, each in drawn.items()}
+    pools = {split: {frozenset(each.workers[:-1]) for each in of} for split, of in drawn.items()}
+    for split in ("validation", *HELD):
+        assert not asked["train"] & asked[split]
+    assert {question.kind for question in asked["kinds"]} <= part.new_kinds
+    for split in ("train", "validation", "questions", "workers", "mixes"):
+        assert not {question.kind for question in asked[split]} & part.new_kinds
+    assert all(pool & part.new_workers for pool in pools["workers"])
+    for split in ("train", "validation", "questions", "kinds", "mixes"):
+        assert not any(pool & part.new_workers for pool in pools[split])
+    assert not pools["train"] & pools["mixes"]
+    assert all(part.is_held_mix(pool) for pool in pools["mixes"])
 
 
 def test_training_questions_are_in_the_training_half_of_evals() -> None:
     """So `podium evals run --split questions` asks a trained conductor nothing that it was trained on."""
-    environment = ENVIRONMENTS["single"]
+    environment = ENVIRONMENT
     _, second = halves(environment.recordings.questions, seed=0)
     asked = {environment.recordings.questions[int(place)].key for place in second}
     assert not asked & {question.key for question in environment.training.questions}
@@ -189,7 +126,7 @@ def test_training_questions_are_in_the_training_half_of_evals() -> None:
 
 def test_rates_are_measured_on_other_questions_and_as_noisy_as_probes() -> None:
     """Three answers give four sums; over many episodes their mean is the worker's real share."""
-    environment = ENVIRONMENTS["single"]
+    environment = ENVIRONMENT
     sums = Counter[float]()
     for episode in environment.episodes("train", 600, seed=7):
         for card in episode.cards[:-1]:
@@ -219,7 +156,7 @@ def test_episodes_are_the_same_in_each_process() -> None:
         "from small_recording import small_recording\n"
         "from podium_train import RecordedAnswers, RecordedSettings\n"
         "environment = RecordedAnswers(small_recording(), "
-        "RecordedSettings(sizes=(2, 3), held_workers=1, parts=(2, 3), linked=0.7))\n"
+        "RecordedSettings(sizes=(2, 3), held_workers=1))\n"
         "print(environment.version, *[e.key for e in environment.episodes('kinds', 5, seed=9)])\n"
     )
     run = subprocess.run(
@@ -230,45 +167,19 @@ def test_episodes_are_the_same_in_each_process() -> None:
         cwd=Path(__file__).parent,
         env=os.environ | {"PYTHONHASHSEED": "5"},
     )
-    environment = ENVIRONMENTS["alone"]
+    environment = ENVIRONMENT
     keys = [episode.key for episode in environment.episodes("kinds", 5, seed=9)]
     assert run.stdout.split() == [environment.version, *keys]
-    assert environment.version != ENVIRONMENTS["shown"].version
+    assert environment.version != RecordedAnswers(RECORDING, replace(SINGLE, probes=2)).version
     assert keys != [episode.key for episode in environment.episodes("kinds", 5, seed=10)]
-
-
-@pytest.mark.parametrize(
-    ("subtask", "is_asked"),
-    [
-        ("please solve only the question in Part 1 of the question", True),
-        ("Answer part 1 and part 2.", False),
-        ("Answer part 1 in French.", False),
-        ("Check part 1.", False),
-    ],
-)
-def test_subtasks_that_name_a_part(subtask: str, is_asked: bool) -> None:  # noqa: FBT001 - a table
-    """What says more than which part to answer is not taken for the recorded question."""
-    environment = ENVIRONMENTS["shown"]
-    episode = next(each for each in environment.episodes("train", 50, seed=1) if "linked" not in each.kind)
-    plan = Plan(
-        (Step(0, subtask), Step(1, "Answer part 2."), Step(len(episode.workers) - 1, "Join.", (0, 1)))
-    )
-    assert (carried_out(environment, episode, plan) is not None) is is_asked
-    assert episode.shows_question
-    assert not episode.texts
 
 
 def test_a_reward_of_an_unrecorded_plan_is_unknown() -> None:
     """It is neither 0 nor 0.5, so that asking in other words is not punished."""
-    environment = ENVIRONMENTS["single"]
+    environment = ENVIRONMENT
     (episode,) = environment.episodes("train", 1, seed=1)
     plan = 'model_id = [0]\nsubtasks = ["Think about it."]\naccess_list = [[]]'
     assert anyio.run(reward_of, plan, episode, environment).value is None
-    named = plan.replace("Think about it.", "Answer this question: {{part_1}}")
-    (bundle,) = ENVIRONMENTS["alone"].episodes("train", 1, seed=1)
-    wrong_name = named.replace("part_1", "part_7")
-    assert anyio.run(reward_of, wrong_name, bundle, ENVIRONMENTS["alone"]).value == 0.5
-    assert "{{part_1}}" in messages(bundle, PromptStyle())[1].text
 
 
 @pytest.mark.parametrize(
@@ -279,7 +190,6 @@ def test_a_reward_of_an_unrecorded_plan_is_unknown() -> None:
             r"the recording has 5 workers, and needs 6: 5 for the largest pool \(`sizes`\), and 1 that",
         ),
         ({"shown_kinds": 4}, "shown_kinds"),
-        ({"parts": (3, 2)}, "parts"),
         ({"held_out": 1}, "held_out"),
     ],
 )
@@ -305,10 +215,6 @@ def test_recordings_that_cannot_be_used() -> None:
     assert only.splits == ("train", "validation", "questions", "kinds")
     with pytest.raises(ConfigError, match="count is -1"):
         only.episodes("train", -1, seed=1)
-    with pytest.raises(ConfigError, match="too few kinds"):
-        RecordedAnswers(
-            RECORDING.where(lambda question: question.kind == "sums"), replace(SINGLE, parts=(2, 2))
-        )
     with pytest.raises(ConfigError, match="no split 'mixes'"):
         only.episodes("mixes", 1, seed=1)
     stranger = replace(only.episodes("train", 1, seed=1)[0], reference="sums/1")

@@ -18,7 +18,6 @@ from podium_train.evaluation import plan_arm, planner_arm, reasoned_arm
 from podium_train.warm_start import Example, best_of, read_examples, write_examples
 
 SINGLE = RecordedAnswers(small_recording(), RecordedSettings(sizes=(3,), held_workers=1))
-BUNDLES = RecordedAnswers(small_recording(), replace(SINGLE.settings, parts=(2, 3)))
 STYLE = PromptStyle(examples=0)
 HI = Example(
     messages=(Message("user", "hi\u2028 \x00 ü"),), completion="plan", source="a", reward=1.0, kind="k"
@@ -72,26 +71,22 @@ def test_any_valid_plan_teaches_the_form() -> None:
     assert best(SINGLE, plan_arm("lost", lambda _episode: Plan((Step(0, "Think."),))), least=0.5) == []
 
 
-@pytest.mark.parametrize("environment", [SINGLE, BUNDLES], ids=["single", "bundles"])
-def test_reasons_stand_beside_the_choice(environment: RecordedAnswers) -> None:
-    """Each line has the rates that the prompt shows, and the worker that the plan has."""
-    for example in best(environment, reasoned_arm(environment), least=0.5):
-        lines = [line for line in example.completion.splitlines() if line.startswith("Part ")]
-        steps = parse_plan(example.completion, workers=6).steps
-        assert len(lines) == max(1, len(steps) - 1)
-        for line, step in zip(lines, steps, strict=False):
-            assert line.endswith(f"So {step.worker}.")
-            kind, rates = line.split(" is ")[1].split(": ")
-            rate = rates.split(f"{step.worker} ")[1].split("%")[0]
-            assert f"{kind} {rate}% (3)" in example.messages[1].text
+def test_reasons_stand_beside_the_choice() -> None:
+    """The line has the rates that the prompt shows, and the worker that the plan has."""
+    for example in best(SINGLE, reasoned_arm(SINGLE), least=0.5):
+        line = example.completion.splitlines()[0]
+        (step,) = parse_plan(example.completion, workers=6).calls
+        assert line.endswith(f"So {step.worker}.")
+        kind, rates = line.split(" is ")[1].split(": ")
+        rate = rates.split(f"{step.worker} ")[1].split("%")[0]
+        assert f"{kind} {rate}% (3)" in example.messages[1].text
 
 
 def test_examples_are_written_once_and_read_back(tmp_path: Path) -> None:
     """Any text survives."""
     others = [replace(HI, kind="other", completion=f"{number}") for number in range(3)]
     path = tmp_path / "examples.jsonl"
-    written = write_examples(path, [HI, *others, replace(HI, source="b")])
-    assert (written.written, written.repeated) == (4, 1)
+    assert write_examples(path, [HI, *others, replace(HI, source="b")]) == 4
     assert read_examples(path) == [HI, *others]
     row = json.loads(path.read_text().split("\n")[0])
     assert row["messages"] == [{"role": "user", "content": "hi\u2028 \x00 ü"}]

@@ -22,7 +22,7 @@ from podium_evals.arms.baselines import MajorityVote, OwnMajority, RandomWorkers
 from podium_evals.arms.planners import arm_pool
 from podium_evals.errors import PodiumError
 from podium_evals.recorded import Question, Recording, Recordings, Sample
-from podium_evals.results.comparison import ARMS, NEED_PROBES
+from podium_evals.results.comparison import ARMS
 from podium_evals.router.planner import RouterArm
 
 pytestmark = pytest.mark.anyio
@@ -86,10 +86,7 @@ async def test_no_choice_depends_on_scores_of_the_questions_that_are_asked(name:
     recordings = _recorded(
         lambda w, q, s: bool(is_right[w, q, s]), kinds=3, questions=60, samples=3, workers=5
     )
-    if name in NEED_PROBES:
-        fold, *_ = folds(recordings, "kinds", probes=3)
-    else:
-        (fold,) = folds(recordings, "questions")
+    (fold,) = folds(recordings, "questions")
     for arm in ARMS[name](recordings.workers):
         assert isinstance(arm, PlannerArm)
         plans = await _plans(arm, fold)

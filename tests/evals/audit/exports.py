@@ -268,16 +268,6 @@ def responses_pair(call: Made) -> Json:
     return {"request": asked, "response": response_body(call), "trace_id": call.trace, "step": call.step}
 
 
-def batch_input(call: Made) -> Json:
-    body = {"model": call.model, "messages": list(call.prompt)}
-    return {"custom_id": call.id, "method": "POST", "url": "/v1/chat/completions", "body": body}
-
-
-def batch_output(call: Made) -> Json:
-    answered = {"status_code": 200, "request_id": "req", "body": chat_body(call)}
-    return {"id": f"batch_req_{call.id}", "custom_id": call.id, "response": answered, "error": None}
-
-
 def lines(path: Path, rows: Iterable[Json | str]) -> Path:
     """Write rows as JSON lines; a text is written as it is. A name that ends in .gz is compressed."""
     text = "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows)

@@ -64,26 +64,16 @@ def test_the_same_prompt_again(tmp_path: Path) -> None:
     assert report.wasted == pytest.approx(2 * one)
 
 
-def test_a_loop_that_sends_its_history_again(tmp_path: Path) -> None:
-    """History is the previous prompt beyond the first prompt of the loop."""
-    report = audited(tmp_path, [exports.langsmith(each) for each in conversation(4)])
-    found = row(report, "growing")
-    assert (found.count, found.queries) == (2, 1)
-    assert found.wasted == pytest.approx((500 + 1000) * 0.15 / 1e6)
-    assert not [each for each in report.findings if each.kind == "repeat"]
-
-
 def test_conversations_that_a_server_keeps(tmp_path: Path) -> None:
-    """A response that continues another one has its history as input, which the request does not show."""
+    """A response that continues another one is a further turn, although the request shows no history."""
     rows = []
     for number in range(4):
-        answered = exports.response_body(Made(id=f"c{number}", read=1000 + 500 * number, cached=0))
+        answered = exports.response_body(Made(id=f"c{number}"))
         before = {"previous_response_id": f"resp_c{number - 1}"} if number else {}
         rows.append(
             {"request": {"model": "gpt-4o-mini", "input": f"And {number}?"} | before, "response": answered}
         )
-    found = row(audited(tmp_path, rows), "growing")
-    assert (found.count, found.wasted) == (2, pytest.approx((500 + 1000) * 0.15 / 1e6))
+    assert row(audited(tmp_path, rows, turns=3), "many_turns").examples == ["resp_c0/resp_c3"]
 
 
 def test_turns_of_an_agent(tmp_path: Path) -> None:

@@ -79,17 +79,6 @@ def test_failed_tools(tmp_path: Path) -> None:
     assert report.errors == {"ValueError": 1}
 
 
-def test_input_and_output_of_a_batch_are_joined(tmp_path: Path) -> None:
-    """The prompt is in one file, the answer in the other; batches are not billed at standard prices."""
-    asked = lines(tmp_path / "input.jsonl", [exports.batch_input(Made(id=f"r{n}")) for n in range(3)])
-    answered = lines(tmp_path / "output.jsonl", [exports.batch_output(Made(id=f"r{n}")) for n in (2, 0)])
-    report = audit([answered, asked])
-    assert (report.queries, report.total.calls, report.total.uncounted) == (3, 3, 1)
-    assert found(report) == {}
-    assert report.tiers == {"batch": 3}
-    assert (report.doubts["without_prompt"], report.doubts["unended"]) == (0, 1)
-
-
 def test_stored_completions_and_responses(tmp_path: Path) -> None:
     """Responses that continue each other are one query; others are queries of their own."""
     first = exports.response_body(Made(id="a"))

@@ -64,9 +64,8 @@ def test_what_is_unknown_is_said(tmp_path: Path, podium: Podium) -> None:
         ),
         exports.pair(Made(id="c", trace="t3")),
         exports.pair(Made(id="c", trace="t3")),
-        exports.batch_output(Made(id="d")),
+        exports.chat_body(Made(id="d")) | {"usage": None, "service_tier": "flex"},
     ]
-    calls[4]["response"]["body"]["usage"] = None
     text = " ".join(
         podium("audit", "costs", str(lines(tmp_path / "export.jsonl", [*calls, "{"]))).stdout.split()
     )
@@ -77,7 +76,7 @@ def test_what_is_unknown_is_said(tmp_path: Path, podium: Podium) -> None:
         "Failed calls without tokens, counted as not billed (a timeout may be billed): 1.",
         "Calls without a prompt in the export; their repeats and loops cannot be found: 1.",
         "Repeated records of spans, which are not counted twice: 1.",
-        "Calls of the service tier batch, at the prices of the standard tier: 1.",
+        "Calls of the service tier flex, at the prices of the standard tier: 1.",
         "+ 2 unknown",
     ):
         assert told in text, told

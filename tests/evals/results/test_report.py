@@ -7,8 +7,9 @@ import pytest
 from evals.results.two_specialists import SUMS, VERBS, WORKERS, two_specialists, written
 
 from podium.errors import ConfigError
-from podium_evals.recorded import Recordings
-from podium_evals.results import Report, Setting, compare_arms, read_pool, rounding
+from podium_evals.errors import RecordingInvalid
+from podium_evals.recorded import Recordings, read_pool
+from podium_evals.results import Report, Setting, compare_arms, rounding
 from podium_evals.results.comparison import fingerprint, named_arms
 from podium_evals.statistics import Interval
 
@@ -51,12 +52,12 @@ def test_nothing_is_rounded_in_an_arms_favour() -> None:
     assert (rounding.whole(1000.2), rounding.count(1.001), rounding.seconds(0.51)) == ("1,001", "1.01", "0.6")
 
 
-async def test_pools_are_named(tmp_path: Path) -> None:
+def test_pools_are_named(tmp_path: Path) -> None:
     """A file, its workers; anything else is an error."""
     path = written(tmp_path, two_specialists())
-    assert (await read_pool(path)).workers == WORKERS
-    assert (await read_pool(path, f"{SUMS}, {VERBS}")).workers == (VERBS, SUMS)
-    with pytest.raises(ConfigError, match="neither a file nor a public recording"):
-        await read_pool("nowhere.jsonl")
+    assert read_pool(path).workers == WORKERS
+    assert read_pool(path, f"{SUMS}, {VERBS}").workers == (VERBS, SUMS)
+    with pytest.raises(RecordingInvalid, match=r"nowhere\.jsonl cannot be read"):
+        read_pool("nowhere.jsonl")
     with pytest.raises(ConfigError, match="there is no arm 'magic'"):
         named_arms(["magic"], WORKERS)

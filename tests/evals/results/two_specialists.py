@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from evals.listed_prices import LISTED
+
 from podium.usage import Usage
 from podium_evals.recorded import Provenance, Question, Recording, Recordings, Sample, write_recordings
 
@@ -31,7 +33,7 @@ def two_specialists(*, better: str = "", samples: int = 1, kinds: int = 4) -> Re
                 sample = Sample(text=text, score=float(is_right), usage=Usage(100, 10))
                 yield Recording(question, worker, (sample,) * samples)
 
-    return Recordings(recordings(), Provenance(source="made here", licence="CC0-1.0"))
+    return Recordings(recordings(), Provenance(source="made here", licence="CC0-1.0"), prices=LISTED)
 
 
 def written(folder: Path, recordings: Recordings) -> str:

@@ -6,7 +6,6 @@ Analysis, 3rd edition, section 2.4). A score between 0 and 1 counts as this part
 have one value for each worker.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from podium.workers import Card, Kind, MeasuredRate
+from podium.workers import Card
 from podium.workers.rates import KindEntry, MeasuredFile, RateEntry, kind_of, measured_kinds, rate_on
 from podium_evals.recorded import Recordings, recorded_pool
 
@@ -115,7 +114,8 @@ class _Rate:
     high: float
 
 
-def _rates(workers: Sequence[str], kind: str, tallies: Tallies) -> Iterator[_Rate]:
+def rates_on_kind(workers: Sequence[str], kind: str, tallies: Tallies) -> Iterator[_Rate]:
+    """Yield the rate of each worker on a kind, in their order."""
     prior = priors(workers, kind, tallies)
     found = [tallies[kind].get(worker, Tally()) for worker in workers]
     right = np.asarray([each.right for each in found])
@@ -125,42 +125,13 @@ def _rates(workers: Sequence[str], kind: str, tallies: Tallies) -> Iterator[_Rat
         yield _Rate(float(tally.right), tally.answers, *map(float, values))
 
 
-def tallied(recordings: Recordings, number: int | None = None) -> dict[str, dict[str, Tally]]:
-    """Return the tallies of each kind and worker.
-
-    Args:
-        recordings: graded answers.
-        number: the number of the sample that counts; `None` counts the mean of all samples as one answer.
-    """
+def tallied(recordings: Recordings) -> dict[str, dict[str, Tally]]:
+    """Return the tallies of each kind and worker. The mean of all samples counts as one answer."""
     found: dict[str, dict[str, Tally]] = {}
     for each in recordings:
         of_kind = found.setdefault(each.question.kind, {})
-        score = each.score if number is None else each.samples[number % len(each.samples)].score
-        if score is not None:
-            of_kind[each.worker] = of_kind.get(each.worker, Tally()).plus(score)
+        of_kind[each.worker] = of_kind.get(each.worker, Tally()).plus(each.score)
     return found
-
-
-def probed_rates(train: Recordings, probes: Recordings, seed: int) -> dict[str, tuple[MeasuredRate, ...]]:
-    """Return the rates of each worker on the kinds of probes, with one answer to each; `seed` says which."""
-    workers, found = probes.workers, defaultdict[str, list[MeasuredRate]](list)
-    before, probed = tallied(train), tallied(probes, seed)
-    for name in dict.fromkeys(question.kind for question in probes.questions):
-        texts = tuple(question.text for question in probes.questions if question.kind == name)
-        rates = _rates(workers, name, before | {name: probed[name]})
-        for worker, each in zip(workers, rates, strict=True):
-            found[worker].append(
-                MeasuredRate(
-                    kind=Kind(name, texts),
-                    rate=each.rate,
-                    low=each.low,
-                    high=each.high,
-                    right=each.right,
-                    answers=each.answers,
-                    measured_on=datetime.now(UTC).date(),
-                )
-            )
-    return {worker: tuple(rates) for worker, rates in found.items()}
 
 
 SHOWN = 3
@@ -176,7 +147,7 @@ def measured_file(recordings: Recordings) -> MeasuredFile:
         asked = [each for each in recordings.questions if each.kind == kind]
         asked.sort(key=lambda each: each.position(0))
         rates = {}
-        for worker, each in zip(pool, _rates(recordings.workers, kind, tallies), strict=True):
+        for worker, each in zip(pool, rates_on_kind(recordings.workers, kind, tallies), strict=True):
             if not each.answers:
                 continue
             costs = [cost for question in asked if (cost := worker.cost_of(question)) is not None]

@@ -1,10 +1,10 @@
-"""`podium evals record`: record answers to questions, runs of plans, or a public source."""
+"""`podium evals record`: record answers to questions, or runs of plans."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import anyio
 import typer
@@ -14,20 +14,10 @@ from podium.cli.arguments import AsJson, ConfigPath, find_plan
 from podium.cli.root import command_group
 from podium.cli.screen import Screen, counted, reporting
 from podium.config import Config, find_config, load_config
-from podium.config.source import why_unwritable
 from podium.errors import ConfigError
 from podium.types import Plan
 from podium.workers import Worker
 from podium_evals.grading import GRADERS, choose_graders
-from podium_evals.recorded import (
-    Progress,
-    Recordings,
-    fetch_mmlu_pro,
-    fetch_reasoning_gym,
-    mmlu_pro_origin,
-    reasoning_gym_origin,
-    write_recordings,
-)
 from podium_evals.recording import (
     Cassette,
     GrowingFile,
@@ -195,51 +185,6 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
                 screen.result(told_row(row))
         if any(each.failed for each in found.values()):
             raise typer.Exit(PARTIAL)
-
-
-@record.command()
-def fetch(
-    source: Annotated[Literal["reasoning-gym", "mmlu-pro"], typer.Argument(help="The public recording.")],
-    *,
-    out: Annotated[
-        Path, typer.Option("--out", metavar="FILE", help="The new file; with the ending .gz, compressed.")
-    ],
-    level: Annotated[Literal["easy", "hard"], typer.Option(help="Level of Reasoning Gym.")] = "easy",
-    kind: Annotated[
-        list[str] | None,
-        typer.Option("--kind", metavar="NAME", help="Kind of Reasoning Gym; may be repeated. Default: all."),
-    ] = None,
-    folder: Annotated[
-        Path | None, typer.Option(help="Folder of downloads. Default: the user's cache folder.")
-    ] = None,
-) -> None:
-    """Download a public recording of real models' answers, and write one file."""
-    with reporting() as screen:
-        if out.exists():
-            raise ConfigError(f"{out} already exists: choose another file")
-        try:
-            out.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"--out {out} cannot be written: {why_unwritable(error)}") from error
-        about = (reasoning_gym_origin() if source == "reasoning-gym" else mmlu_pro_origin()).provenance
-        screen.note(f"podium: {about.source} at {about.revision}")
-        screen.note(f"podium: licence {about.licence}. Cite: {about.citation}")
-
-        def told(progress: Progress) -> None:
-            if progress.files % 50 == 0 or progress.files == progress.of_files:
-                done = f"{progress.files:,} of {progress.of_files:,} files"
-                screen.note(
-                    f"podium: {done}, {progress.bytes / 1e6:,.0f} of {progress.of_bytes / 1e6:,.0f} MB"
-                )
-
-        fetching: Callable[[], Awaitable[Recordings]] = partial(
-            fetch_mmlu_pro, folder=folder, on_progress=told
-        )
-        if source == "reasoning-gym":
-            fetching = partial(fetch_reasoning_gym, level=level, kinds=kind, folder=folder, on_progress=told)
-        recorded = anyio.run(fetching)
-        write_recordings(recorded, out)
-        screen.note(f"podium: wrote {len(recorded):,} questions and {len(recorded.workers)} workers to {out}")
 
 
 def _workers(config: Config, names: list[str] | None) -> list[Worker]:

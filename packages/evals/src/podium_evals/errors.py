@@ -3,8 +3,6 @@
     PodiumError
     ├── ArmUnfit           an arm cannot be fitted, or does not support a pool
     ├── RouterInvalid      a file is not a router, or a recording has too few answers to fit one
-    ├── OriginUnavailable  a public recording cannot be downloaded
-    ├── ChecksumMismatch   a downloaded file has another checksum than listed
     ├── ConfigError
     │   └── RecordingInvalid a file is not a recording, or one of its rows cannot be read
     └── WorkerError
@@ -30,18 +28,6 @@ class RecordingInvalid(ConfigError):
     """A file is not a recording, or one of its rows cannot be read."""
 
     code = "recording_invalid"
-
-
-class OriginUnavailable(PodiumError):
-    """A public recording cannot be downloaded. The part that has arrived is kept."""
-
-    code = "origin_unavailable"
-
-
-class ChecksumMismatch(PodiumError):
-    """A downloaded file has another checksum than listed: it was changed at its origin or on the way."""
-
-    code = "checksum_mismatch"
 
 
 class RouterInvalid(PodiumError):

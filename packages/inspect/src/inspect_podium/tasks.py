@@ -1,8 +1,5 @@
 """Tasks of Inspect that read files of questions, or recordings."""
 
-from functools import partial
-from pathlib import Path
-
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.solver import Generate, Solver, TaskState, generate, solver
@@ -12,14 +9,12 @@ from inspect_podium.scorer import graded, recorded_score
 from inspect_podium.solver import answered
 from inspect_podium.transcript import show_run
 from podium import Conductor, Plan, Step
-from podium.aio import run_sync
 from podium.hosts import ChatCall
 from podium.planners import FixedPlanner, Planner
 from podium.types import Message
 from podium_evals.arms import ASK
-from podium_evals.recorded import Question, Recordings, Vote, recorded_pool
+from podium_evals.recorded import Question, Recordings, Vote, read_pool, recorded_pool
 from podium_evals.recording import read_questions
-from podium_evals.results import read_pool
 
 
 @task
@@ -48,7 +43,6 @@ def questions(file: str, grader: str | None = None, run_code: str | None = None)
 def recording(
     file: str,
     workers: str = "all",
-    data: str | None = None,
     planner: Planner | None = None,
 ) -> Task:
     """Return a task with the questions of a recording. Recorded workers answer them, and no model is called.
@@ -56,18 +50,15 @@ def recording(
     Each epoch uses the next recorded sample of each worker.
 
     Args:
-        file: a file of recorded answers, or the name of a public recording, as for `podium evals run`.
-        workers: names of workers separated by commas, `all`, or a named pool. With one worker, its answer is
-            the answer; with several, a vote chooses the answer.
-        data: the folder with the packed files of public recordings; `None` downloads them.
+        file: a file of recorded answers, as for `podium evals run`.
+        workers: names of workers separated by commas, or `all`. With one worker, its answer is the answer;
+            with several, a vote chooses the answer.
         planner: a planner that replaces the vote. Its pool has the recorded workers and `Vote`.
 
     Raises:
-        ConfigError: there is no such recording or worker.
-        RecordingInvalid: the file cannot be read.
+        RecordingInvalid: the file cannot be read, or lacks a worker.
     """
-    folder = None if data is None else Path(data)
-    found = run_sync(partial(read_pool, file, workers, folder=folder))
+    found = read_pool(file, workers)
     return Task(
         dataset=MemoryDataset([_sample(each) for each in found.questions], name=file),
         solver=recorded(found, planner),

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast
@@ -14,7 +15,6 @@ import typer
 from podium.errors import ConfigError, PodiumError, install_hint
 from podium_train.environments import Split
 from podium_train.guards import PLANS_ARE_LEARNT, held_out_told, second_told
-from podium_train.mix import EACH, SOURCES, write_mix
 from podium_train.recipe import (
     Recipe,
     check_environment,
@@ -67,25 +67,6 @@ def base(
 
 
 @app.command()
-def mix(  # noqa: PLR0913 - one option for each source
-    *,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The file of questions to write.")],
-    math: Annotated[Path | None, typer.Option(metavar="FILE", help="MATH-500.")] = None,
-    mmlu: Annotated[Path | None, typer.Option(metavar="FILE", help="MMLU.")] = None,
-    rlpr: Annotated[Path | None, typer.Option(metavar="FILE", help="RLPR-Train-Dataset.")] = None,
-    livecodebench: Annotated[Path | None, typer.Option(metavar="FILE", help="code_generation_lite.")] = None,
-    each: Annotated[int, typer.Option(min=1, help="Number of questions of each source.")] = EACH,
-    seed: Annotated[int, typer.Option(help="Seed of the choice.")] = 42,
-) -> None:
-    """Write the 960 questions of the paper, for a live environment, from local copies of their sources."""
-    files = {"math": math, "mmlu": mmlu, "rlpr": rlpr, "livecodebench": livecodebench}
-    written = write_mix(files, out, each=each, seed=seed)
-    typer.echo(f"{out} has {written} questions. Code is graded with `python` in [environment].")
-    for kind, source in SOURCES.items():
-        typer.echo(f"  {kind}: {source.name}, licence: {source.licence}")
-
-
-@app.command()
 def examples(
     config: Config,
     episodes: Annotated[int, typer.Option(min=1, help="Number of episodes, each with a plan.")] = 400,
@@ -97,7 +78,7 @@ def examples(
     found = _with(config, "sft")
     assert found.sft is not None
     written = write_example_plans(found, config.parent, episodes=episodes, seed=seed)
-    typer.echo(f"{config.parent / found.sft.examples} has {written.written} plans with a right answer.")
+    typer.echo(f"{config.parent / found.sft.examples} has {written} plans with a right answer.")
 
 
 @app.command()
@@ -164,7 +145,7 @@ def compare(
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the figures as JSON.")] = None,
 ) -> None:
     """Compare a served conductor with baselines on a split, with intervals. It needs no trainer."""
-    from podium_train.evaluation import as_json, as_table  # noqa: PLC0415
+    from podium_train.evaluation import as_table  # noqa: PLC0415
     from podium_train.evaluation.comparison import compare_served  # noqa: PLC0415 - used by this command only
 
     recipe = load_recipe(config)
@@ -186,7 +167,7 @@ def compare(
     if out is not None:
         try:
             with out.open("x", encoding="utf-8") as file:
-                file.write(json.dumps(as_json(found), indent=2) + "\n")
+                file.write(json.dumps(asdict(found), indent=2) + "\n")
         except OSError as error:
             raise ConfigError(f"{out} cannot be written: {error}") from error
     conductor = found.arms[0]

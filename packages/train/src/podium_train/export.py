@@ -6,7 +6,7 @@ was trained and must be asked, and what its pool needs.
 
 import json
 import shutil
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -18,7 +18,7 @@ from podium.errors import ConfigError
 from podium.planners import ChatPlanner, PlanRequest, PlanText
 from podium.workers import Card, Worker
 from podium_evals.grading.answers import final_answer
-from podium_evals.recorded import JoinParts, Vote
+from podium_evals.recorded import Vote
 from podium_train.prompts import PromptStyle, fingerprint, prefill_of
 from podium_train.recipe import Recipe, fingerprint_of
 from podium_train.run_files import Best
@@ -84,21 +84,15 @@ def read_facts(folder: Path) -> ConductorFacts:
     return facts
 
 
-_BROUGHT: Mapping[str, Callable[[], Worker]] = {
-    Vote().card.name: lambda: Vote(read=final_answer),
-    JoinParts().card.name: JoinParts,
-}
-"""The workers that `RecordedAnswers` adds. The vote reads the final answer in the text of a worker."""
-
-
 def brought_workers(facts: ConductorFacts) -> tuple[Worker, ...]:
     """Return the workers that each pool of the training had at its end and that need no setting."""
-    if unknown := [name for name in facts.pool.brings if name not in _BROUGHT]:
+    vote = Vote(read=final_answer)  # reads the final answer in the text of a worker
+    if unknown := [name for name in facts.pool.brings if name != vote.card.name]:
         raise ConfigError(
             f"the conductor was trained with the worker {unknown[0]!r} of its environment, and podium-train "
-            f"has {', '.join(_BROUGHT)}: plan with it in Python, with a pool that has this worker at its end"
+            f"has {vote.card.name}: plan with it in Python, with a pool that has this worker at its end"
         )
-    return tuple(_BROUGHT[name]() for name in facts.pool.brings)
+    return (vote,) * len(facts.pool.brings)
 
 
 def check_pool(facts: ConductorFacts, workers: Sequence[Worker]) -> Iterator[str]:

@@ -53,31 +53,20 @@ async def reward_of(
     environment: Environment,
     *,
     max_steps: int = MAX_STEPS,
-    earlier: Reward | None = None,
 ) -> Reward:
-    """Return the reward of a conductor's text for an episode.
+    """Return the reward of a conductor's text of the first round.
 
     Args:
         text: what the conductor wrote.
         episode: the question and the pool that the conductor was shown.
         environment: carries out the plan.
         max_steps: maximum number of steps of a valid plan.
-        earlier: the reward of the first round, if the text is of the second round. Its plan has an answer.
     """
     try:
-        plan = read_plan(text, episode, max_steps=max_steps, previous=earlier is not None)
+        plan = read_plan(text, episode, max_steps=max_steps)
     except PlanError as error:
         return Reward(value=0.0, problem=error.code)
-    if earlier is None:
-        outcome = await environment.carry_out(episode, plan)
-    else:
-        assert earlier.plan is not None
-        assert earlier.outcome is not None
-        if keeps(plan, earlier.plan):
-            outcome = replace(earlier.outcome, cost=0.0, calls=0, tokens=0)
-            return Reward(value=earlier.value, plan=plan, outcome=outcome)
-        before = EarlierRound(plan=earlier.plan, outputs=earlier.outcome.outputs)
-        outcome = await environment.carry_out(episode, plan, before)
+    outcome = await environment.carry_out(episode, plan)
     if outcome is None:
         return Reward(value=None, plan=plan)
     return Reward(value=graded(outcome), plan=plan, outcome=outcome)

@@ -47,26 +47,15 @@ class Example:
         return sha256(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenExamples:
-    """What was written."""
-
-    written: int
-    repeated: int
-    """Number of examples that were left out, because an equal one was written before."""
-
-
-def write_examples(path: Path | str, examples: Iterable[Example]) -> WrittenExamples:
-    """Write examples to a file, which is replaced as a whole; each example is written once.
+def write_examples(path: Path | str, examples: Iterable[Example]) -> int:
+    """Write each example once to a file, which is replaced as a whole, and return their number.
 
     Raises:
         ConfigError: there are no examples, or the file cannot be written.
     """
     path = Path(path)
     found: dict[str, Example] = {}
-    count = 0
     for example in examples:
-        count += 1
         found.setdefault(example.key, example)
     if not found:
         raise ConfigError(f"there are no examples for {path}: no plan was good enough")
@@ -77,7 +66,7 @@ def write_examples(path: Path | str, examples: Iterable[Example]) -> WrittenExam
     except (OSError, UnicodeEncodeError) as error:
         draft.unlink(missing_ok=True)
         raise ConfigError(f"{path} cannot be written: {error}") from error
-    return WrittenExamples(written=len(found), repeated=count - len(found))
+    return len(found)
 
 
 def read_examples(path: Path | str) -> Sequence[Example]:
@@ -181,7 +170,7 @@ def _example_of(trial: Trial, arm: PlanArm, style: PromptStyle, source: str) -> 
     )
 
 
-def write_example_plans(recipe: Recipe, folder: Path, *, episodes: int, seed: int) -> WrittenExamples:
+def write_example_plans(recipe: Recipe, folder: Path, *, episodes: int, seed: int) -> int:
     """Write right plans that choose workers by the measured rates on their cards.
 
     With `reasons` in the style of the prompt, each plan has a line with the kind and the rates of each part.

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from mix import write_mix
 from pyarrow import parquet
 from test_mix import ROWS, files
 
 from podium.errors import ConfigError
-from podium_train.mix import write_mix
 
 __all__ = ["files"]
 

@@ -20,9 +20,6 @@ class Fold:
     """Recorded answers that the arm may read. Workers that must be new to the arm are left out."""
     test: Recordings
     """Recorded answers of the whole pool to the questions that the arm is asked."""
-    probes: Recordings | None = None
-    """Recorded answers of the whole pool to a few other questions of the kinds in `test`. Arms may read these
-    answers with their scores. `None` for no probes."""
 
     @cached_property
     def blind(self) -> "Fold":
@@ -121,7 +118,6 @@ def folds(
     *,
     seed: int = 0,
     questions: int | None = None,
-    probes: int = 0,
 ) -> Iterator[Fold]:
     """Yield the folds of a split.
 
@@ -135,15 +131,10 @@ def folds(
         seed: the seed of the split.
         questions: the maximum number of questions that arms are asked in a fold; `None` asks all. Each arm is
             asked the same questions.
-        probes: the number of probes of each kind: questions that arms are not asked, and whose scores they
-            may read. Only with the split `kinds`.
 
     Raises:
-        ArmUnfit: a worker has not answered a question, there are fewer than two kinds to split, or `probes`
-            is set for another split than `kinds`.
+        ArmUnfit: a worker has not answered a question, or there are fewer than two kinds to split.
     """
-    if probes and split != "kinds":
-        raise ArmUnfit("probes need the split `kinds`")
     asked = recordings.questions
     for worker in recordings.workers:
         if not all(recordings.samples(question, worker) for question in asked):
@@ -157,14 +148,8 @@ def folds(
     except ValueError as error:
         raise ArmUnfit(str(error)) from error
     for others, left_out in parts:
-        new = _at(recordings, left_out)
-        probed = _probes(new, probes, seed)
-        found, test = (
-            new.where(lambda each, is_probe=is_probe, keys=probed: (each.split_key in keys) is is_probe)  # type: ignore[misc]
-            for is_probe in (True, False)
-        )
-        test = _some(test, questions, seed)
-        yield Fold(train=_at(recordings, others), test=test, probes=found if probes else None)
+        test = _some(_at(recordings, left_out), questions, seed)
+        yield Fold(train=_at(recordings, others), test=test)
 
 
 def _at(recordings: Recordings, places: Places) -> Recordings:
@@ -174,15 +159,6 @@ def _at(recordings: Recordings, places: Places) -> Recordings:
 
 def _only(recordings: Recordings, keys: set[str]) -> Recordings:
     return recordings.where(lambda question: question.key in keys)
-
-
-def _probes(recordings: Recordings, count: int, seed: int) -> set[str]:
-    """Return the split keys of some questions of each kind; the seed chooses the questions."""
-    drawn: set[str] = set()
-    for kind in recordings.kinds if count else ():
-        found = {each.split_key: each.position(seed) for each in recordings.questions if each.kind == kind}
-        drawn.update(sorted(found, key=lambda key: (found[key], key))[:count])
-    return drawn
 
 
 def _some(recordings: Recordings, most: int | None, seed: int) -> Recordings:

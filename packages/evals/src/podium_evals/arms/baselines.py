@@ -140,34 +140,6 @@ class OwnMajority(ChoosingArm):
         return choose
 
 
-class EqualBudget(SamePlan):
-    """The best worker that costs at most as much as another arm answers everything.
-
-    The budget is the other arm's mean cost of a question, on the training questions.
-    """
-
-    def __init__(self, of: ChoosingArm) -> None:
-        super().__init__(f"best single, budget of {of.name}")
-        self._of = of
-
-    def plan(self, fold: Fold, seed: int) -> Plan:
-        """Return a plan with the worker."""
-        names, choose = fold.test.workers, self._of.chooser(fold, seed)
-        pool = {worker.worker: worker for worker in recorded_pool(fold.train)}
-        costs = {name: _mean_cost(worker) for name, worker in pool.items()}
-        chosen = ((pool[names[choose(each).calls[0].worker]], each) for each in fold.train.questions)
-        budget = fmean(worker.cost_of(question) or 0.0 for worker, question in chosen) + 1e-12
-        return _one(fold, next(name for name in ranked(fold.train) if costs[name] <= budget))
-
-
-def _mean_cost(worker: RecordedWorker) -> float:
-    costs = [worker.cost_of(question) for question in worker.recordings.questions]
-    known = [cost for cost in costs if cost is not None]
-    if len(known) < len(costs):
-        raise ArmUnfit(f"the cost of {worker.worker!r} is not known: its price, or the tokens of an answer")
-    return fmean(known)
-
-
 def mean_scores(recordings: Recordings) -> dict[str, float]:
     """Return the mean score of each worker. A question with several samples counts once."""
     scores = defaultdict[str, list[float]](list)

@@ -172,9 +172,8 @@ def _findings(report: Report) -> _Section:
     )
     share = f"{100 * report.wasted / report.total.cost:.1f} %" if report.total.cost else "no share"
     note = (
-        "Cost is the cost of the calls in a row. For history that is sent again, it is the cost "
-        "of the repeated tokens. For agents beyond "
-        f"{report.turns} turns, it is the cost of the further calls. A call can be in several "
+        f"Cost is the cost of the calls in a row. For agents beyond {report.turns} turns, it is the cost of "
+        "the further calls. A call can be in several "
         f"rows. If each call counts once, with its largest cost, all rows cost {money(report.wasted)}, "
         f"{share} of the known cost."
     )

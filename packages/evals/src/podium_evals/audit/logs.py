@@ -156,24 +156,20 @@ _OBJECTS = ("chat.completion", "text_completion", "response")
 _TRACES = ("trace_id", "query_id", "run_id", "thread_id", "conversation_id", "session_id")
 _DURATIONS = {"latency_s": 1.0, "latency_ms": 1e-3}
 _STEPS = ("step", "name", "agent")
+_ASKED = ("messages", "input", "prompt")
 
 
 def is_openai(row: Mapping[str, Any]) -> bool:
     """Return whether a row is a request, a response, or both."""
-    if row.get("object") in _OBJECTS or "custom_id" in row:
+    if row.get("object") in _OBJECTS:
         return True
-    asked = row.get("request")
-    return (
-        isinstance(asked, Mapping)
-        and ("response" in row or "error" in row)
-        and _is_request(mapping(asked.get("body") or asked))
-    )
+    asked = mapping(row.get("request"))
+    asked = mapping(asked.get("body") or asked)
+    return ("response" in row or "error" in row) and not asked.keys().isdisjoint(_ASKED)
 
 
 def openai_span(row: Mapping[str, Any]) -> Span:
     """Return the span of a row."""
-    if "custom_id" in row:
-        return _batch(row)
     if row.get("object") in _OBJECTS:
         return _span(row, request=row, response=row, status=None)
     request, response = mapping(row.get("request")), mapping(row.get("response"))
@@ -182,26 +178,6 @@ def openai_span(row: Mapping[str, Any]) -> Span:
         request=mapping(request.get("body") or request),
         response=mapping(response.get("body", response)),
         status=response.get("status_code", row.get("status_code")),
-    )
-
-
-def _is_request(asked: Mapping[str, Any]) -> bool:
-    return any(key in asked for key in ("messages", "input", "prompt"))
-
-
-def _batch(row: Mapping[str, Any]) -> Span:
-    """Return the span of a line of a batch's input or output. Both lines of a call share a `custom_id`."""
-    called = str(row["custom_id"])
-    if not called:
-        raise ValueError("the custom_id is empty")
-    answered = mapping(row.get("response"))
-    facts = {"id": called, "trace_id": f"batch {called}", "service_tier": "batch", "is_local_id": True}
-    given = mapping(row.get("body"))
-    if not given and not answered and not row.get("error"):
-        raise ValueError("the line has neither a body nor a response nor an error")
-    told = facts | {key: row[key] for key in ("error",) if row.get(key)}
-    return _span(
-        told, request=given, response=mapping(answered.get("body")), status=answered.get("status_code")
     )
 
 
@@ -224,7 +200,6 @@ def _span(
         trace=_trace(row, request, response, about) or called,
         id=called,
         continues=continues,
-        is_local_id=bool(row.get("is_local_id")),
         name=first_text(row, *_STEPS),
         kind="call",
         step=first_text(row, *_STEPS) or first_text(about, *_STEPS),

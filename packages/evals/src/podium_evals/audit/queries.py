@@ -4,8 +4,8 @@ A span is a model call, a tool call or another step of a query. It stores digest
 not the texts, so that spans are small.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, time
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal, Self
@@ -34,8 +34,6 @@ class Span:
     """The id of the parent span; empty for the outermost span."""
     continues: str = ""
     """In exports without query ids: the id of the call whose conversation this call continues."""
-    is_local_id: bool = False
-    """Whether ids are unique in their file only, as in batch files."""
     name: str = ""
     kind: Kind = "step"
     step: str = ""
@@ -49,7 +47,7 @@ class Span:
     provider: str = ""
     base_url: str = ""
     tier: str = ""
-    """The service tier, such as `batch`, whose prices differ from standard prices; empty for standard."""
+    """The service tier, such as `flex`, whose prices differ from standard prices; empty for standard."""
     usage: Usage | None = None
     """`None` if the export has no token counts."""
     cache_writes: int = 0
@@ -129,27 +127,15 @@ class Prices:
         own = "" if self._table is None else "your table, then "
         return f"{own}genai-prices {genai_prices.__version__}, on {self.on.isoformat()}"
 
-    def cost(
-        self, model: str, usage: Usage, *, provider: str = "", base_url: str = "", cache_writes: int = 0
-    ) -> float | None:
-        """Return the cost of a call in USD; `None` if the price is unknown.
-
-        Args:
-            model: the name of the model in the export.
-            usage: the tokens of the call.
-            provider: the name of the provider in the export; empty if it is unknown.
-            base_url: the URL or host of the endpoint; empty if it is unknown.
-            cache_writes: the part of the input tokens that was written to a cache.
-        """
-        if self._table is not None and (own := self._table.at(model, self.on)) is not None:
-            return own.price.cost(usage)
-        info = self._info(model, provider, base_url) if model else None
-        return None if info is None else _list_cost(info, usage, cache_writes, self._noon)
-
-    @property
-    def _noon(self) -> datetime:
-        """Noon, because some prices depend on the time of day."""
-        return datetime.combine(self.on, time(12), UTC)
+    def cost(self, span: Span) -> float | None:
+        """Return the cost of a call in USD; `None` if its tokens or its price are unknown."""
+        if span.usage is None:
+            return None
+        if self._table is not None and (own := self._table.at(span.model, self.on)) is not None:
+            return own.price.cost(span.usage)
+        info = self._info(span.model, span.provider, span.base_url) if span.model else None
+        noon = datetime.combine(self.on, time(12), UTC)  # some prices depend on the time of day
+        return None if info is None else _list_cost(info, span.usage, span.cache_writes, noon)
 
     @staticmethod
     def _find(model: str, provider: str, base_url: str) -> "ModelInfo | None":
@@ -225,10 +211,9 @@ class Query:
     def __init__(self, spans: Sequence[Span], prices: Prices) -> None:
         self.id = spans[0].trace
         self.spans = sorted(spans, key=lambda span: (span.started or 0.0, len(span.prompt), span.id))
-        self.prices = prices
         self._by_id = {span.id: span for span in spans}
         counted, self.wrappers = self._counted()
-        self.calls = tuple(self._call(span) for span in counted)
+        self.calls = tuple(self._call(span, prices) for span in counted)
         """The model calls in order of their start. A call that contains other calls is left out."""
 
     @cached_property
@@ -245,16 +230,6 @@ class Query:
         return sum(known) if known or not self.calls else None
 
     @cached_property
-    def unpriced(self) -> int:
-        """Number of calls of unknown cost."""
-        return sum(call.cost is None for call in self.calls)
-
-    @cached_property
-    def usage(self) -> Usage:
-        """All known tokens."""
-        return Usage.total(call.usage for call in self.calls)
-
-    @cached_property
     def seconds(self) -> float | None:
         """The duration of the outermost span; without such a span, from the first start to the last end."""
         roots = [span for span in self.spans if span.parent not in self._by_id]
@@ -264,13 +239,6 @@ class Query:
         if not timed:
             return None
         return max(span.ended or 0.0 for span in timed) - min(span.started or 0.0 for span in timed)
-
-    def cost_of(self, call: Call, usage: Usage, cache_writes: int = 0) -> float | None:
-        """Return the cost of other tokens at the prices of a call."""
-        span = call.span
-        return self.prices.cost(
-            span.model, usage, provider=span.provider, base_url=span.base_url, cache_writes=cache_writes
-        )
 
     def _counted(self) -> tuple[list[Span], int]:
         """Return the spans that count as calls, and the number of model calls that do not count."""
@@ -295,39 +263,17 @@ class Query:
             outer = self._by_id.get(outer.parent)
         return list(found.values())
 
-    def _call(self, span: Span) -> Call:
+    def _call(self, span: Span, prices: Prices) -> Call:
         around = self._around(span)
         agent = next((outer.id for outer in around if outer.kind == "agent"), "")
         named = (outer.name for outer in around if outer.name and not outer.name.startswith(_WRAPPERS))
-        cost, source = _cost(span, self.prices)
+        cost, source = _cost(span, prices)
         return Call(span, span.step or next(named, "") or span.name or "(no name)", agent, cost, source)
 
 
 def _cost(span: Span, prices: Prices) -> tuple[float | None, CostSource]:
-    if span.usage is not None:
-        found = prices.cost(
-            span.model,
-            span.usage,
-            provider=span.provider,
-            base_url=span.base_url,
-            cache_writes=span.cache_writes,
-        )
-        if found is not None:
-            return found, "prices"
+    if (found := prices.cost(span)) is not None:
+        return found, "prices"
     if span.cost is not None:
         return span.cost, "export"
     return (0.0, "none") if span.error and span.usage is None else (None, "unknown")
-
-
-def by_prompt(calls: Iterable[Call]) -> Mapping[tuple[str, str], list[Call]]:
-    """Return the calls, grouped by model and prompt. Calls without a recorded prompt are left out."""
-    found: dict[tuple[str, str], list[Call]] = {}
-    for call in calls:
-        if call.span.prompt:
-            found.setdefault((call.span.model, call.span.prompt), []).append(call)
-    return found
-
-
-def without(usage: Usage, read: int, cached: int) -> Usage:
-    """Return token counts without a part of the input."""
-    return replace(usage, input_tokens=usage.input_tokens - read, cached_tokens=usage.cached_tokens - cached)

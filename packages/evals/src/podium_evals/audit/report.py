@@ -11,6 +11,7 @@ from typing import Any
 from podium.aio import run_sync
 from podium.errors import ConfigError
 from podium.journal import Journal
+from podium.usage import Usage
 from podium_evals.audit.findings import KINDS, Finding, findings
 from podium_evals.audit.logs import run_spans, span_of
 from podium_evals.audit.queries import Call, Prices, Query
@@ -111,7 +112,7 @@ class FindingRow:
     queries: int = 0
     """Number of queries with such a failure or loop."""
     wasted: float = 0.0
-    """The cost of the calls, or of their repeated parts, in USD."""
+    """The cost of the calls, in USD."""
     unpriced: int = 0
     """Number of these calls with an unknown cost."""
     examples: list[str] = field(default_factory=list)
@@ -264,9 +265,9 @@ class _Tally:
                 id=excerpt(query.id, 160),
                 question=query.question,
                 calls=len(query.calls),
-                tokens=query.usage.total_tokens,
+                tokens=Usage.total(call.usage for call in query.calls).total_tokens,
                 cost=query.cost,
-                unpriced=query.unpriced,
+                unpriced=sum(call.cost is None for call in query.calls),
                 seconds=query.seconds,
             )
         )

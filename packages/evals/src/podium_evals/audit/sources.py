@@ -112,7 +112,8 @@ def _line(place: str, line: bytes) -> Iterator[Row]:
     except RecursionError:
         yield Row(place, None, "the line is nested too deeply")
     except ValueError as error:
-        yield Row(place, None, f"no JSON: {error}" if line.endswith(b"\n") else f"the line is cut: {error}")
+        is_cut = line.startswith(b"{") and not line.endswith((b"}", b"\n"))
+        yield Row(place, None, f"{'the line is cut' if is_cut else 'no JSON'}: {error}")
     else:
         yield from _exploded(place, value)
 
@@ -173,13 +174,7 @@ class SpanStore:
 
     def add(self, span: Span) -> None:
         """Add a span, or complete a stored span by another record of it."""
-        number = 1
-        while (known := self._spans.get((span.trace, span.id))) is not None and span.is_local_id:
-            if known.is_open or span.is_open or known == span:
-                break
-            number += 1
-            span = replace(span, trace=f"{span.trace.split(' #')[0]} #{number}")
-        if known is not None:
+        if (known := self._spans.get((span.trace, span.id))) is not None:
             self.duplicates += not known.is_open and not span.is_open
             span = known.merged(span)
         self._spans[span.trace, span.id] = span

@@ -1,4 +1,4 @@
-"""Recorded answers of models: their questions and samples, and functions to read and fetch recordings."""
+"""Recorded answers of models: their questions and samples, and functions to read and write recordings."""
 
 import lazy_loader
 

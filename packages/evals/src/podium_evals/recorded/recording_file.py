@@ -12,7 +12,7 @@ A sample refers to its question by the content key. Lines of the type `price` ha
 import gzip
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import date
 from pathlib import Path
@@ -114,6 +114,25 @@ def read_recordings(path: Path | str) -> Recordings:
         raise RecordingInvalid(f"{path} has answers to a question that is missing: {unknown!r}")
     found = (Recording(questions[key], worker, tuple(given)) for (key, worker), given in samples.items())
     return Recordings(found, provenance, prices=PriceTable(prices))
+
+
+def read_pool(path: Path | str, pool: str = "all") -> Recordings:
+    """Return the answers of a pool to those questions that all of its workers have answered.
+
+    Args:
+        path: a file as for `read_recordings`.
+        pool: `all`, or names of workers separated by commas.
+
+    Raises:
+        RecordingInvalid: the file is not a recording, or lacks a worker.
+    """
+    found = read_recordings(path)
+    return found.only(named_workers(pool) or found.workers)
+
+
+def named_workers(pool: str) -> Sequence[str] | None:
+    """Return the workers of a pool; `None` for the pool `all`."""
+    return None if pool == "all" else [name.strip() for name in pool.split(",") if name.strip()]
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from hashlib import sha256
-from importlib.resources import files
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, Self
@@ -112,42 +111,24 @@ class PriceTable:
         self._prices = tuple(sorted(prices, key=lambda each: each.as_of))
 
     @classmethod
-    def shipped(cls) -> Self:
-        """Return the known prices of the workers in the public recordings."""
-        text = files("podium_evals.recorded").joinpath("prices.toml").read_text(encoding="utf-8")
-        return cls.parse(text, "prices.toml")
-
-    @classmethod
     def read(cls, path: Path | str) -> Self:
         """Read a TOML file.
 
+        Its entries `[[price]]` have `worker`, `as_of` (a date), `input`, `output` (USD per million tokens),
+        `source`, and `cached_input` where it differs from `input`.
+
         Raises:
-            ConfigError: there is no such file, or the file is not a table of prices.
+            ConfigError: there is no such file, an entry lacks a field, or a field is of another type.
         """
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path} cannot be read: {why_unreadable(error)}") from error
-        return cls.parse(text, str(path))
-
-    @classmethod
-    def parse(cls, text: str, name: str) -> Self:
-        """Read a table from TOML.
-
-        Args:
-            text: entries `[[price]]` with `worker`, `as_of` (a date), `input`, `output` (USD per million
-                tokens), `source`, and `cached_input` where it differs from `input`.
-            name: the name of the text for error messages.
-
-        Raises:
-            ConfigError: an entry lacks a field, or a field is of another type.
-        """
         try:
-            entries = tomllib.loads(text).get("price", [])
-            return cls([_read_price(entry) for entry in entries])
+            return cls([_read_price(entry) for entry in tomllib.loads(text).get("price", [])])
         except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError) as error:
             told = f"{type(error).__name__}: {error}"
-            raise ConfigError(f"{name} is not a table of prices: {told}") from error
+            raise ConfigError(f"{path} is not a table of prices: {told}") from error
 
     def __iter__(self) -> Iterator[DatedPrice]:
         return iter(self._prices)

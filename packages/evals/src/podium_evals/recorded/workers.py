@@ -51,8 +51,6 @@ class RecordedWorker(Worker):
         recordings: the recorded answers.
         worker: the name of the worker in the recording.
         card: the card; `None` makes a card with the worker's name and price.
-        prices: the prices for such a card; `None` means those of the recording, and the table of this
-            package for a worker without one.
         seed: chooses the samples. The samples of a question are used in turn: each further step, attempt or
             round gets the next sample, and the first sample follows the last. A seed that is higher by one
             begins one sample later. Thus n seeds in a row use each of n samples once.
@@ -71,7 +69,6 @@ class RecordedWorker(Worker):
         worker: str,
         *,
         card: Card | None = None,
-        prices: PriceTable | None = None,
         seed: int = 0,
         empty_fails: bool = False,
     ) -> None:
@@ -80,7 +77,7 @@ class RecordedWorker(Worker):
             raise RecordingInvalid(f"the recording has no worker {worker!r}: its workers are {known}")
         self.recordings = recordings
         self.worker = worker
-        self.card = card or _card(worker, _prices(recordings) if prices is None else prices)
+        self.card = card or _card(worker, recordings.prices)
         self._seed = seed
         self._empty_fails = empty_fails
 
@@ -159,7 +156,7 @@ def recorded_pool(
     seed: int = 0,
     empty_fails: bool = False,
 ) -> list[RecordedWorker]:
-    """Return a recorded worker for each name, with the prices of the recording or of this package.
+    """Return a recorded worker for each name, with the prices of the recording.
 
     Args:
         recordings: the recorded answers.
@@ -170,18 +167,8 @@ def recorded_pool(
     Raises:
         RecordingInvalid: the recording has no such worker.
     """
-    prices = _prices(recordings)
     names = recordings.workers if workers is None else tuple(workers)
-    return [
-        RecordedWorker(recordings, name, prices=prices, seed=seed, empty_fails=empty_fails) for name in names
-    ]
-
-
-def _prices(recordings: Recordings) -> PriceTable:
-    """Return the prices of the recording, and of this package for workers without one."""
-    own = tuple(recordings.prices)
-    known = {price.worker for price in own}
-    return PriceTable((*own, *(each for each in PriceTable.shipped() if each.worker not in known)))
+    return [RecordedWorker(recordings, name, seed=seed, empty_fails=empty_fails) for name in names]
 
 
 def _turn(request: Request) -> int:

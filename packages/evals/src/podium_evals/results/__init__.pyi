@@ -4,6 +4,3 @@ from .comparison import (
     Setting as Setting,
     compare_arms as compare_arms,
 )
-from .pools import (
-    read_pool as read_pool,
-)

@@ -26,7 +26,6 @@ from podium_evals.arms.baselines import (
     AgainIfEmpty,
     Alone,
     AnyCorrect,
-    EqualBudget,
     MajorityVote,
     OwnMajority,
     RandomWorkers,
@@ -35,11 +34,10 @@ from podium_evals.arms.baselines import (
 )
 from podium_evals.arms.evaluation import OnArm
 from podium_evals.arms.planners import GivenPlanner
-from podium_evals.recorded import Progress as Download, Provenance, Recordings, recorded_pool
+from podium_evals.recorded import Provenance, Recordings, read_pool, recorded_pool
 from podium_evals.recorded.recording_file import question_line, sample_line
 from podium_evals.results import rounding
-from podium_evals.results.pools import POOLS, read_pool
-from podium_evals.router.planner import CalibratedArm, CalibratedRouterArm, RouterArm
+from podium_evals.router.planner import RouterArm
 from podium_evals.statistics import Unit
 
 BASE = BestSingle().name
@@ -55,18 +53,12 @@ ARMS: Mapping[str, Callable[[Sequence[str]], Sequence[Arm]]] = {
     "kind-rule": lambda _: [KindRule()],
     "kind-next-best": lambda _: [AgainIfEmpty(KindRule())],
     "router": lambda _: [RouterArm()],
-    "calibrated": lambda _: [CalibratedArm()],
-    "calibrated-found": lambda _: [CalibratedArm(is_told=False)],
-    "calibrated-router": lambda _: [CalibratedRouterArm()],
     "vote-3": lambda _: [MajorityVote(3)],
     "vote-5": lambda _: [MajorityVote(5)],
     "own-3": lambda _: [OwnMajority(3)],
-    "equal-budget": lambda _: [EqualBudget(KindRule())],
     "oracle": lambda _: [RoutingOracle()],
     "any-correct": lambda _: [AnyCorrect()],
 }
-NEED_PROBES = ("calibrated", "calibrated-found", "calibrated-router")
-"""The arms that need probes."""
 
 
 def named_arms(names: Sequence[str], workers: Sequence[str]) -> list[Arm]:
@@ -93,9 +85,6 @@ class Setting:
     """The seed of the split."""
     questions: int | None = None
     """Maximum number of questions that are asked in a fold; `None` asks all."""
-    probes: int = 0
-    """Number of probes of each new kind: questions that arms may read with their scores. Only with
-    `kinds`."""
 
     @property
     def unit(self) -> Unit:
@@ -206,15 +195,7 @@ def report_of(
 
 def asked_folds(recordings: Recordings, setting: Setting) -> list[Fold]:
     """Return the folds of a setting."""
-    return list(
-        folds(
-            recordings,
-            setting.split,
-            seed=setting.split_seed,
-            questions=setting.questions,
-            probes=setting.probes,
-        )
-    )
+    return list(folds(recordings, setting.split, seed=setting.split_seed, questions=setting.questions))
 
 
 def every_sample(recordings: Recordings, most: int = 3) -> tuple[int, ...]:
@@ -320,27 +301,11 @@ def _about_unrecorded(report: Report) -> Iterator[str]:
                 yield f"On the other {arm.recorded:,}, the {report.base} has {told}."
 
 
-RecordingName = Annotated[
-    str, typer.Argument(metavar="RECORDING", help=f"A file of recorded answers, or {', '.join(POOLS)}.")
-]
-PoolName = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME", help="all, a named pool (mid, chat), or names of workers separated by commas."
-    ),
-]
-DataFolder = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        envvar="PODIUM_EVALS_DATA",
-        help="Folder with the files of public recordings. Default: they are downloaded.",
-    ),
-]
+PoolName = Annotated[str, typer.Option(metavar="NAMES", help="all, or names of workers separated by commas.")]
 
 
 def run(  # noqa: PLR0913 - one parameter for each argument and option
-    recording: RecordingName,
+    recording: Annotated[str, typer.Argument(metavar="RECORDING", help="A file of recorded answers.")],
     *,
     pool: PoolName = "all",
     split: Annotated[str, typer.Option(help="What is new to the arms: questions, or kinds.")] = "questions",
@@ -348,18 +313,9 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
         str | None,
         typer.Option(
             metavar="NAMES",
-            help=f"Arms separated by commas: {', '.join(ARMS)}. Default: all, and without --probes all but "
-            f"{', '.join(NEED_PROBES)}.",
+            help=f"Arms separated by commas: {', '.join(ARMS)}. Default: all.",
         ),
     ] = None,
-    probes: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Number of probes of each new kind: graded questions that arms may "
-            "read. Only with --split kinds.",
-        ),
-    ] = 0,
     planner: Annotated[
         list[Path] | None,
         typer.Option(
@@ -379,7 +335,6 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
         int | None, typer.Option(min=2, help="Maximum number of questions that an arm is asked in a fold.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the split.")] = 0,
-    data: DataFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare ways to answer with the best single worker.
@@ -389,8 +344,8 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
     with reporting() as screen:
         if split not in get_args(SplitName):
             raise ConfigError(f"--split {split!r}: write {', '.join(get_args(SplitName))}")
-        recordings = _read(screen, recording, pool, data)
-        names = [name for name in ARMS if probes or name not in NEED_PROBES]
+        recordings = read_pool(recording, pool)
+        names = list(ARMS)
         if arms is not None:
             names = [name.strip() for name in arms.split(",") if name.strip()]
         chosen = named_arms(names, recordings.workers)
@@ -401,7 +356,6 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
             seeds=every_sample(recordings),
             split_seed=seed,
             questions=questions,
-            probes=probes,
         )
         compare = partial(compare_arms, recording=recording, pool=pool, on_arm=told_arms(screen))
         report = anyio.run(compare, recordings, chosen, setting)
@@ -409,14 +363,6 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
             screen.result_json(report.as_json())
         else:
             draw_report(screen, report)
-
-
-def _read(screen: Screen, recording: str, pool: str, data: Path | None) -> Recordings:
-    def told(progress: Download) -> None:
-        if screen.interactive:
-            screen.note(f"podium: downloaded {progress.files:,} of {progress.of_files:,} files")
-
-    return anyio.run(partial(read_pool, recording, pool, folder=data, on_progress=told))
 
 
 def given_planner(path: Path, *, is_told: bool = True) -> Arm:

@@ -7,7 +7,6 @@ question is scored once, by a way that has not seen it.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -18,6 +17,7 @@ from podium.budget import Limits
 from podium.cli.arguments import AsJson
 from podium.cli.screen import Screen, counted, reporting
 from podium.config import Config, find_config, load_config
+from podium.config.source import why_unreadable
 from podium.errors import ConfigError
 from podium.workers import Worker
 from podium.workers.rates import MeasuredFile
@@ -30,18 +30,17 @@ from podium_evals.commands import record_answers
 from podium_evals.errors import ArmUnfit, RouterInvalid
 from podium_evals.grading import GRADERS, choose_graders
 from podium_evals.recorded import Recording, Recordings, read_recordings
+from podium_evals.recorded.recording_file import named_workers
 from podium_evals.recording import QuestionRow, Summary, read_questions
 from podium_evals.recording.recorder import in_options
 from podium_evals.results import rounding
 from podium_evals.results.comparison import (
     BASE,
-    DataFolder,
     PoolName,
     every_sample,
     given_planner,
     told_arms,
 )
-from podium_evals.results.pools import POOLS, named_workers, read_recording
 from podium_evals.router.config import BEFORE, Settings, write_rates, write_settings
 from podium_evals.router.planner import FoundKind, RouterArm, tier_arm
 from podium_evals.router.router import Goal, fit_for, fit_router
@@ -241,8 +240,8 @@ def tune(  # noqa: PLR0913 - one parameter for each argument and option
         str,
         typer.Argument(
             metavar="SOURCE",
-            help=f"A recording ({', '.join(POOLS)}, or a file), or questions: JSON lines with `question` and "
-            f"`answer`, which the workers of the config are asked.",
+            help="A recording, or questions: JSON lines with `question` and `answer`, which the workers of "
+            "the config are asked.",
         ),
     ],
     *,
@@ -278,7 +277,6 @@ def tune(  # noqa: PLR0913 - one parameter for each argument and option
         typer.Option(metavar="FILE", help="Also try the planner of this podium.toml. May be repeated."),
     ] = None,
     pool: PoolName = "all",
-    data: DataFolder = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Do not write podium.toml.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -290,13 +288,13 @@ def tune(  # noqa: PLR0913 - one parameter for each argument and option
     with reporting() as screen:
         loaded = _config(config)
         if _is_recording(source):
-            recordings = anyio.run(partial(read_recording, source, folder=data))
-            names = named_workers(source, pool) or _common(recordings.workers, loaded)
+            recordings = read_recordings(source)
+            names = named_workers(pool) or _common(recordings.workers, loaded)
             summary = None
         else:
             asking = _Asking(grader, run_code, samples, budget, calls)
             recordings, summary = _asked(screen, Path(source), loaded, asking)
-            names = named_workers(source, pool) or recordings.workers
+            names = named_workers(pool) or recordings.workers
         graded = graded_answers(recordings, names)
         _tell_left_out(screen, recordings, graded)
         wish = Wish(calls=calls_each, price=price, quality=quality)
@@ -326,15 +324,14 @@ def _config(path: Path | None) -> Config | None:
 
 
 def _is_recording(source: str) -> bool:
-    """Return whether a source is a recording; other files have questions."""
-    if source in POOLS or source.endswith(".gz"):
+    """Return whether a file is a recording; other files have questions."""
+    if source.endswith(".gz"):
         return True
     try:
         with Path(source).open(encoding="utf-8") as file:
             return '"type": "recording"' in file.readline()
     except (OSError, ValueError) as error:
-        names = ", ".join(POOLS)
-        raise ConfigError(f"{source!r} is neither a file nor a public recording: {names}") from error
+        raise ConfigError(f"{source} cannot be read: {why_unreadable(error)}") from error
 
 
 def _common(recorded: Sequence[str], config: Config | None) -> Sequence[str]:

@@ -1,7 +1,6 @@
 """The router as a planner without a model; arms that choose workers by measured scores."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -14,9 +13,9 @@ from podium.workers.rates import kind_of
 from podium_evals.arms import ASK, Fold
 from podium_evals.arms.baselines import best_of
 from podium_evals.arms.planners import ChoosingArm, arm_pool
-from podium_evals.calibration import measured_file, probed_rates, with_measured
+from podium_evals.calibration import measured_file, with_measured
 from podium_evals.errors import ArmUnfit, RouterInvalid, Unrecorded
-from podium_evals.recorded import Question, Recordings
+from podium_evals.recorded import Question
 from podium_evals.router.router import LEAST_QUESTIONS, Goal, Router, choose, fit_for, fit_router
 
 
@@ -152,44 +151,6 @@ def tier_arm(goal: Goal) -> RouterArm:
     return RouterArm(f"router for {wanted}", goal)
 
 
-class CalibratedRouterArm(RouterArm):
-    """A router that is fitted on the training questions, with measured rates on the cards of the workers."""
-
-    def __init__(self) -> None:
-        super().__init__("calibrated router")
-
-    def cards(self, fold: Fold, seed: int) -> Sequence[Card]:
-        """Return the cards of the workers, with rates that are measured on the probes."""
-        rates = probed_rates(fold.train, _probes(fold), seed)
-        return [replace(card, measured=rates.get(card.name, ())) for card in super().cards(fold, seed)]
-
-
-class CalibratedArm(ChoosingArm):
-    """The worker with the best measured rate on a question's kind answers the question.
-
-    The rates are measured on `fold.probes`, with one answer of each worker. The prior is the share of right
-    answers to the training questions. A question of a kind without probes goes to the best single worker.
-
-    Args:
-        is_told: whether the arm is given the kind of a question. Otherwise it finds the kind from the text,
-            as planners do.
-    """
-
-    def __init__(self, *, is_told: bool = True) -> None:
-        super().__init__("calibrated" if is_told else "calibrated, kind found")
-        self._is_told = is_told
-
-    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
-        """Return plans with the best worker of each kind."""
-        of_worker = probed_rates(fold.train, _probes(fold), seed)
-        kinds = tuple(rate.kind for rate in next(iter(of_worker.values())))
-        best = {
-            kind.name: max(fold.test.workers, key=lambda worker, at=at: of_worker[worker][at].rate)  # type: ignore[misc]
-            for at, kind in enumerate(kinds)
-        }
-        return _by_kind(fold, best, () if self._is_told else kinds)
-
-
 class FoundKind(ChoosingArm):
     """The worker with the best measured rate on the kind answers; the kind is found from the text.
 
@@ -207,27 +168,19 @@ class FoundKind(ChoosingArm):
             name: max(entry.rates, key=lambda worker, entry=entry: entry.rates[worker].rate)  # type: ignore[misc]
             for name, entry in kinds.items()
         }
-        return _by_kind(fold, best, [Kind(name, entry.questions) for name, entry in kinds.items()])
+        return by_kind(fold, best, [Kind(name, entry.questions) for name, entry in kinds.items()])
 
 
-def _by_kind(fold: Fold, best: Mapping[str, str], kinds: Sequence[Kind]) -> Callable[[Question], Plan]:
-    """Return plans with the best worker of each kind, which is found if `kinds` are given."""
+def by_kind(fold: Fold, best: Mapping[str, str], kinds: Sequence[Kind]) -> Callable[[Question], Plan]:
+    """Return plans with the best worker of each kind, which is found from the text of a question."""
     plans = {name: Plan((Step(number, ASK),)) for number, name in enumerate(fold.test.workers)}
-    otherwise, found = best_of(fold.train), tuple(kinds)
-    of_question: dict[str, Kind | None] = fold.fits.setdefault(found, {})
+    otherwise, known = best_of(fold.train), tuple(kinds)
+    of_question: dict[str, Kind | None] = fold.fits.setdefault(known, {})
 
     def choose(question: Question) -> Plan:
-        if not found:
-            return plans[best.get(question.kind, otherwise)]
         if question.key not in of_question:
-            of_question[question.key] = kind_of(question.text, found)
+            of_question[question.key] = kind_of(question.text, known)
         kind = of_question[question.key]
         return plans[otherwise if kind is None else best[kind.name]]
 
     return choose
-
-
-def _probes(fold: Fold) -> Recordings:
-    if fold.probes is None:
-        raise ArmUnfit("the arm needs probes: graded questions of the new kinds")
-    return fold.probes

@@ -156,7 +156,7 @@ def compare(
     Young, 1993). If arms are similar, these intervals are narrower than Bonferroni's.
 
     Args:
-        scores: for each arm, its scores of all questions, in the same order. The caller gives 0 for a
+        scores: for each arm, its scores of all questions, 0 to 1, in the same order. The caller gives 0 for a
             question that an arm did not answer, and leaves no question out.
         resampling: the draws of the questions, in the same order. Its unit decides whether the intervals are
             about other questions or about other kinds.
@@ -188,11 +188,16 @@ def _differences(means: Floats, drawn: Floats, confidence: float, units: int) ->
     reach = _reach_of_few(float(np.quantile(largest, confidence)), units) * errors
     return [
         Difference(
-            alone=Interval(float(mean), float(low), float(high)),
-            together=Interval(float(mean), float(mean - far), float(mean + far)),
+            alone=_possible(mean, low, high),
+            together=_possible(mean, mean - far, mean + far),
         )
         for mean, low, high, far in zip(means, *tails, reach, strict=True)
     ]
+
+
+def _possible(mean: float, low: float, high: float) -> Interval:
+    """Return an interval of a difference. Scores are from 0 to 1, so no difference is beyond -1 and 1."""
+    return Interval(float(mean), max(-1.0, float(low)), min(1.0, float(high)))
 
 
 Places = NDArray[np.int64]

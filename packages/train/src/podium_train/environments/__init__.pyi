@@ -6,7 +6,6 @@ from .environment import (
     Split as Split,
 )
 from .episodes import (
-    Asks as Asks,
     RecordedSettings as RecordedSettings,
 )
 from .live import (

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -83,14 +83,10 @@ class EarlierRound:
     outputs: tuple[str | None, ...]
     """`PlanOutcome.outputs` of this plan."""
 
-    def visible(self, names: Collection[str] = ()) -> tuple[VisibleStep, ...]:
-        """Return what workers see of this round if their access list has `"previous"`.
-
-        Args:
-            names: the names of the episode's texts.
-        """
+    def visible(self) -> tuple[VisibleStep, ...]:
+        """Return what workers see of this round if their access list has `"previous"`."""
         return tuple(
-            shown_step(self.plan, index, output, previous=True, names=names)
+            shown_step(self.plan, index, output, previous=True)
             for index, output in enumerate(self.outputs)
             if output is not None
         )

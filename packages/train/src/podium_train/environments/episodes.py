@@ -8,14 +8,13 @@
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from hashlib import sha256
 from itertools import combinations, islice
 from math import comb
 from random import Random
-from typing import Literal
 
 import numpy as np
 
@@ -30,31 +29,16 @@ _JITTER = 0.3
 _LETTERS = "bcdfghjklmnpqrstvwxz"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolDraw:
-    """How many workers an episode has.
+def draw_pool(workers: Sequence[str], sizes: Sequence[int], random: Random) -> tuple[str, ...]:
+    """Return some of the workers, in random order. Each size is as probable as the others.
 
     Raises:
-        ConfigError: there is no size, or a size is below 1.
+        ConfigError: there are fewer workers than the drawn size.
     """
-
-    sizes: tuple[int, ...]
-    """Possible numbers of workers; each is as probable as the others."""
-
-    def __post_init__(self) -> None:
-        if not self.sizes or min(self.sizes) < 1:
-            raise ConfigError(f"sizes is {self.sizes!r}: name at least one size, 1 or more")
-
-    def draw(self, workers: Sequence[str], random: Random) -> tuple[str, ...]:
-        """Return some of the workers, in random order.
-
-        Raises:
-            ConfigError: there are fewer workers than the drawn size.
-        """
-        size = random.choice(self.sizes)
-        if size > len(workers):
-            raise ConfigError(f"a pool of {size} cannot be drawn from {len(workers)} workers")
-        return tuple(random.sample(list(workers), size))
+    size = random.choice(sizes)
+    if size > len(workers):
+        raise ConfigError(f"a pool of {size} cannot be drawn from {len(workers)} workers")
+    return tuple(random.sample(list(workers), size))
 
 
 def disguised(cards: Sequence[Card], random: Random) -> tuple[Card, ...]:
@@ -107,17 +91,6 @@ def measured_rates(
     )
 
 
-Asks = Literal["alone", "shown"]
-"""How a plan asks a part of a bundle.
-
-`alone`: a worker sees its subtask and not the bundle. The subtask is the text of the part, or names it as
-`{{part_1}}`. This is what was recorded.
-
-`shown`: a worker sees the whole bundle, and the subtask says which part to answer, as in "Answer part 1.".
-Nobody was recorded on that, so the answer to the part alone stands in for it.
-"""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSettings:
     """How episodes are drawn from recorded answers.
@@ -137,12 +110,6 @@ class RecordedSettings:
     prompt shows."""
     disguise: bool = True
     """Whether cards have pseudonyms and changed prices, so that a conductor cannot learn names."""
-    parts: tuple[int, int] | None = None
-    """Fewest and most parts of a bundle; `None` asks single questions."""
-    linked: float = 0.3
-    """Share of bundles in which a part needs the answer to another part."""
-    asks: Asks = "alone"
-    """How a plan asks a part of a bundle."""
     held_out: float = 0.2
     """Share of the kinds, and of the combinations of workers, that are held out."""
     held_workers: int = 2
@@ -154,13 +121,9 @@ class RecordedSettings:
     def __post_init__(self) -> None:
         self._check("probes", self.probes >= 0, "0 or more")
         self._check("shown_kinds", 1 <= self.shown_kinds <= 3, "1 to 3")
-        self._check("linked", 0 <= self.linked <= 1, "from 0 to 1")
         self._check("held_out", 0 < self.held_out < 1, "between 0 and 1")
         self._check("held_workers", self.held_workers >= 0, "0 or more")
         self._check("sizes", bool(self.sizes) and min(self.sizes) >= 2, "sizes of 2 workers or more")
-        self._check("asks", self.asks in ("alone", "shown"), "'alone' or 'shown'")
-        if self.parts is not None:
-            self._check("parts", 2 <= self.parts[0] <= self.parts[1] <= 5, "two numbers from 2 to 5")
 
     def _check(self, name: str, is_valid: bool, allowed: str) -> None:  # noqa: FBT001 - a condition
         if not is_valid:
@@ -233,7 +196,7 @@ class Partition:
             return self._pools.draw(random, held=split == "mixes")
         new = random.choice(sorted(self.new_workers))
         others = [*self.known_workers, *sorted(self.new_workers - {new})]
-        pool = [new, *self._pools.sizes.draw(others, random)[1:]]
+        pool = [new, *draw_pool(others, self._pools.sizes, random)[1:]]
         random.shuffle(pool)
         return tuple(pool)
 
@@ -246,14 +209,14 @@ class _Pools:
     """Combinations of workers, some of which are held out."""
 
     def __init__(self, workers: Sequence[str], settings: RecordedSettings) -> None:
-        self.sizes = PoolDraw(sizes=settings.sizes)
+        self.sizes = settings.sizes
         self._workers, self._share, self._seed = workers, settings.held_out, settings.split_seed
         self._limits = {size: self._limit(size) for size in set(settings.sizes)}
         self.has_held = any(limit > 0 for limit in self._limits.values())
 
     def draw(self, random: Random, *, held: bool) -> tuple[str, ...]:
         while True:
-            pool = self.sizes.draw(self._workers, random)
+            pool = draw_pool(self._workers, self.sizes, random)
             if self.is_held(frozenset(pool)) is held:
                 return pool
 
@@ -314,7 +277,7 @@ class CardWriter:
             for kind in self._questions
         }
 
-    def write(self, workers: Sequence[str], asked: Sequence[Question], random: Random) -> tuple[Card, ...]:
+    def write(self, workers: Sequence[str], asked: Question, random: Random) -> tuple[Card, ...]:
         """Return the cards of some workers for an episode."""
         cards = tuple(self._cards[name] for name in workers)
         if self._settings.disguise:
@@ -322,35 +285,31 @@ class CardWriter:
         if not self._settings.probes:
             return cards
         day = _FIRST_DAY + timedelta(days=random.randrange(365))
-        without = {question.key for question in asked}
-        kinds = self._kinds(asked, without, random)
-        columns = [self._measured(kind, workers, without, day, random) for kind in kinds]
+        columns = [self._measured(kind, workers, asked, day, random) for kind in self._kinds(asked, random)]
         measured = zip(*columns, strict=True) if columns else [()] * len(cards)
         return tuple(
             replace(card, measured=tuple(rates)) for card, rates in zip(cards, measured, strict=True)
         )
 
-    def _kinds(self, asked: Sequence[Question], without: Collection[str], random: Random) -> list[str]:
-        """Return the kinds that are shown: those of the questions, and others, in random order.
+    def _kinds(self, asked: Question, random: Random) -> list[str]:
+        """Return the kinds that are shown: the kind of the question, and others, in random order.
 
         A kind is left out if there is no question on which it can be measured.
         """
-        free = [
-            kind
-            for kind, questions in self._questions.items()
-            if any(question.key not in without for question in questions)
-        ]
-        kinds = list(dict.fromkeys(question.kind for question in asked))[: self._settings.shown_kinds]
-        others = [kind for kind in free if kind not in kinds]
-        missing = min(self._settings.shown_kinds - len(kinds), len(others))
-        found = [kind for kind in kinds if kind in free] + random.sample(others, missing)
+        free = [kind for kind in self._questions if self._free(kind, asked)]
+        others = [kind for kind in free if kind != asked.kind]
+        found = [asked.kind] if asked.kind in free else []
+        found += random.sample(others, min(self._settings.shown_kinds - 1, len(others)))
         random.shuffle(found)
         return found
 
+    def _free(self, kind: str, asked: Question) -> list[Question]:
+        return [question for question in self._questions[kind] if question.key != asked.key]
+
     def _measured(
-        self, name: str, workers: Sequence[str], without: Collection[str], day: date, random: Random
+        self, name: str, workers: Sequence[str], asked: Question, day: date, random: Random
     ) -> tuple[MeasuredRate, ...]:
-        free = [question for question in self._questions[name] if question.key not in without]
+        free = self._free(name, asked)
         drawn = random.sample(free, min(self._settings.probes, len(free)))
         right = [0.0] * len(workers)
         for question in drawn:

@@ -30,7 +30,7 @@ from podium.workers.rates import identity_of
 from podium_evals.grading import choose_graders, grade, grader_version
 from podium_evals.recording import Cassette, QuestionRow, read_questions
 from podium_train.environments.environment import EarlierRound, Environment, Episode, PlanOutcome, Split
-from podium_train.environments.episodes import PoolDraw
+from podium_train.environments.episodes import draw_pool
 
 HELD_OUT = 0.2
 """Share of the questions of each kind, and of the kinds if there are five or more, that is held out."""
@@ -89,8 +89,8 @@ class LivePool(Environment):
         self._models = [worker.card.name for worker in workers if worker.reads_prose]
         self._tools = [worker.card.name for worker in workers if not worker.reads_prose]
         self._free = {worker.card.name for worker in workers if not worker.uses_tokens}
-        self._sizes = None if sizes is None else PoolDraw(sizes=sizes)
-        if self._sizes is not None and max(self._sizes.sizes) > len(self._models):
+        self._sizes = sizes
+        if sizes is not None and max(sizes) > len(self._models):
             raise ConfigError(
                 f"sizes is {sizes!r}: {config} has {len(self._models)} models; write smaller sizes, or add "
                 "workers"
@@ -190,7 +190,7 @@ class LivePool(Environment):
         return await second.run(first, middleware=partial(_recalled, earlier.outputs, self._cassette))
 
     def _episode(self, row: QuestionRow, random: Random) -> Episode:
-        models = tuple(self._models) if self._sizes is None else self._sizes.draw(self._models, random)
+        models = tuple(self._models) if self._sizes is None else draw_pool(self._models, self._sizes, random)
         names = (*models, *self._tools)
         cards = self._conductor.pool.cards
         return Episode(

@@ -1,41 +1,63 @@
-"""The environment of recorded answers: single questions, or bundles of several."""
+"""The environment of recorded answers.
+
+Plans are carried out without waiting, with what a run of a conductor reaches. A run takes about a millisecond
+for each step, because it can be cancelled, paid, recorded and resumed. A test compares both on random plans.
+"""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
 from hashlib import sha256
 from itertools import cycle, islice
 from random import Random
 
-from podium.errors import ConfigError, PlanInvalid
-from podium.prompts.prompt import check_names
-from podium.types import Message, Plan
-from podium.workers import Card, Worker
+from podium.errors import ConfigError, PlanInvalid, WorkerError
+from podium.prompts.output import BadOutput, constraint_of, output_in
+from podium.prompts.prompt import step_input
+from podium.types import Completion, Message, Plan
+from podium.usage import Usage
+from podium.workers import Caller, Card, Request, StepInput, VisibleStep, Worker
+from podium_evals.errors import Unrecorded
 from podium_evals.recorded import (
-    Bundle,
-    JoinParts,
-    Part,
+    NO_ANSWER,
     Question,
     RecordedWorker,
     Recordings,
     Vote,
-    make_bundles,
+    normalised,
     recorded_pool,
 )
 from podium_train.environments.environment import EarlierRound, Environment, Episode, PlanOutcome, Split
 from podium_train.environments.episodes import CardWriter, Partition, RecordedSettings
-from podium_train.environments.outcomes import RecordedScores, StepEnd, asked_alone, plan_by_part, run_steps
 
 VERSION = 1
 """Increased when the same plan may have another outcome on the same recording."""
 
 
+@dataclass(frozen=True, slots=True)
+class _StepEnd:
+    """How a step ended."""
+
+    text: str | None
+    """The output; `None` if the step failed or was skipped."""
+    usage: Usage = Usage()
+    is_unrecorded: bool = False
+    """Whether it failed because the worker was asked something that was not recorded."""
+
+    @property
+    def is_called(self) -> bool:
+        """Whether the worker was called."""
+        return self.text is not None or self.is_unrecorded
+
+
 class RecordedAnswers(Environment):
     """Asks recorded questions; a plan's outcome is looked up.
 
-    The pool of an episode has some recorded workers, then a vote, and for bundles a worker that joins the
-    parts. A plan is answered if each recorded worker sees one recorded question and nothing else, as in
-    `podium_evals.recorded.RecordedWorker`. A run of a conductor has the same outcome. Of a worker's samples
-    of a question, the episode draws the first one, and each step takes the next one.
+    The pool of an episode has some recorded workers, then a vote. A plan is answered if each recorded worker
+    sees one recorded question and nothing else, as in `podium_evals.recorded.RecordedWorker`. A run of a
+    conductor has the same outcome. Of a worker's samples of a question, the episode draws the first one, and
+    each step takes the next one.
 
     Questions with an answer that nobody graded, and questions that not all workers answered, are left out.
 
@@ -45,7 +67,7 @@ class RecordedAnswers(Environment):
         name: the name of the environment.
 
     Raises:
-        ConfigError: there are too few workers, questions or kinds, or nothing is recorded of a worker.
+        ConfigError: there are too few workers or questions, or nothing is recorded of a worker.
     """
 
     def __init__(
@@ -58,17 +80,15 @@ class RecordedAnswers(Environment):
         """The recorded answers, without questions that lack an answer or a grade."""
         self.partition = Partition(self.recordings, self.settings)
         """Which questions, kinds, workers and combinations belong to which split."""
-        self.splits = tuple(split for split in self.partition.splits if self._has_enough_kinds(split))
-        if "train" not in self.splits:
-            raise ConfigError("there are too few kinds for bundles: record more kinds, or change parts")
-        self._questions = {question.key: question for question in self.recordings.questions}
+        self.splits = self.partition.splits
+        self._references = {_reference(question): question for question in self.recordings.questions}
         self._cards = {worker.worker: worker.card for worker in recorded_pool(self.recordings)}
         self.unpriced = tuple(name for name, card in self._cards.items() if card.price is None)
         self.version = _fingerprint(self.recordings, self.settings, self._cards)
         self._writer = CardWriter(self.recordings, self.partition.measuring, self._cards, self.settings)
-        self._reducers: list[Worker] = [Vote(), *([JoinParts()] if self.settings.parts else [])]
-        self.brings = tuple(worker.card.name for worker in self._reducers)
-        self._scores = RecordedScores(self.recordings)
+        self._vote = Vote()
+        self.brings = (self._vote.card.name,)
+        self._scores: dict[str, dict[str, float]] = {}
 
     @property
     def training(self) -> Recordings:
@@ -81,16 +101,17 @@ class RecordedAnswers(Environment):
         """Return episodes of a split. If a split has fewer questions, questions repeat with other pools.
 
         Raises:
-            ConfigError: the environment has no such split, or too few questions for bundles, or `count` is
-                negative.
+            ConfigError: the environment has no such split, or `count` is negative.
         """
         if split not in self.splits:
             raise ConfigError(f"there is no split {split!r}: {self.name} has {', '.join(self.splits)}")
         if count < 0:
             raise ConfigError(f"count is {count!r}: it must be 0 or more")
         random = Random(f"{split}/{seed}")
-        queries = islice(self._queries(split, count, random), count)
-        return [self._episode(query, self.partition.pool(split, random), random) for query in queries]
+        questions = list(self.partition.questions[split])
+        random.shuffle(questions)
+        drawn = islice(cycle(questions), count)
+        return [self._episode(each, self.partition.pool(split, random), random) for each in drawn]
 
     async def carry_out(
         self, episode: Episode, plan: Plan, earlier: EarlierRound | None = None
@@ -100,106 +121,62 @@ class RecordedAnswers(Environment):
         In the second round, a vote may count the answers of the first. A model that sees an answer of the
         first round was not recorded.
         """
-        query = self.query_of(episode)
+        question = self.question_of(episode)
         if any(step.enough is not None for step in plan.calls):
             return None
-        plan = self.as_recorded(episode, plan)
-        texts = dict(episode.texts)
-        try:
-            check_names(plan.calls, texts)
-        except PlanInvalid:
-            return PlanOutcome(score=0.0)
-        asked = () if isinstance(query, Bundle) else (Message("user", query.text),)
-        ends = await run_steps(plan, asked, texts, self.pool_of(episode), earlier)
-        score = self._scores.of_plan(query, plan, ends)
+        ends = await _run_steps(plan, (Message("user", question.text),), self.pool_of(episode), earlier)
+        if any(end.is_unrecorded for end in ends.values()):
+            return None
+        score = self._score(question, ends[len(plan.calls) - 1].text or "")
         return None if score is None else self._outcome(episode, plan, ends, score)
 
-    def as_recorded(self, episode: Episode, plan: Plan) -> Plan:
-        """Return the plan with the texts of parts in place of their names, if workers see the bundle."""
-        query = self.query_of(episode)
-        if isinstance(query, Bundle) and self.settings.asks == "shown":
-            return asked_alone(plan, query, self.models_of(episode))
-        return plan
-
-    def query_of(self, episode: Episode) -> Question | Bundle:
-        """Return the question or the bundle of an episode.
+    def question_of(self, episode: Episode) -> Question:
+        """Return the question of an episode.
 
         Raises:
             ConfigError: the episode is of another environment.
         """
-        try:
-            rows = json.loads(episode.reference)
-            parts = tuple(
-                Part(question=self._questions[key], needs=needs, number=number) for key, needs, number in rows
-            )
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"the episode {episode.key} is not of the environment {self.name!r}") from error
-        return parts[0].question if self.settings.parts is None else Bundle(id=episode.key, parts=parts)
+        question = self._references.get(episode.reference)
+        if question is None:
+            raise ConfigError(f"the episode {episode.key} is not of the environment {self.name!r}")
+        return question
 
     def pool_of(self, episode: Episode) -> list[Worker]:
-        """Return the recorded workers and the reducers of an episode."""
+        """Return the recorded workers and the vote of an episode."""
         seed = int(episode.key[:8], 16)
         models = episode.workers[: self.models_of(episode)]
         found = [RecordedWorker(self.recordings, name, card=self._cards[name], seed=seed) for name in models]
-        return [*found, *self._reducers]
+        return [*found, self._vote]
 
     def models_of(self, episode: Episode) -> int:
-        """Return the number of recorded workers of an episode; they come before the reducers."""
-        return len(episode.workers) - len(self._reducers)
+        """Return the number of recorded workers of an episode; they come before the vote."""
+        return len(episode.workers) - 1
 
-    def plan_by_part(self, episode: Episode, chosen: Sequence[Sequence[int]]) -> Plan:
-        """Return the plan that asks each part of the query of some workers, see `subtasks.plan_by_part`.
-
-        Args:
-            episode: the episode. A single question has one part.
-            chosen: the workers of each part, by their places in the pool.
-        """
-        query, models = self.query_of(episode), self.models_of(episode)
-        bundle = query if isinstance(query, Bundle) else None
-        return plan_by_part(bundle, chosen, vote=models, join=models + 1, asks=self.settings.asks)
-
-    def _has_enough_kinds(self, split: Split) -> bool:
-        kinds = {question.kind for question in self.partition.questions[split]}
-        return self.settings.parts is None or len(kinds) >= self.settings.parts[0]
-
-    def _queries(self, split: Split, count: int, random: Random) -> Iterator[Question | Bundle]:
-        questions = list(self.partition.questions[split])
-        if self.settings.parts is None:
-            random.shuffle(questions)
-            yield from cycle(questions)
-            return
-        fewest, most = self.settings.parts
-        most = min(most, len({question.kind for question in questions}))
-        keys = {question.key for question in questions}
-        recordings = self.recordings.where(lambda question: question.key in keys)
-        at_once = max(1, min(count, len(questions) // (4 * most)))
-        while True:
-            yield from make_bundles(
-                recordings,
-                at_once,
-                seed=random.getrandbits(32),
-                sizes=(fewest, most),
-                linked=self.settings.linked,
-            )
-
-    def _episode(self, query: Question | Bundle, workers: Sequence[str], random: Random) -> Episode:
-        parts = parts_of(query)
-        cards = self._writer.write(workers, [part.question for part in parts], random)
-        is_alone = isinstance(query, Bundle) and self.settings.asks == "alone"
-        reducers = [worker.card for worker in self._reducers]
+    def _episode(self, question: Question, workers: Sequence[str], random: Random) -> Episode:
+        vote = self._vote.card
         return Episode(
-            question=query.text,
-            cards=(*cards, *reducers),
-            workers=(*workers, *(card.name for card in reducers)),
-            kind=_kind(query),
-            reference=json.dumps([[part.question.key, part.needs, part.number] for part in parts]),
-            texts=tuple(query.texts.items()) if isinstance(query, Bundle) and is_alone else (),
-            shows_question=not is_alone,
-            fills=tuple(range(len(workers), len(workers) + len(reducers))),
+            question=question.text,
+            cards=(*self._writer.write(workers, question, random), vote),
+            workers=(*workers, vote.name),
+            kind=question.kind,
+            reference=_reference(question),
+            fills=(len(workers),),
         )
 
+    def _score(self, question: Question, answer: str) -> float | None:
+        """Return what `Recordings.score` returns; all answers to a question are read once."""
+        wanted = normalised(answer)
+        if wanted in ("", NO_ANSWER):
+            return 0.0
+        if question.key not in self._scores:
+            found = self._scores[question.key] = {}
+            for worker in self.recordings.workers:
+                for sample in self.recordings.samples(question, worker):
+                    found.setdefault(normalised(sample.text), sample.score or 0.0)
+        return self._scores[question.key].get(wanted)
+
     def _outcome(
-        self, episode: Episode, plan: Plan, ends: Mapping[int, StepEnd], score: float
+        self, episode: Episode, plan: Plan, ends: Mapping[int, _StepEnd], score: float
     ) -> PlanOutcome:
         models = self.models_of(episode)
         called = [number for number in ends if ends[number].is_called and plan.calls[number].worker < models]
@@ -214,16 +191,60 @@ class RecordedAnswers(Environment):
         )
 
 
-def parts_of(query: Question | Bundle) -> tuple[Part, ...]:
-    """Return the parts of a query; a single question has one."""
-    return query.parts if isinstance(query, Bundle) else (Part(question=query),)
+async def _run_steps(
+    plan: Plan,
+    query: Sequence[Message],
+    pool: Sequence[Worker],
+    earlier: EarlierRound | None = None,
+) -> dict[int, _StepEnd]:
+    """Return how the needed steps of a plan end; the output of the last step is the answer.
+
+    A step with a missing input runs with a note about it, as by `on_failure="note"`. No call is retried.
+    """
+    ends: dict[int, _StepEnd] = {}
+    before = () if earlier is None else earlier.visible()
+    for number in sorted(plan.needed):
+        step = plan.calls[number]
+        good = [seen for seen in step.access if ends[seen].text is not None]
+        previous = before if step.previous else ()
+        if (step.access and not good and not previous) or any(
+            ends[seen].text is None for seen in step.references
+        ):
+            ends[number] = _StepEnd(None)
+            continue
+        visible = previous + tuple(_shown(plan, seen, ends[seen]) for seen in step.access)
+        worker = pool[step.worker]
+        try:
+            shown = step_input(worker, step, visible, query)
+            caller = Caller(run_id="", round=1 if earlier is None else 2, step=number, attempt=1)
+            completion = await _answer(worker, shown, caller)
+            text = completion.text
+            if step.returns is not None:
+                text = output_in(text, step.returns, constraint_of(worker, step))
+        except (BadOutput, PlanInvalid, WorkerError) as error:
+            ends[number] = _StepEnd(None, is_unrecorded=isinstance(error, Unrecorded))
+        else:
+            ends[number] = _StepEnd(text, completion.usage)
+    return ends
 
 
-def _kind(query: Question | Bundle) -> str:
-    if isinstance(query, Question):
-        return query.kind
-    is_linked = any(part.needs is not None for part in query.parts)
-    return f"{len(query.parts)} parts" + (", linked" if is_linked else "")
+def _shown(plan: Plan, number: int, end: _StepEnd) -> VisibleStep:
+    step = plan.calls[number]
+    gap = "" if end.text is not None else "it failed"
+    return VisibleStep(number, step.subtask, end.text or "", gap, label=step.label)
+
+
+async def _answer(worker: Worker, shown: StepInput, caller: Caller) -> Completion:
+    async with aclosing(worker.call(Request(messages=(), step_input=shown, caller=caller))) as pieces:
+        async for piece in pieces:
+            if isinstance(piece, Completion):
+                return piece
+    raise AssertionError(f"{worker.card.name!r} ended without a completion")
+
+
+def _reference(question: Question) -> str:
+    """Return what an episode's key has of a question. In another form, episodes would draw other samples."""
+    return json.dumps([[question.key, None, ""]])
 
 
 def _whole(recordings: Recordings, workers: Sequence[str]) -> Recordings:

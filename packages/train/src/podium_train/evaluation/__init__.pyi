@@ -11,7 +11,6 @@ from .comparison import (
     ArmScores as ArmScores,
     Evaluation as Evaluation,
     Trial as Trial,
-    as_json as as_json,
     as_table as as_table,
     compare_arms as compare_arms,
     evaluate as evaluate,

@@ -9,10 +9,9 @@ from podium.plan_text import Spelling, write_plan
 from podium.planners import Planner, PlanText
 from podium.types import Plan, Step
 from podium.workers import Card
-from podium_evals.arms import ASK, best_of, kind_scores, mean_scores
+from podium_evals.arms import ASK, best_of, kind_scores, mean_scores, vote_plan
 from podium_evals.recorded import Question
 from podium_train.environments import Episode, RecordedAnswers
-from podium_train.environments.recorded import parts_of
 from podium_train.prompts import plan_request
 
 
@@ -102,15 +101,14 @@ def _one(worker: int) -> Plan:
 
 VOTERS = 3
 Choose = Callable[[Episode, Question], Sequence[int]]
-"""Returns the workers that answer a part, by their places in the pool."""
+"""Returns the workers that answer a question, by their places in the pool."""
 
 
 def recorded_arms(environment: RecordedAnswers) -> list[PlanArm]:
     """Return the arms that a conductor is compared with; `best single` is the usual base.
 
-    Each part of a bundle is planned as a question of its own, and the answers are joined. What is fitted is
-    fitted on `environment.training`; so a worker that is held out has no training score there, and is chosen
-    only at random, or by its card.
+    What is fitted is fitted on `environment.training`; so a worker that is held out has no training score
+    there, and is chosen only at random, or by its card.
 
     - `random plan`: one to three random workers, and a vote if there are several.
     - `random worker`.
@@ -141,8 +139,8 @@ def best_card_arm(environment: RecordedAnswers) -> PlanArm:
     """Return the arm `best card` alone, without fitting the other arms."""
 
     async def text(episode: Episode, _sample: int) -> str:
-        chosen = [[best] for _, best in _best_cards(environment, episode)]
-        return write_plan(environment.plan_by_part(episode, chosen), "lists")
+        kind = environment.question_of(episode).kind
+        return write_plan(_one(best_card(episode.cards[: _models(episode)], kind)), "lists")
 
     return PlanArm(name="best card", text=text, spelling="lists")
 
@@ -150,7 +148,7 @@ def best_card_arm(environment: RecordedAnswers) -> PlanArm:
 def reasoned_arm(environment: RecordedAnswers) -> PlanArm:
     """Return the arm `best card` with its reasons, for examples to learn from.
 
-    A line for each step names the kind and the rate of each worker, before the plan in lists:
+    A line names the kind and the rate of each worker, before the plan in lists:
 
         Part 1 is count_bits: 0 29%, 1 63%, 2 14%. So 1.
 
@@ -158,21 +156,11 @@ def reasoned_arm(environment: RecordedAnswers) -> PlanArm:
     """
 
     async def text(episode: Episode, _sample: int) -> str:
-        chosen = _best_cards(environment, episode)
-        lines = [
-            f"Part {number} is {kind}: {_rates(episode.cards[: _models(episode)], kind)}. So {best}."
-            for number, (kind, best) in enumerate(chosen, 1)
-        ]
-        plan = environment.plan_by_part(episode, [[best] for _, best in chosen])
-        return "\n".join(lines) + "\n" + write_plan(plan, "lists")
+        kind, cards = environment.question_of(episode).kind, episode.cards[: _models(episode)]
+        best = best_card(cards, kind)
+        return f"Part 1 is {kind}: {_rates(cards, kind)}. So {best}.\n{write_plan(_one(best), 'lists')}"
 
     return PlanArm(name="best card, with reasons", text=text, spelling="lists")
-
-
-def _best_cards(environment: RecordedAnswers, episode: Episode) -> list[tuple[str, int]]:
-    """Return the kind of each part, and the worker with the best measured rate on it."""
-    kinds = [part.question.kind for part in parts_of(environment.query_of(episode))]
-    return [(kind, best_card(episode.cards[: _models(episode)], kind)) for kind in kinds]
 
 
 def _rates(cards: Sequence[Card], kind: str) -> str:
@@ -197,9 +185,8 @@ class _Fitted:
 
     def planned(self, choose: Choose) -> Callable[[Episode], Plan]:
         def plan(episode: Episode) -> Plan:
-            parts = parts_of(self._environment.query_of(episode))
-            chosen = [choose(episode, part.question) for part in parts]
-            return self._environment.plan_by_part(episode, chosen)
+            chosen = choose(episode, self._environment.question_of(episode))
+            return vote_plan(list(chosen), self._environment.models_of(episode))
 
         return plan
 

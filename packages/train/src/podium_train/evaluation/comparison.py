@@ -1,16 +1,14 @@
 """Asks arms for plans of the same episodes, carries them out, and makes figures, tables and files."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import anyio
 
-from podium.cli.screen import counted
 from podium.config import load_config
 from podium.errors import ConfigError, PodiumError
 from podium_evals.errors import first_failure
@@ -23,8 +21,7 @@ from podium_train.recipe import Recipe, environment_of
 from podium_train.rewards import Reward, reward_of
 
 MOST_STEPS = 32
-"""Maximum number of steps of a plan of an arm that is not a conductor. Votes on the parts of a bundle need
-more than the five that conductors are trained with."""
+"""Maximum number of steps of a plan of an arm that is not a conductor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +53,6 @@ async def evaluate(
     *,
     max_steps: int = MOST_STEPS,
     at_once: int = 8,
-    on_trial: Callable[[Trial], object] = lambda _trial: None,
 ) -> dict[str, list[Trial]]:
     """Return the trials of each arm, in the order of the episodes and samples.
 
@@ -69,7 +65,6 @@ async def evaluate(
         arms: the arms; names differ.
         max_steps: maximum number of steps of a valid plan.
         at_once: maximum plans at the same time.
-        on_trial: is called after each trial.
 
     Raises:
         ConfigError: two arms have one name, there is no episode, or `at_once` is below 1.
@@ -82,9 +77,7 @@ async def evaluate(
 
     async def work() -> None:
         for arm, place, sample in left:
-            trial = await _try(environment, arm, episodes[place], sample, max_steps)
-            found[arm.name, place, sample] = trial
-            on_trial(trial)
+            found[arm.name, place, sample] = await _try(environment, arm, episodes[place], sample, max_steps)
 
     with first_failure():
         async with anyio.create_task_group() as group:
@@ -299,11 +292,6 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     return " ".join([row[0].ljust(widths[0]), *others]).rstrip()
 
 
-def as_json(evaluation: Evaluation) -> dict[str, Any]:
-    """Return the evaluation as JSON data."""
-    return asdict(evaluation)
-
-
 def _cells(arm: ArmScores, base: str) -> Iterator[str]:
     yield arm.name + ("" if arm.is_achievable else " *")
     yield rounding.score(arm.score.mean)
@@ -337,10 +325,6 @@ def _notes(evaluation: Evaluation) -> Iterator[str]:
             yield f"{arm.name} gave no text for {_percent(arm.failed)}, first because of {arm.failure}"
 
 
-_FIRST = 8
-"""Number of first texts of a planner that must not all fail. They are asked at the same time."""
-
-
 async def compare_served(
     recipe: Recipe,
     folder: Path,
@@ -362,34 +346,16 @@ async def compare_served(
             if model.name in [arm.name for arm in arms]:
                 raise ConfigError(f"the planner has the name of a baseline, {model.name!r}: rename it")
             arms = [planner_arm(model.name, model, max_steps=steps), *arms]
-        first = _FirstTexts(None if planner is None else arms[0].name, min(episodes, _FIRST))
-        trials = await evaluate(environment, drawn, arms, on_trial=first.hear)
+        trials = await evaluate(environment, drawn, arms)
+    first = trials[arms[0].name]
+    if planner is not None and all(trial.failure for trial in first):
+        raise NothingMeasured(f"the planner {arms[0].name!r} gave no plan: {first[0].failure}")
     if all(trial.score is None for each in trials.values() for trial in each):
         raise NothingMeasured(
             f"no plan of any arm has a known outcome: {environment.name} could not carry out a single one; "
             "check its workers with `podium check`"
         )
     return compare_arms(arms, trials, base=base, environment=environment.name, split=split)
-
-
-class _FirstTexts:
-    """Ends a comparison whose planner, if there is one, fails for all of its first texts."""
-
-    def __init__(self, planner: str | None, first: int) -> None:
-        self._planner, self._first = planner, first
-        self._failures: list[str] = []
-        self._answers = False
-
-    def hear(self, trial: Trial) -> None:
-        if trial.arm != self._planner or self._answers:
-            return
-        self._answers = not trial.failure
-        self._failures.append(trial.failure)
-        if not self._answers and len(self._failures) == self._first:
-            raise NothingMeasured(
-                f"the planner {self._planner!r} gave no plan for the first "
-                f"{counted(self._first, 'episode')}: {self._failures[0]}"
-            )
 
 
 def _baselines(environment: Environment) -> list[PlanArm]:

@@ -1,7 +1,7 @@
-"""A loopback server of files, as GitHub serves them, which can fail in the ways that servers do."""
+"""A loopback server of files, as GitHub serves them."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,11 +11,9 @@ from urllib.parse import unquote
 
 @dataclass
 class FileServer:
-    """Serves a folder; a fault is called with the number of the request for a path, from 1."""
+    """Serves a folder."""
 
     folder: Path
-    fault: Callable[[str, int], str] = lambda _path, _number: ""
-    """Returns `""`, a status, or `cut` (half of what was asked for)."""
     requests: list[tuple[str, str]] = field(default_factory=list)
     """Path and range of each request, in order."""
     url: str = ""
@@ -51,19 +49,8 @@ class FileServer:
         path = unquote(handler.path).removeprefix("/")
         asked = handler.headers.get("range", "")
         self.requests.append((path, asked))
-        fault = self.fault(path, sum(path == before for before, _ in self.requests))
-        if fault.isdecimal():
-            handler.send_response(int(fault))
-            handler.send_header("retry-after", "0")
-            handler.send_header("content-length", "0")
-            handler.end_headers()
-            return
         body = (self.folder / path).read_bytes()
         handler.send_response(200)
         handler.send_header("content-length", str(len(body)))
         handler.end_headers()
-        handler.wfile.write(body[: len(body) // 2] if fault == "cut" else body)
-        if fault == "cut":
-            handler.wfile.flush()
-            handler.close_connection = True
-            handler.connection.shutdown(2)
+        handler.wfile.write(body)

@@ -1,16 +1,47 @@
 """The published packed recordings are read as they are meant, and the real ones hold what their page says."""
 
 import gzip
+import json
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
-from evals.small_sources import STRONG, WEAK, dice_row, write_packed
 
+from benchmarks.evidence.recordings import (
+    CHAT_MODELS,
+    EASY,
+    HELD_BACK,
+    read_bfcl,
+    read_mmlu_pro,
+    read_public,
+    read_reasoning_gym,
+)
+from podium.errors import ConfigError
 from podium.usage import Usage
-from podium_evals.errors import RecordingInvalid, Unrecorded
-from podium_evals.recorded import Recordings, Vote, read_bfcl, read_mmlu_pro, read_reasoning_gym
-from podium_evals.recorded.public import CHAT_MODELS, GYM_KINDS as KINDS, HELD_BACK
+from podium_evals.errors import Unrecorded
+from podium_evals.recorded import Recordings, Vote
+from podium_evals.tasks import GYM_KINDS as KINDS
+
+STRONG, WEAK = "strong", "weak"
+
+
+def dice_row(index: int, *, level: str = "easy") -> dict[str, Any]:
+    """Return a row of Reasoning Gym with three samples of two models."""
+    return {
+        "level": level,
+        "dataset": "dice",
+        "index": index,
+        "question": f"What is {index} + {index}?",
+        "answers": {STRONG: [[str(2 * index), 1.0]] * 3, WEAK: [["7", 0.0], ["", 0.0], ["8", 0.0]]},
+    }
+
+
+def write_packed(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    return path
 
 
 def scores(recordings: Recordings, worker: str) -> list[float]:
@@ -46,13 +77,15 @@ def test_kinds_that_are_held_back_are_left_out(tmp_path: Path) -> None:
     assert read.left_out == {HELD_BACK: 2}
 
 
-def test_other_files_are_refused(tmp_path: Path) -> None:
-    path = write_packed(tmp_path / "rg.gz", [dice_row(number) for number in range(50)])
-    for content in (path.read_bytes()[:100], b"no gzip", gzip.compress(b'{"level": "easy"}\n')):
-        path.write_bytes(content)
-        with pytest.raises(RecordingInvalid, match=r"rg\.gz") as caught:
-            read_reasoning_gym(path)
-        assert caught.value.code == "recording_invalid"
+def test_a_folder_has_the_packed_file(tmp_path: Path) -> None:
+    """Whose workers have the listed prices."""
+    with pytest.raises(ConfigError, match="has neither reasoning-gym-easy"):
+        read_public(EASY, "all", tmp_path)
+    row = dice_row(1)
+    row["answers"]["openai_o3-mini"] = row["answers"].pop(WEAK)
+    write_packed(tmp_path / "reasoning_gym_recorded.jsonl.gz", [row])
+    read = read_public(EASY, "all", tmp_path)
+    assert {price.worker for price in read.prices} == {"openai_o3-mini"}
 
 
 REAL = os.environ.get("PODIUM_EVALS_DATA", "")
@@ -64,9 +97,7 @@ needs_data = pytest.mark.skipif(not REAL, reason="PODIUM_EVALS_DATA names no fol
 @pytest.mark.parametrize(("level", "questions", "answers"), [("easy", 4100, 39321), ("hard", 4050, 39572)])
 def test_the_real_reasoning_gym(level: str, questions: int, answers: int) -> None:
     """Ten models a level; no kind is held back; what is left out has a twin."""
-    read = read_reasoning_gym(
-        Path(REAL) / "reasoning_gym_recorded.jsonl.gz", level="easy" if level == "easy" else "hard"
-    )
+    read = read_reasoning_gym(Path(REAL) / "reasoning_gym_recorded.jsonl.gz", level)
     assert len(read.workers) == 10
     assert set(read.kinds) <= KINDS
     assert HELD_BACK not in read.left_out

@@ -1,9 +1,13 @@
 """The questions of the RL Conductor (arXiv 2512.04388, section 4.1), from local copies of their sources.
 
+    python examples/gpu/mix.py --out questions.jsonl --math FILE --mmlu FILE --rlpr FILE --livecodebench FILE
+
 The paper trains on as many questions of each of four sources. Nothing is downloaded.
 """
 
+import argparse
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -154,3 +158,30 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
         raise ConfigError(f"{path} needs pyarrow: {install_hint('podium-train[trl]')}") from error
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
+
+
+def main() -> int:
+    """Write the questions; return 1 after an error."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True, help="the file of questions to write")
+    for kind, source in SOURCES.items():
+        parser.add_argument(f"--{kind}", type=Path, help=source.name)
+    parser.add_argument("--each", type=int, default=EACH, help="number of questions of each source")
+    parser.add_argument("--seed", type=int, default=42, help="seed of the choice")
+    given = parser.parse_args()
+    files = {kind: getattr(given, kind) for kind in SOURCES}
+    try:
+        written = write_mix(files, given.out, each=given.each, seed=given.seed)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"{given.out} has {written} questions. Code is graded with `python` in [environment].")
+    for kind, source in SOURCES.items():
+        print(f"  {kind}: {source.name}, licence: {source.licence}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
