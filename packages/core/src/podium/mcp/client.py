@@ -35,6 +35,8 @@ _OPEN_SECONDS: Final = 30.0
 """Timeout for the start of a server and its first answer: npx and uvx may have to download the server."""
 _CLOSE_SECONDS: Final = 5.0
 """Timeout for the end of a session. The SDK kills the process of a server before this time."""
+_OPENING_SECONDS: Final = 1.0
+"""How long the end of a session waits for its start."""
 _CANCEL_SECONDS: Final = 1.0
 _HTTP_TIMEOUTS: Final = (10.0, None, 30.0, 30.0)
 """To connect, read, write and get a connection. `Connection.call` limits the wait for an answer."""
@@ -228,8 +230,9 @@ class _Session:
         """End the session, and wait for its end."""
         self._stop.set()
         try:
-            if self._client is not None:  # else it is still opening, which only a cancellation ends
-                await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
+            # The SDK leaves a task behind if it is cancelled while it opens a session, so it gets a moment.
+            seconds = _OPENING_SECONDS if self._client is None else _CLOSE_SECONDS
+            await asyncio.wait([self._task], timeout=seconds)
         finally:
             if not self._task.done():
                 self._task.cancel()
