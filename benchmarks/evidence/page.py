@@ -238,8 +238,8 @@ def _over(measured: Sequence[Measured], name: str, base: str) -> str:
         f"{title} ({between(of)})" for title, of in together.items() if of.low < _LEAST and of.high > -_LEAST
     ]
     parts = [
-        ("the score is higher", better),
-        ("the score is lower", worse),
+        ("this arm scores higher", better),
+        ("this arm scores lower", worse),
         ("no difference is shown", neither),
     ]
     first, *others = [f"{head} on {_listed(each)}." for head, each in parts if each] or [
@@ -269,7 +269,7 @@ def _validity(known: Sequence[Measured]) -> str:
         empty = next((arm.empty for arm in each.workers if arm.name == best), None)
         if empty is not None:
             told.append(f"{rounding.percent(empty)} % on {each.part.title} ({best})")
-    return f"The best single worker's share is {_listed(told)}." if told else ""
+    return f"Empty or unreadable answers of the best single worker: {_listed(told)}." if told else ""
 
 
 def _data(known: Sequence[Measured]) -> Iterator[str]:
