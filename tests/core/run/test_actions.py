@@ -1,6 +1,7 @@
 """Actions: steps whose worker may change something. They happen once, and when the accepted plan says so."""
 
 import json
+import re
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
@@ -504,7 +505,10 @@ async def test_a_changed_plan_has_one_numbering() -> None:
     for outcome in result.rounds[-1].outcomes[:2]:
         asked = changed.steps[outcome.step].subtask
         assert f"(payer {asked}, step {outcome.step} of round 1" in str(outcome.problem)
-        assert f"--action {outcome.step} done|not-done" in str(outcome.problem)
+        key = next(each.short_key for each in result.actions if each.asked == asked)
+        told = re.search(r"--action (\w+) done\|not-done", str(outcome.problem))
+        assert told is not None
+        assert told[1] in (str(outcome.step), key)
     state = fold(entry.event for entry in await journal.read("R"))
     assert state.result().actions == result.actions
     await conductor.decide("R", action=0, done=False)
@@ -565,3 +569,39 @@ async def test_a_failed_attempt_of_another_plan_is_not_of_an_action() -> None:
     ):
         result = await (conductor.resume("R", plan=plan) if number else conductor.run(plan, run_id="R"))
         assert (result.status, paid) == ("ok", ["a"])
+
+
+async def test_equal_actions_with_unknown_ends_are_decided_step_by_step() -> None:
+    paid = list[str]()
+
+    async def pay(step: StepInput) -> str:
+        paid.append(step.subtask)
+        if len(paid) <= 2:
+            raise WorkerTimeout("late", maybe_paid=True)
+        return "paid"
+
+    payer = FunctionWorker(pay, card=Card(name="payer", price=FREE), acts=True)
+    conductor = Conductor(FixedPlanner(""), [payer, writer()], journal=MemoryJournal(), retry=ONCE)
+    plan = Plan((Step(0, "a"), Step(0, "a"), Step(1, "end", (0, 1))))
+    result = await conductor.run(plan, run_id="R")
+    with pytest.raises(ConfigError, match=r"several equal actions: name one of the steps 0, 1"):
+        await conductor.decide("R", action=result.actions[0].key, done=True)
+    await conductor.decide("R", action=0, done=True)
+    result = await conductor.resume("R", refresh=True)
+    assert [(each.name, each.end) for each in result.actions] == [("0", "done"), ("1", "unknown")]
+    assert "--action 1 done|not-done" in problem_of(result).message
+    await conductor.decide("R", action=1, done=False)
+    result = await conductor.resume("R", refresh=True)
+    assert (result.status, paid) == ("ok", ["a", "a", "a"])
+
+
+async def test_a_plan_that_is_left_and_brought_back() -> None:
+    """Its steps have their outcomes again, in the result and in the record."""
+    journal = MemoryJournal()
+    conductor = Conductor(FixedPlanner(""), [writer()], journal=journal, retry=ONCE)
+    whole = Plan((Step(0, "one"), Step(0, "two"), Step(0, "three", (0, 1))))
+    await conductor.run(whole, run_id="R")
+    await conductor.resume("R", plan=Plan(whole.steps[:2]))
+    result = await conductor.resume("R", plan=whole)
+    for each in (result, fold(await recorded(journal, "R")).result()):
+        assert [outcome.status for outcome in each.rounds[-1].outcomes[:3]] == ["ok", "ok", "ok"]

@@ -384,9 +384,8 @@ def _how_to_decide(actions: Sequence[Action], config: Path | None) -> str:
     """Return the command that decides on the first of the actions, and the names of the others."""
     first, *others = actions
     places = Counter(each.name for each in actions)
-    names = [each.name if places[each.name] == 1 else each.key[:12] for each in actions]
-    words = "done|not-done" if any(each.end == "unknown" for each in actions) else "not-done"
-    decide = f"decide {quote(short_id(first.run_id))} --action {quote(names[0])} {words}"
+    names = [each.name if places[each.name] == 1 else each.short_key for each in actions]
+    decide = f"decide {quote(short_id(first.run_id))} --action {quote(names[0])} done|not-done"
     told = f"decide with `{command(decide, config)}`"
     if others:
         listed = [f"--action {quote(name)}" for name in names[1 : 1 + _TOLD]]

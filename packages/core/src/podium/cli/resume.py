@@ -161,7 +161,7 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
     with reporting() as screen:
         change = PlanChange(file=plan, edit=edit, step=step, subtask=subtask, worker=worker)
         if (verdict is None) == (answer is None):
-            raise ConfigError("give a verdict, such as `approve`, or --answer TEXT")
+            raise ConfigError("give a verdict, such as `approve` or `done`, or --answer TEXT")
         if verdict == "refuse" and not why:
             raise ConfigError("a refusal needs a reason: add --why TEXT")
         if verdict in ("done", "not-done") and action is None:
@@ -187,7 +187,7 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
         what = f"run {run_id}" + ("" if action is None else f", step {action}")
         if action is not None and verdict in ("done", "not-done"):  # a person checks the action
             meant = approval.open_action(fold(events), action, round_ or 0)
-            what += f" ({meant.worker}: {shortened(meant.asked)})"
+            what = f"run {run_id}, step {meant.name} ({meant.worker}: {shortened(meant.asked)})"
         _record(decided, events)
         resume = resume_command(fold(events).result(), config)
         told = f"continue with `{resume}`, or in the program that made the run with the same call and run id"

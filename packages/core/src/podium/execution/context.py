@@ -106,9 +106,14 @@ class Host(Protocol):
         """
         ...
 
-    def remedy(self, action: Action) -> str:
-        """Return how a person decides on an action whose end is unknown, or which has failed."""
-        return by_command(action)
+    def remedy(self, action: Action, name: str) -> str:
+        """Return how a person decides on an action whose end is unknown, or which has failed.
+
+        Args:
+            action: the action.
+            name: its name in decisions: the name of its step, or a part of its key.
+        """
+        return by_command(action, name)
 
     def begin(self, number: int, names: Sequence[str]) -> None:
         """Take note of executions that begin.

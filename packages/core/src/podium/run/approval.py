@@ -226,8 +226,10 @@ def open_action(state: RunState, step: str, number: int = 0) -> Action:
         told += f" is such an action in the rounds {rounds}"
         raise ConfigError(f"{told}: name the round with --round (or `round=`)")
     if len(keys := {each.key: each for each in left}) > 1:  # of two plans
-        actions = ", ".join(f"{shortened(str(each))} (--action {each.key[:12]})" for each in keys.values())
+        actions = ", ".join(f"{shortened(str(each))} (--action {each.short_key})" for each in keys.values())
         raise ConfigError(f"{told} has several such actions, of several plans: name one of {actions}")
+    if len(names := {each.name: None for each in left}) > 1:  # named by their key
+        raise ConfigError(f"{told} is several equal actions: name one of the steps {', '.join(names)}")
     return left[-1]
 
 

@@ -135,11 +135,11 @@ class ActionLog:
         recorded: Iterable[Execution] = (),
         outer: Self | None = None,
         caller: Caller | None = None,
-        remedy: Callable[[Action], str] | None = None,
+        remedy: Callable[[Action, str], str] | None = None,
     ) -> None:
         self.outer = outer
-        self.remedy: Callable[[Action], str] = remedy or (by_command if outer is None else outer.remedy)
-        """Returns how a person decides on an action whose end is unknown, or which has failed."""
+        own = by_command if outer is None else outer.how_to_decide
+        self.how_to_decide: Callable[[Action, str], str] = remedy or own
         self._plan: tuple[Plan, Sequence[str]] | None = None
         """The current plan, with the names of the pool's workers; `None` until it is complete."""
         self._run_id = run_id
@@ -196,9 +196,20 @@ class ActionLog:
 
     def undecided(self, asking: Action) -> Execution | None:
         """Return an equal action of which nobody knows whether it was carried out; else `None`."""
+        own = self.recorded(asking)
+        if own is not None and own.action.end != "unknown" and not _distance(own.action, asking):
+            return None
         unknown = [each for each in self._equal(asking) if each.action.end == "unknown"]
         free = [each for each in unknown if each not in self.taken]
         return min(free or unknown, key=lambda each: _distance(each.action, asking), default=None)
+
+    def remedy(self, action: Action) -> str:
+        """Return how a person decides on an action whose end is unknown, or which has failed."""
+        open_ones = (each.action for each in self.begun if each.counts and each.action.end != "done")
+        place = (action.run_id, action.round, action.name)
+        others = (each for each in open_ones if (each.run_id, each.round, each.name) == place)
+        is_alone = all(each.key == action.key for each in others)
+        return self.how_to_decide(action, action.name if is_alone else action.short_key)
 
     def recorded(self, asking: Action) -> Execution | None:
         """Return the action that an asking takes: of the same run, round and step, else the earliest."""
@@ -356,9 +367,9 @@ def undecided_problem(action: Action, remedy: str) -> Problem:
     return Problem(UNDECIDED, f"{told}: {remedy}")
 
 
-def by_command(action: Action) -> str:
-    """Return how a person decides on an action in a journal; see `ActionLog.remedy`."""
-    which = f"--action {quote(action.name)}" + (f" --round {action.round}" if action.round > 1 else "")
+def by_command(action: Action, name: str) -> str:
+    """Return how a person decides on an action in a journal, which `name` names; see `ActionLog.remedy`."""
+    which = f"--action {quote(name)}" + (f" --round {action.round}" if action.round > 1 else "")
     how = f"`podium decide {action.run_id} {which} done|not-done` or `Conductor.decide`"
     return f"see for yourself, decide with {how}, then {how_to_continue('RUN')}"
 

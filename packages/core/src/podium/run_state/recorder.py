@@ -159,7 +159,8 @@ class RunRecorder:
             given = event.plan, event.planner, event.is_fallback
             return ready is not None and (ready.plan, ready.planner, ready.is_fallback) == given
         if isinstance(event, StepEnded):
-            end = self._state.round(event.round).step(event.step).end
+            step = self._state.round(event.round).step(event.step)
+            end = None if step.outcome is None else step.end  # a shorter plan has removed the outcome
             if end is None or not event.outcome.reused or end.key != event.key:
                 return False
             one, other = end.outcome, event.outcome

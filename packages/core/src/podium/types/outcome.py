@@ -223,6 +223,11 @@ class Action:
         return self.path or str(self.step)
 
     @property
+    def short_key(self) -> str:
+        """The beginning of the key, which names the action in decisions."""
+        return self.key[:12]
+
+    @property
     def place(self) -> tuple[str, int, int]:
         """The run, the round and the step of the plan that it is, or inside of which it is."""
         return self.run_id, self.round, plan_step(self.path) if self.path else self.step
