@@ -46,6 +46,8 @@ class WorkerContract:
 
     questions: Sequence[str] = ("red", "blue", *(f"colour{n}" for n in range(10, 20)))
     """Texts that the worker can answer, none of which contains another."""
+    begins_within: float = 0.05
+    """Seconds after which a call is cancelled; it must have begun by then."""
 
     def asking(self, text: str, *, stream: bool = False) -> Request:
         """Return a request for an answer to `text`."""
@@ -104,7 +106,7 @@ class WorkerContract:
             request = self.asking(self.questions[0], stream=stream)
             with anyio.fail_after(5):
                 async with slow_worker:
-                    with anyio.move_on_after(0.05) as scope:
+                    with anyio.move_on_after(self.begins_within) as scope:
                         async with aclosing(slow_worker.call(request)) as call:
                             async for piece in call:
                                 pieces.append(piece)  # noqa: PERF401  (kept when the call is cancelled)
