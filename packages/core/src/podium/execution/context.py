@@ -107,12 +107,7 @@ class Host(Protocol):
         ...
 
     def remedy(self, action: Action, name: str) -> str:
-        """Return how a person decides on an action whose end is unknown, or which has failed.
-
-        Args:
-            action: the action.
-            name: its name in decisions: the name of its step, or a part of its key.
-        """
+        """Return how a person decides on an action without a known good end, which `name` names."""
         return by_command(action, name)
 
     def begin(self, number: int, names: Sequence[str]) -> None:
