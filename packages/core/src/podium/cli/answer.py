@@ -34,6 +34,7 @@ from podium.errors import (
 from podium.policy import ApprovalRequest
 from podium.run.approval import REFUSED, question_lines, read_answer
 from podium.run.rounds import FALLBACK
+from podium.run_state.actions import AGAIN
 from podium.run_state.state import UNFINISHED
 from podium.types.events import ApprovalAsked
 from podium.types.forecast import explain_forecast, within
@@ -353,7 +354,7 @@ def _hint(result: Result, waiting: Sequence[ApprovalAsked], config: Path | None)
     undecided = [action for action in result.actions if action.end in ends]
     if undecided:  # they are not repeated before a person decides
         return f": {_how_to_decide(undecided, config)}, then continue with `{resume}`"
-    match result.status:
+    match "ok" if code == AGAIN else result.status:  # a person checks what an agent has done twice
         case "ok":
             return ""
         case "waiting":

@@ -382,5 +382,6 @@ def how_to_continue(run_id: str) -> str:
 
 def again_problem(other: Action, asked: str) -> Problem:
     """Return the problem of an agent that has acted for another plan, and now acts for this one."""
-    told = f"the agent acted twice: for another plan, of round {other.round} ({other.asked[:200]!r})"
+    acted = "may have acted" if other.end == "unknown" else "acted"
+    told = f"the agent {acted} twice: for another plan, of round {other.round} ({other.asked[:200]!r})"
     return Problem(AGAIN, f"{told}, and for this plan ({asked[:200]!r}): check that both were wanted")
