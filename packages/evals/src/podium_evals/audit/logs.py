@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from podium.journal import Entry, Journal, RunRow
-from podium.run_state import fold
+from podium.run_state import RunState, fold
 from podium.run_state.round_state import CallState
-from podium.types import Outcome, PlannerEnded, PlannerStarted, PlanReady, RunStarted, StepEnded
+from podium.run_state.state import UNFINISHED
+from podium.types import Event, Outcome, RunStarted, RunStopped, StepEnded
 from podium.workers.openai.chat_response import read_usage
 from podium_evals.audit.otlp import is_otlp, otlp_span
 from podium_evals.audit.queries import Kind, Span
@@ -288,80 +289,69 @@ def _journal_spans(row: RunRow, trace: str, entries: Sequence[Entry]) -> Iterato
     events = [entry.event for entry in entries]
     started = events[0]
     assert isinstance(started, RunStarted)
-    outer = started.parent
-    parent = "" if outer is None else f"{outer[0]}/{outer[1]}/{outer[2]}/{outer[3]}"
+    # If a crash cut off the call of a planner, a stop ends this call.
+    state = fold([*events, RunStopped(run_id=row.run_id, at=events[-1].at, problem=UNFINISHED)])
     asked = excerpt(started.query[-1].text) if started.query else ""
     yield Span(
         trace=trace,
         id=row.run_id,
-        parent=parent,
+        parent="" if started.parent is None else started.parent[0],
         name="run",
         kind="agent",
         started=row.began,
-        ended=row.ended,
-        is_open=row.ended is None,
+        ended=row.began + state.at,  # without interruptions
         question=asked,
     )
     whole = Span(trace=trace, id=row.run_id, parent=row.run_id, kind="call", question=asked)
-    yield from _planning(whole, row, entries)
-    yield from _steps(whole, row, entries)
+    yield from _planning(whole, row, state)
+    yield from _steps(whole, row, state, events)
 
 
-def _planning(whole: Span, row: RunRow, entries: Sequence[Entry]) -> Iterator[Span]:
-    begun: PlannerStarted | None = None
-    for place, entry in enumerate(entries):
-        event = entry.event
-        if isinstance(event, PlannerStarted):
-            begun = event
-        elif isinstance(event, PlannerEnded) and event.proposal.asked:
-            done = event.proposal
-            failed = done.problem if done.problem is not None and not done.text else None
-            yield replace(
-                whole,
-                id=f"{row.run_id}/{event.round}/planner/{place}",
-                name="planner",
-                step=f"planner ({done.role})",
-                kind="call" if done.usage.total_tokens or done.cost != 0 or failed else "step",
-                model=done.planner,
-                started=row.began + (begun.at if begun else event.at - done.seconds),
-                ended=row.began + event.at,
-                usage=done.usage if done.usage.total_tokens else None,
-                cost=done.cost,
-                error=failed.code if failed else "",
-                error_text=excerpt(failed.message, 200) if failed else "",
-            )
-            begun = None
-
-
-def _steps(whole: Span, row: RunRow, entries: Sequence[Entry]) -> Iterator[Span]:
-    events = [entry.event for entry in entries]
-    ends = {(e.round, e.step, e.attempt): e.at for e in events if isinstance(e, StepEnded)}
-    access = {
-        (event.round, number): step.access_list
-        for event in events
-        if isinstance(event, PlanReady)
-        for number, step in enumerate(event.plan.steps)
-    }
-    for called in fold(events).calls:
-        start, bill = called.start, called.bill
-        place = (start.round, start.step, start.attempt)
-        failed = bill.problem
-        is_model = bill.usage.total_tokens or bill.cost != 0
+def _planning(whole: Span, row: RunRow, state: RunState) -> Iterator[Span]:
+    planned = [event for current in state.rounds.values() for event in current.planned]
+    for place, event in enumerate(planned):
+        done = event.proposal
+        if not done.asked:
+            continue
+        failed = done.problem if done.problem is not None and not done.text else None
         yield replace(
             whole,
-            id=f"{row.run_id}/{start.round}/{start.step}/{start.attempt}",
+            id=f"{row.run_id}/planner/{place}",
+            name="planner",
+            step=f"planner ({done.role})",
+            kind="call" if done.usage.total_tokens or done.cost != 0 or failed else "step",
+            model=done.planner,
+            started=row.began + event.at - done.seconds,
+            ended=row.began + event.at,
+            is_open=failed is not None and failed.code == "unknown",
+            usage=done.usage if done.usage.total_tokens else None,
+            cost=done.cost,
+            error=failed.code if failed else "",
+            error_text=excerpt(failed.message, 200) if failed else "",
+        )
+
+
+def _steps(whole: Span, row: RunRow, state: RunState, events: Sequence[Event]) -> Iterator[Span]:
+    ends = {id(event.outcome): event for event in events if isinstance(event, StepEnded)}
+    for place, called in enumerate(state.calls):
+        start, bill = called.start, called.bill
+        failed, end = bill.problem, called.failed or ends.get(id(called.ended))
+        is_model = not called.nests and (bill.usage.total_tokens or bill.cost != 0 or failed)
+        yield replace(
+            whole,
+            id=f"{row.run_id}/call/{place}",
             name=bill.worker,
             step=bill.worker,
-            kind="call" if is_model or failed else "tool",
+            kind="call" if is_model else "tool",
             model=bill.worker,
             started=row.began + start.at,
-            ended=None if (at := ends.get(place)) is None else row.began + at,
+            ended=None if end is None else row.began + end.at,
             is_open=failed is not None and failed.code == "unknown",
-            usage=bill.usage if bill.usage.total_tokens else None,
+            usage=bill.usage if is_model and bill.usage.total_tokens else None,
             cost=bill.cost,
             error=failed.code if failed else "",
             error_text=excerpt(failed.message, 200) if failed else "",
-            prompt=digest([start.subtask, access.get((start.round, start.step), ()), bill.worker]),
+            prompt=digest([(isinstance(end, StepEnded) and end.key) or start.subtask, bill.worker]),
             **_step_answer(called)._asdict(),
         )
 
