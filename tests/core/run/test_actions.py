@@ -586,7 +586,7 @@ async def test_equal_actions_with_unknown_ends_are_decided_step_by_step() -> Non
     result = await conductor.run(plan, run_id="R")
     with pytest.raises(ConfigError, match=r"several equal actions: name one of the steps 0, 1"):
         await conductor.decide("R", action=result.actions[0].key, done=True)
-    await conductor.decide("R", action=0, done=True)
+    await conductor.decide("R", action=f"0@{result.actions[0].key}", done=True)
     result = await conductor.resume("R", refresh=True)
     assert [(each.name, each.end) for each in result.actions] == [("0", "done"), ("1", "unknown")]
     assert "--action 1 done|not-done" in problem_of(result).message

@@ -206,14 +206,15 @@ def open_action(state: RunState, step: str, number: int = 0) -> Action:
 
     Args:
         state: the state of the run.
-        step: the number or the name of the step, or `Action.key` or at least 8 characters of its beginning.
+        step: the number or the name of the step; or `Action.key`, or at least 8 characters of its beginning;
+            or both, as in `2@7d176a192cd7`.
         number: the number of the round; 0 for any.
 
     Raises:
         ConfigError: there is none, or there are several.
     """
     of_run = [each.action for each in state.executions() if each.action.run_id == state.run_id]
-    named = [each for each in of_run if step in (each.name, str(each.step)) or _is_key(step, each.key)]
+    named = [each for each in of_run if _is_named(each, step)]
     found = [each for each in named if number in (0, each.round)]
     left = [each for each in found if each.end in ("unknown", "failed")]
     told = f"step {step} of run {state.run_id}"
@@ -233,8 +234,12 @@ def open_action(state: RunState, step: str, number: int = 0) -> Action:
     return left[-1]
 
 
-def _is_key(said: str, key: str) -> bool:
-    return len(said) >= _LEAST_KEY and key.startswith(said)
+def _is_named(action: Action, said: str) -> bool:
+    name, has_key, key = said.partition("@")
+    is_place = name in (action.name, str(action.step))
+    if has_key:
+        return is_place and action.key.startswith(key)
+    return is_place or (len(said) >= _LEAST_KEY and action.key.startswith(said))
 
 
 async def request_approval(

@@ -223,8 +223,8 @@ class ActionEnd(Body):
     action: Annotated[
         StepName | None,
         Field(
-            description="The `step`, `path` or `key` of the action, or the `step` or `path` of the question; "
-            "null for the only question."
+            description="The `step`, `path` or `key` of the action, or both as in `2@KEY`; or the `step` or "
+            "`path` of the question, null for the only one."
         ),
     ] = None
     round: Annotated[

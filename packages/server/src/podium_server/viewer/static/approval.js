@@ -127,7 +127,7 @@ function Question({ run, step, onDone }) {
 // Whether an action was carried out, if that is not known.
 export function Ending({ run, round, step, onDone }) {
   const [why, setWhy] = useState("");
-  const send = (done) => decide(run, onDone, "decide", { why, action: step.key ?? step.index, round: round.number, done });
+  const send = (done) => decide(run, onDone, "decide", { why, action: step.key ? `${step.index}@${step.key}` : step.index, round: round.number, done });
   return html`<${Form} label="Decision" title="Was it done?"
     choices=${[["It was done", "main", send(true)], ["It was not done", "danger", send(false)]]}>
     <p class="dim">See for yourself. If it was not done, the run carries it out.</p>
