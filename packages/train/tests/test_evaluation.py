@@ -134,7 +134,7 @@ def test_samples_of_an_episode_count_as_one() -> None:
 
 
 def test_a_conductor_on_a_server_is_an_arm(tmp_path: Path) -> None:
-    """Its plans are read from the endpoint of a `podium.toml`; an outage is told, and counts 0."""
+    """Its plans are read from the endpoint of a `podium.toml`; an outage is named, and counts 0."""
     asked: list[str] = []
 
     def reply(call: Call) -> Reply:

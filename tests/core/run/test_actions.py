@@ -484,8 +484,8 @@ async def test_a_decision_is_on_one_of_two_actions_with_one_number() -> None:
     assert (result.status, paid) == ("ok", ["a", "b", "c", "b"])
 
 
-async def test_a_changed_plan_has_one_numbering() -> None:
-    """An action has the number of the step that asks for it, in the messages, the result and decisions."""
+def _late_payer() -> tuple[list[str], Worker]:
+    """Return what was paid, and a payer whose first two calls have an unknown end."""
     paid = list[str]()
 
     async def pay(step: StepInput) -> str:
@@ -494,7 +494,12 @@ async def test_a_changed_plan_has_one_numbering() -> None:
             raise WorkerTimeout("late", maybe_paid=True)
         return f"paid {step.subtask}"
 
-    payer = FunctionWorker(pay, card=Card(name="payer", price=FREE), acts=True)
+    return paid, FunctionWorker(pay, card=Card(name="payer", price=FREE), acts=True)
+
+
+async def test_a_changed_plan_has_one_numbering() -> None:
+    """An action has the number of the step that asks for it, in the messages, the result and decisions."""
+    paid, payer = _late_payer()
     journal = MemoryJournal()
     conductor = Conductor(FixedPlanner(""), [payer, writer()], journal=journal, retry=ONCE)
     await conductor.run(Plan((Step(0, "a"), Step(0, "b"), Step(1, "end", (0, 1)))), run_id="R")
@@ -523,15 +528,7 @@ async def test_a_changed_plan_has_one_numbering() -> None:
 
 async def test_two_actions_with_one_number_are_told_apart() -> None:
     """A changed plan has no step for the one, and the other in the place of it."""
-    paid = list[str]()
-
-    async def pay(step: StepInput) -> str:
-        paid.append(step.subtask)
-        if len(paid) <= 2:
-            raise WorkerTimeout("late", maybe_paid=True)
-        return f"paid {step.subtask}"
-
-    payer = FunctionWorker(pay, card=Card(name="payer", price=FREE), acts=True)
+    paid, payer = _late_payer()
     conductor = Conductor(FixedPlanner(""), [payer], journal=MemoryJournal(), retry=ONCE)
     await conductor.run(Plan((Step(0, "a"),)), run_id="R")
     result = await conductor.resume("R", plan=Plan((Step(0, "b"),)))
@@ -572,15 +569,7 @@ async def test_a_failed_attempt_of_another_plan_is_not_of_an_action() -> None:
 
 
 async def test_equal_actions_with_unknown_ends_are_decided_step_by_step() -> None:
-    paid = list[str]()
-
-    async def pay(step: StepInput) -> str:
-        paid.append(step.subtask)
-        if len(paid) <= 2:
-            raise WorkerTimeout("late", maybe_paid=True)
-        return "paid"
-
-    payer = FunctionWorker(pay, card=Card(name="payer", price=FREE), acts=True)
+    paid, payer = _late_payer()
     conductor = Conductor(FixedPlanner(""), [payer, writer()], journal=MemoryJournal(), retry=ONCE)
     plan = Plan((Step(0, "a"), Step(0, "a"), Step(1, "end", (0, 1))))
     result = await conductor.run(plan, run_id="R")

@@ -113,8 +113,8 @@ def recorded_arms(environment: RecordedAnswers) -> list[PlanArm]:
     - `random plan`: one to three random workers, and a vote if there are several.
     - `random worker`.
     - `best single`: the worker with the best training score.
-    - `best card`: the worker with the best measured rate on the kind, which the arm is told.
-    - `kind rule`: the worker with the best training score on the kind, which the arm is told.
+    - `best card`: the worker with the best measured rate on the kind, which the arm knows.
+    - `kind rule`: the worker with the best training score on the kind, which the arm knows.
     - `vote of the best 3`, by the training scores, and `vote of the best 3 cards`, by the measured rates.
     - `best worker`: knows each worker's mean score on the very question. It estimates a bound: votes, and
       luck with the sample of an episode, can be above it.
