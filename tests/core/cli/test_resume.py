@@ -59,7 +59,9 @@ def test_run_without_a_plan_is_resumed_by_asking_the_planner_anew(
     known = re.search(r"podium resume (\w+)", failed.stderr)
     assert known is not None
     assert "there is no plan: planner 'thinker': worker_refused" in failed.stderr
-    assert "there is no plan" in podium("show", known[1]).stdout
+    shown = podium("show", known[1]).stdout
+    assert "there is no plan" in shown
+    assert f"next: continue the run with `podium resume {known[1]}`" in shown
     server.reply = lambda call: says(call, PLAN if plans(call) else "forty-two")
     resumed = podium("resume", known[1], "--json")
     said = json.loads(resumed.stdout)
@@ -139,6 +141,7 @@ def waiting(podium: Podium, config: Path, server: ChatServer) -> str:
 def test_approved_out_of_band(podium: Podium, waiting: str, server: ChatServer) -> None:
     shown = podium("show", waiting).stdout
     assert "waits for approval" in shown
+    assert f"next: `podium decide {waiting[:12]} approve` or `podium decide" in shown
     assert "Expected: " in shown
     assert "Actual: " not in shown
     assert "cancelled" not in shown

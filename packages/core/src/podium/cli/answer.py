@@ -324,7 +324,11 @@ class Answering:
                 self.screen.note(f"podium: {line}")
         if self.is_recorded:
             waiting = () if root is None else root.state.waiting
-            self.screen.note(f"podium: run {result.run_id}{_hint(result, waiting, self.config)}")
+            told = next_command(result, waiting, self.config)
+            if result.status == "waiting":
+                see = command(f"show {quote(short_id(result.run_id))}", self.config)
+                told = f"see it with `{see}`, then {told}"
+            self.screen.note(f"podium: run {result.run_id}{': ' if told else ''}{told}")
 
 
 def show_answer(screen: Screen, result: Result) -> None:
@@ -337,39 +341,38 @@ def show_answer(screen: Screen, result: Result) -> None:
         screen.result(result.answer)
 
 
-def _hint(result: Result, waiting: Sequence[ApprovalAsked], config: Path | None) -> str:
-    """Return the commands that help with a run that has no complete answer."""
+def next_command(result: Result, waiting: Sequence[ApprovalAsked], config: Path | None) -> str:
+    """Return the commands that help with a run that has no complete answer; else an empty text."""
     code, told = ("", "") if result.problem is None else (result.problem.code, result.problem.message)
     short = quote(short_id(result.run_id))
     resume = command(f"resume {short}", config)
     if code == FALLBACK:
         is_asked = any(call.asked and call.problem is not None for call in result.proposals)
-        return f": ask the planner again with `{resume}`" if is_asked else ""  # the policy forbids the call
+        return f"ask the planner again with `{resume}`" if is_asked else ""  # the policy forbids the call
     if code == LimitExceeded.code or (code == AnswerCut.code and "Limits." in told):
-        return f": {_with_higher_limit(resume, told)}"
+        return _with_higher_limit(resume, told)
     outcomes = [each for current in result.rounds[-1:] for each in current.outcomes]
     failed = [each for each in outcomes if each.status == "failed" and each.attempts]
     resume = resume_command(result, config)
     ends = ("failed", "unknown") if result.status in ("partial", "failed") else ("unknown",)
     undecided = [action for action in result.actions if action.end in ends]
     if undecided:  # they are not repeated before a person decides
-        return f": {_how_to_decide(undecided, config)}, then continue with `{resume}`"
+        return f"{_how_to_decide(undecided, config)}, then continue with `{resume}`"
     match "ok" if code == AGAIN else result.status:  # a person checks what an agent has done twice
         case "ok":
             return ""
         case "waiting":
-            see, approve = command(f"show {short}", config), command(f"decide {short} approve", config)
+            approve = command(f"decide {short} approve", config)
             refuse = command(f"decide {short} refuse --why TEXT", config)
-            how = f"`{approve}` or `{refuse}`"
-            if waiting and waiting[0].question is not None:
-                how = f"`{answer_command(waiting[0], config)}`"
-            return f": see it with `{see}`, then {how}"
+            is_question = waiting and waiting[0].question is not None
+            return f"`{answer_command(waiting[0], config)}`" if is_question else f"`{approve}` or `{refuse}`"
         case _:
             refused = [each for each in outcomes if each.problem is not None and each.problem.code == REFUSED]
-            what = "make these steps again" if code == STALE else "retry the failed steps"
+            what = "retry the failed steps" if failed else "continue the run"
+            what = "make these steps again" if code == STALE else what
             if refused and not failed:
                 what, resume = "change the plan", command(f"resume {short} --edit", config)
-            return f": {what} with `{resume}`"
+            return f"{what} with `{resume}`"
 
 
 def resume_command(result: Result, config: Path | None) -> str:

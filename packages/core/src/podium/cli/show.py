@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +16,7 @@ from podium import replay
 from podium.cli.answer import (
     answer_command,
     charge_line,
+    next_command,
     output_of,
     problem_line,
     result_json,
@@ -99,15 +101,15 @@ def show(  # noqa: PLR0913 - one parameter for each argument and option
         elif step is not None:
             _show_step(screen, record, run, step)
         else:
-            answer = partial(answer_command, config=config, journal=journal)
-            _show(screen, record, run, answer, as_json=as_json, events=events, outputs=outputs)
+            then = partial(_then, config=config, place=journal)
+            _show(screen, record, run, then, as_json=as_json, events=events, outputs=outputs)
 
 
 def _show(  # noqa: PLR0913 - the options of the command
     screen: Screen,
     journal: SqlJournal,
     typed: str,
-    answer: Callable[[ApprovalAsked], str],
+    then: Callable[[RunRow, Result, Sequence[ApprovalAsked]], list[str]],
     *,
     as_json: bool,
     events: bool,
@@ -142,9 +144,9 @@ def _show(  # noqa: PLR0913 - the options of the command
     screen.result(f"\n{status_line(result)}")
     for line in filter(None, [charge_line(result), problem_line(result)]):
         screen.result(line)
-    for line in _questions(fold(entry.event for entry in own).waiting, answer):
-        screen.result(line)
     _show_unknown(screen, result)
+    for line in then(row, result, fold(entry.event for entry in own).waiting):
+        screen.result(line)
     if result.forecast is not None and result.rounds:
         outcomes = result.rounds[0].outcomes
         began = any(outcome.started is not None for outcome in outcomes)
@@ -152,13 +154,18 @@ def _show(  # noqa: PLR0913 - the options of the command
         screen.result(compare(result.forecast, outcomes) if is_known else explain_forecast(result.forecast))
 
 
-def _questions(waiting: Sequence[ApprovalAsked], answer: Callable[[ApprovalAsked], str]) -> list[str]:
-    """Return the questions that wait, each with the command that answers it."""
+def _then(
+    row: RunRow, result: Result, waiting: Sequence[ApprovalAsked], config: Path | None, place: str | None
+) -> list[str]:
+    """Return the questions that wait with the commands that answer them, or the command that continues."""
     lines = list[str]()
     for asked in waiting:
         if asked.question is not None:
-            lines += ["", *question_lines(asked), f"answer it with `{answer(asked)}`"]
-    return lines
+            lines += ["", *question_lines(asked), f"answer it with `{answer_command(asked, config, place)}`"]
+    if lines or place is not None or row.state == "running" or row.parent is not None:
+        return lines
+    told = next_command(result, waiting, config)
+    return [f"next: {told}"] if told else []
 
 
 def _show_unknown(screen: Screen, result: Result) -> None:
