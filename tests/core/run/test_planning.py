@@ -211,20 +211,22 @@ async def test_a_call_whose_end_was_not_seen_costs_the_most_that_it_may_have_com
 
 
 @pytest.mark.parametrize(
-    ("limits", "bound", "line"),
+    ("limits", "bound", "steps", "line"),
     [
-        (Limits(), None, None),
-        (Limits(cost=0.58, unpriced=0.0, answer_tokens=77), 77, ": $0.5. A step"),
-        (Limits(output_tokens=23_456), 3909, ": 20,000 tokens for all that they write. A step"),
+        (Limits(), None, 5, None),
+        (Limits(calls=3), None, 2, ": 2 call(s) of workers, those that fail included. A step"),
+        (Limits(cost=0.58, unpriced=0.0, answer_tokens=77), 77, 5, ": $0.5. A step"),
+        (Limits(output_tokens=23_456), 3909, 5, ": 20,000 tokens for all that they write. A step"),
         (
             Limits(calls=7, steps=3, input_tokens=99_999),
             None,
+            3,
             ": 3 step(s); 6 call(s) of workers, those that fail included; 90,000 tokens for all",
         ),
     ],
 )
 async def test_the_planner_is_told_what_is_left_and_is_bounded_where_it_could_exceed_a_limit(
-    limits: Limits, bound: int | None, line: str | None
+    limits: Limits, bound: int | None, steps: int, line: str | None
 ) -> None:
     planner = _planner(GOOD)
     await _conductor(planner, limits).plan("What is it?")
@@ -232,6 +234,7 @@ async def test_the_planner_is_told_what_is_left_and_is_bounded_where_it_could_ex
     asked = told(planner)
     assert ("is left for the whole plan" in asked) == (line is not None)
     assert line is None or line in asked
+    assert f" {steps} step" in asked
     assert asked.endswith("then write the plan.")
 
 

@@ -93,8 +93,13 @@ class PlanRequest:
 
     @property
     def asked_steps(self) -> int:
-        """Number of steps to ask a model for: the number of workers + 2, at least 5, at most `max_steps`."""
-        return asked_steps(self.max_steps, len(self.cards))
+        """Number of steps to ask a model for: the number of workers + 2, at least 5, at most `max_steps`.
+
+        It is at most the steps and calls that are left, but at least 1.
+        """
+        left = self.left or Remaining()
+        most = [amount for amount in (left.steps, left.calls) if amount is not None]
+        return max(1, min([asked_steps(self.max_steps, len(self.cards)), *most]))
 
 
 def asked_steps(max_steps: int, workers: int) -> int:
