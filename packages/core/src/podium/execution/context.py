@@ -106,9 +106,9 @@ class Host(Protocol):
         """
         ...
 
-    def remedy(self, action: Action, name: str) -> str:
-        """Return how a person decides on an action without a known good end, which `name` names."""
-        return by_command(action, name)
+    def remedy(self, action: Action, options: str) -> str:
+        """Return how a person decides on an action without a known good end; see `by_command`."""
+        return by_command(action, options)
 
     def begin(self, number: int, names: Sequence[str]) -> None:
         """Take note of executions that begin.

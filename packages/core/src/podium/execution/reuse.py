@@ -266,7 +266,7 @@ class PaidSteps:
         if (undecided := log.undecided(action)) is not None:
             state.took = undecided.action
             log.take(undecided, action)
-            problem = undecided_problem(undecided.action, log.remedy(undecided.action))
+            problem = undecided_problem(undecided.action)
             return replace(self.never_ran(state, problem, "failed"), action="unknown")
         place = action.key, action.round, action.step
         known = paid_results.find(*place)

@@ -27,7 +27,7 @@ from podium.execution.slots import Slots
 from podium.journal.cache import answer_key, asking, look_up, remember
 from podium.prompts.output import BadOutput, constraint_of, is_asked, read_output
 from podium.prompts.prompt import fill
-from podium.run_state.actions import Execution
+from podium.run_state.actions import UNSURE, Execution
 from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import AttemptFailed, StepStarted
 from podium.types.messages import Completion, Constraint, Part, Sampling
@@ -472,8 +472,7 @@ class StepRunner:
         ending: ActionEnd = "not_done" if latest is None or tool_calls else latest.action_end
         action = ending if state.acts else None
         if action == "unknown" and problem is not None and state.action is not None:
-            told = f"{problem.message}; it is not known whether the action was carried out"
-            problem = replace(problem, message=f"{told}: {self.context.actions.remedy(state.action)}")
+            problem = replace(problem, message=f"{problem.message}; {UNSURE} the action was carried out")
         calls = (*before, *(attempt.call() for attempt in made))
         outcome = Outcome(
             round=self.round,

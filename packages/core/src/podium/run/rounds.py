@@ -32,7 +32,6 @@ from podium.run.acceptance import AcceptanceCheck
 from podium.run.approval import REPLANNED, request_answer, request_approval, waiting
 from podium.run.forecast import remember
 from podium.run.planning import CODES, EarlyStart, PlanRequester, failures, planned_by, text_before
-from podium.run_state.actions import undecided_problem
 from podium.run_state.paid import PaidResults
 from podium.secrets import BUGS
 from podium.types.events import ApprovalGiven, PlannerEnded, PlanReady, RoundStarted
@@ -143,9 +142,13 @@ class Rounds:
 
     def conclusion(self) -> tuple[str, RunStatus, Problem | None]:
         """Return the answer so far, the run's status, and its problem."""
+        answer, status, problem = self._conclusion()
+        return answer, status, self.context.actions.with_remedy(problem)
+
+    def _conclusion(self) -> tuple[str, RunStatus, Problem | None]:
         answer, status, problem = conclusion(self.done, is_paused=bool(self.calls.made))
         unanswered = self._unanswered()
-        own = self.problem or self._fallback() or self._unknown(problem) or unanswered
+        own = self.problem or self._fallback() or self.context.actions.untold(problem) or unanswered
         if own is None:
             return answer, status, problem
         if own.code == WAITING:
@@ -184,15 +187,6 @@ class Rounds:
                 told = f"the fallback planner {current.planner.name!r} wrote the plan"
                 return Problem(FALLBACK, f"{told}: {why}" if why else told)
         return None
-
-    def _unknown(self, problem: Problem | None) -> Problem | None:
-        """Return the problem of an action that another plan began, and whose end is unknown."""
-        told = "" if problem is None else problem.message
-        log = self.context.actions
-        found = [action for action in log.actions if action.end == "unknown"]
-        named = {action.place for action in found if log.remedy(action) in told}
-        unnamed = next((action for action in found if action.place not in named), None)
-        return None if unnamed is None else undecided_problem(unnamed, log.remedy(unnamed))
 
     @property
     def answer(self) -> Outcome | None:

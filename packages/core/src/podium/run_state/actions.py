@@ -18,8 +18,12 @@ UNDECIDED = "action_unknown"
 """Problem code: it is not known whether an equal action was carried out."""
 AGAIN = "acted_again"
 """Problem code: an agent acted for an earlier plan, too."""
+UNSURE = "it is not known whether"
+"""How texts on an action with an unknown end begin."""
 _MOST_ASKED = 80
 """Longest excerpt of what an action was asked to do, in characters."""
+_TOLD = 5
+"""The most actions that a problem names beside the first."""
 CONFIRMED = "This was done: a person confirmed it."
 """The output of an action that a person has declared as done."""
 
@@ -203,13 +207,39 @@ class ActionLog:
         free = [each for each in unknown if each not in self.taken]
         return min(free or unknown, key=lambda each: _distance(each.action, asking), default=None)
 
+    def untold(self, problem: Problem | None) -> Problem | None:
+        """Return the problem of an action with an unknown end, if the run's problem tells of none."""
+        unknown = self._unknown
+        is_told = problem is not None and UNSURE in problem.message
+        return undecided_problem(unknown[0]) if unknown and not is_told else None
+
+    def with_remedy(self, problem: Problem | None) -> Problem | None:
+        """Return the problem of a run with how a person decides on its actions with an unknown end."""
+        unknown = self._unknown
+        if problem is None or not unknown or self.outer is not None:  # the outermost run says it
+            return problem
+        untold, (first, *others) = self.untold(problem), unknown
+        told = problem.message if untold is None else f"{problem.message}; {untold.message}"
+        told += f": {self.remedy(first)}"
+        if others:
+            names = [f"step {each.name} of round {each.round}" for each in others[:_TOLD]]
+            names += [f"{len(others) - _TOLD} more"] if len(others) > _TOLD else []
+            told += f"; decide in the same way on {', '.join(names)}"
+        return replace(problem, message=told)
+
+    @property
+    def _unknown(self) -> list[Action]:
+        return [action for action in self.actions if action.end == "unknown"]
+
     def remedy(self, action: Action) -> str:
         """Return how a person decides on an action whose end is unknown, or which has failed."""
-        open_ones = (each.action for each in self.begun if each.counts and each.action.end != "done")
-        place = (action.run_id, action.round, action.name)
-        others = (each for each in open_ones if (each.run_id, each.round, each.name) == place)
-        is_alone = all(each.key == action.key for each in others)
-        return self.how_to_decide(action, action.name if is_alone else action.short_key)
+        open_ones = [each.action for each in self.begun if each.counts and each.action.end != "done"]
+        alike = [each for each in open_ones if (each.run_id, each.name) == (action.run_id, action.name)]
+        is_alone = all(each.key == action.key for each in alike if each.round == action.round)
+        options = f"--action {quote(action.name if is_alone else action.short_key)}"
+        if action.round > 1 or any(each.round > 1 for each in alike):
+            options += f" --round {action.round}"
+        return self.how_to_decide(action, options)
 
     def recorded(self, asking: Action) -> Execution | None:
         """Return the action that an asking takes: of the same run, round and step, else the earliest."""
@@ -359,18 +389,21 @@ def unpaid(outcome: Outcome) -> Outcome:
     return replace(outcome, usage=Usage(), cost=0.0, calls=(), maybe_paid=False, charged="usage")
 
 
-def undecided_problem(action: Action, remedy: str) -> Problem:
+def undecided_problem(action: Action) -> Problem:
     """Return the problem of an action whose end is unknown; equal actions do not start."""
     where = f"step {action.name} of round {action.round} of run {action.run_id}"
     asked = action.asked if len(action.asked) <= _MOST_ASKED else f"{action.asked[: _MOST_ASKED - 1]}…"
-    told = f"it is not known whether an action was carried out ({action.worker} {asked}, {where})"
-    return Problem(UNDECIDED, f"{told}: {remedy}")
+    return Problem(UNDECIDED, f"{UNSURE} an action was carried out ({action.worker} {asked}, {where})")
 
 
-def by_command(action: Action, name: str) -> str:
-    """Return how a person decides on an action in a journal, which `name` names; see `ActionLog.remedy`."""
-    which = f"--action {quote(name)}" + (f" --round {action.round}" if action.round > 1 else "")
-    how = f"`podium decide {action.run_id} {which} done|not-done` or `Conductor.decide`"
+def by_command(action: Action, options: str) -> str:
+    """Return how a person decides on an action in a journal; see `ActionLog.remedy`.
+
+    Args:
+        action: the action.
+        options: the options of `podium decide` that name the action.
+    """
+    how = f"`podium decide {action.run_id} {options} done|not-done` or `Conductor.decide`"
     return f"see for yourself, decide with {how}, then {how_to_continue('RUN')}"
 
 

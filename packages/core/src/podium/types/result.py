@@ -204,7 +204,7 @@ def _undone(rounds: Sequence[Round], known: str = "") -> Problem | None:
     """Return the actions that were not carried out, whose end is unknown, or which an agent did twice.
 
     An action that its condition skipped is none of them. Why the inputs of a skipped action are incomplete is
-    added, if it is not in `known`.
+    added. What is in `known` is left out.
     """
     plans = [(current.plan.steps, current) for current in rounds if current.plan and current.plan.steps]
     found, causes = list[Outcome](), list[Outcome]()
@@ -220,7 +220,7 @@ def _undone(rounds: Sequence[Round], known: str = "") -> Problem | None:
         inputs = _inputs(steps, [each.step for each in undone if each.follows])
         bad = [each for each in outcomes if each.step in inputs and each.problem is not None]
         causes += [each for each in bad if not (each.follows or each in undone or told(each) in known)]
-        found += undone
+        found += [each for each in undone if told(each) not in known]
     return Problem(_code(found), _list([*causes, *found])) if found else None
 
 

@@ -173,10 +173,10 @@ class PlanHost:
         """Return the view of the run for the state of a plan's graph."""
         return of_plan(self.run_id, number, plan, self.conductor, status=status)
 
-    def remedy(self, action: Action, name: str) -> str:
+    def remedy(self, action: Action, options: str) -> str:
         """Return how a person decides on an action whose end is unknown, or which has failed."""
         if self.keep is None:
-            return by_command(action, name)
+            return by_command(action, options)
         where = f"step {action.name}" + (f" of round {action.round}" if action.round > 1 else "")
         told = f"see for yourself, then edit the outcome of {where} in the state of the subgraph"
         told += "" if self.shows else ', which executor="langgraph" shows'
