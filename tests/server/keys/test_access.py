@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from time import time
 from uuid import uuid4
@@ -253,7 +253,8 @@ async def test_a_failing_database_admits_nothing_and_loses_no_charge(tmp_path: P
 async def test_the_text_is_not_stored(tmp_path: Path) -> None:
     path = tmp_path / "keys.db"
     _, token = await KeyStore(path).create("alice", KeyRules())
-    dump = "\n".join(sqlite3.connect(path).iterdump())
+    with closing(sqlite3.connect(path)) as database:
+        dump = "\n".join(database.iterdump())
     assert token[-4:] in dump
     assert token[10:30] not in dump
 
