@@ -29,7 +29,7 @@ def test_the_help_of_each_command(podium: Podium) -> None:
         result = podium(*name.split("."), "--help", env={"COLUMNS": "200"})
         said = " ".join(result.stdout.split())
         assert (result.exit_code, COMMANDS[name] in said) == (0, True), name
-        assert "3 partial answer; 4 a plan waits for approval; 130 interrupted" in said, name
+        assert "3 partial answer; 4 the run waits for a person; 130 interrupted" in said, name
 
 
 @pytest.mark.usefixtures("known")

@@ -16,7 +16,7 @@ from podium.errors import ConfigError
 
 EXIT_CODES = (
     "Exit codes: 0 success; 1 no answer, or a failed check; 2 invalid command, question, config, plan or "
-    "run; 3 partial answer; 4 a plan waits for approval; 130 interrupted."
+    "run; 3 partial answer; 4 the run waits for a person; 130 interrupted."
 )
 COMMANDS = {
     "demo": "Show what Podium is for, in a minute, without a key or network.",

@@ -22,7 +22,7 @@ class NotWaiting(ServerError):
 
 
 class NotCancellable(ServerError):
-    """No server process executes the run, so it cannot be cancelled over HTTP."""
+    """No server process has ended the run in time: another process may execute it."""
 
     code = "not_cancellable"
 
