@@ -205,7 +205,7 @@ def write_page(measured: Sequence[Measured], path: Path) -> None:
         router=_over(texts, ROUTER, REPAIRED),
         found=FOUND,
         new=_over(new, FOUND, REPAIRED),
-        calls=_over(texts, VOTE, OWN),
+        calls=_over(texts, VOTE, OWN, "the vote"),
         tools="".join(map(_tools, priced)),
         probes=max((each.part.probes for each in new), default=0),
         table=_table([*known, *new]),
@@ -228,7 +228,7 @@ def _repair(known: Sequence[Measured]) -> str:
     )
 
 
-def _over(measured: Sequence[Measured], name: str, base: str) -> str:
+def _over(measured: Sequence[Measured], name: str, base: str, subject: str = "this arm") -> str:
     """Return where an arm is better than another, where it is worse, and where neither is shown."""
     found = {each.part.title: arm.difference for each in measured if (arm := each.arm(name, base))}
     together = {title: each.together for title, each in found.items() if each is not None}
@@ -238,9 +238,9 @@ def _over(measured: Sequence[Measured], name: str, base: str) -> str:
         f"{title} ({between(of)})" for title, of in together.items() if of.low < _LEAST and of.high > -_LEAST
     ]
     parts = [
-        ("this arm scores higher", better),
-        ("this arm scores lower", worse),
-        ("no difference is shown", neither),
+        (f"{subject} scores higher", better),
+        (f"{subject} scores lower", worse),
+        ("the difference is unclear", neither),
     ]
     first, *others = [f"{head} on {_listed(each)}." for head, each in parts if each] or [
         "nothing is recorded."
@@ -269,7 +269,7 @@ def _validity(known: Sequence[Measured]) -> str:
         empty = next((arm.empty for arm in each.workers if arm.name == best), None)
         if empty is not None:
             told.append(f"{rounding.percent(empty)} % on {each.part.title} ({best})")
-    return f"Empty or unreadable answers of the best single worker: {_listed(told)}." if told else ""
+    return f"Share of empty or unreadable answers of the best single worker: {_listed(told)}." if told else ""
 
 
 def _data(known: Sequence[Measured]) -> Iterator[str]:
