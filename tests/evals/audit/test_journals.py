@@ -58,7 +58,7 @@ def test_calls_of_a_plan_that_was_changed(tmp_path: Path) -> None:
         return await recorded(journal, "x")
 
     events = anyio.run(body)
-    report = audit([journal])
+    report = audit([tmp_path / "runs.db"])
     assert {each.name: each.amounts.calls for each in report.models} == {"small": 2, "large": 2}
     assert report.findings == ()
     check(report, events)

@@ -16,7 +16,6 @@ from podium.errors import ConfigError
 from podium.journal import Journal
 from podium_evals.audit.queries import Prices
 from podium_evals.audit.report import TURNS, Amounts, NamedAmounts, Report, audit
-from podium_evals.audit.sources import source_of
 from podium_evals.recorded import PriceTable
 
 PARTIAL = 3
@@ -65,12 +64,12 @@ def costs(
             raise typer.Exit(PARTIAL)
 
 
-def _sources(files: list[str], config: Path | None) -> list[Path | Journal]:
+def _sources(files: list[str], config: Path | None) -> Sequence[str | Journal]:
     if not files:
         return [find_journal(config)]
     if twice := next((file for file in files if files.count(file) > 1), None):
         raise ConfigError(f"{twice} is named twice")
-    return [source_of(file) for file in files]
+    return files
 
 
 class _Section(NamedTuple):

@@ -15,7 +15,7 @@ from podium.usage import Usage
 from podium_evals.audit.findings import KINDS, Finding, findings
 from podium_evals.audit.logs import run_spans, span_of
 from podium_evals.audit.queries import Call, Prices, Query
-from podium_evals.audit.sources import Row, SpanStore, read_rows
+from podium_evals.audit.sources import Row, SpanStore, read_rows, source_of
 from podium_evals.audit.texts import excerpt
 
 TURNS = 10
@@ -172,13 +172,15 @@ class Report:
         return asdict(self)
 
 
-def audit(sources: Sequence[Path | Journal], *, prices: Prices | None = None, turns: int = TURNS) -> Report:
+def audit(
+    sources: Sequence[str | Path | Journal], *, prices: Prices | None = None, turns: int = TURNS
+) -> Report:
     """Audit files and journals together; the spans of a query may be in several of them.
 
     This function blocks until all files are read. In an event loop, call it in a separate thread.
 
     Args:
-        sources: files of exports, and journals.
+        sources: files of exports, files or URLs of journals, and journals.
         prices: the prices of calls; default: today's prices.
         turns: the limit of turns; an agent with more turns is reported as a loop.
 
@@ -188,7 +190,7 @@ def audit(sources: Sequence[Path | Journal], *, prices: Prices | None = None, tu
     """
     priced, tally = prices or Prices(), _Tally(turns)
     read, store = list[Source](), SpanStore()
-    for source in sources:
+    for source in map(source_of, sources):
         if isinstance(source, Path):
             read.append(_read_file(source, store))
         else:

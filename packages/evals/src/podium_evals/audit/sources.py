@@ -135,8 +135,11 @@ def _list_in(value: Mapping[str, Any]) -> str | None:
     return None if "id" in value else next((key for key in _LISTS if isinstance(value.get(key), list)), None)
 
 
-def source_of(named: str) -> Path | Journal:
-    """Return the file or the journal that an argument names."""
+def source_of(source: str | Path | Journal) -> Path | Journal:
+    """Return the file or the journal that a path or URL names; a journal stays as it is."""
+    if not isinstance(source, str | Path):
+        return source
+    named = str(source)
     if named.startswith(("postgresql://", "postgres://")):
         return SqlJournal(named)
     is_url, path = named.startswith("sqlite://"), Path(named.removeprefix("sqlite:///"))
