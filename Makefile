@@ -205,7 +205,7 @@ lowest: $(UV)
 	# 0.14.10 calls a failed tool with one argument again, by name.
 	$(call lowest,llamaindex,-e packages/llamaindex 'llama-index-llms-openai-like>=0.8', \
 		--deselect tests/llamaindex/test_examples.py::test_the_comparison \
-		--deselect 'tests/llamaindex/test_actions.py::TestActions::test_a_model_that_asks_again_reads_what_was_done[Tool]')
+		--deselect 'tests/llamaindex/test_actions.py::TestActions::test_a_model_that_asks_again_reads_what_was_done[_Tool]')
 	$(call lowest,crewai,-e packages/crewai)
 	$(call lowest,autogen,-e 'packages/autogen[agent-framework]' 'agent-framework-orchestrations>=1.4' 'mcp>=1.30')
 
