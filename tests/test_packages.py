@@ -116,6 +116,13 @@ def test_install_lines_name_what_there_is(file: str, arguments: list[str]) -> No
             assert set(siblings(PROJECTS[folder], extras)) <= set(installed), file
 
 
+def test_the_tests_of_the_guarantees_exist() -> None:
+    text = (ROOT / "docs" / "journal.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/]+/(?:test_\w+|\w+_contract)\.py)`", text)
+    assert named
+    assert [name for name in named if not (ROOT / "tests" / name).exists()] == []
+
+
 def test_install_lines_are_found() -> None:
     """Every page of a framework, every readme and every message that asks for an extra has one."""
     files = {file for file, _ in install_lines()}

@@ -192,6 +192,10 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {
     "misspelt type": ([call(returns={"id": "integr"})], "bad_returns: .*did you mean 'integer'"),
     "no such field": ([FILES, call(access=[0], subtask="{{0.name}}")], "bad_reference: .*it has no 'name'"),
     "item outside": ([call(subtask="{{item}}")], "bad_reference: .*outside of a step with each"),
+    "when of a map on an item": (
+        [FILES, call(each="{{0.files}}", when=when("{{item}}", is_="a.py"))],
+        r"bad_condition: .*has the condition \{\{item}} on its own items: give the each to a block",
+    ),
     "outer outside": ([call(access=["outer"])], "bad_access"),
     "reference in a list": (
         [FILES, call(each=["a", {"b": ["see {{0.verdict}}"]}])],

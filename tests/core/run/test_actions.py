@@ -14,6 +14,7 @@ from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
+from podium.run import decide
 from podium.run_state import fold
 from podium.types import Completion, Event, Problem, StepEnded, StepStarted
 from podium.workers import FREE, Request, ScriptedWorker, StepInput, Worker
@@ -398,6 +399,7 @@ class TestApprovalOfActions:
         [
             ({"action": 0, "arguments": "lgtm"}, QueryError, "'lgtm': write a JSON object, such as"),
             ({"action": 0, "arguments": '{"order": "[secret]"}'}, QueryError, "hold a secret"),
+            ({"action": 0, "arguments": '{"order": "1O17"}'}, QueryError, "must be of type integer"),
             ({"action": 0, "arguments": " "}, QueryError, "are empty"),
             ({"arguments": '{"order": 1}'}, ConfigError, "name its step"),
             ({"action": 0, "approved": False, "arguments": '{"order": 1}'}, ConfigError, "approved=True"),
@@ -414,6 +416,21 @@ class TestApprovalOfActions:
         with pytest.raises(error, match=message):
             await conductor.decide(run_id, **{"approved": True, **facts})
         assert ((await conductor.resume(run_id)).status, shop.refunds) == ("waiting", [])
+
+    async def test_wrong_arguments_that_only_the_journal_has_seen(self) -> None:
+        """The worker checks them when the run is resumed, and the action waits again."""
+        shop, journal = Shop(), MemoryJournal()
+        policy = Policy(approve="later", ask="actions")
+        plan = FixedPlanner(plan_of(refund(), (0, "Write.", (0,))))
+        conductor = Conductor(plan, [writer(), shop.worker], journal=journal, policy=policy)
+        run_id = (await conductor.run("What?")).run_id
+        await decide(journal, run_id, approved=True, action=0, arguments='{"order": "1O17"}')
+        for _ in range(2):
+            result = await conductor.resume(run_id)
+            assert (result.status, shop.refunds) == ("waiting", [])
+            assert "must be of type integer, not '1O17'" in problem_of(result).message
+        await decide(journal, run_id, approved=True, action=0, arguments='{"order": 1017}')
+        assert ((await conductor.resume(run_id)).status, shop.refunds) == ("ok", [1017])
 
 
 async def test_what_acts() -> None:

@@ -12,7 +12,7 @@ from core.run_state.test_resume import calls, prefix, recorded
 from core.virtual_clock import OPTIONS
 from hypothesis import given, strategies as st
 
-from podium import Card, Conductor, Limits, Plan, Price, ScriptedWorker, Step
+from podium import Card, Conductor, FunctionWorker, Limits, Plan, Price, ScriptedWorker, Step
 from podium.errors import JournalError, PlannerError, WorkerUnavailable
 from podium.execution import Retry
 from podium.journal import Log, MemoryJournal
@@ -268,3 +268,16 @@ async def test_a_planner_that_works_again_writes_the_plan() -> None:
         assert not result.planner.is_fallback
     assert result.usage.total_tokens > first.usage.total_tokens
     assert (await journal.runs())[0].state == "ok"
+
+
+async def test_a_lost_call_without_tokens_or_price_has_no_reservation() -> None:
+    """It is `maybe_paid`, and no note says that it is charged."""
+    journal, worker = MemoryJournal(), FunctionWorker(lambda _: "done")
+    first = Conductor(FixedPlanner(Plan((Step(0, "Do it."),))), [worker], journal=journal)
+    await first.run("What?", run_id="whole")
+    events = await recorded(journal, "whole")
+    begun = next(number for number, event in enumerate(events) if isinstance(event, StepStarted))
+    died = await prefix(events[: begun + 1], "died")
+    entries = await died.read("died")
+    result = fold(entry.event for entry in entries).result()
+    assert (result.maybe_paid, result.usage_note) == (True, "")

@@ -20,6 +20,7 @@ from podium.errors import RunFailed, WorkerFailed
 from podium.execution import Retry
 from podium.journal import Journal, MemoryJournal
 from podium.policy import Policy
+from podium.run import decide
 from podium.workers import FREE, Worker
 
 pytestmark = pytest.mark.anyio
@@ -190,6 +191,26 @@ async def test_a_person_edits_the_end_of_an_action(
 
 
 @EXECUTORS
+@pytest.mark.parametrize(("done", "refunds"), [(True, [1017]), (False, [1017, 1017])])
+async def test_a_person_decides_in_the_journal(executor: Executor, refunds: list[int], *, done: bool) -> None:
+    """The decision is later than the end of the action that the graph has stored."""
+    shop, plan = _Shop(), Plan((refund(), Step(1, "Write.", (0,))))
+    workers, journal = (shop.worker, _writer()), MemoryJournal()
+    graph = _graph_of(plan, *workers, journal=journal, checkpointer=InMemorySaver(), executor=executor)
+    with anyio.CancelScope() as scope:
+        shop.during = scope.cancel
+        await graph.ainvoke(ASKED, CONFIG)
+    shop.during = None
+    with pytest.raises(RunFailed, match="podium decide") as caught:
+        await graph.ainvoke(None, CONFIG)
+    run_id = caught.value.result.run_id
+    await decide(journal, run_id, action=0, done=done)
+    state = await graph.ainvoke(None, CONFIG)
+    assert (state["podium"]["status"], shop.refunds) == ("ok", refunds)
+    assert [action["end"] for action in state["podium"]["actions"]] == ["done"]
+
+
+@EXECUTORS
 class TestApprovalOfActions:
     PLAN = Plan((Step(1, "Read."), refund(1017, 0), refund(1018), Step(1, "Sum up.", (0, 1, 2))))
 
@@ -220,8 +241,10 @@ class TestApprovalOfActions:
         options: Any = {"checkpointer": InMemorySaver(), "executor": executor, "policy": ACTIONS}
         graph = _graph_of(plan, shop.worker, agent, **options)
         await graph.ainvoke(ASKED, CONFIG)
-        args = {"order": 1020}
-        state = await graph.ainvoke(decided("edit", edited_action={"name": "refund", "args": args}), CONFIG)
+        for args in ({"order": "1O20"}, {"order": 1020}):
+            edit = decided("edit", edited_action={"name": "refund", "args": args})
+            state = await graph.ainvoke(edit, CONFIG)
+            assert ("not accepted" in str(state["__interrupt__"][0].value)) == (args["order"] == "1O20")
         (request,) = state["__interrupt__"][0].value["action_requests"]
         assert (request["args"], shop.refunds) == ({"subtask": "Mail it."}, [1020])
         text = {"subtask": "Mail it to Ann."}

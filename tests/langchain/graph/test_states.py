@@ -8,9 +8,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
 from langchain_podium.graph.conducted import Executor
-from podium import Conductor
+from podium import Card, Conductor, FunctionWorker, Plan, Step
+from podium.errors import RunFailed
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
+from podium.workers import StepInput
 
 pytestmark = pytest.mark.anyio
 RECORDS = pytest.mark.parametrize(("executor", "is_recorded"), [("podium", False), ("langgraph", True)])
@@ -53,6 +55,50 @@ async def test_an_outcome_is_edited(executor: Executor, calls: Calls, *, is_reco
     assert ended["messages"][-1].text == "D(B(EDITED),C(EDITED yes))"
     assert sorted(calls.names) == ["B", "C", "C", "D"]
     assert [each["text"] for each in ended["podium"]["outcomes"]][:2] == ["EDITED", "B(EDITED)"]
+
+
+_LISTS: Any = {"type": "array", "items": {"type": "integer"}}
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+@pytest.mark.parametrize(
+    ("name", "text", "seen"),
+    [
+        ("0", "[7]", "[[70]]"),
+        ("1[1]", '{"n": [5]}', "[[10,5]]"),
+        ("1", '[{"n": [8]}, {"n": [9]}]', "[[8,9]]"),
+        ("0", '["7"]', "'7' is not of type 'integer'"),
+        ("1[1]", '{"n": 5}', "5 is not of type 'array'"),
+    ],
+    ids=["a list", "an item", "a map", "a wrong list", "a wrong item"],
+)
+async def test_an_edited_output_has_its_type(name: str, text: str, seen: str, *, is_recorded: bool) -> None:
+    """It is used like the output of a worker; an output that does not fit the type is not used."""
+
+    def ask(step: StepInput) -> str:
+        return f"[{step.subtask}]{interrupt('Well?')}"
+
+    workers = [
+        FunctionWorker(lambda _: "[1,2]", card=Card(name="A")),
+        FunctionWorker(lambda step: {"n": [int(step.subtask) * 10]}, card=Card(name="B")),
+        FunctionWorker(ask, card=Card(name="C")),
+    ]
+    workers[2].is_interruptible = True
+    item = Step(1, "{{item}}", each="{{0}}", returns={"type": "object", "properties": {"n": _LISTS}})
+    plan = Plan((Step(0, "List.", returns=_LISTS), item, Step(2, "{{1.n}}", (1,))))
+    conductor = Conductor(FixedPlanner(plan), workers, journal=MemoryJournal() if is_recorded else None)
+    graph = around(conductor, executor="langgraph", checkpointer=InMemorySaver())
+    await graph.ainvoke(ASKED, CONFIG)
+    state = await _inside(graph)
+    edited, node = {**state.values["steps"][name], "text": text}, "0 A" if name == "0" else "1 B"
+    await graph.aupdate_state(state.config, {"steps": {name: edited}}, as_node=node)
+    try:
+        ended = await graph.ainvoke(None, CONFIG)
+        ended = await graph.ainvoke(Command(resume=""), CONFIG)
+        told = ended["messages"][-1].text
+    except RunFailed as error:
+        told = str(error)
+    assert seen in told
 
 
 @RECORDS

@@ -13,8 +13,8 @@ from servers.podium_server import Served
 RETRY = "[retry]\nfirst_wait = 0.01\n"
 CUT_OFF = Reply((b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"choices"', CUT))
 GARBAGE = whole("The proxy has no answer.", content_type="text/plain")
-AT_RESERVATION = "charged at the reservation: no usage reported"
-BY_TEXT = "charged by the received text: no usage reported"
+AT_RESERVATION = "charged at the reservation: no valid usage reported"
+BY_TEXT = "charged by the received text: no valid usage reported"
 PATHS: dict[str, dict[str, Any]] = {
     "/chat/completions": {"messages": ASKED},
     "/messages": {"messages": ASKED, "max_tokens": 100},

@@ -393,7 +393,8 @@ class Conductor(Worker):
         Raises:
             ConfigError: the conductor has no journal, the run does not wait for such a decision, or not
                 exactly one of `approved`, `done` and `answer` is given.
-            QueryError: the answer is late or does not fit, or the arguments hold a secret or are not JSON.
+            QueryError: the answer is late or does not fit, or the arguments hold a secret, are not JSON, or
+                are refused by the worker.
             RunUnknown: the journal has no run with this id.
             RunHeld: another process executes the run.
             PlanError: the changed plan is invalid, or the policy does not allow it.

@@ -17,12 +17,12 @@ Charged = Literal["usage", "received", "reservation"]
 """What a call is charged for.
 
 - `usage`: the reported usage, or nothing if the call used no tokens.
-- `received`: no usage was reported, and the whole response was received: its text bounds the answer.
-- `reservation`: no usage was reported, and the call may have used as much as was reserved.
+- `received`: no valid usage was reported, and the whole response was received: its text bounds the answer.
+- `reservation`: no valid usage was reported, and the call may have used as much as was reserved.
 """
 UNREPORTED: dict[Charged, str] = {
-    "reservation": "charged at the reservation: no usage reported",
-    "received": "charged by the received text: no usage reported",
+    "reservation": "charged at the reservation: no valid usage reported",
+    "received": "charged by the received text: no valid usage reported",
 }
 """The charges of calls whose usage was not reported, in words; the weakest first."""
 

@@ -32,7 +32,8 @@ from podium.errors import (
     QueryError,
 )
 from podium.policy import ApprovalRequest
-from podium.run.approval import REFUSED, question_lines, read_answer
+from podium.run.approval import REFUSED
+from podium.run.replies import question_lines, read_answer
 from podium.run.rounds import FALLBACK
 from podium.run_state.actions import AGAIN
 from podium.run_state.state import UNFINISHED

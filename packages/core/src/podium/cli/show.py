@@ -41,7 +41,7 @@ from podium.config.add_ons import load_part
 from podium.config.load import find_journal
 from podium.errors import ConfigError
 from podium.journal import Entry, RunRow, SqlJournal
-from podium.run.approval import question_lines
+from podium.run.replies import question_lines
 from podium.run_state import fold
 from podium.types.events import ApprovalAsked, RunStarted
 from podium.types.forecast import compare, explain_forecast

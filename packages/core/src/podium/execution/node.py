@@ -382,9 +382,10 @@ class StepNode:
         if not self.is_typed:
             return Value(outcome.text)
         try:
-            return Value(read_json(outcome.text))
+            data = read_json(outcome.text)
         except ValueError:  # a person has confirmed an action
             return Value(outcome.text)
+        return Value(data, int(self.step.each is not None and isinstance(data, list)))  # of an edited map
 
     def reads(self, references: Iterable[Reference]) -> frozenset[str]:
         """Return the labels of the outputs to which references lead."""

@@ -10,6 +10,7 @@ from podium.errors import PlanInvalid, PodiumError
 from podium.execution.context import RunContext
 from podium.execution.graph import DependencyGraph
 from podium.execution.node import STOPPED, StepNode
+from podium.prompts.output import BadOutput, output_in
 from podium.prompts.prompt import named_texts
 from podium.run_state.actions import (
     ActionLog,
@@ -296,12 +297,16 @@ class PaidSteps:
         if found is None or (found[0] is None) != edited:
             return None
         key, outcome = found
+        if edited and not (state.acts or state.expands):
+            outcome = _typed(state, outcome)
         if not state.expands:
             self._ask(state) if state.acts else self._known(state)
         if not edited and state.key != key:
             return None
         calls = self.charge(state.index, outcome)
-        if not edited and outcome.status != "ok" and outcome.action in (None, "not_done"):  # it runs again
+        # It runs again: it was not carried out, or a person has said so in the journal (see `recall`).
+        is_open = outcome.action in (None, "not_done") or (state.action and self._log.has(state.action))
+        if not edited and outcome.status != "ok" and is_open:
             self._repeated[state.index] = (*self._repeated.get(state.index, ()), *calls)
             return None
         self._log_stored(state, outcome)
@@ -374,3 +379,15 @@ class PaidSteps:
             asked=asked,
             key=state.key,
         )
+
+
+def _typed(state: StepNode, outcome: Outcome) -> Outcome:
+    """Return the edited outcome of a step: failed if the output does not fit the step's type."""
+    schema = state.call.returns
+    if schema is None or outcome.status != "ok":
+        return outcome
+    try:
+        return replace(outcome, text=output_in(outcome.text, schema, None))
+    except BadOutput as error:
+        problem = Problem("bad_output", f"the edited output of step {state.name} {error}")
+        return replace(outcome, status="failed", problem=problem)

@@ -323,7 +323,7 @@ class ToolWorker(Worker):
         except ValueError:
             pass
         told = f"argument {name!r} of tool {self.card.name!r} must be of type {kind}, not {value[:80]!r}"
-        raise WorkerRefused(f"{told}: an earlier step must return only the number")
+        raise WorkerRefused(f"{told}: write only the number; an earlier step must return nothing else")
 
     def _described(self) -> str:
         kinds = {name: kind.get("type", "any") for name, kind in self._arguments.items()}

@@ -20,7 +20,8 @@ from podium.hosts import result_metadata
 from podium.hosts.progress import Maps
 from podium.hosts.results import plan_lines
 from podium.mcp.tools import Desk, ToolCall, ToolContext, new_server, tool_answer, tool_failure
-from podium.run.approval import how_to_decide, question_lines
+from podium.run.approval import how_to_decide
+from podium.run.replies import question_lines
 from podium.types import Plan, Result
 from podium.types.events import ApprovalAsked, Event, PlanReady, StepEnded, StepStarted
 from podium.types.steps import step_at, worker_of

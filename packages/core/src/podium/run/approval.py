@@ -1,9 +1,7 @@
 """Asks people for approvals and answers, and records what they decide."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, TypedDict, Unpack
@@ -17,13 +15,13 @@ from podium.execution.graph import WAITING
 from podium.journal.journal import Journal, shortened
 from podium.policy import ApprovalRequest
 from podium.policy.policy import Ask, Asked
-from podium.prompts.output import BadOutput, read_output
 from podium.run.acquire import recorded_request
 from podium.run.forecast import forecast_plan
+from podium.run.replies import misfit, read_answer, read_arguments
 from podium.run.request import checked_plan
 from podium.run_state.actions import how_to_continue
 from podium.run_state.state import RunState, fold
-from podium.secrets import BUGS, MARK, Boundary, add_place, scrub
+from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import ActionDecided, ApprovalAsked, ApprovalGiven, Event, RunEnded, RunResumed
 from podium.types.messages import storable
 from podium.types.outcome import Action, Problem
@@ -111,7 +109,8 @@ async def decide(
                 request = RunRequest(run_id=run_id, plan=given.plan)
                 request = recorded_request(request, state.started, settings)
                 given, workers = replace(given, plan=request.plan), settings.pool.names
-            decisions = await _on_waiting(given, state, step)
+            checks = settings if settings is not None and settings.pool.names == state.workers else None
+            decisions = await _on_waiting(given, state, step, checks)
         at = decisions[0].at
         log.append(RunResumed(run_id=run_id, at=at, workers=workers, recovery=log.recovery))
         for each in decisions:
@@ -140,7 +139,9 @@ def _given(run_id: str, **decision: Unpack[Decision]) -> ApprovalGiven | ActionD
     return ApprovalGiven(**facts, round=0, approved=approved is not False)
 
 
-async def _on_waiting(given: ApprovalGiven, state: RunState, step: str | None) -> Sequence[ApprovalGiven]:
+async def _on_waiting(
+    given: ApprovalGiven, state: RunState, step: str | None, settings: ConductorSettings | None
+) -> Sequence[ApprovalGiven]:
     """Return the decision for each approval or answer that the run waits for, and that is meant."""
     meant = [asked for asked in state.waiting if step in (None, asked.name, str(asked.step))]
     if given.answer is not None:
@@ -157,7 +158,7 @@ async def _on_waiting(given: ApprovalGiven, state: RunState, step: str | None) -
         if meant and all(asked.question is not None for asked in meant):
             raise ConfigError(f"step {meant[0].name} asks a question: answer it with --answer TEXT")
         meant = [asked for asked in meant if asked.question is None]
-        given = _with_arguments(given, meant if step is not None else ())
+        given = _with_arguments(given, meant if step is not None else (), settings)
     if not meant:
         what = "a decision" if step is None else f"a decision on step {step}"
         raise ConfigError(f"run {given.run_id} does not wait for {what}: see `podium show {given.run_id}`")
@@ -170,13 +171,15 @@ async def _on_waiting(given: ApprovalGiven, state: RunState, step: str | None) -
     ]
 
 
-def _with_arguments(given: ApprovalGiven, meant: Sequence[ApprovalAsked]) -> ApprovalGiven:
+def _with_arguments(
+    given: ApprovalGiven, meant: Sequence[ApprovalAsked], settings: ConductorSettings | None
+) -> ApprovalGiven:
     """Return an approval with its arguments as they are recorded."""
     if given.arguments is None:
         return given
     if len(meant) != 1:
         raise ConfigError("arguments are those of one action that waits: name its step (--action)")
-    return replace(given, arguments=read_arguments(meant[0], given.arguments))
+    return replace(given, arguments=read_arguments(meant[0], given.arguments, settings))
 
 
 def _still_waiting(state: RunState, decisions: Sequence[Event]) -> RunEnded | None:
@@ -267,7 +270,8 @@ async def request_approval(
         event = replace(event, path=action.path, asked=action.asked)
         place = action.round, action.step, action.key
         latest = known.approvals.get(place)
-        was_asked, decided = latest is not None, latest if isinstance(latest, ApprovalGiven) else None
+        was_asked, (decided, wrong) = latest is not None, _usable(latest, event, context.settings)
+        waits += wrong
     kind = "plans" if action is None else kind
     asks = policy.approvers_of(kind)
     if not plan.steps or not (asks or was_asked or decided is not None):
@@ -291,6 +295,16 @@ async def request_approval(
         return replace(decided, plan=decided.plan and _checked(context, decided.plan, plan, labels))
     except PodiumError as error:
         return Problem.of(error)
+
+
+def _usable(
+    known: ApprovalAsked | ApprovalGiven | None, asked: ApprovalAsked, settings: ConductorSettings
+) -> tuple[ApprovalGiven | None, str]:
+    """Return a recorded decision on a step; `None`, and why, if its unchecked arguments do not fit."""
+    if not isinstance(known, ApprovalGiven):
+        return None, ""
+    wrong = "" if known.arguments is None else misfit(asked, known.arguments, settings)
+    return (None, f"; {wrong}") if wrong else (known, "")
 
 
 async def _decide(
@@ -358,8 +372,9 @@ async def _by_host(
             if given.plan is not None:
                 _checked(context, given.plan, asked.plan, labels)
             answer = None if given.answer is None else await read_answer(asked, given.answer)
-            changed = None if given.arguments is None else read_arguments(asked, given.arguments)
-            return replace(given, answer=answer, arguments=changed)
+            if given.arguments is None:
+                return replace(given, answer=answer)
+            return replace(given, arguments=read_arguments(asked, given.arguments, context.settings))
         except (PlanError, QueryError) as error:
             problem = str(error)
     return None
@@ -411,68 +426,6 @@ async def _answered(
     return {"why": why} | (
         {} if person.otherwise is None else {"answer": await read_answer(asked, person.otherwise)}
     )
-
-
-def question_lines(asked: ApprovalAsked) -> list[str]:
-    """Return the question of a step, and what may be answered."""
-    question, lines = asked.question, [f"step {asked.name} asks: {asked.asked}"]
-    assert question is not None
-    if question.choices:
-        lines.append(f"the answer is one of: {', '.join(question.choices)}")
-    if question.returns is not None:
-        lines.append(f"the answer is JSON of the schema {json.dumps(question.returns)}")
-    if question.until is not None:
-        lines.append(
-            f"there is time until {datetime.fromtimestamp(question.until).astimezone():%Y-%m-%d %H:%M:%S %Z}"
-        )
-    return lines
-
-
-async def read_answer(asked: ApprovalAsked, said: str) -> str:
-    """Return an answer to the question of a step, as the output of the step.
-
-    Raises:
-        QueryError: the answer is empty, is none of the choices, or does not fit its type.
-    """
-    question = asked.question
-    assert question is not None
-    told = f"the answer to step {asked.name}"
-    if not (text := storable(said).strip()):
-        raise QueryError(f"{told} is empty: write a text")
-    if question.choices and text not in question.choices:
-        raise QueryError(f"{told} is {text!r:.80}: write one of {', '.join(map(repr, question.choices))}")
-    if question.returns is None:
-        return text
-    try:
-        return await read_output(text, question.returns, None)
-    except BadOutput as error:
-        raise QueryError(f"{told} {error}") from error
-
-
-def read_arguments(asked: ApprovalAsked, said: str) -> str:
-    """Return what an action is asked to do instead.
-
-    Raises:
-        ConfigError: no action waits, but a plan or a fan-out.
-        QueryError: the arguments are empty, hold a secret, or are not JSON for a worker that is given JSON.
-    """
-    if asked.step is None or asked.is_fan_out or asked.question is not None:
-        raise ConfigError(f"{asked.told}, and only an action has arguments")
-    told = f"the arguments of step {asked.name}"
-    if not (text := storable(said).strip()):
-        raise QueryError(f"{told} are empty: write what the action is to do")
-    if MARK in text or scrub(text) != text:
-        raise QueryError(f"{told} hold a secret, which is not recorded: change the plan instead")
-    if isinstance(_data(asked.asked), dict) and not isinstance(_data(text), dict):
-        raise QueryError(f"{told} are {text!r:.80}: write a JSON object, such as {asked.asked:.200}")
-    return text
-
-
-def _data(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
 
 
 async def _ask(approve: Asked, request: ApprovalRequest) -> bool | str | Plan:

@@ -260,6 +260,12 @@ class ActionLog:
             each for each in alike if each.counts and not each.is_running and self._place(each.path) == place
         ]
 
+    def has(self, asking: Action) -> bool:
+        """Return whether this action of this step of the run was begun, also if it was not carried out."""
+        place = asking.run_id, asking.round, asking.step, asking.key
+        begun = (each.action for each in self.begun)
+        return any((each.run_id, each.round, each.step, each.key) == place for each in begun)
+
     def take(self, execution: Execution, asking: Action) -> None:
         """Count an action as asked for by a step of the current plan, whose number it gets."""
         if execution not in self.taken:

@@ -45,7 +45,7 @@ class CallState:
             usage=reserved_usage(reserved),
             cost=None if self.nests else reserved.cost,
             maybe_paid=True,
-            charged="usage" if self.nests else "reservation",
+            charged="reservation" if reserved.output_tokens or reserved.cost else "usage",
         )
 
     @property

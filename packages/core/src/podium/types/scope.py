@@ -144,6 +144,10 @@ class Scope:
             told = 'is in no loop: write "outer", and "previous" on the list of the block'
             self._fail("no_previous", f'lists "previous", and {told}')
         if step.when is not None:
+            root = step.when.reference.root
+            if step.each is not None and root in {"item", "index", step.item_name} - self.names.keys():
+                told = f"has the condition {self._told(step.when.reference)} on its own items"
+                self._fail("bad_condition", f"{told}: give the each to a block, and put this step into it")
             self._check_condition(step.when)
         own = self._type_of_one(step) if step.each is None else self._type_of_map(index, step)
         if step.otherwise is None:
