@@ -495,6 +495,6 @@ class DependencyGraph:
         """The unfinished steps that no other step waits for, from the last to the first."""
         answers = () if self.plan is None else self.plan.answers
         for state in reversed(self.states):
-            is_wanted = state.acts or state.is_wanted or state.index in answers
-            if state.outcome is None and not is_wanted:
+            acts = self._context.settings.actions_in([state.step])
+            if state.outcome is None and not (acts or state.is_wanted or state.index in answers):
                 yield state

@@ -220,8 +220,8 @@ class Progress:
         """Set and tell the outcome of a step; a step that calls tools waits for their results."""
         if (outcome.shown, outcome.path) != (state.shown, state.path):
             outcome = replace(outcome, shown=state.shown, path=state.path)
-        if state.acts and outcome.action is None:
-            outcome = replace(outcome, action="not_done")
+        if outcome.action is None and self._lacks_actions(state, outcome):
+            outcome = replace(outcome, action="failed" if _has_acted(state) else "not_done")
         if outcome.tool_calls:
             state.paused = outcome
         else:
@@ -241,6 +241,11 @@ class Progress:
         elif state.path:
             self._graph.open_parts[static_place(state.path)].pop(state, None)
 
+    def _lacks_actions(self, state: StepNode, outcome: Outcome) -> bool:
+        """Return whether a step that has ended is an action, or a map or block that may lack some."""
+        is_lacking = state.expands and outcome.status != "ok"
+        return state.acts or (is_lacking and bool(self._context.settings.actions_in([state.step])))
+
     def close(self, waits: Mapping[int, Problem], *, stopped: bool) -> None:
         """End the steps that have not ended when the round ends.
 
@@ -258,3 +263,9 @@ class Progress:
                 state.outcome = state.paused
             else:
                 self.end(state, self._paid.never_ran(state, waits.get(state.index, needs)))
+
+
+def _has_acted(state: StepNode) -> bool:
+    """Return whether an action inside of a map or a block has begun."""
+    ends = [each.outcome.action for each in state.parts if each.outcome is not None]
+    return any(end not in (None, "not_done") for end in ends) or any(map(_has_acted, state.parts))

@@ -27,7 +27,7 @@ from podium.execution.reuse import Answerer, Approver, PaidSteps
 from podium.execution.slots import Slots
 from podium.execution.step import StepRunner
 from podium.policy.policy import Ask
-from podium.run_state.actions import group_of
+from podium.run_state.actions import shared_name
 from podium.run_state.paid import PaidResults
 from podium.secrets import BUGS
 from podium.types.events import AnswerDelta, StepDelta
@@ -278,10 +278,10 @@ class RoundScheduler:
         if state.asks:
             await self._ask_person(state)
             return
-        if state.action is None or not (group := group_of(state.path)):
+        if state.action is None or "[" not in state.path:
             await self._run_approved(state)
             return
-        async with self._askings.setdefault((group, state.key), anyio.Lock()):
+        async with self._askings.setdefault((shared_name(state.path), state.key), anyio.Lock()):
             if state.outcome is not None:
                 return
             if (known := self._paid.recall(state)) is not None:

@@ -40,18 +40,21 @@ class Level(NamedTuple):
     step: int
     plan: str
     """The hash of the plan that asked for the step; empty if it is unknown."""
-    group: str = ""
-    """The name that the items of a map over a list share, which ask together; empty for other steps."""
+    name: str = ""
+    """The name of an execution inside of a map or a block, which the items of a map over a list share.
+
+    An execution has the same name in each round of a plan, but not the same step: the steps of executions
+    are numbered as they start."""
 
     @property
     def asking(self) -> int | str:
         """What asks for the action: a step, or all items of a map over a list."""
-        return self.group or self.step
+        return self.name or self.step
 
 
-def group_of(path: str) -> str:
-    """Return the name that an execution shares with the other items of maps over lists."""
-    return sub(r"\[[^]]*\]", "[]", path) if "[" in path else ""
+def shared_name(path: str) -> str:
+    """Return the name of an execution, which it shares with the other items of maps over lists."""
+    return sub(r"\[[^]]*\]", "[]", path)
 
 
 def plan_hash(plan: Plan, workers: Sequence[str]) -> str:
@@ -88,6 +91,8 @@ class Execution:
     outcome: Outcome | None = field(kw_only=True, default=None)
     """The outcome of its step; `None` if it is not known."""
     is_running: bool = field(kw_only=True, default=False)
+    takers: list[tuple[Level, ...]] = field(kw_only=True, default_factory=list)
+    """For each asking of another plan that took the action: the steps around it."""
 
     def inside(self, path: Path, levels: tuple[Level, ...]) -> "Execution":
         """Return a copy inside of further workers and steps."""
@@ -181,7 +186,7 @@ class ActionLog:
             () if outer is None or caller is None else outer.levels(caller.round, caller.step, caller.path)
         )
         plan = "" if self._plan is None else plan_hash(*self._plan)
-        return (*around, Level(self._run_id, number, step, plan, group_of(path)))
+        return (*around, Level(self._run_id, number, step, plan, shared_name(path)))
 
     def forget(self, logs: Iterable[Self]) -> None:
         """Count the askings of nested runs no longer, because another call of the same step replaces them."""
@@ -244,12 +249,11 @@ class ActionLog:
     def recorded(self, asking: Action) -> Execution | None:
         """Return the action that an asking takes: of the same run, round and step, else the earliest."""
         taken, levels = self._taken_by_plans(), self.levels(asking.round, asking.step, asking.path)
-        free = [
-            each
-            for each in self._equal(asking)
-            if (id(each) not in taken or _ask_together(each.levels, levels))
-            and not _is_of_another_step(each.levels, levels)
-        ]
+        equal = [each for each in self._equal(asking) if not _is_of_another_step(each.levels, levels)]
+        for each in equal:
+            if id(each) in taken and any(_ask_together(one, levels) for one in (each.levels, *each.takers)):
+                return each
+        free = [each for each in equal if id(each) not in taken]
         return min(free, key=lambda each: _distance(each.action, asking), default=None)
 
     def _equal(self, asking: Action) -> list[Execution]:
@@ -270,6 +274,7 @@ class ActionLog:
         """Count an action as asked for by a step of the current plan, whose number it gets."""
         if execution not in self.taken:
             execution.move(asking)
+        execution.takers.append(self.levels(asking.round, asking.step, asking.path))
         self.taken.append(execution)
         if execution.levels:
             self.take_inside(execution.levels[-1])
@@ -349,7 +354,7 @@ def _is_of_another_step(one: Sequence[Level], other: Sequence[Level]) -> bool:
 def _ask_together(one: Sequence[Level], other: Sequence[Level]) -> bool:
     """Return whether two actions were asked for by items of one map over a list."""
     places = [[(each.round, each.plan, each.asking) for each in levels] for levels in (one, other)]
-    return places[0] == places[1] and any(each.group for each in one)
+    return places[0] == places[1] and any("[]" in each.name for each in one)
 
 
 def _are_of_two_plans(one: Sequence[Level], other: Sequence[Level]) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from podium.budget.limits import Spend
-from podium.run_state.actions import Level, group_of
+from podium.run_state.actions import Level, shared_name
 from podium.types import events as told
 from podium.types.executions import Executions
 from podium.types.outcome import Call, Outcome, Problem, Proposal, StepStatus, totals
@@ -156,7 +156,7 @@ class RoundState:
         step = steps[event.step] if event.step < len(steps) else None
         own = names[step.worker] if isinstance(step, Step) else called
         path = event.path if isinstance(event, told.StepStarted) else event.outcome.path
-        return own, Level(event.run_id, event.round, event.step, self.plan_hash, group_of(path))
+        return own, Level(event.run_id, event.round, event.step, self.plan_hash, shared_name(path))
 
     def start(self, event: told.StepStarted) -> None:
         """Add a call of a step."""

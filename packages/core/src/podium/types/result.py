@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from re import finditer
 from typing import Literal
 
 from podium.errors import LimitExceeded
@@ -152,6 +153,8 @@ class Result:
 
 LACK = "(Not complete: "
 """How the sentence begins that ends the text of an incomplete answer, for users who see only the text."""
+_TOLD_PARTS = 3
+"""Most actions inside of maps and blocks that a problem names."""
 STALE = "stale"
 """The code of the problem of a recorded result that lacks an input which exists by now."""
 
@@ -209,19 +212,26 @@ def _undone(rounds: Sequence[Round], known: str = "") -> Problem | None:
     plans = [(current.plan.steps, current) for current in rounds if current.plan and current.plan.steps]
     found, causes = list[Outcome](), list[Outcome]()
     for steps, current in plans:
-        outcomes = steps_of(current)
         undone = [
             outcome
-            for outcome in outcomes
+            for outcome in current.outcomes
             if (outcome.action == "unknown" or (outcome.action is not None and current is plans[-1][1]))
             and (outcome.status != "ok" or outcome.problem is not None)
-            and not outcome.is_dropped
+            and not (outcome.is_dropped or outcome.is_superseded)
         ]
-        inputs = _inputs(steps, [each.step for each in undone if each.follows])
-        bad = [each for each in outcomes if each.step in inputs and each.problem is not None]
+        inputs = _inputs(steps, [each.plan_step for each in undone if each.follows])
+        bad = [each for each in steps_of(current) if each.step in inputs and each.problem is not None]
         causes += [each for each in bad if not (each.follows or each in undone or told(each) in known)]
-        found += [each for each in undone if told(each) not in known]
-    return Problem(_code(found), _list([*causes, *found])) if found else None
+        found += undone
+    if not found:
+        return None
+    around = {each.name[: at.start()] for each in found for at in finditer(r"[.[(]", each.name)}
+    untold = [each for each in found if each.name not in around and told(each) not in known]
+    untold = [each for each in untold if f"step {each.name}:" not in known]
+    plain, inner = [e for e in untold if not e.path], [e for e in untold if e.path]
+    words = _list([*causes, *plain, *inner[:_TOLD_PARTS]]) or known
+    more = f"; and {len(inner) - _TOLD_PARTS} more actions" if len(inner) > _TOLD_PARTS else ""
+    return Problem(_code(found), words + more)
 
 
 def _inputs(steps: Sequence[AnyStep], starts: Sequence[int]) -> list[int]:
@@ -438,7 +448,7 @@ def _list(outcomes: Iterable[Outcome]) -> str:
     """Return the steps with their problems; steps with the same problem share its message."""
     steps: dict[str, list[str]] = {}
     for outcome in outcomes:
-        steps.setdefault(_why(outcome), []).append(f"step {outcome.step} ({outcome.worker})")
+        steps.setdefault(_why(outcome), []).append(f"step {outcome.name} ({outcome.worker})")
     return "; ".join(f"{', '.join(names)}: {why}" for why, names in steps.items())
 
 
