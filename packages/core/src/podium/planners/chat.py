@@ -19,7 +19,7 @@ from podium.types.outcome import Outcome, Round
 from podium.types.plan import Plan
 from podium.types.references import renumbered, shown
 from podium.types.result import LACK, steps_of
-from podium.types.steps import Step, task_of
+from podium.types.steps import AnyStep, Block, Step, task_of
 from podium.usage import Usage
 from podium.workers.rates import by_similarity, measured_kinds
 from podium.workers.worker import Card, Kind, MeasuredRate, Request, Worker
@@ -239,7 +239,7 @@ _MAX_REASON = 300
 def failure_feedback(plan: Plan, outcomes: Sequence[Outcome], *, spelling: Spelling, may_keep: bool) -> str:
     """Return a prompt with the failed steps, their reasons and the outputs of the other steps."""
     labels = plan.labels
-    subtasks = [renumbered(task_of(step), lambda index: labels[index]) for step in plan.steps]
+    subtasks = [_task(step, labels) for step in plan.steps]
     reasons = [_reason(plan, outcome, outcomes) for outcome in outcomes]
     excerpts = [_excerpt(outcome.text) for outcome in outcomes]
     mark = mark_of(*subtasks, *reasons, *excerpts)
@@ -253,6 +253,14 @@ def failure_feedback(plan: Plan, outcomes: Sequence[Outcome], *, spelling: Spell
     nothing = "\nNone.\n"
     keep = f"If nothing better can be done, write {keep_text(spelling)}." if may_keep else ""
     return fill("failed", failed=failed or nothing, paid=paid or nothing, keep=keep)
+
+
+def _task(step: AnyStep, labels: Sequence[int]) -> str:
+    """Return what a step does, with the numbers of the plan's text; `until` names a step of the block."""
+    if isinstance(step, Block) and step.until is not None:
+        told = _task(replace(step, until=None, most=None), labels)
+        return f"{told} (until {step.until}, at most {step.most} turns)"
+    return renumbered(task_of(step), lambda index: labels[index])
 
 
 def turn_feedback(current: Round) -> str:

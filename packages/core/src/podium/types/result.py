@@ -212,12 +212,13 @@ def _undone(rounds: Sequence[Round], known: str = "") -> Problem | None:
     plans = [(current.plan.steps, current) for current in rounds if current.plan and current.plan.steps]
     found, causes = list[Outcome](), list[Outcome]()
     for steps, current in plans:
+        inside = [each for each in current.outcomes[len(steps) :] if each.path and not each.is_superseded]
         undone = [
             outcome
-            for outcome in current.outcomes
+            for outcome in (*steps_of(current), *inside)
             if (outcome.action == "unknown" or (outcome.action is not None and current is plans[-1][1]))
             and (outcome.status != "ok" or outcome.problem is not None)
-            and not (outcome.is_dropped or outcome.is_superseded)
+            and not outcome.is_dropped
         ]
         inputs = _inputs(steps, [each.plan_step for each in undone if each.follows])
         bad = [each for each in steps_of(current) if each.step in inputs and each.problem is not None]
