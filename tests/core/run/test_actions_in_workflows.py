@@ -17,6 +17,8 @@ NAMES = ["act", "list", "broken", "writer"]
 ONCE = Retry(attempts=1)
 LIST: dict[str, Any] = {"worker": "list", "subtask": "list", "access": [], "returns": {"ids": ["string"]}}
 BROKEN = {**LIST, "worker": "broken"}
+MAP = {**LIST, "subtask": "{{item}}", "each": "{{0.ids}}"}
+NEXT = {**LIST, "subtask": "of {{item}}", "each": "{{1.ids}}"}
 END: dict[str, Any] = {"worker": "writer", "subtask": "end", "access": []}
 
 
@@ -44,7 +46,8 @@ def team() -> tuple[list[str], list[Worker]]:
         return step.subtask
 
     async def listing(step: StepInput) -> dict[str, Any]:
-        await anyio.sleep(0.05 if step.subtask == "slow" else 0)
+        if step.subtask == "x":
+            raise WorkerBroken("broken")
         return {"ids": ["a", "x", "a"]}
 
     async def breaking(step: StepInput) -> str:
@@ -69,6 +72,17 @@ LACKING: dict[str, tuple[list[dict[str, Any]], list[str], str]] = {
         [LIST, act("{{item}}", each="{{0.ids}}", enough=1), {**END, "access": [1]}],
         ["a", "x"],
         "step 1[1] (act)",
+    ),
+    "an item of an incomplete list": (
+        [LIST, MAP, act("of {{item}}", each="{{1.ids}}"), END],
+        ["of a", "of x"],
+        "step 2 (act)",
+    ),
+    "an action that reads an incomplete list": ([LIST, MAP, NEXT, act("a", 2), END], [], "step 3 (act)"),
+    "an item of a list of an incomplete list": (
+        [LIST, MAP, NEXT, act("of {{item}}", each="{{2.ids}}"), END],
+        ["of a", "of x"],
+        "step 3 (act)",
     ),
     "a step of an item": (
         [LIST, block(act("{{item}}"), LIST, each="{{0.ids}}"), {**END, "access": [1]}],
@@ -100,10 +114,10 @@ async def test_a_run_without_one_of_its_actions_is_not_ok(lacking: str) -> None:
 
 async def test_a_block_that_is_not_needed_carries_out_its_actions() -> None:
     done, workers = team()
-    slow = block({**LIST, "subtask": "slow"}, act("a", 0))
+    slow = block(act("slow"), act("a", 0))
     plan = parse_plan(text_of(slow, LIST, {**END, "access": [0, 1], "enough": 1}), workers=NAMES)
     result = await Conductor(FixedPlanner(plan), workers).run(plan)
-    assert (result.status, done) == ("ok", ["a"])
+    assert (result.status, done) == ("ok", ["slow", "a"])
 
 
 AGAIN: dict[str, tuple[list[dict[str, Any]], list[str]]] = {

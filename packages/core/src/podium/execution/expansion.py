@@ -285,9 +285,11 @@ class Items(Expansion):
             return Ending("failed", Problem(code, f"no item of {count} is ok: {told_items(bad)}"))
         problem = None
         short = [each for each in good if _problem(each) is not None]
-        if least is None and (bad or short):
+        lost = None if self.source is None or not self._is_joined else _problem(self.source)
+        if least is None and (bad or short or lost):
             lacks = [f"{len(bad)} of {count} items have no output: {told_items(bad)}"] if bad else []
             lacks += [f"{len(short)} of {count} items are incomplete: {told_items(short)}"] if short else []
+            lacks += [f"its list is incomplete: {lost.message}"] if lost else []
             problem = Problem("items", "; ".join(lacks))
         return Ending("ok", problem, compact(self.value.data))
 
@@ -466,9 +468,8 @@ def _problem(node: StepNode) -> Problem | None:
     if gone and node.step.enough is None:
         return Problem(_code(gone), f"made without {told_items(gone)}")
     sources = [*node.inputs, *([] if node.origin is None else [node.origin])]
-    found = (_problem(each) for each in sources if each.is_good)
-    incomplete = Problem("items", "it was made from incomplete outputs")
-    return next((problem for problem in found if problem is not None), incomplete)
+    found = filter(None, map(_problem, (each for each in sources if each.is_good)))
+    return next(found, Problem("items", "it was made from incomplete outputs"))
 
 
 _TOLD, _MOST_CHARS = 3, 160
@@ -487,9 +488,8 @@ def told_items(nodes: Sequence[StepNode]) -> str:
     for node in nodes[:_TOLD]:
         problem = _problem(node) if node.is_good else node.outcome.problem if node.outcome else None
         message = problem.message if problem is not None else "it has no output"
-        told.append(
-            f"step {node.name}: {message if len(message) <= _MOST_CHARS else message[:_MOST_CHARS] + '…'}"
-        )
+        short = message if len(message) <= _MOST_CHARS else message[:_MOST_CHARS] + "…"
+        told.append(f"step {node.name}: {short}")
     more = f"; and {len(nodes) - _TOLD} more" if len(nodes) > _TOLD else ""
     return "; ".join(told) + more
 

@@ -243,7 +243,8 @@ class Progress:
 
     def _lacks_actions(self, state: StepNode, outcome: Outcome) -> bool:
         """Return whether a step that has ended is an action, or a map or block that may lack some."""
-        is_lacking = state.expands and outcome.status != "ok"
+        lacks_items = outcome.problem is not None and outcome.problem.code == "items"
+        is_lacking = state.expands and (outcome.status != "ok" or lacks_items)
         return state.acts or (is_lacking and bool(self._context.settings.actions_in([state.step])))
 
     def close(self, waits: Mapping[int, Problem], *, stopped: bool) -> None:
