@@ -10,7 +10,7 @@ from core.plans import plans
 from core.virtual_clock import OPTIONS, anyio_backend  # noqa: F401 - a fixture
 from hypothesis import given, strategies as st
 
-from podium import ChatPlanner, Conductor, Plan, ScriptedWorker, Step
+from podium import ChatPlanner, Conductor, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, RunExists, RunUnknown, WorkerRefused
 from podium.execution import OnFailure
 from podium.journal import Journal, MemoryJournal, export
@@ -97,23 +97,24 @@ async def test_a_step_that_is_shown_other_facts_is_called_again(said: str, asked
     assert result.answer == ("made from other facts" if asked_again else "d said")
 
 
-async def test_a_step_that_was_shown_a_gap_is_called_again_only_if_the_user_asks_for_it() -> None:
-    journal = MemoryJournal()
+@pytest.mark.parametrize("rounds", [1, 2])
+async def test_a_step_that_was_shown_a_gap_is_called_again_only_if_the_user_asks_for_it(rounds: int) -> None:
+    journal, limits = MemoryJournal(), Limits(rounds=rounds)  # the second round keeps the answer
     down = team(c=RuntimeError("down"))
-    first = await conductor(down, journal).run("What?", run_id="x")
+    first = await conductor(down, journal, limits=limits).run("What?", run_id="x")
     assert (first.status, first.answer) == ("partial", "d said")
     again = team(c="c said at last", d="made from both")
     for _ in range(2):
-        result = await conductor(again, journal).resume("x")
+        result = await conductor(again, journal, limits=limits).resume("x")
         assert (calls(again), result.status, result.answer) == ([0, 0, 1, 0], "partial", "d said")
         assert problem_of(result).code == "stale"
         assert "before step 2 (c) had an output: to make step 3 (d) again" in problem_of(result).message
         assert "--refresh" in problem_of(result).message
     assert fold(await recorded(journal, "x")).result() == result
-    result = await conductor(again, journal).resume("x", refresh=True)
+    result = await conductor(again, journal, limits=limits).resume("x", refresh=True)
     assert (calls(again), result.status, result.answer) == ([0, 0, 1, 1], "ok", "made from both")
     assert "c said at last" in again[3].requests[0].messages[-1].text
-    result = await conductor(again, journal).resume("x")
+    result = await conductor(again, journal, limits=limits).resume("x")
     assert (calls(again), result.status, result.answer) == ([0, 0, 1, 1], "ok", "made from both")
 
 

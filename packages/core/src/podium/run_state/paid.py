@@ -26,7 +26,7 @@ from podium.types.events import (
 )
 from podium.types.messages import INSTRUCTING, Message, Part
 from podium.types.outcome import Call, Outcome, Proposal
-from podium.types.plan import Plan, PlannedBy
+from podium.types.plan import KEPT, Plan, PlannedBy
 from podium.usage import Usage
 from podium.workers.worker import StepInput
 
@@ -360,7 +360,10 @@ def runs_again(outcome: Outcome, latest: float) -> bool:
 
 def paid_results_of(state: RunState, workers: Sequence[str]) -> PaidResults:
     """Return what a resumed run reuses; plans have the worker numbers of the current pool."""
-    latest = max((n for n, each in state.rounds.items() if each.reason is not None), default=0)
+    kept = {n for n, each in state.rounds.items() if each.ready is not None and each.ready.plan == KEPT}
+    latest = max(
+        (n for n, each in state.rounds.items() if each.reason is not None and n not in kept), default=0
+    )
     is_waiting = isinstance(state.last, RunEnded) and state.last.result.status == "waiting"
     standing = state.settled if is_waiting else len(state.ends)
     paid = _with_plans(state, workers)
