@@ -116,14 +116,14 @@ async def test_text_without_end_and_wait_can_be_cancelled() -> None:
 
 
 async def _blocking(request: Request) -> AsyncGenerator[str | Completion, None]:
-    time.sleep(0.1)  # noqa: ASYNC251 - what a user's worker does, by mistake
+    time.sleep(0.6)  # noqa: ASYNC251 - what a user's worker does, by mistake
     yield "too late"
     yield Completion("too late", usage=Usage(10, 5))
 
 
 @pytest.mark.parametrize("limit", ["seconds"])
 async def test_an_answer_after_its_limit_is_not_ok(limit: str) -> None:
-    limits = Limits(**{limit: 0.05})  # type: ignore[arg-type]
+    limits = Limits(**{limit: 0.5})  # type: ignore[arg-type]
     result = await _conductor(Actor("a", _blocking), limits).run(ONE)
     assert (result.status, result.answer) == ("failed", "")
     assert _is_timeout(result)
