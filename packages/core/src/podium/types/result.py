@@ -423,7 +423,7 @@ def _failure(current: Round) -> Problem | None:
     if current.plan is not None and outcomes:
         last = last_of(current) or outcomes[-1]
         if last.is_dropped:
-            return Problem(NO_BRANCH, "no branch of the plan ran, so there is no answer")
+            return Problem(NO_BRANCH, f"the answer's step did not run, so there is no answer: {told(last)}")
         behind = _with_causes(current.plan, outcomes, [last.step])
         causes = [outcomes[index] for index in sorted(behind) if outcomes[index].status == "failed"]
         causes = [outcome for outcome in causes if not outcome.follows] or causes
