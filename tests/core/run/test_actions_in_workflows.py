@@ -7,9 +7,11 @@ import anyio
 import pytest
 from core.actors import boss, problem_of
 
-from podium import Card, Conductor, FunctionWorker, Limits, Retry, parse_plan
+from podium import Card, Conductor, FunctionWorker, Limits, Plan, Retry, Step, parse_plan
 from podium.errors import ToolFailed, WorkerBroken
+from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
+from podium.types import NestedRunEnded, RunEnded, RunStarted
 from podium.workers import FREE, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
@@ -149,3 +151,30 @@ async def test_another_plan_does_not_repeat_actions(name: str, more: tuple[dict[
     conductor = Conductor(boss(*plans), workers, on_failure="replan", retry=ONCE)
     result = await conductor.run("What?")
     assert (len(result.plans) > 1, sorted(done)) == (True, sorted([*expected, *["c" for _ in more]]))
+
+
+async def test_a_nested_run_that_a_crash_interrupted_does_not_repeat_its_actions_for_another_plan() -> None:
+    """Other workers have been called in the step that started the nested run."""
+    done, workers = team()
+    inner = FixedPlanner(text_of(act("a"), {**END, "access": [0]}))
+    pool = [Conductor(inner, workers, card=Card(name="team")), workers[3]]
+    whole, journal = MemoryJournal(), MemoryJournal()
+    plan = Plan((Step(0, "order"), Step(1, "end", (0,))))
+    first = await Conductor(FixedPlanner(""), pool, journal=whole).run(plan, run_id="R")
+    for run_id in ("R", first.actions[-1].run_id):  # the process dies before the nested run ends
+        events = [entry.event for entry in await whole.read(run_id)]
+        assert isinstance(events[0], RunStarted)
+        log = await journal.begin(events[0], minted=False)
+        for event in events[1:]:
+            if isinstance(event, RunEnded | NestedRunEnded) or getattr(event, "step", None) == 1:
+                break
+            log.append(event)
+        await log.aclose()
+    outer = Conductor(FixedPlanner(""), pool, journal=journal)
+    for plan in (
+        Plan((Step(1, "write"), Step(1, "end", (0,)))),
+        Plan((Step(1, "write more"), Step(1, "end", (0,)))),
+        Plan((Step(1, "first"), Step(0, "order"), Step(1, "end", (1,)))),
+    ):
+        result = await outer.resume("R", plan=plan)
+    assert (result.status, done) == ("ok", ["a"])

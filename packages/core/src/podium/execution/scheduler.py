@@ -337,7 +337,8 @@ class RoundScheduler:
         if state.outcome is not None:  # it was given up before the host carried it out
             return
         context, (before, paid) = self._context, self._paid.earlier(state.index)
-        state.following += len(before)
+        made = context.paid_results.attempts.get((self.round, state.index), 0)
+        state.following = max(state.following + len(before), made + 1)
         runner = StepRunner(
             context,
             self._fit,

@@ -207,6 +207,8 @@ class PaidResults:
     """Whether the run ended because it waits for a decision."""
     moved: dict[tuple[int, int], str] = field(default_factory=dict)
     """By round and step: the key of the outcome, if it was recorded for another conversation."""
+    attempts: dict[tuple[int, int], int] = field(default_factory=dict)
+    """By round and step: the highest number of a call, also for an earlier plan of the round."""
     charged: set[tuple[int, int, int]] = field(default_factory=set)
     """Round, step and attempt of every recorded call, which the ledger has already counted."""
     caps: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -387,6 +389,7 @@ def paid_results_of(state: RunState, workers: Sequence[str]) -> PaidResults:
             caps = [call.start.reserved.output_tokens for call in step.calls if call.ended is cut]
             paid.caps[number, index] = max(caps, default=0)
         paid.charged |= {(number, index, call.bill.attempt) for call in step.calls}
+        paid.attempts[number, index] = max((call.start.attempt for call in step.calls), default=0)
         for call in step.calls:
             ended = call.ended
             if ended is None or not (

@@ -162,9 +162,6 @@ class RoundState:
         """Add a call of a step."""
         step = self.step(event.step)
         self._name(event.step, event.path)
-        for call in step.lost:
-            if call.failed is None and call.start.attempt == event.attempt:
-                step.calls.remove(call)  # a changed plan may begin the attempts again
         step.calls.append(CallState(event))
         step.since = event.at if step.since is None else step.since
         if event.path:
