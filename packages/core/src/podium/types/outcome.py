@@ -126,7 +126,8 @@ class Outcome(Billed):
     """What the worker returned beside its text, as JSON data, such as the documents of a retriever; `None`
     for nothing. No other step is shown it. `nested` has the data of the steps of a nested run."""
     action: ActionEnd | None = None
-    """How the action ended; `None` for other steps."""
+    """How the action ended; `None` for other steps. A map or a block that may lack some of its actions is
+    `failed`, or `not_done` if none has begun."""
     shown: tuple[int, ...] | None = None
     """The steps whose output the worker saw; `None` means all steps on its access list."""
     stands_for: int | None = None
