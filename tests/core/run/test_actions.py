@@ -315,6 +315,23 @@ class TestNestedConductors:
         resumed = await conductor.resume(result.run_id)
         assert (resumed.status, shop.refunds) == ("ok", [1017])
 
+    @pytest.mark.parametrize("done", [True, False])
+    async def test_a_run_whose_nested_run_is_incomplete_is_resumed_after_a_decision(
+        self, *, done: bool
+    ) -> None:
+        shop, journal = Shop(ToolFailed("no", maybe_paid=True)), MemoryJournal()
+        team = nested(shop, FixedPlanner(plan_of(refund(), (0, "Write.", ()))))
+        plan = FixedPlanner(plan_of((1, "Refund 1017.", ()), (0, "Write.", (0,))))
+        conductor = Conductor(plan, [writer(), team], journal=journal, retry=ONCE)
+        result = await conductor.run("What?")
+        assert (result.status, shop.refunds) == ("partial", [1017])
+        inner = next(action for action in result.actions if action.end == "failed")
+        await conductor.decide(inner.run_id, action=inner.step, done=done)
+        for _ in range(2):
+            resumed = await conductor.resume(result.run_id, refresh=True)
+            assert (resumed.status, len(shop.refunds)) == ("ok", 1 if done else 2)
+            assert sorted(ends(resumed)) == [("refund", "done"), ("team", "done")]
+
 
 class TestApprovalOfActions:
     """`Policy.ask = "actions"`: the other steps run, and an action waits at its arguments."""

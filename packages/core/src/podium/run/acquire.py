@@ -168,7 +168,7 @@ def _goes_on(request: RunRequest, ended: Result) -> bool:
     """Return whether a run that has ended is resumed."""
     if request.resumes:
         return request.plan is not None or ended.status != "ok"
-    return request.caller is not None and ended.status == "failed"
+    return request.caller is not None and ended.status in ("failed", "partial")
 
 
 def _check_same(request: RunRequest, events: Sequence[Event], workers: Sequence[str]) -> None:

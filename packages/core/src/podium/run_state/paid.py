@@ -25,7 +25,7 @@ from podium.types.events import (
     StepEnded,
 )
 from podium.types.messages import INSTRUCTING, Message, Part
-from podium.types.outcome import Call, Outcome, Proposal
+from podium.types.outcome import INCOMPLETE, Call, Outcome, Proposal
 from podium.types.plan import KEPT, Plan, PlannedBy
 from podium.usage import Usage
 from podium.workers.worker import StepInput
@@ -360,6 +360,14 @@ def runs_again(outcome: Outcome, latest: float) -> bool:
     return outcome.status != "ok" and (outcome.status != "failed" or outcome.round >= latest)
 
 
+def _is_open(state: RunState, end: StepEnded) -> bool:
+    """Return whether the nested run of a conductor is incomplete, so that a resumed run continues it."""
+    outcome, step = end.outcome, state.rounds[end.round].steps[end.step]
+    is_nested = bool(step.calls) and step.calls[-1].nests
+    problem = outcome.problem if outcome.status == "ok" else None
+    return is_nested and problem is not None and problem.code == INCOMPLETE
+
+
 def paid_results_of(state: RunState, workers: Sequence[str]) -> PaidResults:
     """Return what a resumed run reuses; plans have the worker numbers of the current pool."""
     kept = {n for n, each in state.rounds.items() if each.ready is not None and each.ready.plan == KEPT}
@@ -370,11 +378,15 @@ def paid_results_of(state: RunState, workers: Sequence[str]) -> PaidResults:
     standing = state.settled if is_waiting else len(state.ends)
     paid = _with_plans(state, workers)
     paid.has_waited = is_waiting
+    open_ = {id(end.outcome) for end in state.ends[:standing] if end.round >= latest and _is_open(state, end)}
+    paid.actions = [each for each in paid.actions if not (each.is_nested_run and id(each.outcome) in open_)]
     for position, end in enumerate(state.ends):
         # A step does not run again if it failed during a pause.
-        if not runs_again(end.outcome, latest if position < standing else inf):
+        is_open = id(end.outcome) in open_
+        if not is_open and not runs_again(end.outcome, latest if position < standing else inf):
             paid.add_end(end, end.outcome)
-        if not end.key and end.outcome.status == "ok" and end.outcome.problem is not None:
+        is_gap = not end.key and end.outcome.status == "ok" and end.outcome.problem is not None
+        if is_open or is_gap:
             paid.gaps.setdefault((end.round, end.step), []).append(end.outcome)
     current = paid.round(paid.latest)
     if not state.is_planned and current.ready is not None and current.ready.is_fallback:
@@ -393,7 +405,7 @@ def paid_results_of(state: RunState, workers: Sequence[str]) -> PaidResults:
         for call in step.calls:
             ended = call.ended
             if ended is None or not (
-                ended.status == "ok"
+                (ended.status == "ok" and id(ended) not in open_)
                 or ended.round != latest
                 or is_aside(ended)
                 or (ended.status == "failed" and id(ended) in stand)

@@ -205,13 +205,13 @@ class RunState:
         self.is_planned = True
 
     def _start_step(self, event: told.StepStarted) -> None:
-        current = self.round(event.round)
+        current, place = self.round(event.round), (event.round, event.step)
         current.start(event)
         own, level = current.place(event, event.worker, self.names)
-        self.called[event.round, event.step, event.attempt] = event.worker, level
+        self.called[*place, event.attempt] = event.worker, level
         self.asked.pop((event.round, None), None)
-        self.asked.pop((event.round, event.step), None)
-        self.latest.pop((event.round, event.step), None)  # it may be an action of a replaced plan
+        self.asked.pop(place, None)
+        self.latest.pop(place, None)  # it may be an action of a replaced plan
         if event.action:
             action = Action(
                 run_id=event.run_id,
@@ -222,8 +222,11 @@ class RunState:
                 asked=event.asked,
                 key=event.action,
             )
+            if event.nests:  # it continues the nested run
+                again = [one for one in self._own(*place, event.action) if one.is_nested_run]
+                self.begun = [each for each in self.begun if each[1] not in again]
             begun = Execution(action, path=(own,), levels=(level,), is_nested_run=event.nests)
-            self.latest[event.round, event.step] = begun
+            self.latest[place] = begun
             self.begun.append(("", begun))
             self.placed.append((event.round, begun))
 

@@ -32,6 +32,8 @@ ACTION_ENDS = {
 """How an action ended, in words."""
 CONDITION = "condition"
 """Problem code: a step was skipped because of a condition, of its own or of a step that it reads."""
+INCOMPLETE = "partial"
+"""Problem code: a worker says that its answer is incomplete."""
 NO_BRANCH = "no_branch"
 """Problem code: no branch of a plan or a block ran."""
 PAUSED = "tool_calls"
@@ -355,7 +357,7 @@ def inner_problem(facts: object) -> Problem | None:
 def shortfall(completion: Completion) -> Problem | None:
     """Return the problem of an answer that is incomplete; `None` for a complete answer."""
     if completion.missing is not None:
-        return Problem("partial", completion.missing)
+        return Problem(INCOMPLETE, completion.missing)
     if completion.finish_reason == "length":
         return Problem("cut", "the text was cut at the worker's token limit")
     return None
