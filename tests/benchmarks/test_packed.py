@@ -29,13 +29,9 @@ STRONG, WEAK = "strong", "weak"
 
 def dice_row(index: int, *, level: str = "easy") -> dict[str, Any]:
     """Return a row of Reasoning Gym with three samples of two models."""
-    return {
-        "level": level,
-        "dataset": "dice",
-        "index": index,
-        "question": f"What is {index} + {index}?",
-        "answers": {STRONG: [[str(2 * index), 1.0]] * 3, WEAK: [["7", 0.0], ["", 0.0], ["8", 0.0]]},
-    }
+    answers = {STRONG: [[str(2 * index), 1.0]] * 3, WEAK: [["7", 0.0], ["", 0.0], ["8", 0.0]]}
+    row = {"level": level, "dataset": "dice", "index": index, "answers": answers}
+    return row | {"question": f"What is {index} + {index}?"}
 
 
 def write_packed(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
@@ -59,22 +55,17 @@ def test_an_answer_that_the_source_lacks_is_empty(tmp_path: Path) -> None:
     assert read.samples(question, WEAK)[0].text == "None"
 
 
-def test_a_text_counts_once(tmp_path: Path) -> None:
-    """Another question of the same text is left out, and counted; one level alone has no twin."""
+def test_questions_that_are_left_out(tmp_path: Path) -> None:
+    """Another of the same text, if both levels are read; a kind that is not listed, wherever it is from."""
     twin = dice_row(1, level="hard")
     path = write_packed(tmp_path / "rg.gz", [dice_row(1), twin | {"question": "What  is 1 + 1? "}, twin])
     both = read_reasoning_gym(path)
     assert [question.level for question in both.questions] == ["easy", "hard"]
     assert both.left_out.total() == 2
     assert read_reasoning_gym(path, level="hard").left_out.total() == 0
-
-
-def test_kinds_that_are_held_back_are_left_out(tmp_path: Path) -> None:
-    """A kind that is not listed is never used, wherever a file is from."""
     path = write_packed(tmp_path / "rg.gz", [dice_row(1) | {"dataset": "unlisted"}, dice_row(2)])
     read = read_reasoning_gym(path)
-    assert read.kinds == ("dice",)
-    assert read.left_out == {HELD_BACK: 2}
+    assert (read.kinds, read.left_out) == (("dice",), {HELD_BACK: 2})
 
 
 def test_a_folder_has_the_packed_file(tmp_path: Path) -> None:
@@ -98,9 +89,7 @@ needs_data = pytest.mark.skipif(not REAL, reason="PODIUM_EVALS_DATA names no fol
 def test_the_real_reasoning_gym(level: str, questions: int, answers: int) -> None:
     """Ten models a level; no kind is held back; what is left out has a twin."""
     read = read_reasoning_gym(Path(REAL) / "reasoning_gym_recorded.jsonl.gz", level)
-    assert len(read.workers) == 10
-    assert set(read.kinds) <= KINDS
-    assert HELD_BACK not in read.left_out
+    assert (len(read.workers), set(read.kinds) <= KINDS, HELD_BACK in read.left_out) == (10, True, False)
     assert len(list(read)) + read.left_out.total() == answers
     assert len(read) <= questions
 
@@ -110,8 +99,7 @@ def test_the_real_reasoning_gym(level: str, questions: int, answers: int) -> Non
 def test_the_real_mmlu_pro() -> None:
     """29 models; the chat models have questions in common, and the best is right on 72 of 100."""
     read = read_mmlu_pro(Path(REAL) / "mmlu_pro_recorded.jsonl.gz")
-    assert len(read.workers) == 29
-    assert len(read) == 11_873
+    assert (len(read.workers), len(read)) == (29, 11_873)
     common = read.only(CHAT_MODELS)
     assert len(common) > 10_000
     best = scores(common, "gemini-1.5-pro-002")

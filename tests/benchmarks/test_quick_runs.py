@@ -13,9 +13,7 @@ from benchmarks.comparison.job import job_of
 from benchmarks.comparison.measure import HOSTS, measurable
 from benchmarks.durability.measure import GROUPS
 
-ON_LINUX = pytest.mark.skipif(
-    sys.platform != "linux", reason="it reads /proc and sets the cores of processes"
-)
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc and sets cores of processes")
 
 
 def told_by(name: str, *words: str, seconds: float) -> str:
@@ -75,6 +73,32 @@ def test_gateway(tmp_path: Path) -> None:
         assert reading["cpu_us"] > 0
         assert reading["resident_mb"] > 10
     assert [bar["measured"] is None for bar in report["bars"]] == [False, True, True, False, False, False]
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(120)
+def test_overhead(tmp_path: Path) -> None:
+    """A reading for each arm, with the same calls and texts; the bars are judged."""
+    path, cells = tmp_path / "report.json", "diamond/no-op/1,diamond/0/1"
+    told_by("overhead", "--cells", cells, "--quick", "--seconds", "0.02", "--json", str(path), seconds=110)
+    report = json.loads(path.read_text(encoding="utf-8"))
+    http = [reading for reading in report["readings"] if reading["cell"]["delay_ms"] == 0]
+    assert [reading["arm"] for reading in http] == ["floor", "podium", "langgraph", "langgraph-openai"]
+    assert {reading["calls"] for reading in http} == {4.0}
+    sizes = [reading["sent_bytes"] for reading in http]
+    assert max(sizes) < 1.1 * min(sizes)
+    medians = [reading["medians"] for reading in report["readings"]]
+    assert all(each["cpu_ms"] > 0 and each["peak_mib"] > 0 for each in medians)
+    assert report["bars"][0]["limit"] == 0.5
+    over = "HTTP diamond, 0 ms, 1 in flight: runs/s over"
+    assert {bar["what"] for bar in report["bars"] if bar["measured"] is not None} == {
+        "no-op diamond: CPU over hand-wired LangGraph's",
+        *(
+            f"{over} {arm}"
+            for arm in ("LangGraph with ChatOpenAI", "LangGraph with httpx2", "hand-written code")
+        ),
+        "memory: growth per 1,000 runs",
+    }
 
 
 @pytest.mark.nightly

@@ -1,12 +1,16 @@
-"""Recorded workers answer what was recorded, and nothing else; the run says what was not."""
+"""Recorded workers answer what was recorded, and nothing else; reducers choose one of the answers."""
+
+from collections.abc import Sequence
 
 import pytest
 from contracts.worker_contract import WorkerContract
 
 from podium import Conductor, Plan, Result, Step
 from podium.planners import FixedPlanner, RulePlanner
+from podium.types import Message
 from podium.usage import Usage
-from podium.workers import Card, Price, Worker
+from podium.workers import Card, Price, Request, StepInput, VisibleStep, Worker, complete
+from podium_evals.errors import Unrecorded
 from podium_evals.recorded import (
     NO_ANSWER,
     Question,
@@ -40,32 +44,21 @@ def recordings() -> Recordings:
     )
 
 
-def run(
-    recordings: Recordings,
-    query: str,
-    *steps: tuple[int, str, tuple[int, ...]],
-    show_question: bool = True,
-    reducers: tuple[Worker, ...] = (),
-    context: dict[str, str] | None = None,
-) -> Result:
-    """Run a plan over the recorded workers `a` (0) and `b` (1), and reducers (2 and on)."""
-    plan = Plan(tuple(Step(worker, subtask, access) for worker, subtask, access in steps))
-    pool = [*recorded_pool(recordings), *reducers]
-    conductor = Conductor(FixedPlanner(plan), pool, show_question=show_question)
-    return conductor.run_sync(query, context=context or {})
+def run(recordings: Recordings, query: str, *steps: Step, show_question: bool = True) -> Result:
+    """Run a plan over the recorded workers `a` (0) and `b` (1)."""
+    planner, pool = FixedPlanner(Plan(steps)), recorded_pool(recordings)
+    return Conductor(planner, pool, show_question=show_question).run_sync(query)
 
 
 class TestRecorded(WorkerContract):
     @pytest.fixture
     def worker(self) -> Worker:
+        def sample(text: str) -> Sample:
+            return Sample(text=f"You asked: {text}", usage=Usage(500, 900), latency_s=60.0)
+
         texts = [*self.questions, self.questions[0] + ", and nothing else" * 25]
         recordings = Recordings(
-            Recording(
-                Question(id=text, kind="echo", text=text),
-                "echo",
-                (Sample(text=f"You asked: {text}", usage=Usage(500, 900), latency_s=60.0),),
-            )
-            for text in texts
+            Recording(Question(id=text, kind="echo", text=text), "echo", (sample(text),)) for text in texts
         )
         card = Card(name="echo", price=Price(input=1.0, output=2.0))
         return RecordedWorker(recordings, "echo", card=card)
@@ -76,41 +69,31 @@ class TestRecorded(WorkerContract):
 
 
 @pytest.mark.parametrize(
-    "subtask",
-    [
-        SKY.text,
-        f"  {SKY.text}\n",
-        "Answer the question.",
-        f"Answer this question: {SKY.text}",
-    ],
+    "subtask", [SKY.text, f"  {SKY.text}\n", "Answer the question.", f"Answer this question: {SKY.text}"]
 )
 def test_the_question_alone_is_answered(recordings: Recordings, subtask: str) -> None:
     """In the subtask, in the run's question, or in both."""
-    result = run(recordings, SKY.text, (1, subtask, ()), show_question=subtask != f"  {SKY.text}\n")
+    result = run(recordings, SKY.text, Step(1, subtask), show_question=subtask != f"  {SKY.text}\n")
     assert (result.status, result.answer) == ("ok", "grey")
 
 
 def test_an_output_that_is_the_question_is_answered(recordings: Recordings) -> None:
     """A step that is given an earlier output by reference is shown that text alone."""
-    result = run(recordings, "go on", (0, SUM.text, ()), (0, "{{0}}", (0,)), show_question=False)
+    result = run(recordings, "go on", Step(0, SUM.text), Step(0, "{{0}}", (0,)), show_question=False)
     assert result.answer == "43"
 
 
 @pytest.mark.parametrize(
     ("steps", "show_question", "told"),
     [
-        (
-            [(0, "Is the sky blue?", ())],
-            False,
-            "no worker has a recorded answer to the question 'Is the sky blue?'",
-        ),
-        ([(1, "42", ())], False, "'b' has no recorded answer to 'next'"),
-        ([(0, f"Think hard. {SKY.text}", ())], True, "and another question"),
-        ([(0, SKY.text, ()), (0, SUM.text, ()), (0, "{{1}}", (0, 1))], False, "shown step 0 besides its"),
+        ([Step(0, "Is it?")], False, "no worker has a recorded answer to the question 'Is it?'"),
+        ([Step(1, "42")], False, "'b' has no recorded answer to 'next'"),
+        ([Step(0, f"Think hard. {SKY.text}")], True, "and another question"),
+        ([Step(0, SKY.text), Step(0, SUM.text), Step(0, "{{1}}", (0, 1))], False, "shown step 0 besides its"),
     ],
 )
 def test_what_was_not_recorded_is_told_and_not_tried_again(
-    recordings: Recordings, steps: list[tuple[int, str, tuple[int, ...]]], told: str, *, show_question: bool
+    recordings: Recordings, steps: list[Step], told: str, *, show_question: bool
 ) -> None:
     """With a code of its own, at no cost, after one call."""
     result = run(recordings, SKY.text, *steps, show_question=show_question)
@@ -123,10 +106,9 @@ def test_what_was_not_recorded_is_told_and_not_tried_again(
 
 def test_steps_of_a_plan_get_different_samples(recordings: Recordings) -> None:
     """As long as there are; the seed says where it begins, and the same seed gives the same answers."""
-    steps = [(0, SKY.text, ())] * 3
 
     def answers(seed: int) -> list[str]:
-        plan = Plan((*(Step(*step) for step in steps), Step(1, "vote", (0, 1, 2))))
+        plan = Plan((*[Step(0, SKY.text)] * 3, Step(1, "vote", (0, 1, 2))))
         pool = [RecordedWorker(recordings, "a", seed=seed), Vote()]
         return [each.text for each in Conductor(FixedPlanner(plan), pool).run_sync(SKY.text).outcomes[:3]]
 
@@ -136,16 +118,13 @@ def test_steps_of_a_plan_get_different_samples(recordings: Recordings) -> None:
 
 
 def test_usage_is_recorded_or_marked_as_estimated(recordings: Recordings) -> None:
-    exact = run(recordings, SUM.text, (0, SUM.text, ())).outcomes[0].usage
-    guessed = run(recordings, SKY.text, (0, SKY.text, ())).outcomes[0].usage
-    assert exact == Usage(9, 300)
-    assert guessed.estimated
-    assert guessed.input_tokens > 3
+    exact, guessed = (run(recordings, each.text, Step(0, each.text)).outcomes[0].usage for each in (SUM, SKY))
+    assert (exact, guessed.estimated, guessed.input_tokens > 3) == (Usage(9, 300), True, True)
 
 
 def test_an_empty_answer_is_an_answer_that_scores_nothing(recordings: Recordings) -> None:
     """It is not asked for again, and the run says what is missing."""
-    result = run(recordings, SUM.text, (1, SUM.text, ()))
+    result = run(recordings, SUM.text, Step(1, SUM.text))
     assert (result.status, result.answer) == ("partial", NO_ANSWER)
     assert result.problem is not None
     assert "the recorded answer is empty" in result.problem.message
@@ -158,5 +137,40 @@ def test_a_conversation_before_the_question_is_not_recorded(recordings: Recordin
     conductor = Conductor(RulePlanner(), recorded_pool(recordings, ["a"]))
     before = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
     result = conductor.run_sync([*before, {"role": "user", "content": SKY.text}])
-    assert result.problem is not None
-    assert result.problem.code == "unrecorded"
+    assert (result.problem and result.problem.code) == "unrecorded"
+
+
+def showing(outputs: Sequence[str], *, stream: bool = False) -> Request:
+    visible = tuple(VisibleStep(number, "find", output) for number, output in enumerate(outputs))
+    query = (Message("user", "which?"),)
+    return Request(messages=query, step_input=StepInput("choose", visible, query), stream=stream)
+
+
+class TestVote(WorkerContract):
+    """Its questions are the answers it is shown."""
+
+    def asking(self, text: str, *, stream: bool = False) -> Request:
+        return showing([text, text], stream=stream)
+
+    @pytest.fixture
+    def worker(self) -> Worker:
+        return Vote()
+
+    @pytest.fixture
+    def slow_worker(self) -> Worker:
+        pytest.skip("choosing waits for nothing")
+
+
+@pytest.mark.anyio
+async def test_what_is_chosen() -> None:
+    """Ties go to the earlier step; a step without an answer has no vote; an access list is needed."""
+    for outputs, chosen in (
+        (["red", "Blue.", "blue"], "Blue."),
+        (["red", "blue"], "red"),
+        ([NO_ANSWER, NO_ANSWER, "blue"], "blue"),
+    ):
+        assert (await complete(Vote(), showing(outputs))).text == chosen
+    answer = await complete(Vote(), showing([NO_ANSWER, ""]))
+    assert (answer.text, answer.missing) == (NO_ANSWER, "no visible step has an answer")
+    with pytest.raises(Unrecorded, match="access list"):
+        await complete(Vote(), showing([]))

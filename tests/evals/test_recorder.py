@@ -1,6 +1,6 @@
 """Recorders ask what is missing, within a budget, and write each answer to the disk."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from podium.errors import (
 from podium.execution import Retry
 from podium.types import Completion
 from podium.usage import Usage
-from podium.workers import Request
+from podium.workers import Request, Worker
 from podium_evals.errors import RecordingInvalid
 from podium_evals.grading import number
 from podium_evals.recorded import Question, read_recordings
@@ -30,12 +30,8 @@ Answer = Callable[[Request], Any]
 
 
 def sums(count: int) -> list[QuestionRow]:
-    rows = []
-    for n in range(count):
-        text = f"What is {n} + {n}?"
-        question = Question(id=f"s/{n}", kind="sums", text=text)
-        rows.append(QuestionRow(question, {"question": text, "answer": str(2 * n)}))
-    return rows
+    questions = [Question(id=f"s/{n}", kind="sums", text=f"What is {n} + {n}?") for n in range(count)]
+    return [QuestionRow(each, {"answer": str(2 * n)}) for n, each in enumerate(questions)]
 
 
 def adder(name: str = "adder", price: Price | None = None) -> ScriptedWorker:
@@ -46,11 +42,9 @@ def adder(name: str = "adder", price: Price | None = None) -> ScriptedWorker:
     return ScriptedWorker(Card(name=name, price=price), double)
 
 
-async def record(
-    path: Path, workers: list[ScriptedWorker], rows: list[QuestionRow], **options: Any
-) -> Summary:
+async def record(path: Path, workers: Sequence[Worker], rows: list[QuestionRow], **options: Any) -> Summary:
     with GrowingFile(path) as file:
-        return await Recorder(file, workers, retry=QUICK, **options).record(rows)
+        return await Recorder(file, workers, **{"retry": QUICK, **options}).record(rows)
 
 
 async def test_answers_are_recorded_with_what_they_took(tmp_path: Path) -> None:
@@ -72,8 +66,7 @@ async def test_only_what_is_missing_is_asked(tmp_path: Path) -> None:
     worker = adder()
     again = [QuestionRow(Question(id="other", kind="k", text=" What is 1 + 1?\n"), {}), *sums(3)]
     summary = await record(path, [worker], again[1:], samples=2)
-    assert (summary.recorded, summary.already) == (4, 2)
-    assert len(worker.requests) == 4
+    assert (summary.recorded, summary.already, len(worker.requests)) == (4, 2, 4)
     assert (await record(path, [worker], again[:1], samples=2)).already == 2
     assert len(read_recordings(path)) == 3
 
@@ -84,8 +77,7 @@ async def test_a_line_that_was_cut_is_asked_again(tmp_path: Path) -> None:
     await record(path, [adder()], sums(3), at_once=1)
     path.write_bytes(path.read_bytes()[:-7])
     summary = await record(path, [adder()], sums(3))
-    assert (summary.recorded, summary.already) == (1, 2)
-    assert len(list(read_recordings(path))) == 3
+    assert (summary.recorded, summary.already, len(list(read_recordings(path)))) == (1, 2, 3)
 
 
 async def test_cost_is_bounded_before_it_is_spent(tmp_path: Path) -> None:
@@ -95,8 +87,7 @@ async def test_cost_is_bounded_before_it_is_spent(tmp_path: Path) -> None:
     summary = await record(tmp_path / "r.jsonl", [adder(price=price)], sums(20), limits=limits, at_once=8)
     assert summary.spent.cost is not None
     assert 0.15 < summary.spent.cost <= 0.25
-    assert summary.recorded == round(summary.spent.cost / 0.03)
-    assert summary.recorded + summary.left == 20
+    assert (summary.recorded, summary.left) == (round(summary.spent.cost / 0.03), 20 - summary.recorded)
 
 
 async def test_failed_calls_are_retried_and_counted(tmp_path: Path) -> None:
@@ -114,8 +105,7 @@ async def test_failed_calls_are_retried_and_counted(tmp_path: Path) -> None:
 
     path = tmp_path / "r.jsonl"
     summary = await record(path, [ScriptedWorker("w", reply)], sums(4))
-    assert summary.recorded == 2
-    assert summary.failed == {"worker_unavailable": 1, "worker_refused": 1}
+    assert (summary.recorded, summary.failed) == (2, {"worker_unavailable": 1, "worker_refused": 1})
     assert list(calls.values()) == [1, 3, 3, 1]
     assert (await record(path, [ScriptedWorker("w", "fine")], sums(4))).recorded == 2
 
@@ -133,12 +123,9 @@ async def test_a_refusal_is_an_answer(tmp_path: Path, kind: type[WorkerError]) -
 
 
 async def test_a_call_that_takes_too_long_fails(tmp_path: Path) -> None:
-    slow = ScriptedWorker("w", "late", latency=60.0)
-    limits = Limits(attempt_seconds=0.05)
-    with GrowingFile(tmp_path / "r.jsonl") as file:
-        summary = await Recorder(file, [slow], limits=limits, retry=Retry(attempts=1)).record(sums(1))
-    assert summary.failed == {"worker_timeout": 1}
-    assert summary.spent.input_tokens > 0
+    slow, limits = ScriptedWorker("w", "late", latency=60.0), Limits(attempt_seconds=0.05)
+    summary = await record(tmp_path / "r.jsonl", [slow], sums(1), limits=limits, retry=Retry(attempts=1))
+    assert (summary.failed, summary.spent.input_tokens > 0) == ({"worker_timeout": 1}, True)
 
 
 async def test_an_answer_that_cannot_be_graded_ends_the_recording(tmp_path: Path) -> None:
@@ -148,14 +135,10 @@ async def test_an_answer_that_cannot_be_graded_ends_the_recording(tmp_path: Path
         await record(tmp_path / "r.jsonl", [adder()], [row], grader=number)
 
 
-def test_one_process_appends(tmp_path: Path) -> None:
-    """Two would pay for the same answers."""
+def test_a_file_that_is_not_appended_to(tmp_path: Path) -> None:
+    """That of another process, which would pay for the same; another file, which is left; and a folder."""
     with GrowingFile(tmp_path / "r.jsonl"), pytest.raises(RecordingInvalid, match="another process"):
         GrowingFile(tmp_path / "r.jsonl").__enter__()
-
-
-def test_another_file_is_not_appended_to(tmp_path: Path) -> None:
-    """Nor a folder; the file is left as it is."""
     path = tmp_path / "notes.txt"
     for text in ("notes\n", "notes without an end", '{"type": "other"}\n{"half": '):
         path.write_text(text)
@@ -167,7 +150,7 @@ def test_another_file_is_not_appended_to(tmp_path: Path) -> None:
 
 
 def test_questions_are_read(tmp_path: Path) -> None:
-    """With what graders need; a question that stands twice is asked once."""
+    """With what graders need; a question that stands twice is asked once; other lines are refused."""
     path = tmp_path / "mine.jsonl"
     path.write_text(
         '{"question": "One?", "answer": 1, "kind": "k", "level": "hard", "id": "x"}\n\n'
@@ -176,13 +159,8 @@ def test_questions_are_read(tmp_path: Path) -> None:
     )
     first, second = read_questions(path)
     assert first.question == Question(id="x", kind="k", level="hard", text="One?", expected="1")
-    assert (second.question.id, second.question.kind) == ("mine/3", "mine")
+    assert (second.question.id, second.question.kind, second.row["options"]) == ("mine/3", "mine", ["a", "b"])
     assert "(B) b" in second.question.text
-    assert second.row["options"] == ["a", "b"]
-
-
-def test_other_lines_are_no_questions(tmp_path: Path) -> None:
-    path = tmp_path / "mine.jsonl"
     for text in ("no JSON", "[]", '{"question": " "}', '{"text": "?"}'):
         path.write_text('{"question": "One?"}\n' + text + "\n")
         with pytest.raises(RecordingInvalid, match="line 2"):

@@ -28,16 +28,14 @@ def test_intervals_cover_the_truth_as_often_as_they_say(unit: Unit) -> None:
         found = compare({"base": base, **arms}, resampling, against="base")
         covered += found["arm 0"].alone.low <= 0.1 <= found["arm 0"].alone.high
         together += all(each.together.low <= 0.1 <= each.together.high for each in found.values())
-    assert 0.88 <= covered / times <= 0.99
-    assert 0.88 <= together / times <= 0.99
+    assert all(0.88 <= each / times <= 0.99 for each in (covered, together))
 
 
 def test_a_difference_that_is_always_the_same_is_certain() -> None:
     """It has no spread; an arm that is the same as the base has no difference."""
     base = [0.0, 1.0, 0.5]
-    found = compare(
-        {"base": base, "same": base, "more": [s + 0.25 for s in base]}, Resampling("abc"), against="base"
-    )
+    arms = {"base": base, "same": base, "more": [each + 0.25 for each in base]}
+    found = compare(arms, Resampling("abc"), against="base")
     assert (found["same"].together.low, found["same"].together.high) == (0, 0)
     assert (found["more"].alone.low, found["more"].together.high) == (0.25, 0.25)
 

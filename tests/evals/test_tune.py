@@ -4,9 +4,10 @@ import json
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from evals.results.two_specialists import NOTHING, SUMS, VERBS, two_specialists, written
+from evals.made import NOTHING, SUMS, VERBS, two_specialists, written
 from servers.chat_server import Call, ChatServer, Reply, says
 from typer.testing import Result
 
@@ -24,15 +25,9 @@ CONFIG = """# my workers
 base_url = "{url}"
 provider = "vllm"
 
-[workers.adder]
-endpoint = "loopback"
-model = "adder"
-price = {{ input = 1, output = 1 }}
-
-[workers.poet]
-endpoint = "loopback"
-model = "poet"
-price = {{ input = 1, output = 1 }}
+[workers]
+adder = {{ endpoint = "loopback", model = "adder", price = {{ input = 1, output = 1 }} }}
+poet = {{ endpoint = "loopback", model = "poet", price = {{ input = 1, output = 1 }} }}
 
 [workers.sums]
 type = "calculator"
@@ -51,22 +46,18 @@ WORDS = (
 
 
 def _rows(count: int) -> str:
-    sums = (
-        {"question": f"Add the numbers {n} and 7.", "answer": n + 7, "kind": "sums", "grader": "number"}
-        for n in range(10, 10 + count)
-    )
-    rhymes = (
-        {"question": f"Which rhyme has the poem on {word}?", "answer": word[::-1], "kind": "rhymes"}
-        for word in WORDS[:count]
-    )
-    return "".join(json.dumps({"grader": "exact"} | row) + "\n" for row in (*sums, *rhymes))
+    sums = ((f"Add the numbers {n} and 7.", n + 7, "sums", "number") for n in range(10, 10 + count))
+    poems = "Which rhyme has the poem on {}?"
+    rhymes = ((poems.format(word), word[::-1], "rhymes", "exact") for word in WORDS[:count])
+    keys = ("question", "answer", "kind", "grader")
+    rows = (dict(zip(keys, row, strict=True)) for row in (*sums, *rhymes))
+    return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def _specialist(call: Call) -> Reply:
     """Answer as the model that is asked can; the poet has no text for a sum."""
-    asked = call.body["messages"][-1]["content"].splitlines()[-1]
     text = call.body["messages"][-1]["content"]
-    is_sum, words = "Add the numbers" in text, asked.rstrip("?.").split()
+    is_sum, words = "Add the numbers" in text, text.splitlines()[-1].rstrip("?.").split()
     if call.body["model"] == "adder":
         number = text.partition("Add the numbers ")[2].split()[0] if is_sum else "0"
         return says(call, str(int(number) + 7) if is_sum and int(number) >= 14 else "odd")
@@ -92,20 +83,13 @@ def config(server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.long
-def test_a_few_graded_questions_through_live_workers(
-    podium: Podium, config: Path, server: ChatServer
-) -> None:
+def test_a_few_questions_to_live_workers(podium: Podium, config: Path, server: ChatServer) -> None:
     """Five lines; the file is written, a run follows it, and a second command calls no model."""
     result = podium("evals", "tune", "mine.jsonl")
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
-    assert [line.partition(":")[0] for line in lines] == [
-        "Base",
-        "Pays",
-        "Is not shown to pay",
-        "Not measured",
-        "Chosen",
-    ]
+    names = [line.partition(":")[0] for line in lines]
+    assert names == ["Base", "Pays", "Is not shown to pay", "Not measured", "Chosen"]
     assert "the other half (poet on all questions), score .500" in lines[0]
     assert "50.0 % empty" in lines[0]
     assert "best single, next best if empty +" in lines[1]
@@ -114,10 +98,8 @@ def test_a_few_graded_questions_through_live_workers(
     found = tomllib.loads(config.read_text())
     assert found["planner"] == {"type": "tuned", "ask": ["poet"], "by_kind": True}
     assert found["retry"] == {"next_best": ["poet", "adder"], "ask_again": False}
-    assert found["pool"] == {"measured": "measured.json"}
-    assert found["limits"] == {"calls": 50}
-    assert "# my workers" in config.read_text()
-    assert "# at most\n[limits]" in config.read_text()
+    assert (found["pool"], found["limits"]) == ({"measured": "measured.json"}, {"calls": 50})
+    assert all(each in config.read_text() for each in ("# my workers", "# at most\n[limits]"))
     assert 'type = "rule"' in config.with_name("podium.toml.before-tune").read_text()
     assert set(read_measured(config.with_name("measured.json")).kinds) == {"sums", "rhymes"}
     asked = len(server.calls)
@@ -132,8 +114,7 @@ def test_a_few_graded_questions_through_live_workers(
         assert [call.body["model"] for call in server.calls[asked:]][-1] in models
         asked = len(server.calls)
     again = podium("evals", "tune", "mine.jsonl", "--dry-run")
-    assert again.stdout == result.stdout
-    assert len(server.calls) == asked
+    assert (again.stdout, len(server.calls)) == (result.stdout, asked)
 
 
 def test_what_was_not_asked_is_told(podium: Podium, config: Path, server: ChatServer) -> None:
@@ -144,9 +125,8 @@ def test_what_was_not_asked_is_told(podium: Podium, config: Path, server: ChatSe
     assert "answers were not asked for" in first.stderr
     assert "wrote nothing: repeat the command" in first.stderr
     assert len(server.calls) <= 20
-    assert {each.name for each in config.parent.glob("*.*")} == {
-        *("podium.toml", "mine.jsonl", "mine.answers.jsonl")
-    }
+    written = {each.name for each in config.parent.glob("*.*")}
+    assert written == {"podium.toml", "mine.jsonl", "mine.answers.jsonl"}
     second = podium("evals", "tune", "mine.jsonl", "--dry-run", "--json")
     assert second.exit_code == 0, second.stderr
     told = json.loads(second.stdout)
@@ -155,9 +135,7 @@ def test_what_was_not_asked_is_told(podium: Podium, config: Path, server: ChatSe
     assert config.read_text() == CONFIG.format(url=server.url)
 
 
-def test_a_recording_is_tuned_for_the_workers_of_a_config(
-    podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recording_is_tuned(podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a config of these workers nothing is written; with one, its planner chooses by kind."""
     monkeypatch.chdir(tmp_path)
     path = written(tmp_path, two_specialists())
@@ -170,23 +148,24 @@ def test_a_recording_is_tuned_for_the_workers_of_a_config(
     result = podium("evals", "tune", path, "--json")
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)
-    assert found["chosen"] == "best of the kind, next best if empty"
-    assert found["written"] == ["podium.toml", "measured.json"]
+    chosen = "best of the kind, next best if empty"
+    assert (found["chosen"], found["written"]) == (chosen, ["podium.toml", "measured.json"])
     assert load_config(config).conductor() is not None
 
 
 def _result(name: str, score: float, low: float | None, calls: float, cost: float | None = None) -> ArmResult:
     gain = None if low is None else Interval(low + 0.02, low, low + 0.04)
-    return ArmResult(
-        name=name,
-        achievable=True,
-        questions=9,
-        recorded=9,
-        score=Interval(score, score - 0.02, score + 0.02),
-        difference=None if gain is None else Difference(alone=gain, together=gain),
-        calls=calls,
-        cost=cost,
-    )
+    difference = None if gain is None else Difference(alone=gain, together=gain)
+    interval = Interval(score, score - 0.02, score + 0.02)
+    given: Any = {
+        "name": name,
+        "achievable": True,
+        "questions": 9,
+        "recorded": 9,
+        "calls": calls,
+        "cost": cost,
+    }
+    return ArmResult(**given, score=interval, difference=difference)
 
 
 @pytest.mark.parametrize(

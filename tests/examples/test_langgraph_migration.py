@@ -16,41 +16,37 @@ RIGHT = "def format_amount(cents): return f'{cents / 100:.2f}'"
 SLUG = "def slug(name): return '-'.join(name.lower().split())"
 
 
-def _row(worker: int, subtask: str, access: list[int]) -> str:
+def _row(worker: int, subtask: str, *access: int) -> str:
     return json.dumps({"worker": worker, "subtask": subtask, "access": access})
 
 
 HANDBOOK, TICKETS, CODER, REVIEWER, WRITER = range(5)
 ALL = [
-    _row(HANDBOOK, "Look up how amounts and refunds are written in reports.", []),
-    _row(TICKETS, "Look up reports of refunds in the CSV export.", []),
-    _row(CODER, "Write format_amount(cents) by the rules.", [0]),
-    _row(REVIEWER, "Review format_amount by the rules: APPROVED or REVISE.", [0, 2]),
-    _row(CODER, "Write format_amount anew as the review says; if it is approved, repeat it.", [0, 2, 3]),
-    _row(WRITER, "Answer with the rule, the ticket and the function, with sources.", [0, 1, 4]),
+    _row(HANDBOOK, "Look up how amounts and refunds are written in reports."),
+    _row(TICKETS, "Look up reports of refunds in the CSV export."),
+    _row(CODER, "Write format_amount(cents) by the rules.", 0),
+    _row(REVIEWER, "Review format_amount by the rules: APPROVED or REVISE.", 0, 2),
+    _row(CODER, "Write format_amount anew as the review says; if it is approved, repeat it.", 0, 2, 3),
+    _row(WRITER, "Answer with the rule, the ticket and the function, with sources.", 0, 1, 4),
 ]
 CODE = [
-    _row(CODER, "Write slug(name).", []),
-    _row(REVIEWER, "Review slug: APPROVED or REVISE.", [0]),
-    _row(CODER, "Write slug anew as the review says; if it is approved, repeat it.", [0, 1]),
-    _row(WRITER, "Answer with the function.", [2]),
+    _row(CODER, "Write slug(name)."),
+    _row(REVIEWER, "Review slug: APPROVED or REVISE.", 0),
+    _row(CODER, "Write slug anew as the review says; if it is approved, repeat it.", 0, 1),
+    _row(WRITER, "Answer with the function.", 2),
 ]
 LOOK_UP = [
-    _row(HANDBOOK, "Is a CSV export of ninety days ago still there?", []),
-    _row(TICKETS, "Has anybody asked for an export of ninety days ago?", []),
-    _row(WRITER, "Answer from both, with sources.", [0, 1]),
+    _row(HANDBOOK, "Is a CSV export of ninety days ago still there?"),
+    _row(TICKETS, "Has anybody asked for an export of ninety days ago?"),
+    _row(WRITER, "Answer from both, with sources.", 0, 1),
 ]
-
-
-def _tokens(text: str) -> int:
-    return max(1, len(text) // 4)
 
 
 def model(call: Call) -> Reply:
     """Answer as the model of a role would: by what it is shown, so that what is not shown is missed."""
     shown = "\n".join(str(message["content"]) for message in call.body["messages"])
     text = _ROLES[call.body["model"]](shown)
-    usage = {"prompt_tokens": _tokens(shown), "completion_tokens": _tokens(text)}
+    usage = {"prompt_tokens": len(shown) // 4, "completion_tokens": len(text) // 4 or 1}
     return says(call, text, usage={**usage, "total_tokens": sum(usage.values())}, delay=0.05)
 
 
@@ -96,20 +92,16 @@ def test_both_graphs_do_the_job_and_what_each_took_is_printed() -> None:
     facts = [" ".join(words[words.index("Answered") + 2 :]) for words in lines]
     answers = ["[function] [T-118] [Refunds]", "[slug]", "[T-118] [T-130] [Exports]", "[Refunds]"]
     assert facts == [each for answer in [*answers, "[3 invoices of 56400]"] for each in (answer, answer)]
-    took = [(name, int(made), int(lookups)) for name, made, lookups, *_ in lines]
+    took = [(int(made), int(lookups)) for _, made, lookups, *_ in lines]
+    assert [words[0] for words in lines] == [*names] * 5
     assert took == [
-        ("hand-wired", 6, 2),
-        ("conducted", 5, 2),  # the second draft is not reviewed again
-        ("hand-wired", 4, 0),
-        ("conducted", 5, 0),  # the second draft is in the plan, though the first is approved
-        ("hand-wired", 2, 2),
-        ("conducted", 2, 2),
-        ("hand-wired", 3, 2),
-        ("conducted", 3, 3),  # the writer is shown the passages of one more look-up
-        ("hand-wired", 4, 0),
-        ("conducted", 4, 0),
+        *((6, 2), (5, 2)),  # the second draft is not reviewed again
+        *((4, 0), (5, 0)),  # the second draft is in the plan, though the first is approved
+        *((2, 2), (2, 2)),
+        *((3, 2), (3, 3)),  # the writer is shown the passages of one more look-up
+        *((4, 0), (4, 0)),
     ]
-    assert len(calls) == sum(made for _, made, _ in took)
+    assert len(calls) == sum(made for made, _ in took)
     tokens = [int(words[3]) for words in lines]
     by_hand, conducted = tokens[6:8]
     assert by_hand < conducted <= 2 * by_hand

@@ -129,24 +129,16 @@ async def test_review(desk: Desk, *, fails: bool) -> None:
     check(result, desk, "partial" if fails else "ok", "The review.", 3 + 3 * 3 + 1)
     assert ("step 1[0.0].0[0]" in told(result)) is fails
     slow = ["It is slow."] if fails else []
-    shown = [
-        each
-        for each in ("It divides by zero.", "It is slow.", "It leaks a file.")
-        if each in desk.prompts[-1]
-    ]
-    assert shown == ["It divides by zero.", *slow, "It leaks a file."]
+    found = ("It divides by zero.", "It is slow.", "It leaks a file.")
+    assert [each for each in found if each in desk.prompts[-1]] == [found[0], *slow, found[2]]
 
 
 async def test_migration(desk: Desk) -> None:
     """Each file is changed until its check is green, at most three times."""
-    texts = ["x = 1)", "x = 2)", "x = 3)"]
     for name in "abc":
         (desk.folder / f"{name}.py").write_text(f"{name} = 0\n")
-    script = {
-        "Change the file b.py": [{"text": text} for text in texts],
-        "Change the file": {"text": "y = 1"},
-        "Report on a migration": "The report.",
-    }
+    script: Script = {"Change the file b.py": [{"text": f"x = {number})"} for number in (1, 2, 3)]}
+    script |= {"Change the file": {"text": "y = 1"}, "Report on a migration": "The report."}
     result = await desk.run("migrate_files", script, pattern="[abc].py", change="0 becomes 1")
     check(result, desk, "partial", "The report.", 6)
     assert [(desk.folder / f"{name}.py").read_text() for name in "abc"] == ["y = 1", "x = 3)", "y = 1"]
@@ -155,15 +147,11 @@ async def test_migration(desk: Desk) -> None:
     assert any("what the report names: b.py:1: unmatched ')'" in prompt for prompt in desk.prompts)
 
 
-CLAIMS = [
-    "Heat pumps reach a factor of 3.1.",
-    "A heat pump costs 30,000 euros.",
-    "Radiators need 55 degrees.",
-]
+CLAIMS = ["Heat pumps reach a factor of 3.1.", "A heat pump costs 30,000 euros.", "Radiators need heat."]
 RESEARCH: Script = {
     "Name two to four angles": {"angles": ["heat pumps study", "factor of heat pumps", "costs"]},
     "Extract up to four claims": [
-        {"claims": [{"claim": claim, "source": "heat_pumps.md"}]} for claim in CLAIMS
+        {"claims": [{"claim": each, "source": "heat_pumps.md"}]} for each in CLAIMS
     ],
     f"{CLAIMS[1]}\n": FALLS,
     "Try to refute": STANDS,
@@ -178,20 +166,15 @@ price = { input = 0, output = 0 }
 
 @pytest.mark.parametrize(
     ("fails", "status", "standing"),
-    [
-        pytest.param(["evidence against"], "ok", [0, 2], id="one abstains"),
-        pytest.param(["evidence against", "newer figures"], "partial", [0], id="too few votes"),
-    ],
+    [(["evidence against"], "ok", [0, 2]), (["evidence against", "newer figures"], "partial", [0])],
 )
 async def test_research(desk: Desk, fails: list[str], status: str, standing: list[int]) -> None:
-    """A sceptic whose search fails abstains, and three votes decide."""
+    """A sceptic whose search fails abstains, and three votes decide: two are too few."""
     desk.without_tools()
     desk.edit('[workers.sources]\ntype = "documents"\nfolder = "folders/sources"\n', SEARCH)
     script = dict.fromkeys((f"{CLAIMS[2]} {each}" for each in fails), FAILS)
-    researched = {key: [*each] if isinstance(each, list) else each for key, each in RESEARCH.items()}
-    result = await desk.run(
-        "research_question", script | researched | {"": "A passage."}, question="Do they work?"
-    )
+    script |= {key: [*each] if isinstance(each, list) else each for key, each in RESEARCH.items()}
+    result = await desk.run("research_question", script | {"": "A passage."}, question="Do they work?")
     assert (result.status, result.answer) == (status, "The answer."), result.explain()
     shown = desk.prompts[-1].partition("Your part:")[0]
     assert [number for number, claim in enumerate(CLAIMS) if claim in shown] == standing

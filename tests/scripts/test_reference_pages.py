@@ -1,4 +1,4 @@
-"""The generated reference: every command, option, table, key and public name is on a page."""
+"""The generated reference: every command, option, table, key and public name is on a page, and found."""
 
 import re
 import tomllib
@@ -14,6 +14,7 @@ from podium.config.sections import Sections
 from scripts.reference_pages.command_line import command_line_page, command_paths
 from scripts.reference_pages.configuration import configuration_page, tables
 from scripts.reference_pages.public_names import module_page, public_names
+from scripts.search_index import guides_first
 
 ROOT = Path(__file__).parents[2]
 SITE = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
@@ -32,8 +33,7 @@ def test_every_command_and_option_is_on_the_page() -> None:
     assert set(COMMANDS) <= {path[0] for path in command_paths()}
     group = get_command(app)
     for path in command_paths():
-        _, _, text = page.partition(f"\n## podium {' '.join(path)}\n")
-        text = text.partition("\n## ")[0]
+        text = page.partition(f"\n## podium {' '.join(path)}\n")[2].partition("\n## ")[0]
         command = group
         for word in path:
             context = command.make_context("podium", ["--help"], resilient_parsing=True)
@@ -50,8 +50,7 @@ def test_every_table_and_key_has_a_meaning() -> None:
     assert {table.name.strip("[").split(".")[0] for table in found} == names
     assert {"models.NAME", "models.NAME.efforts.NAME"} <= {table.name for table in found}
     assert "## `[plans]`\n\nThe files of saved plans" in configuration_page()
-    without = [f"{table.name}.{key.name}" for table in found for key in table.keys if not key.meaning]
-    assert without == []
+    assert [f"{table.name}.{key.name}" for table in found for key in table.keys if not key.meaning] == []
     assert "| `attempts` | whole number | `3` | Maximum calls of one step" in configuration_page()
 
 
@@ -88,17 +87,15 @@ def test_every_name_that_the_pages_import_is_in_the_reference() -> None:
 
 
 def test_the_navigation_has_every_page() -> None:
-    """Each page once; the log and the decisions are not pages of the site."""
+    """Each page once; the log and the decisions are not pages of the site.
+
+    At most 26 pages are written by hand, with 45,000 words; the start page links each once.
+    """
     listed = pages_of(SITE["nav"])
     excluded = SITE["plugins"]["exclude"]["glob"]
     written = {file.name for file in (ROOT / "docs").glob("*.md")} - set(excluded)
     made = {f"reference/{name}.md" for name in (*public_names(), "command-line", "podium-toml")}
     assert sorted(listed) == sorted(written | made)
-
-
-def test_the_site_has_few_pages_and_words() -> None:
-    """At most 26 pages that are written by hand, with 45,000 words; the start page links each once."""
-    written = [page for page in pages_of(SITE["nav"]) if not page.startswith("reference/")]
     texts = {page: (ROOT / "docs" / page).read_text(encoding="utf-8") for page in written}
     assert len(written) <= 26
     assert sum(len(text.split()) for text in texts.values()) <= 45_000
@@ -109,3 +106,27 @@ def test_the_site_has_few_pages_and_words() -> None:
 def test_every_package_is_searched_for_names() -> None:
     paths = SITE["plugins"]["mkdocstrings"]["handlers"]["python"]["paths"]
     assert sorted(ROOT / path for path in paths) == sorted(ROOT.glob("packages/*/src"))
+
+
+def item(location: str, level: int, title: str, text: str = "text") -> dict[str, object]:
+    return {"location": location, "level": level, "title": title, "text": text, "path": ["A", "B"]}
+
+
+def test_members_are_found_at_their_class() -> None:
+    page = "reference/podium.policy.html"
+    guides = [
+        item("policy.html#approval", 2, "Approval"),
+        item("reference/command-line.html#podium", 3, "podium"),
+    ]
+    reference = [
+        item(page, 1, "podium.policy"),
+        item(f"{page}#podium.policy.Policy", 2, "podium.policy.Policy  <small>class</small>"),
+        item(f"{page}#podium.policy.Policy.approve", 3, "approve  <small>attribute</small>"),
+        item(f"{page}#podium.policy.Policy.ask", 3, "ask"),
+    ]
+    found = guides_first([*guides, *reference])
+    assert found[:2] == guides
+    assert [(each["title"], each["text"], each["path"]) for each in found[2:]] == [
+        ("podium.policy", "", ["A"]),
+        ("podium.policy.Policy  <small>class</small>", " approve ask", ["A"]),
+    ]

@@ -6,13 +6,10 @@ from pathlib import Path
 
 import pytest
 from core.cli.conftest import podium
-from server.scene import CONFIG, Serve, team
+from server.scene import Serve, config, keys_in, team
 from servers.chat_server import ChatServer
 from servers.podium_server import Served, serving
 from servers.postgres import postgres_server, postgres_url
-
-from podium.journal import SqlJournal
-from podium_server.keys import KeyAccess, KeyStore
 
 __all__ = ["podium", "postgres_server", "postgres_url"]
 
@@ -37,15 +34,9 @@ def serve(upstream: ChatServer, tmp_path: Path) -> Iterator[Serve]:
     """Return a function that serves the config with tables of a test, to callers with keys if it says so."""
     with ExitStack() as stack:
 
-        def start(
-            *, models: str = "", server: str = "", planner: str = "", keys: bool = False, url: str = ""
-        ) -> Served:
-            text = CONFIG.format(url=upstream.url, models=models, server=server)
-            text = text.replace("[planner]", f"[planner]\n{planner}")
-            if url:
-                text = text.replace('path = "runs.db"', f'url = "{url}"')
-            journal = SqlJournal(url or tmp_path / "runs.db")
-            access = KeyAccess(KeyStore(journal), journal=journal) if keys else None
+        def start(*, planner: str = "", keys: bool = False, url: str = "", **tables: str) -> Served:
+            text = config(upstream.url, url, **tables).replace("[planner]", f"[planner]\n{planner}")
+            access = keys_in(url or tmp_path / "runs.db") if keys else None
             return stack.enter_context(serving(text, tmp_path, access))
 
         yield start
@@ -53,9 +44,7 @@ def serve(upstream: ChatServer, tmp_path: Path) -> Iterator[Serve]:
 
 @pytest.fixture(scope="module")
 def _open(scripted: ChatServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(
-        CONFIG.format(url=scripted.url, models="", server=""), tmp_path_factory.mktemp("open")
-    ) as running:
+    with serving(config(scripted.url), tmp_path_factory.mktemp("open")) as running:
         yield running
 
 
@@ -68,9 +57,8 @@ def served(upstream: ChatServer, _open: Served) -> Served:
 @pytest.fixture(scope="module")
 def _closed(scripted: ChatServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("closed")
-    journal = SqlJournal(folder / "runs.db")
-    text = CONFIG.format(url=scripted.url, models="", server="drain_seconds = 5.0")
-    with serving(text, folder, KeyAccess(KeyStore(journal), journal=journal)) as running:
+    text = config(scripted.url, server="drain_seconds = 5.0")
+    with serving(text, folder, keys_in(folder / "runs.db")) as running:
         yield running
 
 
@@ -92,8 +80,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def folder(url: str, tmp_path: Path, upstream: ChatServer) -> Path:
     """A folder with the config of a team."""
-    text = CONFIG.format(url=upstream.url, models="", server="drain_seconds = 1.0")
-    if not url.startswith("sqlite"):
-        text = text.replace('path = "runs.db"', f'url = "{url}"')
-    (tmp_path / "podium.toml").write_text(text)
+    database = "" if url.startswith("sqlite") else url
+    (tmp_path / "podium.toml").write_text(config(upstream.url, database, server="drain_seconds = 3.0"))
     return tmp_path

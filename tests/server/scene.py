@@ -1,18 +1,23 @@
 """The config of the tests' servers, the scripted team behind them, and helpers of the tests."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio.to_thread
 import httpx2
-from servers.chat_server import STALL, Call, Pause, Reply, says
+import pytest
+from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, says
 from servers.podium_server import Served
+
+from podium.journal import SqlJournal
+from podium_server.keys import KeyAccess, KeyStore
 
 CONFIG = """
 [endpoints.here]
@@ -50,7 +55,35 @@ PLAN = (
 COST = (2 * (211 * 1.0 + 7 * 2.0) + 211 * 10.0 + 7 * 20.0) / 1e6
 """What a run of the team costs, in USD."""
 ASKED: Any = [{"role": "user", "content": "Why is the sky blue?"}]
+BODIES: dict[str, dict[str, Any]] = {
+    "chat/completions": {"messages": ASKED},
+    "responses": {"input": "Why?"},
+    "messages": {"messages": ASKED, "max_tokens": 100},
+}
+"""The fields that each API needs besides the model."""
+PODIUM = str(Path(sys.executable).parent / "podium")
 Serve = Callable[..., Served]
+both = pytest.mark.parametrize(
+    "url", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True
+)
+"""Runs a test with each kind of database."""
+
+
+def config(url: str, database: str = "", *, models: str = "", server: str = "") -> str:
+    """Return the text of the config with tables of a test; the journal is a file, or in a database."""
+    text = CONFIG.format(url=url, models=models, server=server)
+    return text.replace('path = "runs.db"', f'url = "{database}"') if database else text
+
+
+def keys_in(place: str | Path) -> KeyAccess:
+    """Return the access by the keys of a database, which also has the journal."""
+    journal = SqlJournal(place)
+    return KeyAccess(KeyStore(journal), journal=journal)
+
+
+def called(upstream: ChatServer) -> list[str]:
+    """Return the models that were called, in order."""
+    return [call.body["model"] for call in upstream.calls]
 
 
 def team(call: Call) -> Reply:
@@ -82,17 +115,22 @@ def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
     return condition()
 
 
-def in_parallel(
-    served: Served, path: str, body: Any, key: str = "none", name: str = "same"
-) -> list[httpx2.Response]:
-    """Make a request three times at once, with an API key and an idempotency key."""
-    headers = {"idempotency-key": name, "x-api-key": key}
+async def happens(condition: Callable[[], bool]) -> bool:
+    """Wait in a thread until a condition is met, so that this loop goes on."""
+    return await anyio.to_thread.run_sync(until, condition)
 
-    def ask(_: int) -> httpx2.Response:
-        return httpx2.post(f"{served.url}{path}", json=body, headers=headers, timeout=20)
 
-    with ThreadPoolExecutor() as threads:
-        return list(threads.map(ask, range(3)))
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+def answers(url: str) -> bool:
+    """Return whether a server answers at a URL with success."""
+    try:
+        return httpx2.get(url, timeout=5).is_success
+    except httpx2.TransportError:
+        return False
 
 
 def start(client: httpx2.Client, **more: Any) -> Any:
@@ -116,15 +154,17 @@ def post(client: httpx2.Client, run_id: str, action: str, status: int = 202, **b
     return answer.json()
 
 
+def command_of(folder: Path, *words: str, podium: str = PODIUM, **env: str) -> dict[str, Any]:
+    """Return the arguments of `Popen` for a command of Podium."""
+    known = {**os.environ, "XDG_CONFIG_HOME": str(folder / "none"), **env}
+    return {"args": [podium, *words], "cwd": folder, "text": True, "env": known}
+
+
 @contextmanager
-def process(
-    folder: Path, *options: str, env: Mapping[str, str] | None = None, command: str | None = None
-) -> Iterator[Any]:
+def process(folder: Path, *options: str, podium: str = PODIUM, **env: str) -> Iterator[Any]:
     """Run `podium serve` on a free port; `url` of the process is its URL."""
-    podium = command or str(Path(sys.executable).parent / "podium")
-    arguments = [podium, "serve", "--port", "0", *options]
-    known = {**os.environ, "XDG_CONFIG_HOME": str(folder / "none"), **(env or {})}
-    running: Any = subprocess.Popen(arguments, cwd=folder, stderr=subprocess.PIPE, text=True, env=known)
+    arguments = command_of(folder, "serve", "--port", "0", *options, podium=podium, **env)
+    running: Any = subprocess.Popen(**arguments, stderr=subprocess.PIPE)
     with running:
         try:
             running.url = ""

@@ -1,13 +1,13 @@
 """Actions over the APIs of the server: carried out once, told in each body, and decided by people."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
 import pytest
-from server.scene import ASKED, Serve, until
+from server.scene import ASKED, BODIES, Serve, called, ended, until
 from servers.chat_server import STALL, Call, ChatServer, Reply, says, whole
 from servers.shop import Shop, shop
 
@@ -32,7 +32,7 @@ def open_shop() -> Iterator[Shop]:
 def orders(open_shop: Shop) -> Shop:
     """Return a shop whose tool refunds orders; it has refunded none."""
     open_shop.refunds.clear()
-    open_shop.ends.clear()
+    open_shop.late = 0
     return open_shop
 
 
@@ -63,30 +63,14 @@ def last_frame(text: str) -> dict[str, Any]:
     """Return the last frame of a stream that has data about the run; an error may come before the stream."""
     if text.startswith("{"):
         return dict(json.loads(text))
-    frames: list[dict[str, Any]] = [
-        json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")
-    ]
-    return next(frame for frame in reversed(frames) if "podium" in json.dumps(frame))
-
-
-def done(client: httpx2.Client, run_id: str) -> dict[str, Any]:
-    """Wait until no process carries out a run, and return it."""
-    client.get(f"/runs/{run_id}/events")
-    return dict(client.get(f"/runs/{run_id}").json())
-
-
-BODIES: dict[str, dict[str, Any]] = {
-    "/chat/completions": {"messages": ASKED},
-    "/responses": {"input": "What?"},
-    "/messages": {"messages": ASKED, "max_tokens": 100},
-}
+    frames = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+    return next(dict(frame) for frame in reversed(frames) if "podium" in json.dumps(frame))
 
 
 def told(client: httpx2.Client, path: str, *, stream: bool) -> dict[str, Any]:
     """Ask over an API, and return the body of its answer; of a stream, the last frame about the run."""
-    if path == "/runs":
-        run_id = client.post("/runs", json={"model": "podium", "query": "What?"}).json()["id"]
-        run = done(client, run_id)
+    if path == "runs":
+        run = ended(client, client.post("/runs", json={"model": "podium", "query": "What?"}).json()["id"])
         return {"podium": run} if run["answer"] else {"error": {"podium": run}}
     answer = client.post(path, json={"model": "podium", "stream": stream, **BODIES[path]})
     found = last_frame(answer.text) if stream else dict(answer.json())
@@ -94,27 +78,22 @@ def told(client: httpx2.Client, path: str, *, stream: bool) -> dict[str, Any]:
 
 
 ONCE = "[retry]\nattempts = 1\nbreak_after = 100\n"
-CASES: dict[str, tuple[str, list[str], str | None, str]] = {
-    # the plan, the ends of calls, the status (None: an error), the end of the action
-    "unseen": (rows(REFUND, ALONE), [], "ok", "done"),
-    "unknown": (rows(REFUND, ALONE), ["late"], "partial", "unknown"),
-    "a run without an answer": (
-        rows(REFUND, {"worker": "one", "subtask": "Write.", "access": [0]}),
-        [],
-        None,
-        "done",
-    ),
+CASES: dict[str, tuple[str, int, str | None, str]] = {
+    # the plan, how many calls are late, the status (None: an error), the end of the action
+    "unseen": (rows(REFUND, ALONE), 0, "ok", "done"),
+    "unknown": (rows(REFUND, ALONE), 1, "partial", "unknown"),
+    "a run without an answer": (rows(REFUND, {**WRITE, "worker": "one"}), 0, None, "done"),
 }
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_each_api(serve: Serve, upstream: ChatServer, orders: Shop, case: str) -> None:
-    plan, ends, status, end = CASES[case]
-    client = serve(models=(orders.table if ends else orders.patient) + ONCE).http()
-    for path, stream in (*((path, stream) for path in BODIES for stream in (False, True)), ("/runs", False)):
+    plan, late, status, end = CASES[case]
+    client = serve(models=(orders.table if late else orders.patient) + ONCE).http()
+    for path, stream in (*((path, stream) for path in BODIES for stream in (False, True)), ("runs", False)):
         upstream.reply = planning(plan)
-        orders.ends, orders.refunds[:] = list(ends), []
+        orders.late, orders.refunds[:] = late, []
         body = told(client, path, stream=stream)
         podium = body["podium"] if status else body["error"]["podium"]
         shown = [(action["worker"], action["asked"], action["end"]) for action in podium.get("actions", [])]
@@ -124,49 +103,25 @@ def test_each_api(serve: Serve, upstream: ChatServer, orders: Shop, case: str) -
             assert podium["status"] == status, path
 
 
-def stalling(plan: str) -> Callable[[Call], Reply]:
-    """As `planning`; the writer never answers."""
-    reply = planning(plan)
-    return lambda call: Reply((STALL,)) if call.body["model"] == "two" else reply(call)
-
-
-def interrupted(
-    client: httpx2.Client, upstream: ChatServer, path: str, body: dict[str, Any], end: Callable[[str], object]
-) -> httpx2.Response:
-    """Post a request, end it when its action is done and its writer is called, and return the answer."""
-    answers: list[httpx2.Response] = []
-    thread = threading.Thread(target=lambda: answers.append(client.post(path, json=body)))
-    before = len(upstream.calls)
-    thread.start()
-    assert until(lambda: any(call.body["model"] == "two" for call in upstream.calls[before:]))
-    end(client.get("/runs").json()["data"][0]["id"])
-    thread.join(20)
-    return answers[0]
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("path", "stream", "end"),
-    [
-        ("/chat/completions", False, "cancel"),
-        ("/responses", True, "cancel"),
-        ("/messages", False, "stop"),
-    ],
+    ("path", "end"), [("chat/completions", "cancel"), ("responses", "cancel"), ("messages", "stop")]
 )
-def test_an_interrupted_run(
-    serve: Serve, upstream: ChatServer, orders: Shop, path: str, end: str, *, stream: bool
-) -> None:
-    served = serve(models=orders.patient, server="drain_seconds = 0.1")
-    client, upstream.reply = served.http(), stalling(rows(REFUND, WRITE))
-
-    def stop(run_id: str) -> None:
+def test_an_interrupted_run(serve: Serve, upstream: ChatServer, orders: Shop, path: str, end: str) -> None:
+    """Its action is done, and its writer never answers."""
+    served, stream = serve(models=orders.patient, server="drain_seconds = 0.1"), path == "responses"
+    client, reply = served.http(), planning(rows(REFUND, WRITE))
+    upstream.reply = lambda call: Reply((STALL,)) if call.body["model"] == "two" else reply(call)
+    body = {"model": "podium", "stream": stream, **BODIES[path]}
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(client.post, path, json=body)
+        assert until(lambda: "two" in called(upstream))
         if end == "cancel":
+            run_id = client.get("/runs").json()["data"][0]["id"]
             client.post(f"/runs/{run_id}/cancel", json={}).raise_for_status()
         else:
             served.server.tell()
-
-    body = {"model": "podium", "stream": stream, **BODIES[path]}
-    answer = interrupted(client, upstream, path, body, stop)
+        answer = asked.result(20)
     found = last_frame(answer.text) if stream else answer.json()
     error = found.get("response", found)["error"]
     assert error["code"] == ("run_cancelled" if end == "cancel" else "server_stopping")
@@ -174,7 +129,7 @@ def test_an_interrupted_run(
     assert (action["worker"], action["end"], orders.refunds) == ("shop.refund", "done", [1017])
     if not stream:
         assert answer.headers["x-should-retry"] == "false"
-        if path != "/messages":
+        if path != "messages":
             assert error["run_id"] == action["run_id"]
 
 
@@ -197,11 +152,11 @@ def test_approvals_of_actions(serve: Serve, upstream: ChatServer, orders: Shop) 
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "query")
     seen["arguments"] = '{"order": 1020}'
     assert client.post(f"{path}/approve", json=seen).status_code == 202
-    run = done(client, error["run_id"])
+    run = ended(client, error["run_id"])
     assert (run["status"], orders.refunds, len(run["waits_for"]["actions"])) == ("waiting", [], 1)
     assert run["problem"]["message"] == f"step {names[1]} waits for approval: {asked[1]}"
     client.post(f"{path}/refuse", json={"why": "not this one"}).raise_for_status()
-    run = done(client, error["run_id"])
+    run = ended(client, error["run_id"])
     assert (run["status"], run["answer"], orders.refunds) == ("partial", "the answer", [1020])
     assert "not this one" in run["problem"]["message"]
 
@@ -211,28 +166,24 @@ def test_a_question_of_a_step(serve: Serve, upstream: ChatServer) -> None:
     client = serve(models=ann).http()
     upstream.reply = planning(rows({"worker": "ann", "subtask": "May I?"}, WRITE))
     error = chat(client).json()["error"]
-    assert error["code"] == "waiting"
-    assert error["message"].endswith(
-        f"step 0 waits for an answer: May I?: POST /v1/runs/{error['run_id']}/decide"
-    )
     path = f"/runs/{error['run_id']}"
+    assert error["code"] == "waiting"
+    assert error["message"].endswith(f"step 0 waits for an answer: May I?: POST /v1{path}/decide")
     (asked,) = client.get(path).json()["waits_for"]["actions"]
     assert (asked["asked"], asked["question"]["choices"]) == ("May I?", ["yes", "no"])
     for body, status in (({"answer": "perhaps"}, 400), ({"answer": "yes", "done": True}, 400)):
         assert client.post(f"{path}/decide", json={"action": 0, **body}).status_code == status
     assert client.post(f"{path}/decide", json={"action": 0, "answer": "yes"}).status_code == 202
-    run = done(client, error["run_id"])
+    run = ended(client, error["run_id"])
     assert (run["status"], run["rounds"][0]["steps"][0]["text"]) == ("ok", "yes")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("is_done", [True, False])
-def test_a_person_decides_on_an_unknown_end(
-    serve: Serve, upstream: ChatServer, orders: Shop, *, is_done: bool
-) -> None:
-    """Until then no repetition of the request, and no resumed run, carries the action out again."""
+def test_an_unknown_end(serve: Serve, upstream: ChatServer, orders: Shop, *, is_done: bool) -> None:
+    """Until a person decides, no repeated request and no resumed run carries the action out again."""
     client = serve(models=orders.table + ONCE).http()
-    upstream.reply, orders.ends = planning(rows(REFUND, WRITE)), ["late"]
+    upstream.reply, orders.late = planning(rows(REFUND, WRITE)), 1
     same = {"headers": {"Idempotency-Key": "k1"}}
     first, again = chat(client, **same), chat(client, **same)
     assert first.headers["x-should-retry"] == "false"
@@ -241,12 +192,12 @@ def test_a_person_decides_on_an_unknown_end(
         assert (failed.status_code >= 500, action["end"], orders.refunds) == (True, "unknown", [1017])
     path = f"/runs/{action['run_id']}"
     client.post(f"{path}/resume", json={}).raise_for_status()
-    assert (done(client, action["run_id"])["status"], orders.refunds) == ("failed", [1017])
+    assert (ended(client, action["run_id"])["status"], orders.refunds) == ("failed", [1017])
     for body, status in (({"action": 0}, 400), ({"action": 1, "done": True}, 409), ({"done": True}, 400)):
         assert client.post(f"{path}/decide", json=body).status_code == status
     decided = client.post(f"{path}/decide", json={"action": 0, "done": is_done, "why": "looked"})
     assert decided.status_code == 202, decided.text
-    run = done(client, action["run_id"])
+    run = ended(client, action["run_id"])
     assert (run["status"], run["actions"][0]["end"]) == ("ok", "done")
     assert orders.refunds == ([1017] if is_done else [1017, 1017])
     replayed = chat(client, **same)
@@ -255,11 +206,9 @@ def test_a_person_decides_on_an_unknown_end(
 
 def test_clients_do_not_repeat_what_has_acted(serve: Serve, upstream: ChatServer, orders: Shop) -> None:
     """Also if nothing was paid and a worker was overloaded, after which clients repeat requests."""
-    plan = rows(REFUND, WRITE)
-    client = serve(models=orders.patient + ONCE).http()
-    upstream.reply = lambda call: (
-        says(call, plan) if call.body["model"] == "planner" else whole({}, status=503)
-    )
+    client, planned = serve(models=orders.patient + ONCE).http(), planning(rows(REFUND, WRITE))
+    busy = whole({}, status=503)
+    upstream.reply = lambda call: planned(call) if call.body["model"] == "planner" else busy
     failed = chat(client)
     assert (failed.status_code, failed.json()["error"]["code"]) == (503, "worker_unavailable")
     assert (failed.headers["x-should-retry"], "retry-after" in failed.headers) == ("false", False)
@@ -301,8 +250,7 @@ class TestAnotherPodium:
         remote = ChatWorker("podium", endpoint=Endpoint(serve().url, provider="podium"))
         foreign = ChatWorker("two", endpoint=Endpoint(upstream.url))
         assert (remote.acts, foreign.acts) == (True, False)
-        result = await Conductor(
-            FixedPlanner(Plan((Step(1, "x"), Step(0, "y", (0,))))), [remote, foreign]
-        ).run("?")
+        plan = Plan((Step(1, "x"), Step(0, "y", (0,))))
+        result = await Conductor(FixedPlanner(plan), [remote, foreign]).run("?")
         assert (result.status, remote.acts, foreign.acts) == ("ok", False, False)
-        assert len([call for call in upstream.calls if call.body["model"] == "two"]) == 2
+        assert called(upstream).count("two") == 2

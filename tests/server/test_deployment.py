@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -12,12 +11,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import kubernetes_validate
 import pytest
 import yaml
 from openai import OpenAI
-from server.scene import CONFIG, process, until
+from server.scene import answers, config, free_port, process, until
 from servers.chat_server import Call, ChatServer, Part, Pause, Reply, says
 from typer.testing import Result
 
@@ -38,56 +36,33 @@ def instructions() -> list[tuple[str, str]]:
 IMAGE = dict(instructions())
 KEYS = {"DATABASE_URL": "", "OPENAI_API_KEY": "sk-none"}
 """The variables that the operator sets, of the config in `deploy`."""
-Kinds = dict[str, dict[str, Any]]
+MANIFEST = (ROOT / "deploy/kubernetes.yaml").read_text()
+KINDS: dict[str, dict[str, Any]] = {each["kind"]: each for each in yaml.safe_load_all(MANIFEST)}
+TEMPLATE = KINDS["Deployment"]["spec"]["template"]
+POD: dict[str, Any] = TEMPLATE["spec"]
+(CONTAINER,) = POD["containers"]
+CONFIG_MAP: str = KINDS["ConfigMap"]["data"]["podium.toml"]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
 
 
-@pytest.fixture
-def kinds() -> Kinds:
-    objects = list(yaml.safe_load_all((ROOT / "deploy/kubernetes.yaml").read_text()))
-    return {each["kind"]: each for each in objects}
-
-
-@pytest.fixture
-def pod(kinds: Kinds) -> dict[str, Any]:
-    found: dict[str, Any] = kinds["Deployment"]["spec"]["template"]["spec"]
-    return found
-
-
-@pytest.fixture
-def compose() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
-    return found
-
-
-def test_the_manifest_fits_the_schema(kinds: Kinds) -> None:
+def test_the_manifest_fits_the_schema_and_has_the_config() -> None:
     for version in ("1.32", "1.35"):
-        for each in kinds.values():
+        for each in KINDS.values():
             kubernetes_validate.validate(each, version, strict=True)
-
-
-def test_the_configs(kinds: Kinds) -> None:
     text = (ROOT / "deploy/podium.toml").read_text()
-    assert kinds["ConfigMap"]["data"]["podium.toml"] == text
+    assert text == CONFIG_MAP
     assert all(f'"{name}"' in text for name in KEYS)
 
 
 def test_the_config_passes_the_check(
-    tmp_path: Path,
-    kinds: Kinds,
-    pod: dict[str, Any],
-    podium: Callable[..., Result],
-    postgres_url: str,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, podium: Callable[..., Result], postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    text = kinds["ConfigMap"]["data"]["podium.toml"]
-    (tmp_path / "podium.toml").write_text(text.replace("https://api.openai.com", "http://127.0.0.1:1"))
+    port = free_port()
+    (tmp_path / "podium.toml").write_text(CONFIG_MAP.replace("https://api.openai.com", "http://127.0.0.1:1"))
     for name, value in {**KEYS, "DATABASE_URL": postgres_url}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PODIUM_CONFIG", str(tmp_path / "podium.toml"))
-    (container,) = pod["containers"]
-    arguments = [str(port) if each == "8000" else each for each in container["args"]]
+    arguments = [str(port) if each == "8000" else each for each in CONTAINER["args"]]
     assert podium("keys", "create", "alice").exit_code == 0
     done = podium(*arguments, "--check")
     wrong = [line for line in done.stdout.splitlines() if line.startswith("✗")]
@@ -96,57 +71,50 @@ def test_the_config_passes_the_check(
     assert f"✓ address: http://0.0.0.0:{port}" in done.stdout
 
 
-def test_the_pod_is_the_image(kinds: Kinds, pod: dict[str, Any]) -> None:
-    (container,) = pod["containers"]
-    assert container["args"] == json.loads(IMAGE["CMD"])
-    assert pod["securityContext"]["runAsUser"] == int(IMAGE["USER"])
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert container["securityContext"]["readOnlyRootFilesystem"] is True
-    mounts = {each["mountPath"]: each for each in container["volumeMounts"]}
+def test_the_pod_is_the_image() -> None:
+    assert CONTAINER["args"] == json.loads(IMAGE["CMD"])
+    secure = POD["securityContext"]
+    assert (secure["runAsUser"], secure["runAsNonRoot"]) == (int(IMAGE["USER"]), True)
+    assert CONTAINER["securityContext"]["readOnlyRootFilesystem"] is True
+    mounts = {each["mountPath"]: each for each in CONTAINER["volumeMounts"]}
     assert f"PODIUM_CONFIG={next(iter(mounts))}/podium.toml" in IMAGE["ENV"]
-    volumes = {each["name"]: each for each in pod["volumes"]}
-    assert volumes["config"]["configMap"]["name"] == kinds["ConfigMap"]["metadata"]["name"]
-    assert "emptyDir" in volumes[mounts[IMAGE["VOLUME"]]["name"]]
-    assert "emptyDir" in volumes[mounts["/tmp"]["name"]]  # noqa: S108 - a path of the container
-    (port,) = container["ports"]
+    volumes = {each["name"]: each for each in POD["volumes"]}
+    assert volumes["config"]["configMap"]["name"] == KINDS["ConfigMap"]["metadata"]["name"]
+    for path in (IMAGE["VOLUME"], "/tmp"):  # noqa: S108 - a path of the container
+        assert "emptyDir" in volumes[mounts[path]["name"]]
+    (port,) = CONTAINER["ports"]
     assert str(port["containerPort"]) == IMAGE["EXPOSE"]
-    assert kinds["Service"]["spec"]["ports"][0]["targetPort"] == port["name"]
-    labels = kinds["Deployment"]["spec"]["template"]["metadata"]["labels"]
-    assert kinds["Service"]["spec"]["selector"] == labels
-    assert kinds["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
+    assert KINDS["Service"]["spec"]["ports"][0]["targetPort"] == port["name"]
+    labels = TEMPLATE["metadata"]["labels"]
+    assert KINDS["Service"]["spec"]["selector"] == labels
+    assert KINDS["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
 
 
-def test_the_time_for_a_stop(
-    kinds: Kinds, pod: dict[str, Any], compose: dict[str, Any], tmp_path: Path
-) -> None:
+def test_the_time_for_a_stop(tmp_path: Path) -> None:
     """It is longer than `drain_seconds`, with some seconds for the rest of the stop."""
-    (tmp_path / "podium.toml").write_text(kinds["ConfigMap"]["data"]["podium.toml"])
+    (tmp_path / "podium.toml").write_text(CONFIG_MAP)
     section = load_config(tmp_path / "podium.toml").table("server", ServerSection)
     assert section is not None
-    before = int(pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][1])
-    assert pod["terminationGracePeriodSeconds"] >= before + section.drain_seconds + 5
+    before = int(CONTAINER["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert POD["terminationGracePeriodSeconds"] >= before + section.drain_seconds + 5
     for name in ("podium-1", "podium-2", "podium-3"):
-        assert int(compose[name]["stop_grace_period"].removesuffix("s")) >= section.drain_seconds + 5
+        assert int(COMPOSE[name]["stop_grace_period"].removesuffix("s")) >= section.drain_seconds + 5
 
 
-def test_the_compose_file(compose: dict[str, Any]) -> None:
-    replicas = [compose[name] for name in compose if name.startswith("podium")]
-    assert len(replicas) == 3
-    assert all(each == replicas[0] for each in replicas)
+def test_the_compose_file() -> None:
+    replicas = [COMPOSE[name] for name in COMPOSE if name.startswith("podium")]
+    assert replicas == [replicas[0]] * 3
     assert replicas[0]["environment"].keys() >= KEYS.keys()
     check = replicas[0]["healthcheck"]["test"]
     assert check == ["CMD", *json.loads(IMAGE["HEALTHCHECK"].partition("CMD ")[2])]
-    for service in compose.values():
+    for service in COMPOSE.values():
         assert "build" in service or service["image"].rpartition(":")[2][0].isdigit()
         for volume in service["volumes"]:
             source, target, *_ = volume.split(":")
             assert not source.startswith("./") or (ROOT / source).is_file(), volume
             assert "podium.toml" not in source or f"PODIUM_CONFIG={target}" in IMAGE["ENV"]
-    secrets = (
-        replicas[0]["environment"]["OPENAI_API_KEY"],
-        compose["database"]["environment"]["POSTGRES_PASSWORD"],
-    )
-    assert all(each.startswith("${") for each in secrets)
+    password = COMPOSE["database"]["environment"]["POSTGRES_PASSWORD"]
+    assert all(each.startswith("${") for each in (replicas[0]["environment"]["OPENAI_API_KEY"], password))
 
 
 @pytest.mark.long
@@ -162,36 +130,30 @@ def test_docker_compose_reads_the_file(tmp_path: Path) -> None:
         assert code == 0 or "POSTGRES_PASSWORD" in done.stderr
 
 
-class Gate:
-    """Streams the beginning of an answer, and the rest when the gate is open."""
+@pytest.fixture
+def may_end() -> Iterator[threading.Event]:
+    made = threading.Event()
+    yield made
+    made.set()
 
-    def __init__(self) -> None:
-        self.is_open = threading.Event()
 
-    def reply(self, call: Call) -> Reply:
-        """Reply to a call; a whole answer does not wait."""
-        return Reply(self._parts(list(says(call, "one two three").parts)))
+def beginning(call: Call, may_end: threading.Event) -> Reply:
+    """Stream the beginning of an answer, and the rest when the event is set; a whole answer does not wait."""
+    first, rest = (parts := list(says(call, "one two three").parts))[:3], parts[3:]
 
-    def _parts(self, parts: list[Part]) -> Iterator[Part]:
-        first, rest = parts[:3], parts[3:]
+    def sent() -> Iterator[Part]:
         yield from first
-        while rest and not self.is_open.is_set():
+        while rest and not may_end.is_set():
             yield Pause(0.05)
         yield from rest
 
-
-@pytest.fixture
-def gate() -> Iterator[Gate]:
-    made = Gate()
-    yield made
-    made.is_open.set()
+    return Reply(sent())
 
 
 @contextmanager
 def balanced(urls: list[str], folder: Path) -> Iterator[str]:
     """Run the load balancer of the compose file in front of some servers, and yield its URL."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     replicas = " ".join(url.removeprefix("http://").removesuffix("/v1") for url in urls)
     own = {**os.environ, "PORT": str(port), "REPLICAS": replicas, "HOME": str(folder)}
     command = ["caddy", "run", "--adapter", "caddyfile", "--config", str(ROOT / "deploy/Caddyfile")]
@@ -199,47 +161,34 @@ def balanced(urls: list[str], folder: Path) -> Iterator[str]:
     with log, subprocess.Popen(command, env=own, stdout=log, stderr=log) as running:
         try:
             url = f"http://127.0.0.1:{port}"
-            assert until(lambda: is_ready(url)), (folder / "caddy.log").read_text()
+            assert until(lambda: answers(f"{url}/readyz")), (folder / "caddy.log").read_text()
             yield f"{url}/v1"
         finally:
             running.terminate()
 
 
-def is_ready(url: str) -> bool:
-    try:
-        return httpx2.get(f"{url}/readyz").status_code == 200
-    except httpx2.TransportError:
-        return False
-
-
-def text_of(stream: Any) -> str:
-    return next(piece.choices[0].delta.content for piece in stream if piece.choices[0].delta.content)
-
-
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("caddy") is None, reason="install caddy, the load balancer of compose.yaml")
-def test_replicas_behind_the_load_balancer(tmp_path: Path, postgres_url: str, gate: Gate) -> None:
+def test_replicas_behind_a_balancer(tmp_path: Path, postgres_url: str, may_end: threading.Event) -> None:
     asked: Any = {"model": "alone", "messages": [{"role": "user", "content": "Count."}]}
     with ExitStack() as stack:
-        upstream = stack.enter_context(ChatServer(gate.reply).in_thread())
-        text = CONFIG.format(
-            url=upstream.url, models='[models.alone]\nworker = "one"\n', server="drain_seconds = 20.0"
-        )
-        (tmp_path / "podium.toml").write_text(text.replace('path = "runs.db"', f'url = "{postgres_url}"'))
+        upstream = stack.enter_context(ChatServer(lambda call: beginning(call, may_end)).in_thread())
+        tables = {"models": '[models.alone]\nworker = "one"\n', "server": "drain_seconds = 20.0"}
+        (tmp_path / "podium.toml").write_text(config(upstream.url, postgres_url, **tables))
         replicas = [stack.enter_context(process(tmp_path)) for _ in range(3)]
         url = stack.enter_context(balanced([each.url for each in replicas], tmp_path))
         client = stack.enter_context(OpenAI(base_url=url, api_key="none", max_retries=4, timeout=20))
         streams = [client.chat.completions.create(stream=True, **asked) for _ in range(3)]
-        assert ["one" in text_of(stream) for stream in streams] == [True] * 3  # before the rest was sent
+        for stream in streams:  # before the rest was sent
+            assert "one" in next(text for piece in stream if (text := piece.choices[0].delta.content))
         replicas[0].terminate()
-        gate.is_open.set()
+        may_end.set()
         for stream in streams:
             assert "three" in "".join(piece.choices[0].delta.content or "" for piece in stream)
         assert replicas[0].wait(20) == 0
-        for _ in range(9):
-            assert client.chat.completions.create(**asked).choices[0].message.content == "one two three"
-        replicas[1].kill()
-        for _ in range(9):
+        for number in range(18):
+            if number == 9:
+                replicas[1].kill()
             assert client.chat.completions.create(**asked).choices[0].message.content == "one two three"
 
 
@@ -250,8 +199,7 @@ def test_the_image_is_pinned_and_has_no_root() -> None:
     assert re.search(r"uv==\d+\.\d+\.\d+", FILE.read_text())
     last = max(number for number, (name, _) in enumerate(found) if name == "FROM")
     own = dict(found[last:])
-    assert own["USER"] == "10001"
-    assert own["STOPSIGNAL"] == "SIGTERM"
+    assert (own["USER"], own["STOPSIGNAL"]) == ("10001", "SIGTERM")
     assert "/readyz" in own["HEALTHCHECK"]
 
 
@@ -263,9 +211,8 @@ def test_the_steps_build_a_server(tmp_path: Path) -> None:
     source.mkdir()
     for name in ("pyproject.toml", "uv.lock", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    shutil.copytree(
-        ROOT / "packages", source / "packages", ignore=shutil.ignore_patterns("__pycache__", ".venv")
-    )
+    ignored = shutil.ignore_patterns("__pycache__", ".venv")
+    shutil.copytree(ROOT / "packages", source / "packages", ignore=ignored)
     env = {**os.environ, "PATH": f"{Path(uv).parent}:{os.environ['PATH']}"}
     (steps,) = [rest for name, rest in instructions() if name == "RUN" and "uv export" in rest]
     run(["bash", "-ec", steps.replace("/opt/podium", str(target))], source, env)
@@ -275,7 +222,7 @@ def test_the_steps_build_a_server(tmp_path: Path) -> None:
     places = {"PODIUM_CONFIG": str(work / "podium.toml"), "XDG_STATE_HOME": str(work), "UV": uv}
     podium = str(target / "bin" / "podium")
     run([podium, "keys", "create", "alice"], work, {**env, **places})
-    with process(work, "--host", "0.0.0.0", env=places, command=podium) as running:  # noqa: S104 - as in the image
+    with process(work, "--host", "0.0.0.0", podium=podium, **places) as running:  # noqa: S104 - as in the image
         port = running.url.rpartition(":")[2].removesuffix("/v1")
         (check,) = [rest for name, rest in instructions() if name == "HEALTHCHECK"]
         _, script, code = json.loads(check.partition("CMD ")[2])

@@ -47,7 +47,7 @@ def chat(client: openai.OpenAI, *, stream: bool, is_text: bool) -> Seen:
     return "".join(each.delta.content or "" for each in choices), choices[-1].finish_reason
 
 
-def responses(client: openai.OpenAI, *, stream: bool, is_text: bool) -> Seen:
+def respond(client: openai.OpenAI, *, stream: bool, is_text: bool) -> Seen:
     form: Any = {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA}}
     options: Any = {} if is_text else {"text": form}
     found: Any = client.responses.create(model="podium", input="Why?", stream=stream, **options)
@@ -72,11 +72,7 @@ def messages(client: openai.OpenAI, *, stream: bool, is_text: bool) -> Seen:
     return "".join(block.text for block in found.content if block.type == "text"), found.stop_reason
 
 
-ENDS = {
-    chat: ("stop", "length"),
-    responses: ("completed", "incomplete"),
-    messages: ("end_turn", "max_tokens"),
-}
+ENDS = {chat: ("stop", "length"), respond: ("completed", "incomplete"), messages: ("end_turn", "max_tokens")}
 
 
 @pytest.mark.long

@@ -1,28 +1,20 @@
 """`GET /readyz` while a database is broken."""
 
-from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx2
 import pytest
-from server.scene import CONFIG, Serve
+from server.scene import Serve, config, keys_in
 from servers.chat_server import ChatServer
 from servers.podium_server import Served, serving
 
 from benchmarks.postgres_server import PostgresServer
-from podium.journal import SqlJournal
-from podium_server.keys import KeyAccess, KeyStore
 
 
-@pytest.fixture
-def anew(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("podium_server.health.KNOWN_SECONDS", 0.0)
-
-
-@pytest.fixture
-def down() -> Iterator[PostgresServer]:
-    with PostgresServer() as server:
-        yield server
 
 
 def reason(served: Served) -> tuple[int, str | None, str | None]:
@@ -32,7 +24,6 @@ def reason(served: Served) -> tuple[int, str | None, str | None]:
     return answer.status_code, body.get("code"), body.get("reason")
 
 
-@pytest.mark.usefixtures("anew")
 def test_a_deleted_file(serve: Serve, tmp_path: Path) -> None:
     served = serve()
     assert reason(served) == (200, None, None)
@@ -42,15 +33,12 @@ def test_a_deleted_file(serve: Serve, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("anew")
-def test_a_server_of_a_database_that_is_down(
-    upstream: ChatServer, tmp_path: Path, down: PostgresServer
-) -> None:
-    journal = SqlJournal(tmp_path / "keys.db")
-    access = KeyAccess(KeyStore(journal), journal=journal)
-    text = CONFIG.format(url=upstream.url, models="", server="")
-    text = text.replace('path = "runs.db"', f'url = "{down.url(driver="postgresql")}"\npatience = 5.0')
-    with serving(text, tmp_path, access) as served:
+def test_a_server_of_a_database_that_is_down(upstream: ChatServer, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        down = stack.enter_context(PostgresServer())
+        text = config(upstream.url, down.url(driver="postgresql"))
+        text = text.replace("[server]", "patience = 5.0\n[server]")
+        served = stack.enter_context(serving(text, tmp_path, keys_in(tmp_path / "keys.db")))
         assert reason(served) == (200, None, None)
         down.stop(immediate=True)
         answer = httpx2.get(f"{served.root}/readyz", timeout=10)

@@ -2,7 +2,6 @@
 
 import logging
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,26 +15,29 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
-from server.scene import ASKED, CONFIG, Serve, process, team
-from servers.chat_server import STALL, Call, ChatServer, Reply, whole
+from server.scene import ASKED, Serve, process, stalled, team, until
+from servers.chat_server import Call, ChatServer, Reply, whole
 from servers.podium_server import Served
 
 CHAT = "/v1/chat/completions"
 
 
+Lines = Callable[[str], dict[str, Any]]
+
+
 @pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> Callable[..., list[dict[str, Any]]]:
-    """Return a function that waits for so many lines of a route, and returns the facts of its lines."""
+def line(caplog: pytest.LogCaptureFixture) -> Lines:
+    """Return a function that waits for the only line of a route, and returns its facts."""
     caplog.set_level(logging.INFO, "podium.server")
 
-    def found(route: str, least: int = 1) -> list[dict[str, Any]]:
-        for _ in range(100):
-            facts = [record.podium for record in caplog.records if record.name == "podium.server"]  # type: ignore[attr-defined]
-            known = [each for each in facts if each.get("route") == route]
-            if len(known) >= least:
-                return known
-            time.sleep(0.05)
-        return []
+    def known(route: str) -> list[dict[str, Any]]:
+        facts = [record.podium for record in caplog.records if record.name == "podium.server"]  # type: ignore[attr-defined]
+        return [each for each in facts if each.get("route") == route]
+
+    def found(route: str) -> dict[str, Any]:
+        assert until(lambda: bool(known(route)))
+        (facts,) = known(route)
+        return facts
 
     return found
 
@@ -43,11 +45,8 @@ def lines(caplog: pytest.LogCaptureFixture) -> Callable[..., list[dict[str, Any]
 def counted(served: Served, name: str, **labels: str) -> float:
     text = httpx2.get(f"{served.root}/metrics").text
     samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
-    return sum(
-        sample.value
-        for sample in samples
-        if sample.name == name and labels.items() <= {**sample.labels}.items()
-    )
+    named = (sample for sample in samples if sample.name == name)
+    return sum(sample.value for sample in named if labels.items() <= {**sample.labels}.items())
 
 
 def failing(call: Call) -> Reply:
@@ -57,25 +56,21 @@ def failing(call: Call) -> Reply:
     return team(call)
 
 
-Lines = Callable[..., list[dict[str, Any]]]
-
-
 @pytest.fixture
 def served(serve: Serve) -> Served:
     return serve()
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_answer(served: Served, lines: Lines, *, stream: bool) -> None:
+def test_an_answer(served: Served, line: Lines, *, stream: bool) -> None:
     answer = served.client().chat.completions.create(model="podium", messages=ASKED, stream=stream)
     if stream:
         list(answer)
-    (facts,) = lines(CHAT)
+    facts = line(CHAT)
     assert (facts["status"], facts["code"], facts["model"]) == (200, "ok", "podium")
     assert (facts["run_status"], facts["input_tokens"], facts["output_tokens"]) == ("ok", 633, 21)
     assert facts["cost"] == pytest.approx(sum(211 * read + 7 * 2 * read for read in (1, 1, 10)) / 1e6)
-    assert len(facts["run_id"]) == 32
-    assert ("first_token_ms" in facts) is stream
+    assert (len(facts["run_id"]), "first_token_ms" in facts) == (32, stream)
     labels = {"route": CHAT, "gen_ai_request_model": "podium"}
     assert counted(served, "podium_requests_total", **labels, status="200", error_type="") == 1
     assert counted(served, "gen_ai_server_request_duration_seconds_count", **labels) == 1
@@ -87,35 +82,28 @@ def test_an_answer(served: Served, lines: Lines, *, stream: bool) -> None:
 
 
 def test_a_trace_and_a_request_id_pass_through(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    spans = InMemorySpanExporter()
-    provider = TracerProvider()
+    spans, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
     monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     for asked, told in (("order 17", False), ("order-17", True)):
-        answer = httpx2.post(
-            f"{served.url}/chat/completions",
-            json={"model": "podium", "messages": ASKED},
-            headers={"traceparent": parent, "x-request-id": asked},
-            timeout=20,
-        )
+        headers = {"traceparent": parent, "x-request-id": asked}
+        body = {"model": "podium", "messages": ASKED}
+        answer = served.http().post("/chat/completions", json=body, headers=headers)
         assert (answer.headers["x-request-id"] == asked) is told
     assert httpx2.get(f"{served.url}/nothing").status_code == 404
-    found = [span for span in spans.get_finished_spans() if span.kind is trace.SpanKind.SERVER]
-    assert [(span.name, span.parent and span.parent.span_id) for span in found] == [
-        (f"POST {CHAT}", 0xB7AD6B7169203331)
-    ] * 2
-    ids = {span.context.trace_id for span in spans.get_finished_spans() if span.context is not None}
-    assert ids == {0x0AF7651916CD43DD8448EB211C80319C}
-    names = {span.parent and span.parent.span_id for span in spans.get_finished_spans()}
-    assert {
-        span.context.span_id for span in found if span.context is not None
-    } <= names  # the runs are within
+    every = spans.get_finished_spans()
+    found = [span for span in every if span.kind is trace.SpanKind.SERVER]
+    above = [span.parent and span.parent.span_id for span in found]
+    assert ([span.name for span in found], above) == ([f"POST {CHAT}"] * 2, [0xB7AD6B7169203331] * 2)
+    assert {span.get_span_context().trace_id for span in every} == {0x0AF7651916CD43DD8448EB211C80319C}
+    parents = {span.parent and span.parent.span_id for span in every}
+    assert {span.get_span_context().span_id for span in found} <= parents  # the runs are within
 
 
 def test_a_failure_inside_a_stream(
-    served: Served, upstream: ChatServer, lines: Lines, caplog: pytest.LogCaptureFixture
+    served: Served, upstream: ChatServer, line: Lines, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is counted with its code, although the status was 200, in each API."""
     upstream.reply = failing
@@ -126,38 +114,37 @@ def test_a_failure_inside_a_stream(
     told: Any = {"model": "podium", "max_tokens": 9, "messages": ASKED, "stream": True}
     told["thinking"] = {"type": "enabled", "budget_tokens": 1024}
     messages = anthropic.Anthropic(base_url=served.root, api_key="none", max_retries=0)
-    with pytest.raises(anthropic.APIError), messages:
+    with pytest.raises(anthropic.APIError, match="worker_refused"), messages:
         list(messages.messages.create(**told))
     for route in (CHAT, "/v1/responses", "/v1/messages"):
-        (facts,) = lines(route)
+        facts = line(route)
         assert (facts["status"], facts["code"], facts["run_status"]) == (200, "worker_refused", "failed")
         labels = {"route": route, "status": "200", "error_type": "worker_refused"}
         assert counted(served, "podium_requests_total", **labels, gen_ai_request_model="podium") == 1
     assert "sk-ant-0123" not in caplog.text
 
 
-def test_a_client_that_disconnects(served: Served, upstream: ChatServer, lines: Lines) -> None:
-    upstream.reply = lambda call: Reply((STALL,)) if call.body["model"] == "two" else team(call)
+def test_a_client_that_disconnects(served: Served, upstream: ChatServer, line: Lines) -> None:
+    upstream.reply = stalled
     client = served.client().with_options(timeout=0.3)
     with pytest.raises(openai.APITimeoutError):
         client.chat.completions.create(model="podium", messages=ASKED)
-    (facts,) = lines(CHAT)
+    facts = line(CHAT)
     assert (facts["status"], facts["code"]) == (499, "client_disconnected")
     labels = {"route": CHAT, "status": "499", "error_type": "client_disconnected"}
     assert counted(served, "podium_requests_total", **labels) == 1
 
 
 @pytest.mark.long
-def test_the_command_writes_the_log_to_stderr(tmp_path: Path, upstream: ChatServer) -> None:
-    (tmp_path / "podium.toml").write_text(CONFIG.format(url=upstream.url, models="", server=""))
-    with process(tmp_path) as running:
+def test_the_command_writes_the_log_to_stderr(folder: Path) -> None:
+    with process(folder) as running:
         key = "sk-secret-0123456789abcdef"
         with openai.OpenAI(base_url=running.url, api_key=key, max_retries=0) as client:
             client.chat.completions.create(model="podium", messages=ASKED)
         httpx2.get(running.url + "/runs/a%0Arequest%20status=200")
         running.send_signal(signal.SIGTERM)
         lines = running.stderr.read().splitlines()
-    told = [line.split(" ", 2)[2] for line in lines if " INFO " in line]
+    told = [each.split(" ", 2)[2] for each in lines if " INFO " in each]
     assert told[0].startswith("started version=")
     assert told[1].startswith("request method=POST route=/v1/chat/completions status=200 code=ok ms=")
     assert " model=podium run_id=" in told[1]

@@ -5,11 +5,12 @@ import socket
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import openai
 import pytest
-from server.scene import ASKED, CONFIG, process, team
+from server.scene import ASKED, config, process, team
 from servers.chat_server import Call, ChatServer, Pause, Reply, whole
 from typer.testing import Result
 
@@ -22,16 +23,15 @@ Run = Callable[..., Result]
 @pytest.mark.long
 def test_without_a_config_it_serves_the_demo(tmp_path: Path) -> None:
     """It answers without a model, key or network, ends with 0 on SIGTERM, and keeps no file."""
-    (tmp_path / "state" / "podium").mkdir(parents=True)
-    (tmp_path / "state" / "podium" / "journal.db").write_text("not a database")
-    places = {"XDG_STATE_HOME": str(tmp_path / "state"), "TMPDIR": str(tmp_path)}
-    with process(tmp_path, env=places) as running:
+    journal = tmp_path / "state" / "podium" / "journal.db"
+    journal.parent.mkdir(parents=True)
+    journal.write_text("not a database")
+    with process(tmp_path, XDG_STATE_HOME=str(tmp_path / "state"), TMPDIR=str(tmp_path)) as running:
         (made,) = tmp_path.glob("podium-demo-*")
         assert (made / "runs.db").exists()
         with openai.OpenAI(base_url=running.url, api_key="none", max_retries=0) as client:
-            answer = client.chat.completions.create(
-                model="podium", messages=[{"role": "user", "content": "What is 17.5% of 2,340?"}]
-            )
+            asked: Any = [{"role": "user", "content": "What is 17.5% of 2,340?"}]
+            answer = client.chat.completions.create(model="podium", messages=asked)
         assert "409.5" in (answer.choices[0].message.content or "")
         running.send_signal(signal.SIGTERM)
         assert running.wait(20) == 0
@@ -40,9 +40,7 @@ def test_without_a_config_it_serves_the_demo(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_lets_running_requests_end(
-    number: signal.Signals, folder: Path, upstream: ChatServer
-) -> None:
+def test_a_signal_lets_requests_end(number: signal.Signals, folder: Path, upstream: ChatServer) -> None:
     """Within `drain_seconds`; no further connection is accepted."""
 
     def reply(call: Call) -> Reply:
@@ -62,14 +60,21 @@ def test_a_signal_lets_running_requests_end(
             httpx2.get(running.url)
 
 
+def check(podium: Run, folder: Path, *words: str, port: str = "0") -> Result:
+    return podium("serve", *words, "--port", port, "--config", str(folder / "podium.toml"))
+
+
 def test_the_check(folder: Path, podium: Run) -> None:
-    done = podium("serve", "--check", "--port", "0", "--config", str(folder / "podium.toml"))
+    done = check(podium, folder, "--check")
     assert done.exit_code == 0, done.output
-    assert "✓ API keys: there are none" in done.stdout
-    assert "✓ model podium: podium-" in done.stdout
-    assert "! endpoint http://127.0.0.1:" in done.stdout
-    assert "✓ journal: works" in done.stdout
-    assert "✓ address: http://127.0.0.1:" in done.stdout
+    for told in (
+        "✓ API keys: there are none",
+        "✓ model podium: podium-",
+        "! endpoint http://127.0.0.1:",
+        "✓ journal: works",
+        "✓ address: http://127.0.0.1:",
+    ):
+        assert told in done.stdout
     assert "no model was called" in done.stderr
 
 
@@ -94,7 +99,7 @@ def test_the_check_of_something_missing(old: str, new: str, told: str, folder: P
     database.close()
     file = folder / "podium.toml"
     file.write_text(file.read_text().replace(old, new, 1))
-    done = podium("serve", "--check", "--port", "0", "--config", str(file))
+    done = check(podium, folder, "--check")
     assert done.exit_code == 1, done.output
     (line,) = [line for line in done.stdout.splitlines() if told in line]
     assert line.startswith("✗")
@@ -104,12 +109,10 @@ def test_the_check_of_something_missing(old: str, new: str, told: str, folder: P
 def test_the_check_of_a_port_in_use(folder: Path, podium: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        done = podium("serve", "--check", "--port", port, "--config", str(folder / "podium.toml"))
-        assert done.exit_code == 1
-        assert "✗ address: cannot listen on 127.0.0.1" in done.stdout
-        again = podium("serve", "--port", port, "--config", str(folder / "podium.toml"))
-        assert again.exit_code == 2
-        assert "cannot listen" in again.stderr
+        done = check(podium, folder, "--check", port=port)
+        assert (done.exit_code, "✗ address: cannot listen on 127.0.0.1" in done.stdout) == (1, True)
+        again = check(podium, folder, port=port)
+        assert (again.exit_code, "cannot listen" in again.stderr) == (2, True)
 
 
 def test_the_check_of_the_names_of_models(folder: Path, podium: Run, upstream: ChatServer) -> None:
@@ -129,20 +132,19 @@ def test_the_check_of_the_names_of_models(folder: Path, podium: Run, upstream: C
             return whole({"id": name}) if name == known else whole({"error": {"message": "no"}}, status=404)
 
         upstream.reply = reply
-        done = podium("serve", "--check", "--port", "0", "--config", str(folder / "podium.toml"))
+        done = check(podium, folder, "--check")
         assert done.exit_code == (mark == "✗"), done.output
         (line,) = [line for line in done.stdout.splitlines() if "endpoint" in line]
         assert (line[0], told in line) == (mark, True), line
     upstream.calls.clear()
     upstream.reply = lambda call: whole({"error": {"message": "no"}}, status=401)
-    done = podium("serve", "--check", "--port", "0", "--config", str(folder / "podium.toml"))
+    done = check(podium, folder, "--check")
     assert (done.exit_code, "answered 401" in done.stdout) == (1, True)
     assert [call.path for call in upstream.calls] == ["/v1/models"]
 
 
 def test_what_is_refused_before_the_start(tmp_path: Path, podium: Run) -> None:
-    config = tmp_path / "podium.toml"
-    text = CONFIG.format(url="http://127.0.0.1:1/v1", models="", server="{server}")
+    file = tmp_path / "podium.toml"
     for table, told in (
         ("port = 70000", "'port' in [server]"),
         ("requests = 0", "'requests' in [server]"),
@@ -150,14 +152,13 @@ def test_what_is_refused_before_the_start(tmp_path: Path, podium: Run) -> None:
         ("prot = 1", "did you mean 'port'?"),
         ("read_seconds = -1", "'read_seconds' in [server]"),
     ):
-        config.write_text(text.replace("{server}", table))
-        done = podium("serve", "--config", str(config))
+        file.write_text(config("http://127.0.0.1:1/v1", server=table))
+        done = podium("serve", "--config", str(file))
         assert (done.exit_code, told in done.stderr) == (2, True), done.output
-    config.write_text(
-        text.replace("{server}", "").replace("base_url", 'key_env = "NO_SUCH_KEY"\nbase_url', 1)
-    )
+    text = config("http://127.0.0.1:1/v1")
+    file.write_text(text.replace("base_url", 'key_env = "NO_SUCH_KEY"\nbase_url', 1))
     for words, told in (
-        (("--config", str(config)), "NO_SUCH_KEY"),
+        (("--config", str(file)), "NO_SUCH_KEY"),
         (("--host", "0.0.0.0"), "0.0.0.0 can be reached from other machines"),  # noqa: S104 - it is refused
         (("--port", "99999"), "99999"),
         (("--config", "/no/such/podium.toml"), "/no/such/podium.toml"),

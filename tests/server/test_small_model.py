@@ -1,6 +1,7 @@
 """A real small model answers as the worker of a served model."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from servers.podium_server import serving
@@ -34,20 +35,14 @@ workers = ["smollm"]
 
 
 def test_a_small_model_answers(tmp_path: Path) -> None:
-    question = {"role": "user", "content": "What is the capital of France?"}
+    asked: Any = [{"role": "user", "content": "What is the capital of France?"}]
+    more: Any = {"stream": True, "stream_options": {"include_usage": True}}
     with small_model() as url, serving(CONFIG.format(url=url), tmp_path) as served:
         client = served.client()
-        answer = client.chat.completions.create(model="small", messages=[question])
-        chunks = list(
-            client.chat.completions.create(
-                model="team", messages=[question], stream=True, stream_options={"include_usage": True}
-            )
-        )
-    assert answer.choices[0].message.content
-    assert answer.choices[0].finish_reason == "length"
+        answer = client.chat.completions.create(model="small", messages=asked)
+        chunks = list(client.chat.completions.create(model="team", messages=asked, **more))
+    assert (bool(answer.choices[0].message.content), answer.choices[0].finish_reason) == (True, "length")
     assert answer.usage is not None
-    assert answer.usage.completion_tokens == 16
-    assert answer.usage.prompt_tokens > 8
+    assert (answer.usage.completion_tokens, answer.usage.prompt_tokens > 8) == (16, True)
     assert "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
-    assert chunks[-1].usage is not None
     assert 0 < chunks[-1].usage.completion_tokens <= 16

@@ -102,9 +102,8 @@ class Agent(AgentExecutor):
         self._served.cancelled.set()
         assert context.task_id is not None
         assert context.context_id is not None
-        await TaskUpdater(event_queue, context.task_id, context.context_id).update_status(
-            TaskState.TASK_STATE_CANCELED
-        )
+        updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+        await updater.update_status(TaskState.TASK_STATE_CANCELED)
 
 
 def card_of(url: str, *, streaming: bool = True) -> AgentCard:
@@ -127,12 +126,7 @@ def card_of(url: str, *, streaming: bool = True) -> AgentCard:
 
 @contextmanager
 def serving(*, streaming: bool = True, called_at: Callable[[str], str] = str) -> Iterator[Served]:
-    """Serve the agent on loopback, in a thread, until the block ends.
-
-    Args:
-        streaming: whether it streams.
-        called_at: returns the URL on its card, from its real URL.
-    """
+    """Serve the agent in a thread until the block ends; `called_at` returns the URL on its card."""
     listening, url = listen()
     served = Served(url)
     card = card_of(called_at(f"{url}/rpc"), streaming=streaming)

@@ -38,21 +38,9 @@ async def ask(  # noqa: PLR0913  (one argument for each part of a call)
     deadline: float | None = None,
     **endpoint: Any,
 ) -> Asked:
-    """Call a worker on a server with the replies of `script`, and return the result.
-
-    Args:
-        script: the replies of the server.
-        stream: whether the request streams.
-        model: the worker's model.
-        messages: the messages of the request.
-        sampling: the sampling of the request.
-        defaults: the worker's own sampling.
-        deadline: the deadline of the request.
-        endpoint: arguments of `Endpoint`.
-    """
-    request = Request(
-        messages=tuple(messages), sampling=sampling or Sampling(), stream=stream, deadline=deadline
-    )
+    """Call a worker, whose own sampling is `defaults`, on a server with the replies of `script`."""
+    sampling = sampling or Sampling()
+    request = Request(messages=tuple(messages), sampling=sampling, stream=stream, deadline=deadline)
     async with ChatServer(script) as server:
         worker = ChatWorker(model, endpoint=Endpoint(server.url, **endpoint), sampling=defaults or Sampling())
         async with worker, aclosing(worker.call(request)) as call:

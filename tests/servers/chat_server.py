@@ -6,11 +6,9 @@ the order in which they are sent; `says`, `events` and `whole` build the usual r
     async with ChatServer(lambda call: says(call, "hello")) as server:
         ...  # server.url, server.calls, server.open_connections
 
-`with ChatServer(reply).in_thread() as server` serves in a thread with its own event loop;
-`python tests/servers/chat_server.py` serves in its own process and prints its URL.
+`with ChatServer(reply).in_thread() as server` serves in a thread with its own event loop.
 """
 
-import argparse
 import asyncio
 import inspect
 import json
@@ -21,7 +19,6 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Literal, Self
 
 MODEL = "scripted-1"
@@ -93,13 +90,8 @@ def events(
 ) -> Reply:
     """Return a reply of server-sent events.
 
-    A mapping is one event with JSON data; bytes are sent verbatim. Nothing is sent after a fault.
-
-    Args:
-        items: mappings, bytes, pauses and faults, in order.
-        slice_size: bytes per write; `None` sends each item in one write.
-        done: whether `data: [DONE]` follows.
-        headers: additional headers.
+    A mapping is one event with JSON data; bytes are sent verbatim. Nothing is sent after a fault. Each write
+    has `slice_size` bytes, or one item; `data: [DONE]` follows if `done`.
     """
     named = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked", **(headers or {})}
     parts: list[Part] = [_head(200, named)]
@@ -125,15 +117,8 @@ def says(  # noqa: PLR0913  (one argument for each part of an answer)
 ) -> Reply:
     """Return the answer of a model: a stream of `pieces` if the request asks for it, else one body.
 
-    Args:
-        call: the request.
-        text: the answer.
-        pieces: the pieces of a streamed text.
-        usage: the reported tokens; `None` reports none.
-        finish_reason: the finish reason; `None` sends none.
-        tool_calls: the model's tool calls.
-        delay: seconds before the first byte.
-        slice_size: bytes of a stream per write.
+    The first byte is sent after `delay` seconds, a stream in writes of `slice_size` bytes. `None` leaves out
+    the usage or the finish reason.
     """
     if call.body.get("stream"):
         length = max(1, -(-len(text) // pieces))
@@ -178,15 +163,9 @@ def _head_of(kind: str) -> dict[str, Any]:
 
 
 class ChatServer:
-    """Serves on 127.0.0.1 while it is entered.
+    """Serves on 127.0.0.1 while it is entered; by HTTPS, if `tls` has a certificate."""
 
-    Args:
-        reply: returns the reply to a request.
-        port: the port; 0 for any free port.
-        tls: the context with the certificate for HTTPS; `None` for HTTP.
-    """
-
-    def __init__(self, reply: Script, *, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, reply: Script, *, tls: ssl.SSLContext | None = None) -> None:
         self.reply = reply
         """May be replaced at any time."""
         self.calls: list[Call] = []
@@ -197,7 +176,7 @@ class ChatServer:
         """The open connections."""
         self.tasks: set[asyncio.Task[None]] = set()
         self.transports: set[asyncio.Transport] = set()
-        self._port = port
+        self._port = 0
         self._tls = tls
         self._server: asyncio.Server | None = None
 
@@ -208,15 +187,12 @@ class ChatServer:
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: _Connection(self), "127.0.0.1", self._port, backlog=1024, ssl=self._tls
-        )
+        about: Any = {"host": "127.0.0.1", "port": self._port, "backlog": 1024, "ssl": self._tls}
+        self._server = await loop.create_server(lambda: _Connection(self), **about)
         self._port = self._server.sockets[0].getsockname()[1]
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         assert self._server is not None
         self._server.close()
         for task in self.tasks.copy():
@@ -345,18 +321,3 @@ def _chunks(data: bytes, size: int | None) -> Iterator[bytes]:
 
 def _json(value: object) -> bytes:
     return json.dumps(value).encode()
-
-
-async def _serve_until_killed(text: str, delay: float, port: int) -> None:
-    async with ChatServer(lambda call: says(call, text, delay=delay), port=port) as server:
-        print(server.url, flush=True)  # noqa: T201
-        await asyncio.Event().wait()
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Serve one scripted answer to every request.")
-    parser.add_argument("--port", type=int, default=0, help="0 for any free port")
-    parser.add_argument("--text", default="hello")
-    parser.add_argument("--delay", type=float, default=0.0, help="seconds before the first byte")
-    args = parser.parse_args()
-    asyncio.run(_serve_until_killed(args.text, args.delay, args.port))

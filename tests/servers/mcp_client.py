@@ -71,12 +71,7 @@ async def http_of(url: str, key: str = "") -> AsyncGenerator[Any, None]:
 async def connect(
     transport: AbstractAsyncContextManager[Any], *, user: User | None = None
 ) -> AsyncGenerator[Client, None]:
-    """Connect to a server.
-
-    Args:
-        transport: the transport to the server.
-        user: answers the questions of the server; `None` for a client without elicitation.
-    """
+    """Connect to a server, whose questions `user` answers; `None` is a client without elicitation."""
 
     async def elicit(context: Any, params: Any) -> ElicitResult:
         assert user is not None

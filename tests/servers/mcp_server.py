@@ -8,7 +8,6 @@ import base64
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -70,13 +69,6 @@ def _add_plain_tools(server: FastMCP, note: Callable[[str], None]) -> None:
         except BaseException:
             note("cancelled")
             raise
-        return text
-
-    @server.tool()
-    def freeze(text: str) -> str:
-        """Block the server, so that it ends only if it is killed."""
-        note(f"freeze {text}")
-        time.sleep(60)
         return text
 
 

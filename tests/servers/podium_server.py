@@ -98,13 +98,7 @@ class Served:
 
 @contextmanager
 def serving(config: str, folder: Path, access: Access | None = None) -> Iterator[Served]:
-    """Serve a config in a thread until the block ends.
-
-    Args:
-        config: the text of `podium.toml`.
-        folder: the folder for the file.
-        access: admits requests; `None` admits all.
-    """
+    """Serve a config from a folder in a thread until the block ends; without `access`, all are admitted."""
     path = folder / "podium.toml"
     path.write_text(config)
     app = App(load_config(path), access)

@@ -7,13 +7,10 @@ with shop() as orders:
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
 
 import anyio
 from mcp.server.fastmcp import FastMCP
 from servers.web_thread import serving_mcp
-
-End = Literal["done", "failed", "late"]
 
 
 @dataclass
@@ -23,8 +20,8 @@ class Shop:
     url: str = ""
     refunds: list[int] = field(default_factory=list)
     """The orders of all calls."""
-    ends: list[End] = field(default_factory=list)
-    """How the next calls end; without one, a call is done. `late` waits for longer than `table` allows."""
+    late: int = 0
+    """How many of the next calls wait for longer than `table` allows."""
 
     @property
     def table(self) -> str:
@@ -46,11 +43,9 @@ def shop() -> Iterator[Shop]:
     async def refund(order: int) -> str:
         """Refund an order."""
         orders.refunds.append(order)
-        end = orders.ends.pop(0) if orders.ends else "done"
-        if end == "late":
+        if orders.late:
+            orders.late -= 1
             await anyio.sleep(1)
-        if end == "failed":
-            raise ValueError("the order is closed")
         return f"refunded {order}"
 
     with serving_mcp(server) as served:

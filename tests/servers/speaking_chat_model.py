@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -20,36 +19,20 @@ class Speaker(BaseChatModel):
     def _llm_type(self) -> str:
         return "speaker"
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         raise AssertionError("a worker must be called by its async methods")
 
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
+    async def _agenerate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         text = await self.speak("\n".join(str(message.text) for message in messages))
         message = AIMessage(text, usage_metadata=USAGE, response_metadata={"model_name": "speaker"})
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         text = await self.speak("\n".join(str(message.text) for message in messages))
-        for word in text.split(" "):
-            piece = word if word == text.split(" ")[0] else f" {word}"
+        first, *rest = text.split(" ")
+        for piece in (first, *(f" {word}" for word in rest)):
             yield ChatGenerationChunk(message=AIMessageChunk(piece))
         last = AIMessageChunk("", usage_metadata=USAGE, chunk_position="last")
         yield ChatGenerationChunk(message=last)

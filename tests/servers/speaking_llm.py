@@ -22,9 +22,8 @@ class SpeakingLLM(BaseLLM):
         with llm_call_context():
             self._emit_call_started_event(messages, tools, **about)
             try:
-                text = self.say(
-                    "\n".join(str(m.get("content")) for m in self._format_messages(messages)), tools
-                )
+                contents = [str(message.get("content")) for message in self._format_messages(messages)]
+                text = self.say("\n".join(contents), tools)
             except Exception as error:
                 self._emit_call_failed_event(str(error), **about)
                 raise

@@ -42,8 +42,7 @@ async def test_what_was_put_comes_back(pairs: SqlPairs) -> None:
     async with pairs, pairs:
         await pairs.put(replace(WHOLE, pair_id="p0", at=50.0), TALLY)
     found = await pairs.pairs()
-    assert [pair.pair_id for pair in found] == ["p0", "p1"]
-    assert found[1] == WHOLE
+    assert ([pair.pair_id for pair in found], found[1]) == (["p0", "p1"], WHOLE)
     await pairs.put(None, replace(TALLY, seen=11, at=101.0))
     await pairs.put(None, replace(TALLY, tally_id="t2", at=50.0))
     assert [(tally.tally_id, tally.seen) for tally in await pairs.tallies()] == [("t2", 10), ("t1", 11)]

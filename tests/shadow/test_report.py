@@ -6,7 +6,7 @@ from math import nan
 from random import Random
 
 import pytest
-from shadow.places import NewPairs
+from shadow.conftest import NewPairs
 
 from podium import ScriptedWorker
 from podium.errors import WorkerFailed, WorkerUnavailable
@@ -29,8 +29,7 @@ def test_a_share_has_wilsons_interval() -> None:
     assert (ten.value, ten.low, ten.high) == pytest.approx((0.1, 0.017876, 0.404150), abs=1e-5)
     half = share(50, 100, 0.95).share
     assert (half.low, half.high) == pytest.approx((0.403832, 0.596168), abs=1e-5)
-    assert share(0, 20, 0.95).share.low == 0.0
-    assert share(20, 20, 0.95).share.high == 1.0
+    assert (share(0, 20, 0.95).share.low, share(20, 20, 0.95).share.high) == (0.0, 1.0)
     assert share(0, 0, 0.95).share == Estimate(None)
     assert share(50, 100, 0.99).share.low < half.low  # type: ignore[operator]
 
@@ -58,14 +57,9 @@ def side(answer: str, seconds: float, calls: int, usage: Usage, cost: float) -> 
 
 
 def pair(number: int, primary: str = "yes", candidate: str = "yes", shadow: str = "ours") -> Pair:
-    return Pair(
-        pair_id=f"p{number}",
-        shadow=shadow,
-        at=float(number),
-        question="Is it?",
-        primary=side(primary, 1.0, 1, Usage(8, 2), 0.1),
-        candidate=side(candidate, 2.0, 3, Usage(20, 10), 0.15),
-    )
+    one, other = side(primary, 1.0, 1, Usage(8, 2), 0.1), side(candidate, 2.0, 3, Usage(20, 10), 0.15)
+    names = {"pair_id": f"p{number}", "shadow": shadow, "question": "Is it?"}
+    return Pair(**names, at=float(number), primary=one, candidate=other)
 
 
 async def report_of(pairs: Sequence[Pair], **how: object) -> Report:
@@ -90,11 +84,8 @@ async def test_both_sides_are_compared() -> None:
         ]
     )
     assert (found.shadow, found.pairs, found.first, found.last) == ("ours", 12, 0.0, 11.0)
-    assert (found.primary_failed.count, found.candidate_failed.count, found.candidate_timeouts.count) == (
-        1,
-        1,
-        1,
-    )
+    failed = (found.primary_failed, found.candidate_failed, found.candidate_timeouts)
+    assert [each.count for each in failed] == [1, 1, 1]
     assert (found.equal.count, found.equal.of) == (9, 9)
     assert (found.seconds.of, found.seconds.ratio.value) == (8, 2.0)
     assert (found.seconds.primary_p95.value, found.seconds.candidate_median.value) == (1.0, 2.0)
@@ -105,21 +96,20 @@ async def test_both_sides_are_compared() -> None:
     assert (found.judged, found.scores) == (None, None)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "equal"),
-    [("**Forty-two.**", "  forty-TWO ", True), ("-1", "1", False)],
-)
-async def test_equal_means_but_for_looks(one: str, other: str, equal: bool) -> None:  # noqa: FBT001
-    assert (await report_of([pair(0, one, other)])).equal.count == equal
+async def test_equal_means_but_for_looks() -> None:
+    found = await report_of([pair(0, "**Forty-two.**", "  forty-TWO "), pair(1, "-1", "1")])
+    assert (found.equal.count, found.equal.of) == (1, 2)
+
+
+def answer(request: Request, name: str) -> str:
+    return request.messages[-1].text.split(f"<answer-{name}-")[1].split(f"</answer-{name}-")[0]
 
 
 def prefers(better: str) -> ScriptedWorker:
     """Return a judge who knows the better answer, wherever it stands, and is paid."""
 
     def reply(request: Request) -> Completion:
-        text = request.messages[-1].text
-        a = text.split("<answer-a-")[1].split("</answer-a-")[0]
-        b = text.split("<answer-b-")[1].split("</answer-b-")[0]
+        a, b = (answer(request, name) for name in "ab")
         said = "A" if better in a else "B" if better in b else "**TIE**"
         return Completion(f"{said}: it is right.", usage=Usage(10, 5))
 
@@ -139,16 +129,14 @@ async def test_a_judge_is_not_told_whose_answers_they_are() -> None:
     assert (judged.judge, judged.calls, judged.failed, judged.unjudged) == ("judge", 34, 0, 0)
     assert (judged.better.count, judged.worse.count, judged.ties.count, judged.ties.of) == (20, 10, 10, 40)
     assert (judged.usage, judged.cost) == (Usage(340, 170), pytest.approx(34.0))
+    assert 5 < sum("good" in answer(request, "a") for request in judge.requests[:34]) < 25
     texts = [request.messages[-1].text for request in judge.requests]
-    first = sum("good" in t.split("<answer-a-")[1].split("</answer-a-")[0] for t in texts[:34])
-    assert 5 < first < 25
     assert not any("candidate" in text.lower() or "primary" in text.lower() for text in texts)
 
 
 async def test_calls_of_a_judge_are_bounded() -> None:
     """Over all shadows; what was not judged is counted, and nobody is asked twice of one pair."""
-    judge = ScriptedWorker("judge", "TIE")
-    kept = NewPairs()
+    judge, kept = ScriptedWorker("judge", "TIE"), NewPairs()
     for number in range(6):
         shadow = "ours" if number % 2 else "theirs"
         await kept.put(pair(number, "one", f"other {number}", shadow=shadow), TALLY)
@@ -184,7 +172,6 @@ async def test_a_scorer_that_fails_is_told() -> None:
     def broken(question: str, answer: str) -> float:
         raise KeyError(answer)
 
-    with pytest.raises(WorkerFailed, match="the scorer raised KeyError"):
-        await report_of([pair(0)], scorer=broken)
-    with pytest.raises(WorkerFailed, match="returned nan"):
-        await report_of([pair(0)], scorer=lambda q, a: nan)
+    for scorer, told in ((broken, "the scorer raised KeyError"), (lambda q, a: nan, "returned nan")):
+        with pytest.raises(WorkerFailed, match=told):
+            await report_of([pair(0)], scorer=scorer)

@@ -62,13 +62,11 @@ async def use() -> None:
     """Use everything the way people do."""
     server = Endpoint("https://example.org/v1", api_key="k", provider="vllm")
     model = ChatWorker("m", endpoint=server, sampling=Sampling(max_tokens=10))
-    pool = Pool(
-        [model, Echo(), FunctionWorker(search), FunctionWorker(count, price=FREE), ScriptedWorker("s", "x")]
-    )
+    functions = FunctionWorker(search), FunctionWorker(count, price=FREE)
+    pool = Pool([model, Echo(), *functions, ScriptedWorker("s", "x")])
     planner = CachedPlanner(ChatPlanner(model, spelling="json", show="ordinals"))
-    async with Conductor(
-        planner, pool, limits=Limits(rounds=2), accept=lambda q, a: len(a) > len(q)
-    ) as conductor:
+    limits = Limits(rounds=2)
+    async with Conductor(planner, pool, limits=limits, accept=lambda q, a: len(a) > len(q)) as conductor:
         plan = await conductor.plan("why?")
         assert_type(plan, Plan)
         result = await conductor.run([Message("user", "why?")])
@@ -78,9 +76,8 @@ async def use() -> None:
         assert_type(result.cost, float | None)
         async for event in conductor.stream(plan):
             assert_type(event, Event)
-    assert_type(
-        Conductor(FixedPlanner(plan), [conductor], fallback_planner=RulePlanner()).run_sync("why?"), Result
-    )
+    other = Conductor(FixedPlanner(plan), [conductor], fallback_planner=RulePlanner())
+    assert_type(other.run_sync("why?"), Result)
     assert_type(await Conductor.of(ChatWorker("fugu", endpoint=server, api="responses")).run("why?"), Result)
     assert_type(parse_plan("", workers=["a"]), Plan)
     assert_type(PlanReader(workers=2).feed("…"), list[Step | Block])

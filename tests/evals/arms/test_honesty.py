@@ -1,58 +1,29 @@
 """Tests that no arm profits from the questions that it is asked, and that stated error rates hold."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from evals.made import PRICED, Right, made
 
 from podium import Conductor, Plan
-from podium.usage import Usage
-from podium_evals.arms import (
-    Arm,
-    BestSingle,
-    Fold,
-    KindRule,
-    PlannerArm,
-    SplitName,
-    evaluate,
-    folds,
-)
+from podium_evals.arms import Arm, BestSingle, Fold, KindRule, PlannerArm, SplitName, evaluate, folds
 from podium_evals.arms.baselines import MajorityVote, OwnMajority, RandomWorkers
 from podium_evals.arms.planners import arm_pool
 from podium_evals.errors import PodiumError
-from podium_evals.recorded import Question, Recording, Recordings, Sample
+from podium_evals.recorded import Recording, Recordings
 from podium_evals.results.comparison import ARMS
 from podium_evals.router.planner import RouterArm
 
 pytestmark = pytest.mark.anyio
 
-POOL = (
-    "google_gemma-3-27b-it",
-    "anthropic_claude-sonnet-4",
-    "meta-llama_llama-3.3-70b-instruct",
-    "openai_o3-mini",
-    "qwen_qwq-32b",
-)
-Right = Callable[[int, int, int], bool]
-"""Says of a worker, a question and a sample whether the answer is right."""
+POOL = (*PRICED, "qwen_qwq-32b")
 
 
 def _recorded(right: Right, *, kinds: int, questions: int, samples: int = 1, workers: int = 3) -> Recordings:
-    def recordings() -> Iterator[Recording]:
-        for number in range(questions):
-            kind = f"kind {number % kinds}"
-            question = Question(id=f"q{number}", kind=kind, text=f"{kind}: what is {number}?", expected="yes")
-            for worker in range(workers):
-                found = tuple(_sample(worker, is_right=right(worker, number, n)) for n in range(samples))
-                yield Recording(question, POOL[worker], found)
-
-    return Recordings(recordings())
-
-
-def _sample(worker: int, *, is_right: bool) -> Sample:
-    text = "yes" if is_right else f"no, says {worker}"
-    return Sample(text=text, score=float(is_right), usage=Usage(100, 10))
+    rows = [(f"kind {n % kinds}", f"kind {n % kinds}: what is {n}?") for n in range(questions)]
+    return made(rows, POOL[:workers], right, samples=samples)
 
 
 def _poisoned(fold: Fold) -> Fold:
@@ -83,9 +54,8 @@ async def test_no_choice_depends_on_scores_of_the_questions_that_are_asked(name:
     """Each arm writes the same plans where the scores of these questions are turned around."""
     random = np.random.default_rng(7)
     is_right = random.random((5, 60, 3)) < np.array([0.7, 0.5, 0.4, 0.4, 0.3])[:, None, None]
-    recordings = _recorded(
-        lambda w, q, s: bool(is_right[w, q, s]), kinds=3, questions=60, samples=3, workers=5
-    )
+    shape = {"kinds": 3, "questions": 60, "samples": 3, "workers": 5}
+    recordings = _recorded(lambda w, q, s: bool(is_right[w, q, s]), **shape)
     (fold,) = folds(recordings, "questions")
     for arm in ARMS[name](recordings.workers):
         assert isinstance(arm, PlannerArm)
@@ -132,9 +102,8 @@ async def test_without_an_effect_gains_are_found_as_rarely_as_stated(split: Spli
     for _ in range(times):
         rates = random.beta(2, 2, size=(2, 40)) if unit == "kind" else np.full((2, 40), 0.6)
         is_right = random.random((2, 160)) < rates[:, np.arange(160) % 40]
-        recordings = _recorded(
-            lambda w, q, _s, is_right=is_right: bool(is_right[w, q]), kinds=40, questions=160, workers=2
-        )
+        shape = {"kinds": 40, "questions": 160, "workers": 2}
+        recordings = _recorded(lambda w, q, _s, is_right=is_right: bool(is_right[w, q]), **shape)
         results = await evaluate(arms, list(folds(recordings, split)), base="best single", unit=unit)
         together = [each.difference.together for each in results if each.difference is not None]
         alarms += any(each.low > 0 or each.high < 0 for each in together)

@@ -1,21 +1,13 @@
 """What is looked up is what a conductor returns."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from random import Random
 
 import pytest
 
 from podium import Plan, Step
 from podium.usage import Usage
-from podium_evals.arms import (
-    ASK,
-    Arm,
-    Asked,
-    Fold,
-    KindRule,
-    PlannerArm,
-    folds,
-)
+from podium_evals.arms import ASK, Arm, Asked, Fold, KindRule, PlannerArm, folds
 from podium_evals.arms.baselines import AgainIfEmpty, Alone, MajorityVote, OwnMajority, RandomWorkers
 from podium_evals.arms.planners import ChoosingArm
 from podium_evals.recorded import Question, Recording, Recordings, Sample
@@ -33,17 +25,13 @@ def _recorded() -> Recordings:
     def samples(worker: str) -> Iterator[Sample]:
         for _ in range(random.randint(1, 3)):
             usage = Usage(random.randint(1, 99), 10) if random.random() < 0.5 else None
-            yield Sample(
-                text=random.choice(TEXTS),
-                score=None if random.random() < 0.05 else random.random(),
-                usage=usage,
-                latency_s=None if worker == "unpriced" else random.random(),
-            )
+            text, score = random.choice(TEXTS), None if random.random() < 0.05 else random.random()
+            seconds = None if worker == "unpriced" else random.random()
+            yield Sample(text=text, score=score, usage=usage, latency_s=seconds)
 
     questions = [Question(id=f"q{n}", kind="ab"[n % 2], text=f"What is {{{{{n}}}}}?") for n in range(60)]
-    return Recordings(
-        Recording(question, worker, tuple(samples(worker))) for question in questions for worker in POOL
-    )
+    asked = ((question, worker) for question in questions for worker in POOL)
+    return Recordings(Recording(question, worker, tuple(samples(worker))) for question, worker in asked)
 
 
 class AnyPlan(ChoosingArm):
@@ -85,15 +73,10 @@ async def _answers(answers: AsyncIterator[Asked]) -> list[Asked]:
 )
 async def test_a_look_up_finds_what_a_run_returns(arm: Arm) -> None:
     """Score, calls, tokens, cost, seconds and the reason why nothing is recorded, with each seed."""
-    graded = Recordings(
-        Recording(each.question, each.worker, each.samples)
-        for each in _recorded()
-        if all(sample.score is not None for sample in each.samples)
-    )
-    recordings = graded.only(POOL)
+    graded = (each for each in _recorded() if all(sample.score is not None for sample in each.samples))
     assert isinstance(arm, ChoosingArm)
-    (fold,) = folds(recordings, "questions")
-    seeds: Sequence[int] = (0, 1, 4)
+    (fold,) = folds(Recordings(graded).only(POOL), "questions")
+    seeds = (0, 1, 4)
     found = await _answers(arm.answer(fold, seeds))
     run = await _answers(PlannerArm.answer(arm, fold, seeds))
     assert [_told(each) for each in found] == [_told(each) for each in run]

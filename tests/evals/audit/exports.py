@@ -53,15 +53,12 @@ def langsmith(call: Made) -> Json:
         "id": f"lc_run--{call.id}",
     }
     kinds = {"user": "human", "assistant": "ai"}
+    head = {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages"]}
     asked = [
-        {
-            "lc": 1,
-            "type": "constructor",
-            "id": ["langchain", "schema", "messages"],
-            "kwargs": {"content": each.get("content"), "type": kinds.get(each["role"], each["role"])},
-        }
+        head | {"kwargs": {"content": each.get("content"), "type": kinds.get(each["role"], each["role"])}}
         for each in call.prompt
     ]
+    about = {"ls_provider": "openai", "ls_model_name": call.model, "langgraph_node": call.step}
     generated = [[{"text": call.answer or "", "message": {"lc": 1, "kwargs": message}}]]
     ended = None if call.seconds is None else iso(call.at + call.seconds)
     return {
@@ -76,9 +73,7 @@ def langsmith(call: Made) -> Json:
         "error": call.error or None,
         "inputs": {"messages": [asked]},
         "outputs": None if call.error or ended is None else {"generations": generated},
-        "extra": {
-            "metadata": {"ls_provider": "openai", "ls_model_name": call.model, "langgraph_node": call.step}
-        },
+        "extra": {"metadata": about},
         "prompt_tokens": call.read,
         "completion_tokens": call.written,
         "prompt_token_details": {"cache_read": call.cached},
@@ -143,10 +138,7 @@ def current(call: Made) -> Json:
     parts: list[Json] = [{"type": "text", "content": call.answer}] if call.answer else []
     parts += [{"type": "refusal", "content": call.refusal}] if call.refusal else []
     parts += [{"type": "tool_call", "name": "look"} for _ in call.tools]
-    asked = [
-        {"role": each["role"], "parts": [{"type": "text", "content": each.get("content")}]}
-        for each in call.prompt
-    ]
+    asked = [{"role": m["role"], "parts": [{"type": "text", "content": m["content"]}]} for m in call.prompt]
     said = [{"role": "assistant", "parts": parts, "finish_reason": call.finish}]
     told = {
         "gen_ai.operation.name": "chat",
@@ -206,18 +198,13 @@ def openinference(call: Made) -> Json:
 
 def chat_body(call: Made) -> Json:
     """Return a chat completion of OpenAI."""
+    message = {"role": "assistant", "content": call.answer, "refusal": call.refusal}
     return {
         "id": f"chatcmpl-{call.id}",
         "object": "chat.completion",
         "created": int(START + call.at),
         "model": call.model,
-        "choices": [
-            {
-                "index": 0,
-                "finish_reason": call.finish,
-                "message": {"role": "assistant", "content": call.answer, "refusal": call.refusal},
-            }
-        ],
+        "choices": [{"index": 0, "finish_reason": call.finish, "message": message}],
         "usage": {
             "prompt_tokens": call.read,
             "completion_tokens": call.written,

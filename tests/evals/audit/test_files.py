@@ -35,12 +35,12 @@ def test_bad_rows_are_counted_and_named(tmp_path: Path) -> None:
     (source,) = report.sources
     assert (source.bad_rows, len(source.problems), source.rows) == (8, 5, {"langsmith": 6})
     assert source.problems[0].startswith("line 2: no JSON: Expecting property name")
-    assert source.problems[1:4] == [
+    assert source.problems[1:] == [
         "line 3, item 1: it is not an object",
         "line 3, item 2: it is not an object",
         "line 4: no run, span, request or response; it has 'hello'",
+        "line 5: the run has no id",
     ]
-    assert source.problems[4] == "line 5: the run has no id"
 
 
 @pytest.mark.parametrize("indent", [None, 1])
@@ -58,8 +58,11 @@ def test_arrays_and_documents(tmp_path: Path, indent: int | None) -> None:
 
 
 @pytest.mark.long
-def test_compressed_files(tmp_path: Path) -> None:
-    """With gzip; a file that ends early is read up to there."""
+def test_compressed_and_marked_files(tmp_path: Path) -> None:
+    """With gzip; a file that ends early is read up to there; Windows writes a mark before UTF-8."""
+    path = lines(tmp_path / "export.jsonl", ROWS)
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    assert figures(audit([path])) == (3, 6, 6000)
     path = lines(tmp_path / "export.jsonl.gz", ROWS)
     assert figures(audit([path])) == (3, 6, 6000)
     many = [row | {"note": sha256(str(n).encode()).hexdigest()} for n in range(500) for row in ROWS]
@@ -68,14 +71,6 @@ def test_compressed_files(tmp_path: Path) -> None:
     report = audit([path])
     assert report.total.calls == 6
     assert report.sources[0].problems[0].startswith("the end: the file ends early: ")
-
-
-def test_byte_order_marks(tmp_path: Path) -> None:
-    """Windows writes one before UTF-8."""
-    path = lines(tmp_path / "export.jsonl", ROWS)
-    text = path.read_text()
-    path.write_text(text, encoding="utf-8-sig")
-    assert figures(audit([path])) == (3, 6, 6000)
 
 
 @pytest.mark.parametrize(
@@ -108,6 +103,4 @@ def test_duplicates_count_once(tmp_path: Path) -> None:
     done = exports.langsmith(Made())
     for rows in ([started, done, done], [done, done, started]):
         report = audit([lines(tmp_path / "export.jsonl", rows)])
-        assert figures(report) == (1, 1, 1000)
-        assert report.doubts["duplicates"] == 1
-        assert report.findings == ()
+        assert (figures(report), report.doubts["duplicates"], report.findings) == ((1, 1, 1000), 1, ())

@@ -10,6 +10,8 @@ from evals.audit.exports import Json, Made, lines
 from podium_evals.audit import FindingRow, Report, audit
 
 FIRST = {"role": "user", "content": "How many?"}
+ONE = (600 * 0.15 + 400 * 0.075 + 100 * 0.6) / 1e6
+"""The cost of a call, in USD."""
 
 
 def audited(tmp_path: Path, rows: Sequence[Json], turns: int = 10) -> Report:
@@ -21,19 +23,14 @@ def row(report: Report, kind: str) -> FindingRow:
     return found
 
 
-def conversation(calls: int, *, grows: int = 500) -> list[Made]:
+def conversation(calls: int) -> list[Made]:
     """Return calls each of which sends all messages before it again."""
     prompt: tuple[Json, ...] = (FIRST,)
     made = []
     for number in range(calls):
-        made.append(
-            Made(id=f"c{number:02}", at=2.0 * number, prompt=prompt, read=1000 + grows * number, cached=0)
-        )
-        prompt = (
-            *prompt,
-            {"role": "assistant", "content": f"step {number}"},
-            {"role": "tool", "content": "7"},
-        )
+        made.append(Made(id=f"c{number:02}", at=2.0 * number, prompt=prompt, cached=0))
+        said = {"role": "assistant", "content": f"step {number}"}
+        prompt = (*prompt, said, {"role": "tool", "content": "7"})
     return made
 
 
@@ -59,9 +56,7 @@ def test_the_same_prompt_again(tmp_path: Path) -> None:
     report = audited(tmp_path, [exports.current(each) for each in calls])
     found = row(report, "repeat")
     assert (found.count, found.queries, found.examples) == (2, 1, ["t1/c2", "t1/c3"])
-    one = (600 * 0.15 + 400 * 0.075 + 100 * 0.6) / 1e6
-    assert found.wasted == pytest.approx(2 * one)
-    assert report.wasted == pytest.approx(2 * one)
+    assert (found.wasted, report.wasted) == (pytest.approx(2 * ONE), pytest.approx(2 * ONE))
 
 
 def test_conversations_that_a_server_keeps(tmp_path: Path) -> None:
@@ -70,15 +65,14 @@ def test_conversations_that_a_server_keeps(tmp_path: Path) -> None:
     for number in range(4):
         answered = exports.response_body(Made(id=f"c{number}"))
         before = {"previous_response_id": f"resp_c{number - 1}"} if number else {}
-        rows.append(
-            {"request": {"model": "gpt-4o-mini", "input": f"And {number}?"} | before, "response": answered}
-        )
+        request = {"model": "gpt-4o-mini", "input": f"And {number}?"} | before
+        rows.append({"request": request, "response": answered})
     assert row(audited(tmp_path, rows, turns=3), "many_turns").examples == ["resp_c0/resp_c3"]
 
 
 def test_turns_of_an_agent(tmp_path: Path) -> None:
     """The turns of a loop are counted, with the cost of those beyond the limit."""
-    rows = [exports.langsmith(each) for each in conversation(6, grows=0)]
+    rows = [exports.langsmith(each) for each in conversation(6)]
     found = row(audited(tmp_path, rows, turns=4), "many_turns")
     assert (found.count, found.examples) == (1, ["t1/c04"])
     assert found.wasted == pytest.approx(2 * (1000 * 0.15 + 100 * 0.6) / 1e6)
@@ -89,12 +83,12 @@ def test_calls_at_the_same_time_are_no_turns(tmp_path: Path) -> None:
     """An agent may ask many models at once."""
     agent = exports.otlp(Made(id="agent", seconds=9.0), {"gen_ai.operation.name": "invoke_agent"})
     prompts = [({"role": "user", "content": f"Part {n}?"},) for n in range(6)]
-    at_once = [exports.current(Made(id=f"c{n}", parent="agent", prompt=prompts[n])) for n in range(6)]
-    in_turn = [
-        exports.current(Made(id=f"c{n}", parent="agent", prompt=prompts[n], at=2.0 * n)) for n in range(6)
-    ]
-    assert audited(tmp_path, [agent, *at_once], turns=3).findings == ()
-    assert row(audited(tmp_path, [agent, *in_turn], turns=3), "many_turns").count == 1
+
+    def apart(seconds: float) -> Report:
+        made = (Made(id=f"c{n}", parent="agent", prompt=prompts[n], at=seconds * n) for n in range(6))
+        return audited(tmp_path, [agent, *map(exports.current, made)], turns=3)
+
+    assert (apart(0).findings, row(apart(2), "many_turns").count) == ((), 1)
 
 
 def test_answers_that_cannot_be_used(tmp_path: Path) -> None:
@@ -119,10 +113,9 @@ def test_unknown_prices_stay_unknown(tmp_path: Path) -> None:
     """They are counted, and are in no sum."""
     calls = [Made(id="c1", model="our-own-model"), Made(id="c2", model="our-own-model"), Made(trace="t2")]
     report = audited(tmp_path, [exports.pair(each) for each in calls])
-    one = (600 * 0.15 + 400 * 0.075 + 100 * 0.6) / 1e6
-    assert (report.total.unpriced, report.total.cost) == (2, pytest.approx(one))
+    assert (report.total.unpriced, report.total.cost) == (2, pytest.approx(ONE))
     assert (row(report, "repeat").wasted, row(report, "repeat").unpriced) == (0.0, 1)
-    assert [(each.cost, each.unpriced) for each in report.expensive] == [(pytest.approx(one), 0), (None, 2)]
+    assert [(each.cost, each.unpriced) for each in report.expensive] == [(pytest.approx(ONE), 0), (None, 2)]
 
 
 def test_circles_end(tmp_path: Path) -> None:
@@ -131,5 +124,4 @@ def test_circles_end(tmp_path: Path) -> None:
     for number, other in enumerate((1, 2, 0, 0, 3)):
         calls[number]["previous_response_id"] = f"resp_c{other}"
     spans = [exports.current(Made(id="a", parent="b")), exports.current(Made(id="b", parent="a"))]
-    assert audited(tmp_path, calls).total.calls == 5
-    assert audited(tmp_path, spans).queries == 1
+    assert (audited(tmp_path, calls).total.calls, audited(tmp_path, spans).queries) == (5, 1)

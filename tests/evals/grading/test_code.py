@@ -1,7 +1,6 @@
 """Code in answers is run within limits, and graded by its tests."""
 
 import base64
-import json
 import os
 import pickle
 import zlib
@@ -18,11 +17,8 @@ from podium_evals.grading import Grader
 from podium_evals.grading.code import CodeLimits, Sandbox, code_grader, decode_cases, same_output
 
 STDIN = {"type": "stdin", "cases": [{"input": "3\n", "output": "6\n"}, {"input": "4\n", "output": "8"}]}
-CALL = {
-    "type": "call",
-    "function": "twice",
-    "cases": [{"input": "3", "output": "6"}, {"input": "[1]", "output": "[1, 1]"}],
-}
+CASES = [{"input": "3", "output": "6"}, {"input": "[1]", "output": "[1, 1]"}]
+CALL = {"type": "call", "function": "twice", "cases": CASES}
 TESTS = """
 import unittest
 
@@ -49,8 +45,8 @@ except ConfigError as error:
 needs_sandbox = pytest.mark.skipif(bool(WHY), reason=WHY)
 
 
-def packed(cases: object) -> str:
-    return base64.b64encode(zlib.compress(pickle.dumps(json.dumps(cases)))).decode()
+def pickled(value: object) -> str:
+    return base64.b64encode(zlib.compress(pickle.dumps(value))).decode()
 
 
 @pytest.fixture(scope="module")
@@ -180,8 +176,7 @@ async def test_a_program_sees_nothing_of_the_user(
     grader: Grader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET_KEY", LANTERN)
-    secret = tmp_path / "secret"
-    secret.write_text(LANTERN)
+    (secret := tmp_path / "secret").write_text(LANTERN)
     looks = f"""
 import glob, os, socket
 def look():
@@ -200,14 +195,13 @@ look()
     async with ChatServer(lambda call: whole({})) as server:
         host, port = server.url.split("/")[2].split(":")
         calls = f"import socket\nsocket.create_connection(({host!r}, {port}), timeout=1)\n{RIGHT}"
-        program = f"```python\n{calls}\n```"
-        assert await anyio.to_thread.run_sync(grader, {"tests": CODE}, program) == 0
+        assert await anyio.to_thread.run_sync(grader, {"tests": CODE}, f"```python\n{calls}\n```") == 0
 
 
 @needs_sandbox
 @pytest.mark.long
 def test_packed_cases_are_run(grader: Grader) -> None:
-    tests = STDIN | {"packed": packed([{"input": "5\n", "output": "10\n", "testtype": "stdin"}])}
+    tests = STDIN | {"packed": pickled('[{"input": "5\\n", "output": "10\\n", "testtype": "stdin"}]')}
     assert grader({"tests": tests}, "```python\nprint(int(input()) * 2)\n```") == 1
     known = "```python\nprint({3: 6, 4: 8}[int(input())])\n```"
     assert (grader({"tests": STDIN}, known), grader({"tests": tests}, known)) == (1, 0)
@@ -220,35 +214,31 @@ class Harmful:
         return os.system, ("exit 1",)
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        (base64.b64encode(zlib.compress(pickle.dumps(Harmful()))).decode(), "only a text is allowed"),
-        (base64.b64encode(zlib.compress(pickle.dumps("[]"))).decode()[:-8], "cut|cannot be read"),
+def test_packed_cases_that_are_something_else() -> None:
+    """Are refused: a pickle can run code."""
+    for text, told in (
+        (pickled(Harmful()), "only a text is allowed"),
+        (pickled("[]")[:-8], "cut|cannot be read"),
         ("no base64!", "cannot be read"),
         ("[1,", "cannot be read"),
-    ],
-)
-def test_packed_cases_that_are_something_else(text: str, told: str) -> None:
-    """Are refused: a pickle can run code."""
-    with pytest.raises(ConfigError, match=told):
-        decode_cases(text)
+    ):
+        with pytest.raises(ConfigError, match=told):
+            decode_cases(text)
 
 
 @needs_sandbox
 def test_a_question_without_tests_is_told(grader: Grader) -> None:
-    rows: list[dict[str, Any]] = [
-        {"question": "q"},
-        {"tests": {"type": "magic"}},
-        {"tests": {"type": "stdin", "cases": []}},
-        {"tests": {"type": "stdin", "cases": [{"in": "1"}]}},
-        {"tests": {"type": "call", "function": "f", "cases": [{"input": [3], "output": 6}]}},
-        {"tests": {"type": "code"}},
-        {"tests": {"type": "code", "code": "assert f(3) =="}},
-        {"tests": {"type": "code", "code": "x = 1"}},
-        {"tests": {"type": "call", "function": "f", "cases": [{"input": "no json", "output": "1"}]}},
+    cases: list[dict[str, Any]] = [
+        {"type": "magic"},
+        {"type": "stdin", "cases": []},
+        {"type": "stdin", "cases": [{"in": "1"}]},
+        {"type": "call", "function": "f", "cases": [{"input": [3], "output": 6}]},
+        {"type": "code"},
+        {"type": "code", "code": "assert f(3) =="},
+        {"type": "code", "code": "x = 1"},
+        {"type": "call", "function": "f", "cases": [{"input": "no json", "output": "1"}]},
     ]
-    for row in rows:
+    for row in ({"question": "q"}, *({"tests": each} for each in cases)):
         with pytest.raises(ConfigError):
             grader(row, "```python\nx = 1\n```")
 
@@ -271,7 +261,6 @@ async def test_a_cancel_stops_the_program() -> None:
 
 def test_outputs_are_compared() -> None:
     """Line by line; white space at the ends and the spelling of numbers do not count."""
-    for expected, given in (("1 2\n3", "1 2 \n3\n\n"), ("0.5", "0.50"), ("1", "1.0"), ("", "")):
-        assert same_output(expected, given)
-    for expected, given in (("1\n2", "1 2"), ("abc", "ABC"), ("nan", "x")):
-        assert not same_output(expected, given)
+    same = (("1 2\n3", "1 2 \n3\n\n"), ("0.5", "0.50"), ("1", "1.0"), ("", ""))
+    other = (("1\n2", "1 2"), ("abc", "ABC"), ("nan", "x"))
+    assert [same_output(*pair) for pair in (*same, *other)] == [True] * 4 + [False] * 3

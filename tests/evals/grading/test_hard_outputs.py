@@ -46,22 +46,13 @@ def test_any_text_is_read(text: str) -> None:
         assert isinstance(read(text), str)
 
 
+MARKS = ("{}", "({})", "**{}**", "**({})**", "{}.", "{}) it", "`{}`")
+FORMS = (*MARKS, r"\boxed{{{}}}", r"\text{{{}}}", "Answer: {}")
+
+
 @given(
     st.sampled_from("ABCDEFGHJ"),
-    st.sampled_from(
-        [
-            "{}",
-            "({})",
-            "**{}**",
-            "**({})**",
-            "{}.",
-            "{}) it",
-            "`{}`",
-            "\\boxed{{{}}}",
-            "\\text{{{}}}",
-            "Answer: {}",
-        ]
-    ),
+    st.sampled_from(FORMS),
     st.sampled_from(["", "I compare the options.\n\n", "B is wrong, as A is. So:\n\nThe answer is "]),
 )
 def test_a_letter_is_read_in_any_dress(letter: str, form: str, before: str) -> None:

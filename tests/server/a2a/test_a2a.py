@@ -1,12 +1,10 @@
 """The agents of the models with the client of the A2A SDK, and with Podium as a client."""
 
-import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
-import anyio.to_thread
 import httpx
 import httpx2
 import pytest
@@ -20,9 +18,8 @@ from a2a.types import (
 )
 from a2a.utils.errors import TaskNotFoundError
 from google.protobuf.json_format import MessageToDict, ParseDict
-from server.mcp.stalls import acquired, hung_up, stalls
-from server.scene import team
-from servers.chat_server import Call, ChatServer, Pause, Reply
+from server.scene import happens, slowly, stalled
+from servers.chat_server import ChatServer, whole
 from servers.podium_server import Served
 
 pytestmark = pytest.mark.anyio
@@ -31,10 +28,9 @@ ASKED = "Why is the sky blue?"
 
 
 @asynccontextmanager
-async def client_of(
-    served: Served, key: str, model: str = "", *, streams: bool = True
-) -> AsyncGenerator[Any, None]:
-    headers = {"Authorization": f"Bearer {key}"}
+async def client_of(served: Served, model: str = "", *, streams: bool = True) -> AsyncGenerator[Any, None]:
+    """Yield a client with a key of its own."""
+    headers = {"Authorization": f"Bearer {served.key()}"}
     async with httpx.AsyncClient(headers=headers, timeout=60) as http:
         place = f"{served.root}/a2a/{model}" if model else served.root
         card = await A2ACardResolver(http, place).get_agent_card()
@@ -57,7 +53,7 @@ def answer_of(task: dict[str, Any]) -> str:
 
 
 async def test_a_stream(keyed: Served) -> None:
-    async with client_of(keyed, keyed.key()) as client:
+    async with client_of(keyed) as client:
         events = await send(client)
     told = "\n".join(
         part["text"]
@@ -71,20 +67,16 @@ async def test_a_stream(keyed: Served) -> None:
 
 
 async def test_a_conversation(keyed: Served, upstream: ChatServer) -> None:
-    async with client_of(keyed, keyed.key(), "podium", streams=False) as client:
+    async with client_of(keyed, "podium", streams=False) as client:
         (first,) = await send(client, "My name is Ada.")
         before = len(upstream.calls)
         await send(client, "What is my name?", contextId=first["task"]["contextId"])
     prompt = str(upstream.calls[before].body["messages"])
-    assert "My name is Ada." in prompt
-    assert "What is my name?" in prompt
+    assert ("My name is Ada." in prompt, "What is my name?" in prompt) == (True, True)
 
 
 async def test_two_clients_do_not_see_each_other(keyed: Served) -> None:
-    async with (
-        client_of(keyed, keyed.key()) as one,
-        client_of(keyed, keyed.key()) as two,
-    ):
+    async with client_of(keyed) as one, client_of(keyed) as two:
         task = (await send(one))[0]["task"]
         assert (await one.get_task(GetTaskRequest(id=task["id"]))).id == task["id"]
         assert len((await one.list_tasks(ListTasksRequest())).tasks) == 1
@@ -103,53 +95,40 @@ async def test_a_key_sees_its_models_only(keyed: Served) -> None:
     headers = {"Authorization": f"Bearer {keyed.key(models=('mini',))}"}
     async with httpx2.AsyncClient(base_url=keyed.root, headers=headers, timeout=60) as http:
         card = (await http.get("/.well-known/agent-card.json")).json()
-        assert card["name"] == "mini"
-        assert card["supportedInterfaces"][0]["url"] == f"{keyed.root}/a2a/mini"
+        url = card["supportedInterfaces"][0]["url"]
+        assert (card["name"], url) == ("mini", f"{keyed.root}/a2a/mini")
         assert (await http.get("/a2a/podium/.well-known/agent-card.json")).status_code == 404
         assert (await http.post("/a2a/podium", json={})).status_code == 404
     assert httpx2.get(f"{keyed.root}/.well-known/agent-card.json").status_code == 401
 
 
-async def test_a_failed_run(keyed: Served, upstream: ChatServer) -> None:
-    upstream.reply = lambda call: Reply((b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\n{}",))
-    async with client_of(keyed, keyed.key(), streams=False) as client:
+async def test_a_failed_run_and_a_refused_file(keyed: Served, upstream: ChatServer) -> None:
+    upstream.reply = lambda _: whole({}, status=401)
+    async with client_of(keyed, streams=False) as client:
         (event,) = await send(client)
-    task = event["task"]
-    assert task["status"]["state"] == "TASK_STATE_FAILED"
-    facts = task["metadata"]["podium"]
-    assert facts["code"] == "planner_refused"
+        (refused,) = await send(client, parts=[{"url": "https://example.com/a.png"}])
+    task, facts = event["task"], event["task"]["metadata"]["podium"]
+    assert (task["status"]["state"], facts["code"]) == ("TASK_STATE_FAILED", "planner_refused")
     assert facts["run_id"]
-
-
-async def test_a_file_is_refused(keyed: Served) -> None:
-    async with client_of(keyed, keyed.key(), streams=False) as client:
-        (event,) = await send(client, parts=[{"url": "https://example.com/a.png"}])
-    assert event["task"]["status"]["state"] == "TASK_STATE_REJECTED"
+    assert refused["task"]["status"]["state"] == "TASK_STATE_REJECTED"
 
 
 async def test_a_task_that_is_cancelled(keyed: Served, upstream: ChatServer) -> None:
-    began = stalls(upstream)
-    async with client_of(keyed, keyed.key(), streams=False) as client:
+    upstream.reply = stalled
+    async with client_of(keyed, streams=False) as client:
         (event,) = await send(client, now=True)
-        await acquired(began)
+        assert await happens(lambda: len(upstream.calls) == 3)
         task = await client.cancel_task(CancelTaskRequest(id=event["task"]["id"]))
         assert MessageToDict(task)["status"]["state"] == "TASK_STATE_CANCELED"
-    await hung_up(upstream.calls[0])
+    assert await happens(upstream.calls[2].hung_up.is_set)
 
 
 async def test_a_task_goes_on_after_its_stream(keyed: Served, upstream: ChatServer) -> None:
-    began = threading.Semaphore(0)
-
-    def reply(call: Call) -> Reply:
-        began.release()
-        return Reply((Pause(0.1), *team(call).parts))
-
-    upstream.reply = reply
-    async with client_of(keyed, keyed.key()) as client:
+    upstream.reply = slowly
+    async with client_of(keyed) as client:
         async for event in client.send_message(message_of(ASKED)):
             first = MessageToDict(event)
             break
-        await acquired(began)
         for _ in range(100):
             task = MessageToDict(await client.get_task(GetTaskRequest(id=first["task"]["id"])))
             if task["status"]["state"] == "TASK_STATE_COMPLETED":

@@ -1,14 +1,12 @@
 """Batches of real commands; the models behind the workers are scripted."""
 
 import json
-import os
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from server.scene import CONFIG
+from server.scene import command_of, config
 from servers.chat_server import Call, ChatServer, Reply, says
 from typer.testing import Result
 
@@ -34,9 +32,12 @@ def echo(call: Call) -> Reply:
 
 def command(folder: Path, *words: str) -> dict[str, Any]:
     """Return the arguments of `Popen` for a batch in its own process."""
-    podium = str(Path(sys.executable).parent / "podium")
-    known = {**os.environ, "XDG_CONFIG_HOME": str(folder / "none"), "COLUMNS": "200"}
-    return {"args": [podium, "batch", *words], "cwd": folder, "text": True, "env": known}
+    return command_of(folder, "batch", *words, COLUMNS="200")
+
+
+def questions(count: int) -> Rows:
+    """Return the rows of some questions."""
+    return [{"id": f"q{number}", "query": f"question {number}"} for number in range(count)]
 
 
 def write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -53,7 +54,7 @@ def read(path: Path) -> Rows:
 def folder(tmp_path: Path, upstream: ChatServer) -> Path:
     """A folder with a config."""
     upstream.reply = echo
-    (tmp_path / "podium.toml").write_text(CONFIG.format(url=upstream.url, models=MODELS, server=""))
+    (tmp_path / "podium.toml").write_text(config(upstream.url, models=MODELS))
     return tmp_path
 
 

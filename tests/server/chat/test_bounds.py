@@ -8,8 +8,8 @@ from typing import Any
 import httpx2
 import openai
 import pytest
-from server.scene import ASKED, Serve, in_parallel, slowly, team, until
-from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, chunk, events
+from server.scene import ASKED, Serve, slowly, stalled, team, until
+from servers.chat_server import STALL, ChatServer, chunk, events
 from servers.podium_server import Served
 
 BODY = json.dumps({"model": "podium", "messages": ASKED, "stream": True}).encode()
@@ -38,19 +38,14 @@ def rest(client: socket.socket) -> bytes:
         return b"".join(iter(lambda: client.recv(65536), b""))
 
 
-def stalled(call: Call) -> Reply:
-    """Plan, and then never answer."""
-    return team(call) if call.body["model"] == "planner" else Reply((STALL,))
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_cancels_its_run(*, stream: bool, served: Served, upstream: ChatServer) -> None:
     upstream.reply = stalled
     client = connected(served, request(json.dumps({**json.loads(BODY), "stream": stream}).encode()))
-    assert until(lambda: len(upstream.calls) == 2)
+    assert until(lambda: len(upstream.calls) == 3)
     client.close()
-    assert until(upstream.calls[1].hung_up.is_set)
+    assert until(upstream.calls[2].hung_up.is_set)
     raw = served.client().with_options(timeout=0.5)
     with pytest.raises(openai.APITimeoutError):
         raw.chat.completions.create(model="podium", messages=ASKED)
@@ -59,20 +54,12 @@ def test_a_client_that_leaves_cancels_its_run(*, stream: bool, served: Served, u
 
 def test_a_comment_while_nothing_happens(serve: Serve, upstream: ChatServer) -> None:
     """So that no proxy closes the connection; clients ignore it."""
-
-    def reply(call: Call) -> Reply:
-        made = team(call)
-        return Reply((Pause(0.3), *made.parts)) if call.body["model"] == "one" else made
-
-    upstream.reply = reply
+    upstream.reply = slowly
     served = serve(server="keep_alive_seconds = 0.05")
-    answer = httpx2.post(
-        f"{served.url}/chat/completions", content=BODY, headers={"content-type": "application/json"}
-    )
+    answer = served.http().post("/chat/completions", json=json.loads(BODY))
     assert answer.text.count(": keep-alive\n\n") >= 2
     stream = served.client().chat.completions.create(model="podium", messages=ASKED, stream=True)
-    text = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
-    assert text == "the answer"
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in stream) == "the answer"
 
 
 def test_too_many_requests(serve: Serve, upstream: ChatServer) -> None:
@@ -80,11 +67,10 @@ def test_too_many_requests(serve: Serve, upstream: ChatServer) -> None:
     upstream.reply = stalled
     served = serve(server="requests = 1")
     client = connected(served, request(BODY))
-    assert until(lambda: len(upstream.calls) == 2)
+    assert until(lambda: len(upstream.calls) == 3)
     with pytest.raises(openai.InternalServerError) as caught:
         served.client().chat.completions.create(model="podium", messages=ASKED)
-    assert caught.value.status_code == 503
-    assert caught.value.code == "server_busy"
+    assert (caught.value.status_code, caught.value.code) == (503, "server_busy")
     assert caught.value.response.headers["retry-after"] == "1"
     assert httpx2.get(f"{served.root}/healthz").status_code == 200
     client.close()
@@ -95,17 +81,9 @@ def test_too_many_requests(serve: Serve, upstream: ChatServer) -> None:
 @pytest.mark.long
 def test_a_client_that_does_not_read(serve: Serve, upstream: ChatServer) -> None:
     """Its run is cancelled after `write_seconds`, and its connection dropped."""
-
-    def reply(call: Call) -> Reply:
-        if call.body["model"] == "planner":
-            return team(call)
-        return events(*[chunk({"content": "x" * 50_000})] * 1000, STALL)
-
-    upstream.reply = reply
-    served = serve(
-        server="write_seconds = 0.5",
-        models='[models.podium]\nworker = "one"\nlimits.output_chars = 1_000_000_000\n',
-    )
+    upstream.reply = lambda _: events(*[chunk({"content": "x" * 50_000})] * 1000, STALL)
+    models = '[models.podium]\nworker = "one"\nlimits.output_chars = 1_000_000_000\n'
+    served = serve(server="write_seconds = 0.5", models=models)
     client = connected(served, request(BODY), small=True)
     assert until(lambda: len(upstream.calls) == 1)
     assert until(upstream.calls[0].hung_up.is_set, 20)
@@ -114,20 +92,18 @@ def test_a_client_that_does_not_read(serve: Serve, upstream: ChatServer) -> None
 
 def test_an_idempotency_key_while_its_run_is_executed(served: Served, upstream: ChatServer) -> None:
     upstream.reply = slowly
-    body = {"model": "podium", "messages": ASKED}
+    body, named = {"model": "podium", "messages": ASKED}, {"Idempotency-Key": "same"}
     with ThreadPoolExecutor() as threads:
-        waiting = threads.submit(in_parallel, served, "/chat/completions", body)
+        post, path = served.http().post, "/chat/completions"
+        waiting = [threads.submit(post, path, json=body, headers=named) for _ in range(3)]
         assert until(lambda: len(upstream.calls) == 2)
         other: Any = [{"role": "user", "content": "Another question?"}]
         with pytest.raises(openai.ConflictError):
-            served.client().chat.completions.create(
-                model="podium", messages=other, extra_headers={"Idempotency-Key": "same"}
-            )
-        answers = waiting.result()
+            served.client().chat.completions.create(model="podium", messages=other, extra_headers=named)
+        answers = [each.result() for each in waiting]
     assert {answer.status_code for answer in answers} == {200}
     assert len({answer.headers["x-podium-run-id"] for answer in answers}) == 1
-    replayed = [answer.headers.get("idempotent-replayed") for answer in answers]
-    assert sorted(replayed, key=str) == [None, "true", "true"]
+    assert [answer.headers.get("idempotent-replayed") for answer in answers].count("true") == 2
     assert len({json.dumps({**answer.json(), "created": 0}) for answer in answers}) == 1
     assert len(upstream.calls) == 3
 
@@ -156,6 +132,5 @@ def test_large_requests(serve: Serve) -> None:
         assert rest(connected(served, sent)).startswith(b"HTTP/1.1 431 ")
     asked: Any = [{"role": "user", "content": "Why? " * 20_000}]
     for _ in range(2):
-        assert (
-            client.post("/chat/completions", json={"model": "podium", "messages": asked}).status_code == 200
-        )
+        answer = client.post("/chat/completions", json={"model": "podium", "messages": asked})
+        assert answer.status_code == 200

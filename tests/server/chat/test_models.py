@@ -1,13 +1,12 @@
-"""Models of `[models]`: presets, workers as themselves and shared, efforts, and what clients see."""
+"""Models of `[models]`: presets, efforts, what clients see, and workers with the fields of their provider."""
 
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import openai
 import pytest
-from server.scene import ASKED, Serve
-from servers.chat_server import Call, ChatServer, Reply, says, whole
+from server.scene import ASKED, Serve, called
+from servers.chat_server import USAGE, Call, ChatServer, Reply, events, says, whole
 from servers.podium_server import Served
 
 from podium.errors import ConfigError
@@ -20,18 +19,15 @@ def progress(served: Served, model: str, **options: Any) -> str:
     return getattr(answer.choices[0].message, "reasoning_content", "")
 
 
-@pytest.mark.parametrize(
-    ("table", "worker"), [("", "three"), ('direct = "one"\n', "one")], ids=["", "direct"]
-)
-def test_a_simple_question_for_several_workers(
-    table: str, worker: str, serve: Serve, upstream: ChatServer
-) -> None:
+@pytest.mark.parametrize(("table", "worker"), [("", "three"), ('direct = "one"\n', "one")])
+def test_a_simple_question(table: str, worker: str, serve: Serve, upstream: ChatServer) -> None:
+    """One of several workers that could answer it does."""
     card = 'endpoint = "here"\ndescription = "Answers anything."\n'
     more = f'[workers.three]\nmodel = "three"\n{card}price = {{ input = 2.0, output = 2.0 }}\n'
     served = serve(models=f'{more}[models.quick]\npreset = "mini"\n{table}')
     assert served.client().models.list().data[0].workers == ["one", "three"]  # type: ignore[attr-defined]
     served.client().chat.completions.create(model="quick", messages=ASKED)
-    assert [call.body["model"] for call in upstream.calls] == [worker]
+    assert called(upstream) == [worker]
 
 
 def test_ultra_improves_a_rejected_answer(serve: Serve, upstream: ChatServer) -> None:
@@ -52,9 +48,8 @@ def test_ultra_improves_a_rejected_answer(serve: Serve, upstream: ChatServer) ->
     answer = client.chat.completions.create(model="deep", messages=ASKED)
     assert answer.choices[0].message.content == "good"
     assert "Round 2" in answer.choices[0].message.reasoning_content  # type: ignore[attr-defined]
-    raw = client.chat.completions.with_raw_response.create(
-        model="deep", messages=ASKED, reasoning_effort="minimal"
-    )
+    asked: Any = {"model": "deep", "messages": ASKED, "reasoning_effort": "minimal"}
+    raw = client.chat.completions.with_raw_response.create(**asked)
     assert raw.headers["x-podium-effort"] == "low"
     assert (raw.parse().choices[0].message.content or "").startswith("bad\n\n(Not complete: ")
     assert raw.parse().podium["status"] == "partial"  # type: ignore[attr-defined]
@@ -71,13 +66,6 @@ def test_what_a_client_sees(serve: Serve) -> None:
     told = "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas)
     assert "Step 0 writes:\nfacts\nStep 0: ok" in told
     assert "the answer" not in told.replace("Write the answer", "")
-
-
-def test_limits_of_a_model(serve: Serve) -> None:
-    served = serve(models="[models.small.limits]\ncost = 0.0000001\n")
-    with pytest.raises(openai.UnprocessableEntityError) as caught:
-        served.client().chat.completions.create(model="small", messages=ASKED)
-    assert caught.value.code in ("limit", "planner_limit")
 
 
 WRONG = [
@@ -104,9 +92,13 @@ def test_a_wrong_table_is_refused(serve: Serve) -> None:
         assert "podium.toml" in str(caught.value)
 
 
-def test_the_version_changes_with_the_workers(serve: Serve) -> None:
+def test_versions_and_limits_of_models(serve: Serve) -> None:
     table = '[models.a]\nworkers = ["one"]\n[models.b]\nworkers = ["two"]\n[models.c]\nversion = "7"\n'
-    models = serve(models=table).client().models.list().data
+    client = serve(models=table + "[models.small.limits]\ncost = 0.0000001\n").client()
+    with pytest.raises(openai.UnprocessableEntityError) as caught:
+        client.chat.completions.create(model="small", messages=ASKED)
+    assert caught.value.code in ("limit", "planner_limit")
+    models = client.models.list().data
     versions = [model.version for model in models]  # type: ignore[attr-defined]
     assert versions[0][2:] != versions[1][2:]
     assert versions[2] == "c-7"
@@ -119,27 +111,24 @@ def test_the_list_for_codex(serve: Serve, tmp_path: Path) -> None:
     """
     (tmp_path / "prompt.md").write_text("You are a coding agent.")
     table = '[models.deep]\npreset = "ultra"\ncodex_instructions = "prompt.md"\n[models.plain]\n'
-    served = serve(models=table)
-    listed = httpx2.get(f"{served.url}/models?client_version=0.169.0").json()
+    client = serve(models=table).http()
+    listed = client.get("/models?client_version=0.169.0").json()
     assert [model["id"] for model in listed["data"]] == ["deep", "plain"]
     (entry,) = listed["models"]
-    assert entry["slug"] == "deep"
-    assert entry["base_instructions"] == "You are a coding agent."
+    assert (entry["slug"], entry["base_instructions"]) == ("deep", "You are a coding agent.")
     levels = [level["effort"] for level in entry["supported_reasoning_levels"]]
     assert (levels, entry["default_reasoning_level"]) == (["low", "medium", "high"], "high")
     required = "display_name shell_type visibility supported_in_api priority supports_reasoning_summaries"
     more = "support_verbosity truncation_policy supports_parallel_tool_calls experimental_supported_tools"
     assert {*required.split(), *more.split()} <= entry.keys()
-    assert "models" not in httpx2.get(f"{served.url}/models").json()
+    assert "models" not in client.get("/models").json()
 
 
 def test_efforts(serve: Serve, upstream: ChatServer) -> None:
-    client = serve(
-        models='[models.team]\n[models.raw]\nworker = "two"\nefforts.high.worker = "deep"\n'
-    ).client()
+    models = '[models.team]\n[models.raw]\nworker = "two"\nefforts.high.worker = "deep"\n'
+    client = serve(models=models).client()
     for effort in ("none", "ultra"):
-        given = {"reasoning_effort": effort}
-        client.chat.completions.create(model="team", messages=ASKED, extra_body=given)
+        client.chat.completions.create(model="team", messages=ASKED, extra_body={"reasoning_effort": effort})
     assert all("reasoning_effort" not in call.body for call in upstream.calls)
     client.chat.completions.create(model="raw", messages=ASKED, reasoning_effort="low")
     assert upstream.calls[-1].body["reasoning_effort"] == "deep"
@@ -162,25 +151,95 @@ workers = ["narrow"]
 
 [models.second]
 worker = "narrow"
-
-[models.judged]
-workers = ["one"]
-accept = "narrow"
 """
-BUSY = whole({}, status=503)
 
 
-@pytest.fixture
-def client(serve: Serve) -> openai.OpenAI:
-    return serve(models=MODELS).client()
-
-
-def test_a_circuit_breaker_holds_for_all_models(client: openai.OpenAI, upstream: ChatServer) -> None:
-    upstream.reply = lambda call: says(call, ONE) if call.body["model"] == "planner" else BUSY
+def test_a_circuit_breaker_holds_for_all_models(serve: Serve, upstream: ChatServer) -> None:
+    client = serve(models=MODELS).client()
+    busy = whole({}, status=503)
+    upstream.reply = lambda call: says(call, ONE) if call.body["model"] == "planner" else busy
     for calls in (1, 2, 2):
         with pytest.raises(openai.APIStatusError):
             client.chat.completions.create(model="second", messages=ASKED)
         assert len(upstream.calls) == calls
     with pytest.raises(openai.APIStatusError):
         client.chat.completions.create(model="first", messages=ASKED)
-    assert [call.body["model"] for call in upstream.calls] == ["narrow", "narrow", "planner"]
+    assert called(upstream) == ["narrow", "narrow", "planner"]
+
+
+RAW = '[models.raw]\nworker = "two"\n'
+LIKELY = {"content": [{"token": "one", "logprob": -0.5, "bytes": None, "top_logprobs": []}], "refusal": None}
+NAMED: dict[str, Any] = {
+    "n": 2,
+    "logprobs": True,
+    "top_logprobs": 2,
+    "presence_penalty": 0.5,
+    "frequency_penalty": -0.5,
+    "logit_bias": {"50256": -100},
+    "verbosity": "low",
+    "reasoning_effort": "minimal",
+}
+OWN = {"top_k": 3, "chat_template_kwargs": {"enable_thinking": False}}
+
+
+def two_answers(call: Call) -> Reply:
+    """Answer with two choices, whole or streamed, and with the log probabilities of the first."""
+    end: dict[str, Any] = {"finish_reason": "stop"}
+    if not call.body.get("stream"):
+        said = [{"role": "assistant", "content": text} for text in ("one", "other")]
+        choices = [{"index": index, "message": each, **end} for index, each in enumerate(said)]
+        choices[0]["logprobs"] = LIKELY
+        return whole({"choices": choices, "model": "two-0", "usage": USAGE})
+    pieces = [(1, "oth", None, {}), (0, "one", LIKELY, {}), (1, "er", None, end), (0, "", None, end)]
+    chunks = [
+        {"choices": [{"index": index, "delta": {"content": text}, "logprobs": known, **more}]}
+        for index, text, known, more in pieces
+    ]
+    return events(*chunks, {"choices": [], "usage": USAGE})
+
+
+def test_allowed_tools(serve: Serve, upstream: ChatServer) -> None:
+    upstream.reply = lambda call: says(call, "done")
+    tools: Any = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in "abc"]
+    named = [{"type": "function", "function": {"name": name}} for name in ("b", "c")]
+    choice: Any = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": named}}
+    client = serve(models=RAW).client()
+    client.chat.completions.create(model="raw", messages=ASKED, tools=tools, tool_choice=choice)
+    sent = upstream.calls[0].body
+    assert ([tool["function"]["name"] for tool in sent["tools"]], sent["tool_choice"]) == (["b", "c"], "auto")
+    named.append({"type": "function", "function": {"name": "d"}})
+    with pytest.raises(openai.BadRequestError, match="the tools are a, b, c"):
+        client.chat.completions.create(model="raw", messages=ASKED, tools=tools, tool_choice=choice)
+
+
+def test_fields_of_the_provider(serve: Serve, upstream: ChatServer) -> None:
+    upstream.reply = two_answers
+    client = serve(models=RAW).client()
+    answer: Any = client.chat.completions.create(model="raw", messages=ASKED, extra_body=OWN, **NAMED)
+    assert (NAMED | OWN).items() <= upstream.calls[0].body.items()
+    assert [(choice.index, choice.message.content) for choice in answer.choices] == [(0, "one"), (1, "other")]
+    assert answer.choices[0].logprobs.to_dict() == LIKELY
+    assert answer.usage.completion_tokens == USAGE["completion_tokens"]
+    with client.chat.completions.stream(model="raw", messages=ASKED, n=2, logprobs=True) as stream:
+        answer = stream.get_final_completion()
+    assert {choice.index: choice.message.content for choice in answer.choices} == {0: "one", 1: "other"}
+    assert [each.token for each in answer.choices[0].logprobs.content] == ["one"]
+
+
+def test_refused_fields(serve: Serve, upstream: ChatServer) -> None:
+    """By a conductor, whose plan could not honour them; by the provider, in its words without its address."""
+    told = {"error": {"message": "n must be at most 8 here", "code": "bad_n"}}
+    upstream.reply = lambda _: whole(told, status=422)
+    client = serve(models=f'{RAW}efforts.high.worker = "deep"\n[models.team]\n').client()
+    for key in ("n", "top_k"):
+        with pytest.raises(openai.BadRequestError) as caught:
+            client.chat.completions.create(model="team", messages=ASKED, extra_body={key: 2})
+        assert caught.value.param == key
+    more = {"top_k": 3, "reasoning_effort": "huge"}
+    with pytest.raises(openai.BadRequestError, match="'huge' is unknown: write none, minimal"):
+        client.chat.completions.create(model="raw", messages=ASKED, extra_body=more)
+    assert not upstream.calls
+    with pytest.raises(openai.BadRequestError, match="n must be at most 8 here") as caught:
+        client.chat.completions.create(model="raw", messages=ASKED, n=9)
+    assert caught.value.code == "worker_refused"
+    assert upstream.url not in str(caught.value)

@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
-from server.scene import Serve
+from server.scene import Serve, called, ended
 from servers.chat_server import ChatServer
 from servers.mcp_client import connect, http_of
 from servers.podium_server import Served
@@ -40,14 +39,11 @@ def ask(served: Served, text: str) -> Any:
 def test_a_saved_plan_is_a_model(reviews: Served, upstream: ChatServer) -> None:
     assert ask(reviews, "a page").choices[0].message.content == "the answer"
     ask(reviews, '{"text": "it", "style": "long"}')
-    assert [call.body["model"] for call in upstream.calls] == ["two", "two"]
-    for call, subtask in zip(
-        upstream.calls, ("A short review of a page", "A long review of it"), strict=True
-    ):
-        assert subtask in str(call.body["messages"])
-    models = {model.id.partition("-20")[0] for model in reviews.client().models.list()}
-    assert any(name.startswith("plan/review") for name in models)
-    runs = httpx2.get(f"{reviews.url}/runs").json()["data"]
+    assert called(upstream) == ["two", "two"]
+    asked = [str(call.body["messages"]) for call in upstream.calls]
+    assert ("A short review of a page" in asked[0], "A long review of it" in asked[1]) == (True, True)
+    assert any(model.id.startswith("plan/review") for model in reviews.client().models.list())
+    runs = reviews.http().get("/runs").json()["data"]
     questions = [run["question"].partition(") ")[0] for run in reversed(runs)]
     assert questions == ['review(text="a page", style="short"', 'review(text="it", style="long"']
 
@@ -56,25 +52,23 @@ def test_a_saved_plan_is_a_model(reviews: Served, upstream: ChatServer) -> None:
 async def test_a_saved_plan_is_a_tool(reviews: Served, upstream: ChatServer) -> None:
     async with connect(http_of(f"{reviews.root}/mcp")) as client:
         (tool,) = [each for each in (await client.session.list_tools()).tools if each.name == "plan_review"]
-        assert tool.description == "Reviews a text."
-        assert tool.inputSchema["required"] == ["text"]
+        assert (tool.description, tool.inputSchema["required"]) == ("Reviews a text.", ["text"])
         answer = await client.call("plan_review", text="it")
         assert answer["content"][0]["text"] == "the answer"
         wrong = await client.call("plan_review", text="it", style="odd")
-        assert wrong["isError"]
-        assert "wrong value for style" in wrong["content"][0]["text"]
+        assert (wrong["isError"], "wrong value for style" in wrong["content"][0]["text"]) == (True, True)
     assert len(upstream.calls) == 1
 
 
 def test_the_arguments_of_a_run_are_changed(reviews: Served, upstream: ChatServer) -> None:
     ask(reviews, '{"text": "it", "style": "long"}')
-    with httpx2.Client(base_url=reviews.url) as client:
-        run_id = client.get("/runs").json()["data"][0]["id"]
-        plan = client.get(f"/runs/{run_id}").json()["rounds"][0]["plan"]
-        assert plan["args"] == {"text": "it", "style": "long"}
-        plan["args"]["style"] = "short"
-        again = client.post(f"/runs/{run_id}/replay", json={"plan": plan})
-        assert again.status_code == 202, again.text
-        assert "run_ended" in client.get(f"/runs/{again.json()['id']}/events").text
+    client = reviews.http()
+    path = f"/runs/{client.get('/runs').json()['data'][0]['id']}"
+    plan = client.get(path).json()["rounds"][0]["plan"]
+    assert plan["args"] == {"text": "it", "style": "long"}
+    plan["args"]["style"] = "short"
+    again = client.post(f"{path}/replay", json={"plan": plan})
+    assert again.status_code == 202, again.text
+    assert ended(client, again.json()["id"])["status"] == "ok"
     assert "A short review of it" in str(upstream.calls[-1].body["messages"])
     assert len(upstream.calls) == 2

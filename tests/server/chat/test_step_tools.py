@@ -8,21 +8,16 @@ from typing import Any
 
 import openai
 import pytest
-from server.scene import CONFIG, Serve, process
+from server.scene import Serve, called, config, process
 from servers.chat_server import Call, ChatServer, Reply, says
-from servers.podium_server import Served
 
 ASKED: Any = [{"role": "user", "content": "Is all well?"}]
 PARAMETERS: Any = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 NAMES = {"Mend": ("edit", "test"), "Look": ("look",), "Tell": ()}
 """By the first word of a subtask, the tools that its worker calls one after the other."""
+ROWS = (("one", "Mend it.", []), ("two", "Look at it.", []), ("one", "Tell.", [0, 1]))
 PLAN = "".join(
-    json.dumps({"worker": worker, "subtask": subtask, "access": access}) + "\n"
-    for worker, subtask, access in (
-        ("one", "Mend it.", []),
-        ("two", "Look at it.", []),
-        ("one", "Tell.", [0, 1]),
-    )
+    json.dumps(dict(zip(("worker", "subtask", "access"), row, strict=True))) + "\n" for row in ROWS
 )
 ANSWER = "Tell: Mend: did edit, did test; Look: did look"
 MODELS = ["planner", "one", "two", "one", "two", "one", "one"]
@@ -51,8 +46,8 @@ def calling(call: Call) -> Reply:
 class Chat:
     """A client of chat completions that sends the whole conversation."""
 
-    def __init__(self, root: str, *, stream: bool) -> None:
-        self.client = openai.OpenAI(base_url=f"{root}/v1", api_key="none", max_retries=0, timeout=30)
+    def __init__(self, url: str, *, stream: bool) -> None:
+        self.client = openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=30)
         self.stream, self.said = stream, [*ASKED]
 
     def turn(self) -> tuple[list[str], str]:
@@ -74,41 +69,28 @@ class Chat:
         return [call["function"]["name"] for call in calls], message.content or ""
 
 
-def models(upstream: ChatServer) -> list[str]:
-    return [call.body["model"] for call in upstream.calls]
-
-
-@pytest.fixture
-def served(serve: Serve) -> Served:
-    return serve()
-
-
 @pytest.mark.parametrize("stream", [False, True])
-def test_steps_call_tools(served: Served, upstream: ChatServer, *, stream: bool) -> None:
+def test_steps_call_tools(serve: Serve, upstream: ChatServer, *, stream: bool) -> None:
     upstream.reply = calling
-    client = Chat(served.root, stream=stream)
+    client = Chat(serve().url, stream=stream)
     turns = [client.turn() for _ in range(3)]
     client.client.close()
     assert turns == [(["edit", "look"], ""), (["test"], ""), ([], ANSWER)]
-    assert sorted(models(upstream)) == sorted(MODELS)
+    assert sorted(called(upstream)) == sorted(MODELS)
 
 
 @pytest.mark.long
-def test_a_server_that_is_killed_between_all_turns(
-    postgres_url: str, upstream: ChatServer, tmp_path: Path
-) -> None:
-    text = CONFIG.format(url=upstream.url, models="", server="")
-    text = text.replace('path = "runs.db"', f'url = "{postgres_url}"')
-    (tmp_path / "podium.toml").write_text(text)
+def test_a_server_that_is_killed(postgres_url: str, upstream: ChatServer, tmp_path: Path) -> None:
+    """After each turn."""
+    (tmp_path / "podium.toml").write_text(config(upstream.url, postgres_url))
     upstream.reply = calling
     client, turns = None, []
     for _ in range(3):
         with process(tmp_path) as running:
-            root = running.url.removesuffix("/v1")
-            client = client or Chat(root, stream=False)
-            client.client.base_url = f"{root}/v1"
+            client = client or Chat(running.url, stream=False)
+            client.client.base_url = running.url
             turns.append(client.turn())
             os.kill(running.pid, signal.SIGKILL)
             running.wait(10)
     assert turns == [(["edit", "look"], ""), (["test"], ""), ([], ANSWER)]
-    assert sorted(models(upstream)) == sorted(MODELS)
+    assert sorted(called(upstream)) == sorted(MODELS)

@@ -1,6 +1,7 @@
 """A server for programs that check APIs: its workers can plan, call tools, and answer in a schema."""
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -59,3 +60,12 @@ def run(script: str, folder: Path, programs: Path, **more: str) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
+
+
+_PAGE = Path(__file__).parents[3] / "docs" / "server.md"
+
+
+def blocks(heading: str) -> list[str]:
+    """Return the blocks of text under a heading of the page."""
+    section = _PAGE.read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return re.findall(r"```text\n(.*?)```", section, re.DOTALL)

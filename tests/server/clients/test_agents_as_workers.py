@@ -5,12 +5,11 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from server.scene import until
 from servers.agent_models import Run, Turn, agent_model
 from servers.chat_server import ChatServer
 
@@ -24,43 +23,36 @@ PLAN = """{"steps": [
                  "required": ["green", "log"], "additionalProperties": false}}
   ]}
 ]}"""
-CONFIG = """
-[workers.codex]
-type = "command"
+CODEX = """type = "command"
 preset = "codex"
 command = ["codex", "-m", "gpt-5", "-c", 'model_provider="scripted"', "-c", '{provider}']
 folder = "repository"
-worktree = true
 most_cost = 1.0
 price = {{ input = 1.0, output = 10.0 }}
 env_from = ["OPENAI_API_KEY"]
+"""
+CLAUDE = """type = "command"
+preset = "claude"
+folder = "repository"
+most_cost = 1.0
+env = {{ ANTHROPIC_BASE_URL = "{url}", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = "1" }}
+env_from = ["ANTHROPIC_API_KEY"]
+"""
+CONFIG = f"""
+[workers.codex]
+{CODEX}
+worktree = true
 
 [workers.claude]
-type = "command"
-preset = "claude"
-folder = "repository"
+{CLAUDE}
 worktree = true
-most_cost = 1.0
-env = {{ ANTHROPIC_BASE_URL = "{url}", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = "1" }}
-env_from = ["ANTHROPIC_API_KEY"]
 
 [workers.fixer]
-type = "command"
-preset = "claude"
+{CLAUDE}
 command = ["claude", "--allowedTools", "Bash(git *)"]
-folder = "repository"
-most_cost = 1.0
-env = {{ ANTHROPIC_BASE_URL = "{url}", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = "1" }}
-env_from = ["ANTHROPIC_API_KEY"]
 
 [workers.checker]
-type = "command"
-preset = "codex"
-command = ["codex", "-m", "gpt-5", "-c", 'model_provider="scripted"', "-c", '{provider}']
-folder = "repository"
-most_cost = 1.0
-price = {{ input = 1.0, output = 10.0 }}
-env_from = ["OPENAI_API_KEY"]
+{CODEX}
 acts = false
 
 [planner]
@@ -130,19 +122,11 @@ class Model:
 
 WORDS = {
     "checker": "Run the tests.",
-    "fixer": "Merge the branches",
+    "fixer": "Merge the",
     "codex": "Write add.py.",
     "claude": "Write mul.py.",
 }
 """For each agent a part of its prompt, which earlier ones are not shown."""
-
-
-def until(holds: Callable[[], object]) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + 120
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def working_in(folder: Path) -> list[str]:
@@ -187,9 +171,9 @@ def test_two_agents_change_a_repository_until_its_tests_pass(npm_programs: Path,
         def killed(what: str, stalls_at: str) -> None:
             model.stalls_at, model.is_stalling = stalls_at, False
             with podium(what) as process:
-                until(lambda: model.is_stalling)
+                assert until(lambda: model.is_stalling, 120)
                 process.kill()
-            until(lambda: not working_in(repository))
+            assert until(lambda: not working_in(repository), 120)
             model.stalls_at = ""
 
         def ended(what: str) -> tuple[str, str, float, dict[str, str]]:

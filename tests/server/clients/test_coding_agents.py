@@ -4,21 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from server.clients.conftest import run
-from server.clients.page import blocks
-from server.scene import CONFIG
+from server.clients.conftest import blocks, run
+from server.scene import Serve
 from servers.capable import is_planning
 from servers.chat_server import Call, ChatServer, Reply, says, whole
-from servers.podium_server import serving
 
-MODELS = """
-[models.podium]
-
-[models.one]
-worker = "one"
-"""
-
-
+MODELS = '[models.podium]\n[models.one]\nworker = "one"\n'
 FILE = "def add(a, b):\n    return a {} b\n"
 TEST = "python3 -B -c 'import calc; assert calc.add(2, 2) == 4' && echo all passed || echo it failed"
 WORK = ("-", TEST, "+", TEST)
@@ -40,7 +31,9 @@ def _does(agent: str, what: str, folder: Path) -> tuple[str, dict[str, str]]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("agent", ["Codex", "Claude Code"])
-def test_a_step_in_the_middle_mends_a_file(agent: str, npm_programs: Path, tmp_path: Path) -> None:
+def test_a_step_in_the_middle_mends_a_file(
+    agent: str, npm_programs: Path, tmp_path: Path, serve: Serve, upstream: ChatServer
+) -> None:
     repository, asked = tmp_path / "repository", list[tuple[str, int]]()
     rows = [("one", PARTS[0], []), ("two", PARTS[1], []), ("one", PARTS[2], [0, 1])]
     keys = ("worker", "subtask", "access")
@@ -68,17 +61,11 @@ def test_a_step_in_the_middle_mends_a_file(agent: str, npm_programs: Path, tmp_p
             assert "all passed" in results[3]
         return says(call, f"Done: {part}" if part != PARTS[2] else "The test of calc.py passes.")
 
-    *files, commands = blocks(agent)
-    with ChatServer(reply).in_thread() as upstream:
-        config = CONFIG.format(url=upstream.url, models=MODELS, server="")
-        with serving(config, tmp_path) as served:
-            for text in files:  # of Codex
-                (tmp_path / ".codex").mkdir()
-                told = text.replace("http://localhost:8000", served.root)
-                (tmp_path / ".codex" / "config.toml").write_text(told)
-            script = commands.replace("http://localhost:8000", served.root).replace("…", "none")
-            script = script.replace("acceptEdits", "acceptEdits --allowedTools Bash")
-            told = run(script, tmp_path, npm_programs)
+    upstream.reply, root = reply, serve(models=MODELS).root
+    *files, commands = (block.replace("http://localhost:8000", root) for block in blocks(agent))
+    configure_codex(tmp_path, *files)
+    script = commands.replace("…", "none").replace("acceptEdits", "acceptEdits --allowedTools Bash")
+    told = run(script, tmp_path, npm_programs)
     assert "The test of calc.py passes." in told
     assert (repository / "calc.py").read_text() == FILE.format("+")
     listing, mending = [(PARTS[0], n) for n in range(2)], [(PARTS[1], n) for n in range(5)]
@@ -86,22 +73,22 @@ def test_a_step_in_the_middle_mends_a_file(agent: str, npm_programs: Path, tmp_p
     assert sorted(asked) == sorted(needed)
 
 
+def configure_codex(home: Path, *files: str) -> None:
+    """Write the file of Codex, if there is one."""
+    for text in files:
+        (home / ".codex").mkdir()
+        (home / ".codex" / "config.toml").write_text(text)
+
+
 @pytest.mark.long
-def test_codex_does_not_repeat_a_failed_run(npm_programs: Path, tmp_path: Path) -> None:
-    calls = 0
-
-    def reply(call: Call) -> Reply:
-        nonlocal calls
-        calls += 1
-        return whole({"error": {"message": "no such model"}}, status=404)
-
-    file, commands = (block.replace('"podium"', '"one"', 1) for block in blocks("Codex"))
-    with ChatServer(reply).in_thread() as upstream:
-        config = CONFIG.format(url=upstream.url, models=MODELS, server="")
-        with serving(config, tmp_path) as served:
-            (tmp_path / ".codex").mkdir()
-            text = file.replace("http://localhost:8000", served.root)
-            (tmp_path / ".codex" / "config.toml").write_text(text)
-            told = run(f"{commands} || true".replace("\n ||", " ||"), tmp_path, npm_programs)
-    assert calls == 1, told
+def test_codex_does_not_repeat_a_failed_run(
+    npm_programs: Path, tmp_path: Path, serve: Serve, upstream: ChatServer
+) -> None:
+    upstream.reply = lambda _: whole({"error": {"message": "no such model"}}, status=404)
+    root = serve(models=MODELS).root
+    blocks_of_one = (block.replace('"podium"', '"one"', 1) for block in blocks("Codex"))
+    file, commands = (block.replace("http://localhost:8000", root) for block in blocks_of_one)
+    configure_codex(tmp_path, file)
+    told = run(f"{commands} || true".replace("\n ||", " ||"), tmp_path, npm_programs)
+    assert len(upstream.calls) == 1, told
     assert "no such model" in told

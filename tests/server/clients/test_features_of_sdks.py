@@ -20,12 +20,8 @@ HELLO = "Hello to you, too."
 PARIS = "The tools say sun in Paris."
 SAY: Any = [{"role": "user", "content": "Say hello."}]
 ASK: Any = [{"role": "user", "content": "What is the weather in 'Paris'?"}]
-SCHEMA = {
-    "type": "object",
-    "properties": {"city": {"type": "string"}},
-    "required": ["city"],
-    "additionalProperties": False,
-}
+SCHEMA: Any = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+SCHEMA["additionalProperties"] = False
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
 PDF = base64.b64encode(b"%PDF-1.4").decode()
 IMAGE = f"data:image/png;base64,{PIXEL}"
@@ -97,6 +93,8 @@ NAMED: Any = {"type": "function", "function": {"name": "weather"}}
 BRIEF = {"role": "system", "content": "Be brief."}
 SOURCE = {"type": "base64", "media_type": "image/png", "data": PIXEL}
 PAGES = {"type": "base64", "media_type": "application/pdf", "data": PDF}
+LINKED = {"type": "url", "url": "https://example.com/a.png"}
+FORM = {"format": {"type": "json_schema", "schema": SCHEMA}}
 Given = list[tuple[str, dict[str, Any]]]
 ACCEPTED: Given = [
     ("chat", {"messages": [BRIEF, *SAY]}),
@@ -128,10 +126,7 @@ ACCEPTED: Given = [
     ("responses", {"prompt_cache_key": "a"}),
     ("messages", {"system": [{"type": "text", "text": "A.", "cache_control": {"type": "ephemeral"}}]}),
     ("messages", {"messages": part(type="image", source=SOURCE)}),
-    (
-        "messages",
-        {"messages": part(type="image", source={"type": "url", "url": "https://example.com/a.png"})},
-    ),
+    ("messages", {"messages": part(type="image", source=LINKED)}),
     ("messages", {"messages": part(type="document", source=PAGES)}),
     ("messages", {"tools": [THEIR_TOOL], "tool_choice": {"type": "none"}}),
     ("messages", {"service_tier": "auto"}),
@@ -157,9 +152,8 @@ def response_loop(sdks: Sdks, tool: Any, kind: str) -> bool:
         made = [item for item in found.output if item.type == kind]
         if not made:
             break
-        results = [
-            {"type": f"{kind}_output", "call_id": call.call_id, "output": "sun in Paris"} for call in made
-        ]
+        told = {"type": f"{kind}_output", "output": "sun in Paris"}
+        results = [{**told, "call_id": call.call_id} for call in made]
         found = sdks.responses(results, tools=[tool], previous_response_id=found.id)
     return bool(found.output_text == PARIS)
 
@@ -205,12 +199,7 @@ ROWS: dict[str, Row] = {
     "custom tools": lambda s: response_loop(s, CUSTOM, "custom_tool_call"),
     "JSON": lambda s: s.chat(response_format={"type": "json_object"}).choices[0].message.content == "{}",
     "adaptive thinking": lambda s: s.messages(thinking={"type": "adaptive"}).content[0].type == "thinking",
-    "a schema of messages": lambda s: (
-        '"Paris"'
-        in s.messages(ASK, output_config={"format": {"type": "json_schema", "schema": SCHEMA}})
-        .content[-1]
-        .text
-    ),
+    "a schema of messages": lambda s: '"Paris"' in s.messages(ASK, output_config=FORM).content[-1].text,
 }
 REFUSED: Given = [
     ("chat", {"tools": [{"type": "custom", "custom": {"name": "run"}}]}),

@@ -2,16 +2,15 @@
 
 import os
 import shutil
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
-from server.scene import CONFIG
+from server.scene import CONFIG, answers, free_port, until
 from servers.capable import capable
 from servers.chat_server import ChatServer
 
@@ -30,20 +29,13 @@ async def check(request, api_key):
 @contextmanager
 def running(*command: str | Path, folder: Path, path: str, **env: str) -> Iterator[str]:
     """Run a server on a free port until the block ends; yield its URL when `path` answers."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     with (folder / f"{port}.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, "--port", str(port)], cwd=folder, env={**os.environ, **env}, stdout=log, stderr=log
-        )
-    url, end = f"http://127.0.0.1:{port}", time.monotonic() + 90
+        given: Any = {"cwd": folder, "env": {**os.environ, **env}, "stdout": log, "stderr": log}
+        process = subprocess.Popen([*command, "--port", str(port)], **given)
+    url = f"http://127.0.0.1:{port}"
     try:
-        while process.poll() is None and time.monotonic() < end:
-            try:
-                httpx2.get(f"{url}{path}", timeout=5)
-                break
-            except httpx2.TransportError:
-                time.sleep(0.3)
+        until(lambda: process.poll() is not None or answers(f"{url}{path}"), 90)
         yield url
     finally:
         process.terminate()
@@ -70,26 +62,18 @@ def test_a_proxy_in_front(tmp_path: Path) -> None:
             settings = {"PODIUM_URL": f"{podium}/v1", "PODIUM_KEY": key, "LITELLM_MASTER_KEY": key}
             offline = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
             command = (LITELLM, "--config", "litellm.yaml", "--host", "127.0.0.1", "--telemetry", "False")
-            with running(
-                *command, folder=tmp_path, path="/health/liveliness", **settings, **offline
-            ) as litellm:
+            ready = {"folder": tmp_path, "path": "/health/liveliness"}
+            with running(*command, **ready, **settings, **offline) as litellm:
                 asked = {"model": "podium", "messages": [{"role": "user", "content": "Hello"}]}
                 own = {"user": "mallory", "safety_identifier": "mallory"}
-                answers = [
-                    httpx2.post(
-                        f"{litellm}/v1/chat/completions",
-                        json={**asked, **own},
-                        headers={"authorization": f"Bearer sk-{user}"},
-                        timeout=60,
-                    )
-                    for user in ("alice", "bob", "alice")
-                ]
-                assert [answer.status_code for answer in answers] == [200, 200, 429], answers[0].text
-                assert "requests per minute" in answers[2].text
-                for answer, user in zip(answers, ("alice", "bob"), strict=False):
+                for user, status in (("alice", 200), ("bob", 200), ("alice", 429)):
+                    about: Any = {"headers": {"authorization": f"Bearer sk-{user}"}, "timeout": 60}
+                    answer = httpx2.post(f"{litellm}/v1/chat/completions", json={**asked, **own}, **about)
+                    assert answer.status_code == status, answer.text
+                    if status == 429:
+                        assert "requests per minute" in answer.text
+                        continue
                     assert answer.json()["choices"][0]["message"]["content"] == "Hello to you, too."
-                    run = httpx2.get(
-                        f"{podium}/v1/runs/{answer.json()['podium']['run_id']}",
-                        headers={"authorization": f"Bearer {key}"},
-                    )
-                    assert run.json()["user"] == user
+                    run = f"{podium}/v1/runs/{answer.json()['podium']['run_id']}"
+                    shown = httpx2.get(run, headers={"authorization": f"Bearer {key}"})
+                    assert shown.json()["user"] == user

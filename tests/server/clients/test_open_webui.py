@@ -3,16 +3,16 @@
 import json
 import os
 import signal
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
-from server.clients.page import blocks
+from server.clients.conftest import blocks
+from server.scene import answers, free_port, until
 from servers.podium_server import Served
 
 PROGRAMS = Path(__file__).parents[3] / ".venv-open-webui" / "bin"
@@ -32,20 +32,16 @@ def open_webui(script: str, port: int, folder: Path) -> Iterator[httpx2.Client]:
         "OFFLINE_MODE": "True",
         "RAG_EMBEDDING_ENGINE": "openai",
     }
+    url, told = f"http://127.0.0.1:{port}", folder / "log.txt"
+    given: Any = {"cwd": folder, "env": known, "start_new_session": True}
     with (
-        (folder / "log.txt").open("wb") as log,
-        subprocess.Popen(
-            ["/bin/bash", "-ec", script],
-            cwd=folder,
-            env=known,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        ) as process,
+        told.open("wb") as log,
+        subprocess.Popen(["/bin/bash", "-ec", script], stdout=log, stderr=log, **given) as process,
     ):
         try:
-            with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
-                _wait(client, process, folder / "log.txt")
+            with httpx2.Client(base_url=url, timeout=30) as client:
+                until(lambda: process.poll() is not None or answers(f"{url}/health"), _START_SECONDS)
+                assert answers(f"{url}/health"), told.read_text()[-4000:]
                 user = client.post("/api/v1/auths/signin", json={"email": "", "password": ""}).json()
                 client.headers["authorization"] = f"Bearer {user['token']}"
                 yield client
@@ -53,30 +49,11 @@ def open_webui(script: str, port: int, folder: Path) -> Iterator[httpx2.Client]:
             os.killpg(process.pid, signal.SIGTERM)
 
 
-def _wait(client: httpx2.Client, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    end = time.monotonic() + _START_SECONDS
-    while time.monotonic() < end and process.poll() is None:
-        try:
-            if client.get("/health").is_success:
-                return
-        except httpx2.TransportError:
-            pass
-        time.sleep(0.5)
-    pytest.fail(f"Open WebUI did not start:\n{log.read_text()[-4000:]}")
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
-
-
 @pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.skipif(not PROGRAMS.exists(), reason="run `make test-open-webui`: Open WebUI is not installed")
 def test_a_chat(team: Served, tmp_path: Path) -> None:
-    port = _free_port()
+    port = free_port()
     script = blocks("Open WebUI")[0].replace("http://localhost:8000", team.root)
     script = script.replace("open-webui serve --port 3000", f"exec open-webui serve --port {port}")
     with open_webui(script, port, tmp_path) as client:

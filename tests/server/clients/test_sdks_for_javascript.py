@@ -5,45 +5,33 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from server.clients.page import blocks
+from server.clients.conftest import blocks
 from servers.podium_server import Served
 
 HELLO = "Hello to you, too."
 LOOP = {"text": "The tools say sun in Paris.", "steps": 3}
 """Both steps of the plan call the tool, each once."""
 CITY = '{"city": "Paris"}'
+SAYS_HELLO = {
+    "openai": ("chat", "chat stream", "chat helper", "responses", "responses stream", "responses helper"),
+    "anthropic": ("message", "stream"),
+    "vercel": ("openai chat", "openai responses", "compatible", "anthropic"),
+}
 FOUND = {
+    **{f"{sdk} {name}": HELLO for sdk, names in SAYS_HELLO.items() for name in names},
+    **{f"vercel {name} loop": LOOP for name in SAYS_HELLO["vercel"]},
+    **{
+        f"vercel {name} object": {"city": "Paris"}
+        for name in ("openai", "openai chat", "compatible", "anthropic")
+    },
+    **dict.fromkeys(("openai chat loop", "anthropic loop"), LOOP["text"]),
+    **dict.fromkeys(("openai chat parse", "openai responses parse"), CITY),
+    **{f"{sdk} models": ["team", "one"] for sdk in ("openai", "anthropic")},
     "openai chat usage": True,
-    "openai chat helper": HELLO,
-    "openai chat parse": CITY,
     "openai chat streamed tool": "weather",
-    "openai responses background": "response.completed",
-    "openai responses helper": HELLO,
-    "openai responses parse": CITY,
-    "anthropic models": ["team", "one"],
-    "anthropic streamed tool": "tool_use",
-    "vercel compatible object": {"city": "Paris"},
-    "vercel openai chat object": {"city": "Paris"},
-    "vercel anthropic object": {"city": "Paris"},
-    "openai models": ["team", "one"],
-    "openai chat": HELLO,
-    "openai chat stream": HELLO,
-    "openai chat loop": "The tools say sun in Paris.",
     "openai chat error": "404 model_not_found",
-    "openai responses": HELLO,
-    "openai responses stream": HELLO,
-    "anthropic message": HELLO,
-    "anthropic loop": "The tools say sun in Paris.",
-    "anthropic stream": HELLO,
-    "vercel openai chat": HELLO,
-    "vercel openai responses": HELLO,
-    "vercel openai responses loop": LOOP,
-    "vercel openai chat loop": LOOP,
-    "vercel openai object": {"city": "Paris"},
-    "vercel compatible": HELLO,
-    "vercel compatible loop": LOOP,
-    "vercel anthropic": HELLO,
-    "vercel anthropic loop": LOOP,
+    "openai responses background": "response.completed",
+    "anthropic streamed tool": "tool_use",
 }
 
 
@@ -59,9 +47,8 @@ def test_the_examples_of_the_page(team: Served, npm_programs: Path) -> None:
     for number, block in enumerate(blocks("SDKs for JavaScript")):
         example = folder / f"example_{number}.mjs"  # beside the packages, where Node.js looks for them
         text = block.replace("http://localhost:8000", team.root).replace("…", "none")
-        example.write_text(
-            text.replace('podium("podium")', 'podium("team")').replace(': "podium",', ': "team",')
-        )
+        text = text.replace('podium("podium")', 'podium("team")')
+        example.write_text(text.replace(': "podium",', ': "team",'))
         assert node(example) == HELLO
 
 

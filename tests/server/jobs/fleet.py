@@ -1,20 +1,18 @@
 """Replicas of `podium serve` in their own processes, and clients that use any of them."""
 
 import json
-import os
 import random
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import anyio
 import anyio.to_thread
 import httpx2
+from server.scene import command_of
 
 START_SECONDS = 60.0
 _RETRY_SECONDS = 0.1
@@ -27,10 +25,8 @@ class Replica:
 
     def __init__(self, folder: Path, log: Path) -> None:
         self._log = log
-        command = [str(Path(sys.executable).parent / "podium"), "serve", "--port", "0"]
-        environment = {**os.environ, "XDG_CONFIG_HOME": str(folder / "none")}
         with log.open("w") as messages:
-            self._process = subprocess.Popen(command, cwd=folder, stderr=messages, env=environment)
+            self._process = subprocess.Popen(**command_of(folder, "serve", "--port", "0"), stderr=messages)
 
     def url(self) -> str:
         """Return the URL, when the replica serves."""
@@ -63,9 +59,7 @@ class Fleet:
         self._replicas = {replica.url(): replica for replica in started}
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for replica in self._replicas.values():
             replica.kill()
 
@@ -100,14 +94,13 @@ class Client:
 
     async def start_twice(self, query: str) -> list[httpx2.Response]:
         """Start a run with the same request at two replicas at the same time."""
-        first = self._fleet.url()
         answers: list[httpx2.Response] = []
 
         async def start(url: str) -> None:
             answers.append(await self.start(query, url))
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(start, first)
+            tasks.start_soon(start, first := self._fleet.url())
             tasks.start_soon(start, self._fleet.url(besides=first))
         return answers
 

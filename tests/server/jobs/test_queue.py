@@ -1,14 +1,21 @@
-"""Runs and responses that wait in the queue for a free slot."""
+"""Runs and responses that wait in the shared queue for a free slot, and jobs of lost processes."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 from server.scene import ASKED, Serve, ended, post, start, team, until
 from servers.chat_server import Call, ChatServer, Reply
+
+from podium.journal import SqlJournal
+from podium_server.jobs.jobs import Job, Jobs
+from podium_server.jobs.table import JobTable, StoredJob, new_job
+
+BEHIND = {"model": "podium", "input": ASKED, "background": True}
 
 
 @pytest.fixture
@@ -39,17 +46,15 @@ def test_runs_wait_for_a_slot(client: httpx2.Client, upstream: ChatServer) -> No
     """They are shown as queued, and run one after the other, in order; a cancelled one never begins."""
     with busy(client, upstream) as first:
         waiting = [start(client, query=f"Question {number}?") for number in range(3)]
-        assert [(run["status"], run["model"], run["events"]) for run in waiting] == [
-            ("queued", "podium", 0)
-        ] * 3
+        shown = [(run["status"], run["model"], run["events"]) for run in waiting]
+        assert shown == [("queued", "podium", 0)] * 3
         assert len(upstream.calls) == 3
         assert post(client, waiting[0]["id"], "resume", 409)["error"]["code"] == "run_held"
         gone = f"/runs/{waiting.pop()['id']}"
         assert client.delete(gone).json()["error"]["code"] == "run_held"
         run = client.post(f"{gone}/cancel", json={}).json()
         assert (run["status"], run["problem"]["code"]) == ("stopped", "cancelled")
-        assert client.delete(gone).status_code == 200
-        assert client.get(gone).status_code == 404
+        assert (client.delete(gone).status_code, client.get(gone).status_code) == (200, 404)
     runs = [ended(client, run_id) for run_id in (first, *(run["id"] for run in waiting))]
     assert [run["status"] for run in runs] == ["ok"] * 3
     ends = [run["ended"] for run in runs]
@@ -57,11 +62,8 @@ def test_runs_wait_for_a_slot(client: httpx2.Client, upstream: ChatServer) -> No
 
 
 def test_a_response_waits_for_a_slot(client: httpx2.Client, upstream: ChatServer) -> None:
-    """Its status is `queued`; a request that is refused later fails it."""
     with busy(client, upstream):
-        body = {"model": "podium", "input": ASKED, "background": True}
-        response = client.post("/responses", json=body).json()
-        cancelled = client.post("/responses", json=body).json()
+        response, cancelled = (client.post("/responses", json=BEHIND).json() for _ in range(2))
         assert (response["status"], cancelled["status"]) == ("queued", "queued")
         assert client.post(f"/responses/{cancelled['id']}/cancel", json={}).json()["status"] == "cancelled"
         assert len(upstream.calls) == 3
@@ -74,11 +76,10 @@ def test_the_idempotency_key_of_a_queued_run(client: httpx2.Client, upstream: Ch
     with busy(client, upstream):
         first = client.post("/runs", json=body, headers=key)
         again = client.post("/runs", json=body, headers=key)
-        assert again.json()["id"] == first.json()["id"]
-        assert again.headers["idempotent-replayed"] == "true"
+        assert (again.json()["id"], again.headers["idempotent-replayed"]) == (first.json()["id"], "true")
         others: list[tuple[str, dict[str, Any]]] = [
             ("/runs", body | {"labels": ["eu"]}),
-            ("/responses", {"model": "podium", "input": "Why?", "background": True}),
+            ("/responses", BEHIND),
             ("/chat/completions", {"model": "podium", "messages": ASKED}),
         ]
         for path, other in others:
@@ -95,8 +96,7 @@ def test_a_full_queue(serve: Serve, upstream: ChatServer) -> None:
     with busy(client, upstream):
         for key in ("a", "b", "a"):
             assert client.post("/runs", json=body, headers={"idempotency-key": key}).status_code == 202
-        asked = {"model": "podium", "input": ASKED, "background": True}
-        for each in (client.post("/runs", json=body), client.post("/responses", json=asked)):
+        for each in (client.post("/runs", json=body), client.post("/responses", json=BEHIND)):
             assert (each.status_code, each.json()["error"]["code"]) == (503, "queue_full")
             assert "retry-after" in each.headers
     assert until(lambda: len(client.get("/runs", params={"status": "ok"}).json()["data"]) == 3)
@@ -121,9 +121,63 @@ def test_a_new_run_of_a_key_at_its_limit(serve: Serve, upstream: ChatServer) -> 
     client = keyed.http(keyed.key(concurrency=1))
     with busy(client, upstream) as first:
         waiting = [start(client), start(client)]
-        asked = {"model": "podium", "input": ASKED, "background": True}
-        response = client.post("/responses", json=asked).json()
+        response = client.post("/responses", json=BEHIND).json()
         assert [each["status"] for each in (*waiting, response)] == ["queued"] * 3
     for run_id in (first, *(run["id"] for run in waiting)):
         assert ended(client, run_id)["status"] == "ok"
     assert until(lambda: client.get(f"/responses/{response['id']}").json()["status"] == "completed", 20.0)
+
+
+async def found(table: JobTable, job_id: str) -> StoredJob:
+    job = await table.find(job_id)
+    assert job is not None
+    return job
+
+
+class Endless:
+    """Work that begins; jobs of the kind `endless` then never end."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    async def run(self) -> None:
+        self._job.begin()
+        if self._job.stored.kind == "endless":
+            await anyio.sleep_forever()
+
+    async def end(self, failure: Exception | None) -> Mapping[str, str] | None:
+        del failure
+        return None
+
+    async def drop(self) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.anyio
+async def test_jobs_are_given_up(url: str) -> None:
+    async with AsyncExitStack() as stack:
+        processes: list[Jobs] = []
+        for period in (3600.0, 0.05):
+            journal = await stack.enter_async_context(SqlJournal(url))
+            table = await stack.enter_async_context(JobTable(journal))
+            kinds = {"endless": Endless}
+            jobs = Jobs(table, kinds, most=2, queued=10, on_cancels=lambda _: None, period=period)
+            await stack.enter_async_context(jobs.opened())
+            processes.append(jobs)
+        suspended, other = processes
+        for name in ("a", "b"):
+            assert await suspended.begin(new_job(name, "endless", "local", {}))
+        holder = (await found(other.table, "a")).holder
+        end = "UPDATE podium_leases SET until = 1.0 WHERE holder = ?"
+        with anyio.fail_after(20):
+            while other.count < 2:
+                # again, because the look after the start of a job renews the lease
+                await other.table.transaction(lambda each: each.execute(end, holder))
+                await anyio.sleep(0.02)
+        assert suspended.count == 2
+        await suspended.table.journal.check(5.0)
+        with anyio.fail_after(20):
+            while suspended.count:  # noqa: ASYNC110 - as above
+                await anyio.sleep(0.02)
+        assert other.count == 2
+        assert holder not in {(await found(other.table, name)).holder for name in ("a", "b")}

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import anyio.to_thread
 import httpx2
 import pytest
 from server.jobs.fleet import Client, Fleet
-from server.scene import CONFIG, team
+from server.scene import config, team
 from servers.chat_server import Call, ChatServer, Reply, says
 
 from benchmarks.postgres_server import PostgresServer
@@ -40,15 +40,10 @@ def slow(call: Call) -> Reply:
 
 
 @pytest.fixture
-def upstream() -> Iterator[ChatServer]:
-    with ChatServer(slow).in_thread() as server:
-        yield server
-
-
-@pytest.fixture
 def folder(tmp_path: Path, upstream: ChatServer, postgres_url: str) -> Path:
-    text = CONFIG.format(url=upstream.url, models=LIMITS, server=f"background_runs = {SLOTS}")
-    (tmp_path / "podium.toml").write_text(text.replace('path = "runs.db"', f'url = "{postgres_url}"'))
+    upstream.reply = slow
+    text = config(upstream.url, postgres_url, models=LIMITS, server=f"background_runs = {SLOTS}")
+    (tmp_path / "podium.toml").write_text(text)
     return tmp_path
 
 
@@ -63,8 +58,7 @@ async def spent(url: str, name: str) -> float:
 
 
 async def settled(url: str) -> None:
-    journal = SqlJournal(url, lease=2.0)
-    held = "SELECT 1 FROM podium_turns WHERE holder IS NOT NULL LIMIT 1"
+    journal, held = SqlJournal(url, lease=2.0), "SELECT 1 FROM podium_turns WHERE holder IS NOT NULL LIMIT 1"
     async with journal, KeyStore(journal) as store, KeyAccess(store, journal=journal):
         with anyio.fail_after(60):
             while await store.transaction(lambda each: each.fetch(held), reads=True):  # noqa: ASYNC110 - of the ledger

@@ -1,23 +1,15 @@
-"""A store of keys; in PostgreSQL too, for the tests that ask for it by `both`."""
-
-from pathlib import Path
+"""A store of keys, beside a journal."""
 
 import pytest
 
 from podium.journal import SqlJournal
 from podium_server.keys import KeyStore
 
-both = pytest.mark.parametrize(
-    "journal", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True
-)
-
 
 @pytest.fixture
-def journal(request: pytest.FixtureRequest, tmp_path: Path) -> SqlJournal:
+def journal(url: str) -> SqlJournal:
     """Return a journal in an empty database."""
-    if getattr(request, "param", "sqlite") == "sqlite":
-        return SqlJournal(tmp_path / "runs.db")
-    return SqlJournal(request.getfixturevalue("postgres_url"))
+    return SqlJournal(url)
 
 
 @pytest.fixture

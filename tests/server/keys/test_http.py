@@ -1,4 +1,4 @@
-"""Requests over HTTP with API keys: every route but health needs one, and its limits apply."""
+"""Requests over HTTP with API keys, which an admin manages: every route but health needs one."""
 
 import re
 import threading
@@ -10,13 +10,11 @@ import anyio.to_thread
 import httpx2
 import openai
 import pytest
-from server.scene import ASKED, COST, Serve, team, until
+from server.scene import ASKED, COST, Serve, both, called, keys_in, team, until
 from servers.chat_server import Call, ChatServer, Reply
 from servers.podium_server import Served, serving
 
 from podium.aio import run_sync
-from podium.journal import SqlJournal
-from podium_server.keys import KeyAccess, KeyStore
 
 
 def create(served: Served, key: str, **options: Any) -> Any:
@@ -33,15 +31,14 @@ def test_every_route_but_health_needs_a_key(keyed: Served) -> None:
     for path in ("/v1/models", "/v1/models/podium", "/v1/keys/self"):
         for headers in ({}, {"authorization": "Bearer sk-wrong"}, {"x-api-key": "podium_sk_" + "0" * 49}):
             answer = httpx2.get(keyed.root + path, headers=headers)
-            assert answer.status_code == 401
-            assert answer.json()["error"]["code"] == "invalid_api_key"
+            assert (answer.status_code, answer.json()["error"]["code"]) == (401, "invalid_api_key")
             assert answer.headers["www-authenticate"] == "Bearer"
     assert httpx2.post(keyed.url + "/chat/completions", json={}).status_code == 401
     for open_path in ("/healthz", "/readyz"):
         assert httpx2.get(keyed.root + open_path).status_code == 200
 
 
-@pytest.mark.parametrize("url", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True)
+@both
 def test_a_key_shows_its_budgets(url: str, serve: Serve, upstream: ChatServer) -> None:
     served, may_end = serve(keys=True, url=url), threading.Event()
     limits = {"requests_per_minute": 10, "tokens_per_minute": 100_000}
@@ -71,8 +68,7 @@ def test_a_key_shows_its_budgets(url: str, serve: Serve, upstream: ChatServer) -
     assert budgets() == [("day", 1.0, cost, 0.0), ("month", 20.0, cost, 0.0)]
     assert "podium_sk" not in client.get("/keys/self").text
     assert raw.parse().choices[0].message.content == "the answer"
-    assert raw.headers["x-ratelimit-limit-requests"] == "10"
-    assert raw.headers["x-ratelimit-remaining-requests"] == "9"
+    assert [raw.headers[f"x-ratelimit-{name}-requests"] for name in ("limit", "remaining")] == ["10", "9"]
     assert int(raw.headers["x-ratelimit-remaining-tokens"]) < 100_000
 
 
@@ -124,7 +120,7 @@ def test_a_rest_that_is_less_than_a_run_may_cost(keyed: Served, upstream: ChatSe
     assert error.code == "insufficient_quota"
     assert "$0.004 is left of the budget of this day, $0.004, and the run may need more" in str(error)
     assert "the next day begins at" in str(error)
-    assert [call.body["model"] for call in upstream.calls] == ["planner"]
+    assert called(upstream) == ["planner"]
     assert error.response.headers["x-should-retry"] == "false"
     assert error.response.headers["x-podium-run-id"] == error.body["run_id"]
 
@@ -149,8 +145,7 @@ def test_a_rest_that_is_less_than_the_first_call_may_cost(keyed: Served, upstrea
             left = r"\$0\.0001 is left of the budget of this day, \$0\.0001, and the first call of the run"
             assert re.match(rf"{left} needs \$0\.\d+: the next day begins at ", error["message"])
             assert answer.headers["x-should-retry"] == "false"
-    assert client.get("/runs").json()["data"] == []
-    assert upstream.calls == []
+    assert (client.get("/runs").json()["data"], upstream.calls) == ([], [])
 
 
 def test_a_retention_of_0_leaves_no_run(serve: Serve) -> None:
@@ -167,9 +162,8 @@ def test_a_retention_of_0_leaves_no_run(serve: Serve) -> None:
 def test_keys_have_their_own_idempotency_keys(keyed: Served, upstream: ChatServer) -> None:
     first, second = keyed.key(), keyed.key()
     header = {"idempotency-key": "order 1"}
-    ids = [
-        create(keyed, key, extra_headers=header).headers["x-podium-run-id"] for key in (first, first, second)
-    ]
+    made = [create(keyed, key, extra_headers=header) for key in (first, first, second)]
+    ids = [each.headers["x-podium-run-id"] for each in made]
     assert ids[0] == ids[1] != ids[2]
     assert len(upstream.calls) == 6
 
@@ -196,8 +190,7 @@ def test_a_browser_logs_in(keyed: Served) -> None:
         cookie = begun.headers["set-cookie"]
         assert all(word in cookie for word in ("HttpOnly", "SameSite=Strict", "Path=/", "Expires="))
         csrf = begun.json()["csrf"]
-        assert browser.get("/session").json() == begun.json()
-        assert begun.json()["role"] == "approve"
+        assert (browser.get("/session").json(), begun.json()["role"]) == (begun.json(), "approve")
         assert browser.get("/v1/models").status_code == 200
         body = {"model": "podium", "messages": ASKED}
         evil = {"x-podium-csrf": csrf, "origin": "https://evil.example"}
@@ -232,19 +225,16 @@ def test_a_server_without_keys(serve: Serve, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_key_may_name_a_worker_that_one_model_lacks(tmp_path: Path) -> None:
     """It is refused where nobody is left, and where its labels are undeclared."""
-    text = (
-        '[journal]\npath = "runs.db"\n[workers.calc]\ntype = "calculator"\n[workers.copy]\ntype = "gather"\n'
-    )
+    text = '[journal]\npath = "runs.db"\n[workers]\ncalc.type = "calculator"\ncopy.type = "gather"\n'
     text += '[planner]\ntype = "rule"\n[models.small]\nworkers = ["calc"]\n[models.large]\n'
     text += '[policy]\nrules = [{label = "copy", never = ["calc"]}]\n'
-    journal = SqlJournal(tmp_path / "runs.db")
     cases: list[tuple[dict[str, Any], str, str]] = [
         ({"denied": ("copy",)}, "", ""),
         ({"allowed": ("copy",)}, "allows no worker", ""),
         ({"denied": ("cpoy",)}, "did you mean 'copy'", "did you mean 'copy'"),
         ({"labels": ("secret",)}, "does not declare", "does not declare"),
     ]
-    with serving(text, tmp_path, KeyAccess(KeyStore(journal), journal=journal)) as running:
+    with serving(text, tmp_path, keys_in(tmp_path / "runs.db")) as running:
         for rules, *told in cases:
             client = running.http(running.key(**rules))
             for model, refusal in zip(("small", "large"), told, strict=True):
@@ -252,3 +242,57 @@ def test_a_key_may_name_a_worker_that_one_model_lacks(tmp_path: Path) -> None:
                 answer = client.post("/chat/completions", json=asked)
                 assert (answer.status_code == 403) == bool(refusal), (rules, model, answer.text)
                 assert refusal in answer.text
+
+
+def test_a_key_from_its_creation_to_its_end(serve: Serve) -> None:
+    served = serve(keys=True)
+    admin = served.http(served.key(role="admin"))
+    own = admin.get("/keys/self").json()["id"]
+    answer = admin.post("/keys", json={"name": "bob", "rules": {"models": ["podium"], "day_cost": 1.0}})
+    made = answer.json()
+    assert (answer.status_code, made["rules"]["day_cost"], made["days"]) == (201, 1.0, None)
+    assert create(served, made["key"]).status_code == 200
+    path = f"/keys/{made['id']}"
+    assert until(lambda: bool(admin.get(path).json()["days"]))
+    shown = admin.get(path).json()
+    assert (shown["key"], shown["days"][0]["requests"]) == (None, 1)
+    assert shown["days"][0]["cost"] == pytest.approx(0.0027)
+    changed = admin.post(path, json={"rules": {"requests_per_minute": 5}}).json()
+    assert (changed["rules"]["requests_per_minute"], changed["rules"]["day_cost"]) == (5, None)
+    text = admin.post(f"{path}/rotate", json={"grace_seconds": 60}).json()["key"]
+    for valid in (made["key"], text):
+        assert served.http(valid).get("/models").status_code == 200
+    assert admin.request("DELETE", path).json()["revoked"] is not None
+    listed = admin.get("/keys").json()["data"]
+    assert {each["name"]: each["revoked"] is None for each in listed} == {"bob": False, "key 0": True}
+    log = [(each["what"], each["who"]) for each in admin.get("/keys/changes").json()["data"]]
+    assert log[1:] == [(what, own) for what in ("create", "update", "rotate", "revoke")]
+    assert "podium_sk_" not in admin.get("/keys/changes").text
+
+
+def test_wrong_bodies(serve: Serve) -> None:
+    keyed = serve(keys=True)
+    admin = keyed.http(keyed.key(role="admin"))
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"name": "bob", "rules": {"models": ["podiun"]}}, "there is no model 'podiun'"),
+        ({"name": "bob", "rules": {"allowed": ["three"]}}, "'three'"),
+        ({"name": "bob", "rules": {"day": 1}}, "day"),
+        ({"name": "bob", "rules": {"day_cost": -1.0}}, "day_cost of a key is -1.0"),
+        ({"name": "key 0"}, "a key named 'key 0' exists"),
+        ({}, "name"),
+    ]
+    for body, told in cases:
+        answer = admin.post("/keys", json=body)
+        assert (answer.status_code, told in answer.json()["error"]["message"]) == (400, True), answer.text
+    assert len(admin.get("/keys").json()["data"]) == 1
+    assert admin.get("/keys/nobody").json()["error"]["code"] == "key_not_found"
+
+
+def test_only_an_admin_manages_keys(keyed: Served) -> None:
+    client = keyed.http(keyed.key(role="approve"))
+    one = client.get("/keys/self").json()["id"]
+    paths = [("GET", ""), ("POST", ""), ("GET", "/changes"), ("POST", f"/{one}/rotate")]
+    paths += [(method, f"/{one}") for method in ("GET", "POST", "DELETE")]
+    for method, path in paths:
+        answer = client.request(method, f"/keys{path}", json={})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "role_missing")

@@ -5,19 +5,13 @@ from typing import Any
 import anthropic
 import pytest
 from anthropic import Anthropic
-from server.scene import ASKED, Serve, team
+from server.scene import ASKED, Serve, called, team
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.podium_server import Served
 
 THINKING: Any = {"type": "enabled", "budget_tokens": 2048}
-ADD: Any = [
-    {
-        "name": "add",
-        "description": "Adds numbers.",
-        "input_schema": {"type": "object", "properties": {"a": {"type": "integer"}}},
-        "cache_control": {"type": "ephemeral"},
-    }
-]
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+ADD: Any = [{"name": "add", "input_schema": SCHEMA, "cache_control": {"type": "ephemeral"}}]
 RESULT = {"type": "tool_result", "tool_use_id": "call_1"}
 ADD_CALL = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
 
@@ -43,17 +37,13 @@ def ask(served: Served, **changes: Any) -> Any:
 
 def test_a_whole_message(served: Served, upstream: ChatServer) -> None:
     raw = client_of(served).messages.with_raw_response.create(model="podium", max_tokens=100, messages=ASKED)
-    message = raw.parse()
-    assert [(block.type, getattr(block, "text", None)) for block in message.content] == [
-        ("text", "the answer")
-    ]
-    assert message.stop_reason == "end_turn"
-    assert message.model.startswith("podium-")
+    message: Any = raw.parse()
+    assert [(block.type, block.text) for block in message.content] == [("text", "the answer")]
+    assert (message.stop_reason, message.model.startswith("podium-")) == ("end_turn", True)
     assert message.id == f"msg_{raw.headers['x-podium-run-id']}"
     assert raw.headers["request-id"] == raw.headers["x-podium-run-id"]
-    usage: Any = message.usage
-    assert (usage.input_tokens, usage.output_tokens) == (211, 7)
-    assert usage.orchestration_input_tokens == 2 * 211
+    usage = message.usage
+    assert (usage.input_tokens, usage.output_tokens, usage.orchestration_input_tokens) == (211, 7, 2 * 211)
     assert upstream.calls[-1].body["max_completion_tokens"] == 100
 
 
@@ -67,21 +57,16 @@ def test_the_plan_is_a_thinking_block(served: Served, upstream: ChatServer) -> N
 
 
 def test_a_streamed_message(served: Served, upstream: ChatServer) -> None:
-    kinds = []
-    with client_of(served).messages.stream(
-        model="podium", max_tokens=100, messages=ASKED, thinking=THINKING
-    ) as stream:
-        for event in stream:
-            kinds.append(event.type)  # noqa: PERF401 - the message is read from the same stream
-        message = stream.get_final_message()
-    assert kinds[0] == "message_start"
-    assert kinds[-1] == "message_stop"
+    asked: Any = {"model": "podium", "max_tokens": 100, "messages": ASKED, "thinking": THINKING}
+    with client_of(served).messages.stream(**asked) as stream:
+        kinds = [event.type for event in stream]
+        message: Any = stream.get_final_message()
+    assert (kinds[0], kinds[-1]) == ("message_start", "message_stop")
     assert kinds.count("content_block_start") == kinds.count("content_block_stop") == 2
     assert [block.type for block in message.content] == ["thinking", "text"]
-    assert "Collect facts." in message.content[0].thinking  # type: ignore[union-attr]
-    assert message.content[0].signature  # type: ignore[union-attr]
-    assert message.content[1].text == "the answer"  # type: ignore[union-attr]
-    assert message.stop_reason == "end_turn"
+    assert "Collect facts." in message.content[0].thinking
+    assert message.content[0].signature
+    assert (message.content[1].text, message.stop_reason) == ("the answer", "end_turn")
     assert (message.usage.input_tokens, message.usage.output_tokens) == (211, 7)
 
 
@@ -129,18 +114,17 @@ def test_tokens_are_estimated(served: Served) -> None:
 def test_a_loop_of_tools(served: Served, upstream: ChatServer) -> None:
     upstream.reply = calling
     first = ask(served, tools=ADD)
-    assert first.stop_reason == "tool_use"
     call = first.content[-1]
-    assert (call.type, call.name, call.input) == ("tool_use", "add", {"a": 1})
+    assert (first.stop_reason, call.name, call.input) == ("tool_use", "add", {"a": 1})
     offered = upstream.calls[-1].body["tools"][0]["function"]
-    assert (offered["name"], offered["parameters"]) == ("add", ADD[0]["input_schema"])
+    assert (offered["name"], offered["parameters"]) == ("add", SCHEMA)
     before = len(upstream.calls)
     result = {"type": "tool_result", "tool_use_id": call.id, "content": [{"type": "text", "text": "3"}]}
     reminder = {"type": "text", "text": "<reminder>Be short.</reminder>"}
     said = {"role": "assistant", "content": first.content}
     more = [*ASKED, said, {"role": "user", "content": [result, reminder]}]
     assert ask(served, messages=more, tools=ADD).content[-1].text == "the answer"
-    assert [call.body["model"] for call in upstream.calls[before:]] == ["two"]
+    assert called(upstream)[before:] == ["two"]
     told = upstream.calls[-1].body["messages"][-1]
     assert (told["role"], told["tool_call_id"]) == ("tool", "call_1")
     assert told["content"] == "3\n\n<reminder>Be short.</reminder>"
@@ -148,11 +132,9 @@ def test_a_loop_of_tools(served: Served, upstream: ChatServer) -> None:
 
 def test_the_effort(served: Served) -> None:
     create = client_of(served).messages.with_raw_response.create
-    for asked, effort in (
-        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "low"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 10_000}}, "medium"),
-        ({"output_config": {"effort": "max"}}, "high"),
-    ):
+    thinking = [{"thinking": {**THINKING, "budget_tokens": tokens}} for tokens in (1024, 10_000)]
+    efforts = ("low", "medium", "high")
+    for asked, effort in zip((*thinking, {"output_config": {"effort": "max"}}), efforts, strict=True):
         given: Any = {"model": "ultra", "max_tokens": 100, "messages": ASKED, **asked}
         assert create(**given).headers["x-podium-effort"] == effort
 
@@ -194,13 +176,6 @@ def test_a_run_that_fails(served: Served, upstream: ChatServer) -> None:
     upstream.reply = lambda call: team(call) if call.body["model"] == "planner" else refusal
     with pytest.raises(anthropic.APIStatusError) as caught:
         ask(served)
-    assert caught.value.status_code == 502
-    assert caught.value.body["error"]["code"] == "worker_refused"  # type: ignore[index]
-    assert caught.value.response.headers["x-should-retry"] == "false"
-    with (
-        pytest.raises(anthropic.APIStatusError, match="worker_refused"),
-        client_of(served).messages.stream(
-            model="podium", max_tokens=9, messages=ASKED, thinking=THINKING
-        ) as stream,
-    ):
-        stream.get_final_message()
+    error: Any = caught.value
+    assert (error.status_code, error.body["error"]["code"]) == (502, "worker_refused")
+    assert error.response.headers["x-should-retry"] == "false"

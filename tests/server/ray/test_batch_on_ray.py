@@ -13,19 +13,17 @@ from typing import Any
 import psycopg
 import pytest
 from ray.cluster_utils import Cluster
-from server.batch.conftest import asked_of, command, echo, read, write
-from server.batch.test_batch import fails_on
+from server.batch.conftest import asked_of, command, echo, questions, read, write
+from server.batch.test_batch import ONE, WORDS as ALONE, fails_on
 from server.ray.conftest import OnRay
 from servers.chat_server import Call, ChatServer, Reply, says
 
 from podium.journal import RunRow, SqlJournal
 
-ONE = (211 + 2 * 7) / 1e6
-"""The cost of a run, in USD."""
 CONCURRENCY = 96
 """Enough lines for three actors; the cluster has two cores, and so two actors."""
-MANY = [{"id": f"q{number}", "query": f"question {number}"} for number in range(300)]
-WORDS = ("in.jsonl", "--model", "alone", "--concurrency", str(CONCURRENCY))
+MANY = questions(300)
+WORDS = (*ALONE, "--concurrency", str(CONCURRENCY))
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -133,7 +131,7 @@ def test_a_line_that_kills_its_actor(
 
     upstream.reply = reply
     write(folder / "in.jsonl", [{"id": "poison", "query": "poison"}, *MANY[:20]])
-    code, told = on_ray("in.jsonl", "--model", "alone", "--concurrency", "2")
+    code, told = on_ray(*ALONE, "--concurrency", "2")
     assert code == 1, told
     rows = {row["id"]: row for row in read(folder / "in.results.jsonl")}
     assert rows.pop("poison")["problem"]["code"] == "run_dead"

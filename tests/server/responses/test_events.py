@@ -22,24 +22,18 @@ def check(events: Sequence[Event]) -> None:
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert events[0]["type"] == "response.created"
     assert [event["type"] for event in events if event["type"] in TERMINAL] == [events[-1]["type"]]
-    states = [event["type"] for event in events if event["type"] in STATES]
-    assert states[1:-1] in (
-        ["response.in_progress"],
-        ["response.queued"],
-        ["response.queued", "response.in_progress"],
-    )
+    states = [event["type"].removeprefix("response.") for event in events if event["type"] in STATES]
+    assert states[1:-1] in (["in_progress"], ["queued"], ["queued", "in_progress"])
     items: list[Any] = []
-    at = 0
-    middle = [event for event in events if event["type"] not in STATES]
-    while at < len(middle):
-        added = middle[at]
-        assert added["type"] == "response.output_item.added"
-        length = next(
-            n for n, event in enumerate(middle[at:]) if event["type"] == "response.output_item.done"
-        )
-        check_item(middle[at : at + length + 1], len(items))
-        items.append(middle[at + length]["item"])
-        at += length + 1
+    of_item: list[Event] = []
+    for event in events:
+        if event["type"] not in STATES:
+            of_item.append(event)
+        if event["type"] == "response.output_item.done":
+            check_item(of_item, len(items))
+            items.append(event["item"])
+            of_item.clear()
+    assert of_item == []
     assert events[-1]["response"]["output"] == items
     assert len({item["id"] for item in items}) == len(items)
 
@@ -48,6 +42,7 @@ def check_item(events: Sequence[Event], index: int) -> None:
     """Check the events of one output item: it is added, its text follows in pieces, then the whole text."""
     added, *inner, done = events
     item = done["item"]
+    assert added["type"] == "response.output_item.added"
     assert (added["item"]["id"], added["item"]["type"]) == (item["id"], item["type"])
     assert {event["output_index"] for event in events} == {index}
     assert {event["item_id"] for event in inner} == {item["id"]}
@@ -71,19 +66,10 @@ def check_item(events: Sequence[Event], index: int) -> None:
             raise AssertionError(kind)
 
 
-def response(status: Any = "in_progress") -> Response:
-    request = ResponseRequest(model="m", input="x", background=True)
-    return Response(request=request, run_id="r", model="m-1", created=1, keeps=True, status=status)
-
-
 def ended(reason: str, calls: int) -> Any:
     function = {"name": "add", "arguments": "{}"}
-    return SimpleNamespace(
-        finish_reason=reason,
-        tool_calls=[{"id": f"c{n}", "type": "function", "function": function} for n in range(calls)],
-        usage=Usage(1, 1),
-        summary={"run_id": "r"},
-    )
+    made = [{"id": f"c{n}", "type": "function", "function": function} for n in range(calls)]
+    return SimpleNamespace(finish_reason=reason, tool_calls=made, usage=Usage(1, 1), summary={"run_id": "r"})
 
 
 @given(
@@ -94,29 +80,19 @@ def ended(reason: str, calls: int) -> Any:
 )
 @example([], "cancel", 0, "queued")
 @example([ProgressPiece("a"), TextPiece("b"), ProgressPiece("c")], "stop", 2, "in_progress")
-def test_any_order_of_events(
-    pieces: list[Piece],
-    end: str,
-    calls: int,
-    begun: Any,
-) -> None:
-    writer = ResponseWriter(response())
+def test_any_order_of_events(pieces: list[Piece], end: str, calls: int, begun: Any) -> None:
+    request = ResponseRequest(model="m", input="x", background=True)
+    begun_as: Any = {"run_id": "r", "model": "m-1", "created": 1, "keeps": True, "status": "in_progress"}
+    writer = ResponseWriter(Response(request=request, **begun_as))
     events = writer.begin(begun)
     if begun == "queued" and pieces:
         events += writer.proceed()
     for piece in pieces:
         events += writer.piece(piece)
-    match end:
-        case "fail":
-            events += writer.fail(Fault(status=502, code="worker", message="no"))
-        case "cancel":
-            events += writer.cancel(())
-        case _:
-            events += writer.end(ended(end, calls))
+    fault = Fault(status=502, code="worker", message="no")
+    ends = {"fail": lambda: writer.fail(fault), "cancel": lambda: writer.cancel(())}
+    events += ends.get(end, lambda: writer.end(ended(end, calls)))()
     check(events)
-    texts = [piece.text for piece in pieces if isinstance(piece, TextPiece)]
-    said = [item["content"][0]["text"] for item in writer.response.output if item["type"] == "message"]
-    assert "".join(said) == "".join(texts)
-    progress = [piece.text for piece in pieces if isinstance(piece, ProgressPiece)]
-    shown = [item["summary"][0]["text"] for item in writer.response.output if item["type"] == "reasoning"]
-    assert "".join(shown) == "".join(progress)
+    for kind, item_type, part in ((TextPiece, "message", "content"), (ProgressPiece, "reasoning", "summary")):
+        shown = [item[part][0]["text"] for item in writer.response.output if item["type"] == item_type]
+        assert "".join(shown) == "".join(piece.text for piece in pieces if isinstance(piece, kind))

@@ -7,7 +7,8 @@ from typing import Any
 import openai
 import pytest
 from server.keys.test_http import budget
-from server.scene import PLAN, Serve, team, until
+from server.responses.test_events import check
+from server.scene import Serve, called, team, until
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.podium_server import Served
 
@@ -17,32 +18,20 @@ from podium_server.keys import KeyStore
 from podium_server.keys.ledger import Housekeeping, Ledger
 
 ASKED = "Why is the sky blue?"
-TOOLS: Any = [
-    {
-        "type": "function",
-        "name": "add",
-        "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}},
-        "strict": False,
-    }
-]
-
-
-def calls_add(number: int) -> list[dict[str, Any]]:
-    function = {"name": "add", "arguments": json.dumps({"a": number})}
-    return [{"id": f"call_{number}", "type": "function", "function": function}]
+PARAMETERS = {"type": "object", "properties": {"a": {"type": "integer"}}}
+TOOLS: Any = [{"type": "function", "name": "add", "parameters": PARAMETERS, "strict": False}]
+ADD = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
 
 
 def test_a_whole_response(served: Served) -> None:
     raw = served.client().responses.with_raw_response.create(model="podium", input=ASKED, metadata={"a": "b"})
-    answer = raw.parse()
+    answer: Any = raw.parse()
     assert answer.id == f"resp_{raw.headers['x-podium-run-id']}"
     assert (answer.status, answer.output_text) == ("completed", "the answer")
-    assert answer.model.startswith("podium-")
-    assert answer.metadata == {"a": "b"}
-    reasoning, message = answer.output
-    assert (reasoning.type, message.type) == ("reasoning", "message")
-    assert "0. one: Collect facts." in reasoning.summary[0].text  # type: ignore[union-attr]
-    usage: Any = answer.usage
+    assert (answer.model.startswith("podium-"), answer.metadata) == (True, {"a": "b"})
+    assert [item.type for item in answer.output] == ["reasoning", "message"]
+    assert "0. one: Collect facts." in answer.output[0].summary[0].text
+    usage = answer.usage
     assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (211, 7, 3 * 218)
     assert usage.input_tokens_details.orchestration_input_tokens == 2 * 211
 
@@ -50,20 +39,7 @@ def test_a_whole_response(served: Served) -> None:
 def test_a_streamed_response(served: Served) -> None:
     client = served.client()
     events = list(client.responses.create(model="podium", input=ASKED, stream=True))
-    assert [event.sequence_number for event in events] == list(range(len(events)))
-    kinds = [event.type for event in events]
-    assert kinds[:4] == [
-        "response.created",
-        "response.in_progress",
-        "response.output_item.added",
-        "response.reasoning_summary_part.added",
-    ]
-    assert kinds[-4:] == [
-        "response.output_text.done",
-        "response.content_part.done",
-        "response.output_item.done",
-        "response.completed",
-    ]
+    check([event.to_dict() for event in events])
     texts = [event.delta for event in events if event.type == "response.output_text.delta"]
     assert len(texts) > 1
     assert "".join(texts) == "the answer"
@@ -76,15 +52,12 @@ def test_a_streamed_response(served: Served) -> None:
 def test_a_conversation(served: Served, upstream: ChatServer) -> None:
     client = served.client()
     first = client.responses.create(model="podium", input=ASKED, instructions="Be short.")
-    second = client.responses.create(
-        model="podium", input="And at night?", instructions="Be long.", previous_response_id=first.id
-    )
+    more: Any = {"instructions": "Be long.", "previous_response_id": first.id}
+    second = client.responses.create(model="podium", input="And at night?", **more)
     third = client.responses.create(model="podium", input="And on Mars?", previous_response_id=second.id)
     asked = json.dumps([call.body["messages"] for call in upstream.calls[-3:]])
-    for text in (ASKED, "the answer", "And at night?", "And on Mars?"):
-        assert text in asked
-    assert "Be short." not in asked
-    assert "Be long." not in asked
+    texts = (ASKED, "the answer", "And at night?", "And on Mars?", "Be short.", "Be long.")
+    assert [text in asked for text in texts] == [True] * 4 + [False] * 2
     items: Any = client.responses.input_items.list(third.id, limit=2, order="asc").data
     assert [item.content[0].text for item in items if item.type == "message"] == [ASKED]
     every = list(client.responses.input_items.list(third.id, limit=2))
@@ -92,21 +65,17 @@ def test_a_conversation(served: Served, upstream: ChatServer) -> None:
     assert len({item.id for item in every}) == len(every) == 7
 
 
-def fails(call: Call) -> Reply:
-    refusal = whole({"error": {"message": "no"}}, status=400)
-    return says(call, PLAN) if call.body["model"] == "planner" else refusal
-
-
 def test_a_run_that_fails(served: Served, upstream: ChatServer) -> None:
-    upstream.reply = fails
+    refusal = whole({"error": {"message": "no"}}, status=400)
+    upstream.reply = lambda call: team(call) if call.body["model"] == "planner" else refusal
     client = served.client()
     with pytest.raises(openai.APIStatusError) as caught:
         client.responses.create(model="podium", input=ASKED)
     assert (caught.value.status_code, caught.value.code) == (502, "worker_refused")
-    events: list[Any] = list(client.responses.create(model="podium", input=ASKED, stream=True))
-    assert events[-1].type == "response.failed"
-    assert events[-1].response.error.code == "worker_refused"
-    assert client.responses.retrieve(events[0].response.id).status == "failed"
+    *_, last = client.responses.create(model="podium", input=ASKED, stream=True)
+    found: Any = last
+    assert (found.type, found.response.error.code) == ("response.failed", "worker_refused")
+    assert client.responses.retrieve(found.response.id).status == "failed"
 
 
 def test_a_deleted_response(served: Served) -> None:
@@ -118,15 +87,15 @@ def test_a_deleted_response(served: Served) -> None:
             call(answer.id)
     with pytest.raises(openai.BadRequestError) as caught:
         client.responses.create(model="podium", input="More?", previous_response_id=answer.id)
-    assert caught.value.code == "previous_response_not_found"
-    assert caught.value.param == "previous_response_id"
+    told = (caught.value.code, caught.value.param)
+    assert told == ("previous_response_not_found", "previous_response_id")
 
 
 def test_an_idempotency_key_with_tool_calls(served: Served, upstream: ChatServer) -> None:
     def reply(call: Call) -> Reply:
         has_result = any(message["role"] == "tool" for message in call.body["messages"])
         if call.body["model"] == "two" and not has_result:
-            return says(call, "", tool_calls=calls_add(1), finish_reason="tool_calls")
+            return says(call, "", tool_calls=[ADD], finish_reason="tool_calls")
         return team(call)
 
     upstream.reply = reply
@@ -143,7 +112,7 @@ def test_an_idempotency_key_with_tool_calls(served: Served, upstream: ChatServer
     second = ask("k2", input=[result], previous_response_id=first.id)
     assert second.output_text == "the answer"
     assert ask("k2", input=[result], previous_response_id=first.id).output == second.output
-    assert [call.body["model"] for call in upstream.calls] == ["planner", "one", "two", "two"]
+    assert called(upstream) == ["planner", "one", "two", "two"]
 
 
 def test_the_request_of_codex(served: Served) -> None:
@@ -151,8 +120,8 @@ def test_the_request_of_codex(served: Served) -> None:
         "model": "podium",
         "instructions": "You are a coding agent.",
         "input": [
-            {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Rules."}]},
-            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Say hello"}]},
+            {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
+            for role, text in (("developer", "Rules."), ("user", "Say hello"))
         ],
         "tools": [*TOOLS, {"type": "web_search", "external_web_access": False}],
         "tool_choice": "auto",
@@ -165,9 +134,8 @@ def test_the_request_of_codex(served: Served) -> None:
         "text": {"verbosity": "low"},
     }
     more = {"client_metadata": {"x": "y"}}  # OpenAI's client does not know it
-    events: list[Any] = list(served.client().responses.create(**body, extra_body=more))  # type: ignore[call-overload]
-    assert events[-1].type == "response.completed"
-    assert events[-1].response.podium["ignored_tools"] == ["web_search"]
+    *_, last = served.client().responses.create(**body, extra_body=more)  # type: ignore[call-overload]
+    assert (last.type, last.response.podium["ignored_tools"]) == ("response.completed", ["web_search"])
 
 
 WRONG: list[tuple[dict[str, Any], str | None]] = [
@@ -199,14 +167,8 @@ def test_a_wrong_request(served: Served, upstream: ChatServer) -> None:
         assert caught.value.param == param
     assert not upstream.calls
     answer = client.responses.create(model="podium", input=ASKED)
-    for rest in (
-        "/input_items?limit=0",
-        "/input_items?order=up",
-        "/input_items?after=nothing",
-        "?stream=maybe",
-        "?stream=true",
-        "?starting_after=1",
-    ):
+    wrong = [f"/input_items?{query}" for query in ("limit=0", "order=up", "after=nothing")]
+    for rest in (*wrong, "?stream=maybe", "?stream=true", "?starting_after=1"):
         with pytest.raises(openai.BadRequestError) as caught:
             client.get(f"/responses/{answer.id}{rest}", cast_to=object)
         assert caught.value.param == rest.partition("?")[2].partition("=")[0]
@@ -225,16 +187,16 @@ def test_without_store(serve: Serve, upstream: ChatServer, tmp_path: Path) -> No
     asked: Any = [{"role": "user", "content": ASKED}, *(item.model_dump() for item in first.output)]
     asked.append({"role": "user", "content": [{"type": "input_text", "text": "And at night?"}]})
     second = client.responses.create(model="podium", input=asked, store=False)
-    assert second.output_text == "the answer"
+    assert (second.output_text, (second.model_extra or {})["store"]) == ("the answer", False)
     assert "the answer" in json.dumps(upstream.calls[-1].body["messages"])
-    assert second.model_extra is not None
-    assert second.model_extra["store"] is False
-    assert not any(b"xyzzy" in path.read_bytes() for path in tmp_path.glob("runs.db*"))
+    assert not is_in(tmp_path, b"xyzzy")
     client.responses.create(model="podium", input="What is plugh?")
-    assert any(b"plugh" in path.read_bytes() for path in tmp_path.glob("runs.db*"))
+    assert is_in(tmp_path, b"plugh")
 
 
-HELD = "SELECT turn_id FROM podium_turns WHERE holder IS NOT NULL"
+def is_in(folder: Path, text: bytes) -> bool:
+    """Return whether the database or its log has a text."""
+    return any(text in path.read_bytes() for path in folder.glob("runs.db*"))
 
 
 def test_a_response_belongs_to_its_key(keyed: Served) -> None:
@@ -257,11 +219,10 @@ def test_responses_that_are_not_kept(serve: Serve, tmp_path: Path) -> None:
     served = serve(keys=True)
     client = served.client(served.key(retention_days=0))
     answer = client.responses.create(model="podium", input="What is xyzzy?")
-    assert answer.model_extra is not None
-    assert answer.model_extra["store"] is False
+    assert (answer.model_extra or {})["store"] is False
     with pytest.raises(openai.NotFoundError):
         client.responses.retrieve(answer.id)
-    assert not any(b"xyzzy" in path.read_bytes() for path in tmp_path.glob("runs.db*"))
+    assert not is_in(tmp_path, b"xyzzy")
     key = served.key(day_cost=1.0, retention_days=1)
     client = served.client(key)
     kept = client.responses.create(model="podium", input=ASKED)
@@ -275,8 +236,9 @@ def test_responses_that_are_not_kept(serve: Serve, tmp_path: Path) -> None:
     url = served.app.journal.url
     assert len(run_sync(lambda: SqlJournal(url).runs())) == 1
     keys = KeyStore(url)
+    held = "SELECT turn_id FROM podium_turns WHERE holder IS NOT NULL"
     later = "UPDATE podium_turns SET forget_at = forget_at - 86401"
-    assert until(lambda: not run_sync(lambda: keys.transaction(lambda each: each.fetch(HELD))))
+    assert until(lambda: not run_sync(lambda: keys.transaction(lambda each: each.fetch(held))))
     run_sync(lambda: keys.transaction(lambda each: each.execute(later)))
     assert run_sync(Housekeeping(keys, Ledger(keys), SqlJournal(url)).forget_expired) >= 1
     with pytest.raises(openai.NotFoundError):

@@ -7,7 +7,7 @@ import openai
 import pytest
 from server.responses.test_events import check
 from server.responses.test_responses import ASKED, TOOLS
-from server.scene import team
+from server.scene import called, team
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served
 
@@ -18,16 +18,11 @@ PATCH: Any = {
     "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"},
 }
 LONG = "a_tool_whose_name_with_that_of_its_namespace_is_too_long"
-FILES: Any = {
-    "type": "namespace",
-    "name": "mcp__files__",
-    "description": "Files.",
-    "tools": [
-        {"type": "function", "name": "read", "parameters": {"type": "object"}, "strict": False},
-        {"type": "function", "name": LONG, "parameters": {"type": "object"}, "strict": False},
-        {"type": "custom", "name": "write"},
-    ],
-}
+FILES: Any = {"type": "namespace", "name": "mcp__files__", "description": "Files."}
+FILES["tools"] = [
+    *({"type": "function", "name": name, "parameters": {"type": "object"}} for name in ("read", LONG)),
+    {"type": "custom", "name": "write"},
+]
 EVERY: Any = [*TOOLS, PATCH, FILES, {"type": "web_search"}, {"type": "image_generation"}]
 
 
@@ -55,8 +50,7 @@ def test_tools_are_offered_as_functions(served: Served, upstream: ChatServer) ->
     assert "start: /.+/" in names["apply_patch"]["description"]
     assert names["apply_patch"]["parameters"]["required"] == ["input"]
     assert all(len(name) <= 64 for name in names)
-    assert len(names) == 5
-    assert [tool.type for tool in answer.tools] == ["function", "custom", "namespace"]
+    assert (len(names), [tool.type for tool in answer.tools]) == (5, ["function", "custom", "namespace"])
     facts: Any = answer.model_extra
     assert facts["podium"]["ignored_tools"] == ["web_search", "image_generation"]
 
@@ -67,12 +61,7 @@ def test_tools_are_offered_as_functions(served: Served, upstream: ChatServer) ->
     [
         ("apply_patch", '{"input": "a\\nb"}', "custom_tool_call", {"name": "apply_patch", "input": "a\nb"}),
         ("apply_patch", '{"text": "a"}', "custom_tool_call", {"input": '{"text": "a"}'}),
-        (
-            "mcp__files__read",
-            '{"path": "x"}',
-            "function_call",
-            {"namespace": "mcp__files__", "name": "read", "arguments": '{"path": "x"}'},
-        ),
+        ("mcp__files__read", "{}", "function_call", {"namespace": "mcp__files__", "name": "read"}),
         ("unknown", "{}", "function_call", {"name": "unknown", "arguments": "{}"}),
     ],
 )
@@ -96,7 +85,7 @@ def test_calls_and_their_results(
     assert (made["tool_calls"][0]["function"]["name"], said["content"]) == (name, "done")
     if kind == "custom_tool_call":
         assert json.loads(made["tool_calls"][0]["function"]["arguments"]) == {"input": call.input}
-    assert [each.body["model"] for each in upstream.calls] == ["planner", "one", "two", "two"]
+    assert called(upstream) == ["planner", "one", "two", "two"]
 
 
 def test_a_tool_choice(served: Served, upstream: ChatServer) -> None:

@@ -1,11 +1,10 @@
 """Runs in the background: they are started, approved, changed, cancelled, resumed, replayed and deleted."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from server.runs.test_runs import ask, frames
-from server.scene import ASKED, Serve, ended, post, stalled, start, team, until
+from server.scene import ASKED, Serve, called, ended, post, stalled, start, team, until
 from servers.chat_server import ChatServer
 from servers.podium_server import Served
 
@@ -16,8 +15,7 @@ APPROVAL = '\n[policy]\napprove = "later"\n'
 def test_a_run_of_a_plan(served: Served, upstream: ChatServer) -> None:
     client = served.http()
     run = ended(client, start(client, query="Why?", plan={"steps": STEPS})["id"])
-    assert run["status"] == "ok"
-    assert {call.body["model"] for call in upstream.calls} == {"one", "two"}
+    assert (run["status"], {*called(upstream)}) == ("ok", {"one", "two"})
     again = ended(client, start(client, query="Why?", plan=run["rounds"][0]["plan"])["id"])
     assert again["rounds"][0]["plan"]["steps"] == run["rounds"][0]["plan"]["steps"]
 
@@ -43,8 +41,7 @@ def test_an_invalid_run_is_refused(keyed: Served, upstream: ChatServer) -> None:
     for change, status, code in INVALID:
         answer = client.post("/runs", json={"model": "podium", "query": "Why?", **change})
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
-    assert client.get("/runs").json()["data"] == []
-    assert upstream.calls == []
+    assert (client.get("/runs").json()["data"], upstream.calls) == ([], [])
 
 
 def test_limits_above_those_of_the_key(keyed: Served) -> None:
@@ -61,16 +58,14 @@ def test_a_plan_is_approved(serve: Serve) -> None:
     client = serve(models=APPROVAL).http()
     run_id = start(client)["id"]
     run = ended(client, run_id)
-    assert run["status"] == "waiting"
-    assert run["waits_for"]["plan"]["steps"][0]["subtask"] == "Collect facts."
+    assert (run["status"], run["waits_for"]["plan"]["steps"][0]["subtask"]) == ("waiting", "Collect facts.")
     last = list(frames(client.get(f"/runs/{run_id}/events").text))[-1]["data"]
     assert (last["type"], last["result"]["status"]) == ("run_ended", "waiting")
     post(client, run_id, "approve", why="It is fine.")
     run = ended(client, run_id)
     assert (run["status"], run["answer"], run["waits_for"]) == ("ok", "the answer", None)
-    given = [
-        f["data"] for f in frames(client.get(f"/runs/{run_id}/events").text) if f["event"] == "approval_given"
-    ]
+    told = frames(client.get(f"/runs/{run_id}/events").text)
+    given = [frame["data"] for frame in told if frame["event"] == "approval_given"]
     assert [(each["approved"], each["by"], each["why"]) for each in given] == [(True, "local", "It is fine.")]
     assert post(client, run_id, "approve", 409)["error"]["code"] == "not_waiting"
 
@@ -86,8 +81,7 @@ def test_a_plan_is_edited_or_refused(serve: Serve) -> None:
     plan["steps"][0]["subtask"] = "Collect other facts."
     post(client, run_id, "edit", plan=plan)
     run = ended(client, run_id)
-    assert run["status"] == "ok"
-    assert run["rounds"][0]["plan"]["steps"][0]["subtask"] == "Collect other facts."
+    assert (run["status"], run["rounds"][0]["plan"]["steps"][0]["subtask"]) == ("ok", "Collect other facts.")
     ended(client, other)
     post(client, other, "refuse", why="Too expensive.")
     run = ended(client, other)
@@ -99,11 +93,8 @@ def test_a_run_is_cancelled_and_resumed(served: Served, upstream: ChatServer) ->
     upstream.reply = stalled
     client = served.http()
     run_id = start(client)["id"]
-    calls = lambda: [call.body["model"] for call in upstream.calls]  # noqa: E731
-    while "two" not in calls():
-        time.sleep(0.02)
-    run = post(client, run_id, "cancel", 200)
-    assert run["status"] == "stopped"
+    assert until(lambda: "two" in called(upstream))
+    assert post(client, run_id, "cancel", 200)["status"] == "stopped"
     last = list(frames(client.get(f"/runs/{run_id}/events").text))[-1]["data"]
     assert (last["type"], last["problem"]["code"]) == ("run_stopped", "cancelled")
     upstream.reply = team
@@ -111,7 +102,7 @@ def test_a_run_is_cancelled_and_resumed(served: Served, upstream: ChatServer) ->
     post(client, run_id, "resume")
     run = ended(client, run_id)
     assert (run["status"], run["answer"]) == ("ok", "the answer")
-    assert calls() == ["planner", "one", "two", "two"]
+    assert called(upstream) == ["planner", "one", "two", "two"]
     assert post(client, run_id, "resume")["status"] == "ok"
 
 
@@ -123,8 +114,7 @@ def test_a_run_is_replayed(served: Served, upstream: ChatServer) -> None:
     plan = again["rounds"][0]["plan"]
     plan["steps"][1]["subtask"] = "Write a poem."
     changed = ended(client, post(client, run_id, "replay", plan=plan)["id"])
-    assert changed["status"] == "ok"
-    assert [call.body["model"] for call in upstream.calls] == ["planner", "one", "two", "two"]
+    assert (changed["status"], called(upstream)) == ("ok", ["planner", "one", "two", "two"])
 
 
 def test_only_the_plan_is_made(serve: Serve, upstream: ChatServer) -> None:
@@ -141,7 +131,7 @@ def test_only_the_plan_is_made(serve: Serve, upstream: ChatServer) -> None:
     assert cheap["plan"]["cost"]["likely"] < told["plan"]["cost"]["likely"]
     wrong = {"steps": [{**steps[0], "access": [3]}]}
     assert post(client, run["id"], "forecast", 400, plan=wrong)["error"]["code"] == "forward_access"
-    assert [call.body["model"] for call in upstream.calls] == ["planner"]
+    assert called(upstream) == ["planner"]
     post(client, run["id"], "approve")
     assert ended(client, run["id"])["status"] == "ok"
     steps[1]["subtask"] = "Write a poem."
@@ -165,8 +155,7 @@ def test_keys_change_their_own_runs(keyed: Served, upstream: ChatServer) -> None
     upstream.reply = stalled
     owner, other = keyed.http(keyed.key(labels=("eu",), day_cost=10.0)), keyed.http(keyed.key())
     auditor, admin = keyed.http(keyed.key(role="approve")), keyed.http(keyed.key(role="admin"))
-    run = start(owner)
-    run_id = run["id"]
+    run_id = (run := start(owner))["id"]
     assert run["labels"] == ["eu"]
     assert post(other, run_id, "cancel", 404)["error"]["code"] == "run_unknown"
     assert post(auditor, run_id, "cancel", 403)["error"]["code"] == "role_missing"
@@ -175,9 +164,8 @@ def test_keys_change_their_own_runs(keyed: Served, upstream: ChatServer) -> None
     for client, status in ((other, 404), (auditor, 403), (admin, 202)):
         post(client, run_id, "resume", status)
     assert ended(owner, run_id)["status"] == "ok"
-    assert [each["id"] for each in admin.get("/runs", params={"key": run["key_id"]}).json()["data"]] == [
-        run_id
-    ]
+    (listed,) = admin.get("/runs", params={"key": run["key_id"]}).json()["data"]
+    assert listed["id"] == run_id
     assert post(auditor, run_id, "replay")["key_id"] != run["key_id"]
 
 
@@ -197,3 +185,36 @@ def test_the_run_of_an_open_request_is_cancelled(served: Served, upstream: ChatS
     upstream.reply = team
     post(client, run_id, "resume")
     assert ended(client, run_id)["answer"] == "the answer"
+
+
+ANN = '[workers.ann]\ntype = "person"\n'
+ASK = {"worker": "ann", "subtask": "May we?"}
+WRITE = {"worker": "two", "subtask": "Write it.", "access": [0]}
+
+
+def test_answers(serve: Serve) -> None:
+    """The only question needs no name; the answer must fit; the type may have its short form."""
+    client = serve(models=ANN).http()
+    form = {"worker": "ann", "subtask": "Who?", "returns": {"name": "string", "tags": ["string"]}}
+    run = ended(client, start(client, plan={"steps": [{**form, "returns": ["string"]}]})["id"])
+    assert run["waits_for"]["actions"][0]["question"]["returns"]["type"] == "array"
+    run = ended(client, start(client, plan={"steps": [form, WRITE]})["id"])
+    assert run["status"] == "waiting"
+    misfit = "the answer to step 0 does not fit its JSON schema: $: 'Ann' is not of type 'object'"
+    for body, told in (
+        ({}, "give either `done` or `answer`"),
+        ({"done": True}, "`done` needs `action`, its step"),
+        ({"answer": "Ann"}, misfit),
+    ):
+        assert post(client, run["id"], "decide", 400, **body)["error"]["message"] == told
+    post(client, run["id"], "decide", answer='{"name": "Ann", "tags": []}')
+    assert ended(client, run["id"])["status"] == "ok"
+    assert post(client, run["id"], "decide", 409, answer="x")["error"]["code"] == "not_waiting"
+    run_id = start(client, plan={"steps": [ASK, ASK, {**WRITE, "access": [0, 1]}]})["id"]
+    ended(client, run_id)
+    assert "name one" in post(client, run_id, "decide", 409, answer="yes")["error"]["message"]
+    assert client.post(f"/runs/{run_id}/decide", json={"answer": "yes", "action": 1}).status_code == 202
+    run = ended(client, run_id)
+    assert [each["step"] for each in run["waits_for"]["actions"]] == [0]
+    post(client, run_id, "refuse", why="no idea")
+    assert ended(client, run_id)["status"] == "partial"

@@ -14,28 +14,26 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import asyncpg  # type: ignore[import-untyped]
 import httpx2
+import psycopg
 import pytest
-from server.scene import ASKED, CONFIG, start, team, until
+from server.scene import ASKED, both, config, start, team, until
 from servers.chat_server import Call, ChatServer, Reply
 from servers.podium_server import serving
 
 LISTENING = "SELECT {} FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
-
-
+Replicas = tuple[httpx2.Client, httpx2.Client]
 POSTGRES = pytest.mark.parametrize("url", [pytest.param("postgres", marks=pytest.mark.long)], indirect=True)
 
 
 @pytest.fixture
 def replicas(
     url: str, upstream: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[httpx2.Client, httpx2.Client]]:
+) -> Iterator[Replicas]:
     """Serve two replicas that share a database; each executes one run in the background at a time."""
     if url.startswith("postgres"):
         monkeypatch.setattr("podium.journal.sql.changes.PERIOD", 600.0)
-    text = CONFIG.format(url=upstream.url, models="", server="background_runs = 1")
-    text = text.replace('path = "runs.db"', f'url = "{url}"')
+    text = config(upstream.url, url, server="background_runs = 1")
     with ExitStack() as stack:
         one, other = (stack.enter_context(serving(text, tmp_path)).http() for _ in range(2))
         yield one, other
@@ -57,14 +55,9 @@ def released(upstream: ChatServer) -> Iterator[threading.Event]:
 
 
 def listening(url: str, what: str = "count(*)") -> Any:
-    async def fetch() -> Any:
-        connection = await asyncpg.connect(url)
-        try:
-            return await connection.fetchval(LISTENING.format(what))
-        finally:
-            await connection.close()
-
-    return anyio.run(fetch)
+    with psycopg.connect(url) as connection:
+        ((found,),) = connection.execute(LISTENING.format(what)).fetchall()
+        return found
 
 
 def types_of(lines: Iterator[str], last: str) -> list[str]:
@@ -78,10 +71,8 @@ def types_of(lines: Iterator[str], last: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("url", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True)
-def test_events_of_another_replica(
-    replicas: tuple[httpx2.Client, httpx2.Client], released: threading.Event
-) -> None:
+@both
+def test_events_of_another_replica(replicas: Replicas, released: threading.Event) -> None:
     one, other = replicas
     run_id = start(one)["id"]
     with other.stream("GET", f"/runs/{run_id}/events") as stream:
@@ -93,9 +84,7 @@ def test_events_of_another_replica(
 
 
 @POSTGRES
-def test_events_after_a_lost_connection(
-    replicas: tuple[httpx2.Client, httpx2.Client], released: threading.Event, url: str
-) -> None:
+def test_events_after_a_lost_connection(replicas: Replicas, released: threading.Event, url: str) -> None:
     one, other = replicas
     run_id = start(one)["id"]
     with other.stream("GET", f"/runs/{run_id}/events") as stream:
@@ -108,9 +97,8 @@ def test_events_after_a_lost_connection(
 
 
 @POSTGRES
-def test_a_repetition_at_another_replica(
-    replicas: tuple[httpx2.Client, httpx2.Client], released: threading.Event, upstream: ChatServer
-) -> None:
+def test_a_repetition(replicas: Replicas, released: threading.Event, upstream: ChatServer) -> None:
+    """At another replica."""
     body = {"model": "podium", "messages": ASKED}
     headers = {"idempotency-key": "same"}
     with ThreadPoolExecutor() as threads:

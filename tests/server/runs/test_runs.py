@@ -1,13 +1,15 @@
-"""The list of runs, one run, and its events."""
+"""The list of runs, one run, its events, and sums by day and worker."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx2
 import pytest
-from server.scene import ASKED, Serve, team
-from servers.chat_server import Call, ChatServer, Reply, says, whole
+from server.scene import ASKED, Serve, both, ended, post, slowly, start, team
+from servers.chat_server import Call, ChatServer, Reply, whole
 from servers.podium_server import Served
 
 
@@ -29,8 +31,7 @@ def test_a_run_has_its_plan_its_steps_and_their_bills(served: Served) -> None:
     run_id = ask(client)
     run = client.get(f"/runs/{run_id}").json()
     assert (run["object"], run["id"], run["model"], run["status"]) == ("run", run_id, "podium", "ok")
-    assert run["answer"] == "the answer"
-    assert run["query"] == ASKED
+    assert (run["answer"], run["query"], run["problem"]) == ("the answer", ASKED, None)
     (planned,) = run["rounds"]
     assert [step["subtask"] for step in planned["plan"]["steps"]] == ["Collect facts.", "Write the answer."]
     assert [run["workers"][step["worker"]] for step in planned["plan"]["steps"]] == ["one", "two"]
@@ -41,14 +42,11 @@ def test_a_run_has_its_plan_its_steps_and_their_bills(served: Served) -> None:
     costs = [bill["cost"] for bill in (*planned["steps"], *planned["proposals"])]
     assert run["cost"] == pytest.approx(sum(costs)) == pytest.approx(0.0027)
     assert run["usage"]["input_tokens"] == 3 * 211
-    assert run["problem"] is None
 
 
 def test_a_failed_run_has_its_problem(served: Served, upstream: ChatServer) -> None:
-    def reply(call: Call) -> Reply:
-        return whole({}, status=400) if call.body["model"] == "two" else team(call)
-
-    upstream.reply = reply
+    refusal = whole({}, status=400)
+    upstream.reply = lambda call: refusal if call.body["model"] == "two" else team(call)
     client = served.http()
     failed = client.post("/chat/completions", json={"model": "podium", "messages": ASKED}).json()
     run = client.get(f"/runs/{failed['error']['run_id']}").json()
@@ -145,14 +143,9 @@ def test_keys_see_their_own_runs(serve: Serve) -> None:
 
 
 def test_a_run_is_followed_while_it_is_executed(served: Served, upstream: ChatServer) -> None:
-    def slow(call: Call) -> Reply:
-        return says(call, "the answer", delay=0.3) if call.body["model"] == "two" else team(call)
-
-    upstream.reply = slow
-    client = served.http()
-    with client.stream(
-        "POST", "/chat/completions", json={"model": "podium", "messages": ASKED, "stream": True}
-    ) as chat:
+    upstream.reply, client = slowly, served.http()
+    body = {"model": "podium", "messages": ASKED, "stream": True}
+    with client.stream("POST", "/chat/completions", json=body) as chat:
         pieces = chat.iter_text()
         next(pieces)
         run_id = chat.headers["x-podium-run-id"]
@@ -162,3 +155,69 @@ def test_a_run_is_followed_while_it_is_executed(served: Served, upstream: ChatSe
                 pass
             last = list(frames("".join(stream.iter_text())))[-1]
     assert last["event"] == "run_ended"
+
+
+RETRY = "\n[retry]\nfirst_wait = 0.01\nattempts = 2\n"
+
+
+def by_worker(runs: list[Any]) -> dict[str, float]:
+    costs = Counter[str]()
+    for run in runs:
+        costs.update(run["cost_by_worker"])
+        costs.update({bill["planner"]: bill["cost"] for each in run["rounds"] for bill in each["proposals"]})
+    return {name: round(cost, 9) for name, cost in costs.items() if cost}
+
+
+def summed(client: httpx2.Client, **query: Any) -> Any:
+    return client.get("/sums", params=query).raise_for_status().json()
+
+
+@both
+def test_sums_are_those_of_the_runs(url: str, serve: Serve, upstream: ChatServer) -> None:
+    keyed, failing = serve(keys=True, models=RETRY, url=url), ["two"]
+
+    def reply(call: Call) -> Reply:
+        name = call.body["model"]
+        if name in failing:
+            failing.remove(name)
+            return whole({}, status=503)
+        return team(call)
+
+    upstream.reply = reply
+    client, other = keyed.http(keyed.key(role="see")), keyed.http(keyed.key())
+    ids = [start(client)["id"]]
+    assert ended(client, ids[0])["status"] == "ok"
+    failing += ["two", "two"]
+    ids.append(start(client)["id"])
+    failed = ended(client, ids[1])
+    assert failed["status"] == "failed"
+    plan = failed["rounds"][0]["plan"]
+    plan["steps"][1]["subtask"] = "Write something else."
+    post(client, ids[1], "resume", plan=plan)
+    assert ended(client, ids[1])["status"] == "ok"
+    ids.append(post(client, ids[1], "replay", step=1)["id"])
+    assert ended(client, ids[2])["status"] == "ok"
+    theirs = start(other)["id"]
+    ended(other, theirs)
+    everything = summed(client)
+    runs = [client.get(f"/runs/{each}").json() for each in (*ids, theirs)]
+    made = {row["worker"]: round(row["cost"], 9) for row in everything["workers"]}
+    assert made == by_worker(runs)
+    today = datetime.fromtimestamp(runs[0]["created"], UTC).date().isoformat()
+    (day,) = everything["days"]
+    assert (day["day"], day["runs"], day["unknown"]) == (today, 4, 0)
+    assert day["cost"] == pytest.approx(sum(run["cost"] for run in runs))
+    calls = {row["worker"]: row["calls"] for row in everything["workers"]}
+    assert calls == {"one": 3, "two": 7, "planner": 3}
+    assert [row["role"] for row in everything["workers"]] == ["planner", "worker", "worker"]
+    tokens = sum(run["usage"]["input_tokens"] + run["usage"]["orchestration_input_tokens"] for run in runs)
+    assert sum(row["input_tokens"] for row in everything["workers"]) == tokens
+    assert all(0 < row["timed"] <= row["calls"] and row["seconds"] > 0 for row in everything["workers"])
+    own = {row["worker"]: round(row["cost"], 9) for row in summed(other)["workers"]}
+    assert own == by_worker(runs[3:])
+    assert summed(client, model="podium")["days"] == everything["days"]
+    later = max(run["created"] for run in runs) + 86400.0
+    for nothing in ({"model": "mini"}, {"since": later, "until": later + 1}):
+        assert summed(client, **nothing)["workers"] == []
+    for query in ({"key": runs[0]["key_id"]}, {"since": 0, "until": 1e9}):
+        assert other.get("/sums", params=query).status_code == 400

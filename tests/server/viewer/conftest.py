@@ -2,27 +2,20 @@
 
 import shutil
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import httpx2
 import pytest
-from playwright.sync_api import Browser, Error, Page, sync_playwright
-from server.scene import Serve
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from server.scene import Serve, ended, start as begin
 from servers.chat_server import Pause, Reply, chunk, events
 from servers.podium_server import Served
 
 _CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
-_OPTIONS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
+_UNNEEDED = ("gpu", "background-networking", "component-update", "sync")
+_OPTIONS = ["--no-sandbox", "--no-first-run", *(f"--disable-{name}" for name in _UNNEEDED)]
+expect.set_options(timeout=20_000)  # beside other work, Chromium may need seconds to read a long run
 STEPS = [
     {"worker": "one", "subtask": "Collect facts.", "access": []},
     {"worker": "one", "subtask": "Collect doubts.", "access": []},
@@ -50,35 +43,28 @@ def faults() -> list[str]:
 @pytest.fixture
 def page(browser: Browser, faults: list[str]) -> Iterator[Page]:
     """Open a page; an error of its scripts or in its console fails the test."""
-
-    def failed(error: Error) -> None:
-        faults.append(str(error))
-
     context = browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
-    opened = context.new_page()
-    opened.set_default_timeout(10_000)
-    opened.on("pageerror", failed)
-    opened.on("console", lambda said: said.type == "error" and faults.append(said.text))
-    yield opened
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda said: said.type == "error" and faults.append(said.text))
+    yield page
     context.close()
     assert faults == []
 
 
 def start(client: httpx2.Client, query: str = "Why is the sky blue?", **options: Any) -> str:
     """Start a run, and return its id."""
-    answer = client.post("/runs", json={"model": "podium", "query": query, **options})
-    assert answer.status_code == 202, answer.text
-    run_id: str = answer.json()["id"]
+    return str(begin(client, query=query, **options)["id"])
+
+
+def opened(served: Served, page: Page, place: str = "", **options: Any) -> str:
+    """Start a run, open its page when it has ended or waits for somebody, and return its id."""
+    client = served.http()
+    run_id = start(client, **options)
+    ended(client, run_id)
+    page.goto(f"{served.root}/#/runs/{run_id}{place}")
     return run_id
-
-
-def ended(client: httpx2.Client, run_id: str) -> dict[str, Any]:
-    """Wait until a run has ended or waits for an approval, and return it."""
-    while True:
-        run: dict[str, Any] = client.get(f"/runs/{run_id}").json()
-        if run["status"] not in ("running", "stopped"):
-            return run
-        time.sleep(0.02)
 
 
 def in_halves(first: str, second: str, may_end: threading.Event) -> Reply:

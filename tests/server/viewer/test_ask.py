@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 from server.chat.test_saved_plans import REVIEW
-from server.scene import Serve, team
+from server.scene import Serve, called, team
 from server.viewer.conftest import in_halves
 from server.viewer.test_live import ROWS
 from servers.chat_server import Call, ChatServer, Reply
@@ -63,10 +63,10 @@ def test_the_price_comes_before_the_approval(served: Served, upstream: ChatServe
     page.get_by_role("button", name="Edit", exact=True).click()
     page.get_by_label("Worker of step 0").select_option("two")
     expect(price).not_to_have_text(before)
-    assert [call.body["model"] for call in upstream.calls] == ["planner"]
+    assert called(upstream) == ["planner"]
     page.get_by_role("button", name="Approve the changed plan").click()
     expect(page.locator(".head .badge")).to_have_text("ok")
-    assert [call.body["model"] for call in upstream.calls] == ["planner", "two", "two"]
+    assert called(upstream) == ["planner", "two", "two"]
     assert served.http().get("/runs").json()["data"][0]["status"] == "ok"
 
 
@@ -86,8 +86,7 @@ def test_the_form_of_a_saved_plan(serve: Serve, upstream: ChatServer, tmp_path: 
     client = served.http()
     [made] = client.get("/runs").json()["data"]
     args = {"text": "a page", "style": "long", "parts": ["one", "two"]}
-    asked = client.get(f"/runs/{made['id']}").json()["query"][-1]["content"]
-    assert json.loads(asked) == args
+    assert json.loads(client.get(f"/runs/{made['id']}").json()["query"][-1]["content"]) == args
     assert "A long review of a page" in str(upstream.calls[-1].body["messages"])
     page.reload()
     expect(page.get_by_label("style")).to_have_value("long")

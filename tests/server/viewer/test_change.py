@@ -4,9 +4,9 @@ import re
 
 import pytest
 from playwright.sync_api import Page, expect
-from server.scene import team
-from server.viewer.conftest import STEPS, ended, start
-from servers.chat_server import STALL, ChatServer, Reply
+from server.scene import called, ended, stalled, team
+from server.viewer.conftest import STEPS, opened, start
+from servers.chat_server import ChatServer
 from servers.podium_server import Served
 
 from podium.aio import run_sync
@@ -16,13 +16,14 @@ pytestmark = pytest.mark.long
 
 
 def calls(upstream: ChatServer) -> list[str]:
-    made = [call.body["model"] for call in upstream.calls]
+    """Return the models that were called since the last time."""
+    made = called(upstream)
     upstream.calls.clear()
     return made
 
 
 def test_a_run_is_cancelled_and_resumed(served: Served, upstream: ChatServer, page: Page) -> None:
-    upstream.reply = lambda call: Reply([STALL]) if call.body["model"] == "two" else team(call)
+    upstream.reply = stalled
     run_id = start(served.http(), plan={"steps": STEPS})
     page.goto(f"{served.root}/#/runs/{run_id}")
     expect(page.get_by_label("Step 2, two, running")).to_be_visible()
@@ -34,9 +35,8 @@ def test_a_run_is_cancelled_and_resumed(served: Served, upstream: ChatServer, pa
     calls(upstream)
     page.get_by_role("button", name="Resume…").click()
     form = page.get_by_label("Resume", exact=True)
-    expect(
-        form.get_by_text(re.compile(r"1 recorded result \(\$\d.*\) is kept; 1 call is left"))
-    ).to_be_visible()
+    kept = re.compile(r"1 recorded result \(\$\d.*\) is kept; 1 call is left")
+    expect(form.get_by_text(kept)).to_be_visible()
     form.get_by_role("button", name="Resume").click()
     expect(page.locator(".head .badge")).to_have_text("ok")
     expect(form).to_have_count(0)
@@ -44,8 +44,7 @@ def test_a_run_is_cancelled_and_resumed(served: Served, upstream: ChatServer, pa
 
 
 def test_a_run_is_resumed_with_a_higher_limit(served: Served, page: Page, faults: list[str]) -> None:
-    run_id = start(served.http(), limits={"calls": 2})
-    page.goto(f"{served.root}/#/runs/{run_id}")
+    opened(served, page, limits={"calls": 2})
     expect(page.locator(".bad.banner")).to_contain_text("raise Limits.calls for more")
     expect(page.locator(".reasons a").first).to_have_text("Step 0")
     page.get_by_role("button", name="Resume…").click()
@@ -60,12 +59,8 @@ def test_a_run_is_resumed_with_a_higher_limit(served: Served, page: Page, faults
     expect(page.locator(".head .badge")).to_have_text("ok")
 
 
-def test_a_run_is_edited_and_run_again(
-    served: Served, upstream: ChatServer, page: Page, faults: list[str]
-) -> None:
-    run_id = start(served.http(), plan={"steps": STEPS})
-    ended(served.http(), run_id)
-    page.goto(f"{served.root}/#/runs/{run_id}")
+def test_a_run_is_edited(served: Served, upstream: ChatServer, page: Page, faults: list[str]) -> None:
+    run_id = opened(served, page, plan={"steps": STEPS})
     calls(upstream)
     page.get_by_role("button", name="Edit and run…").click()
     form = page.get_by_label("Edit and run", exact=True)
@@ -112,15 +107,21 @@ def test_a_run_is_deleted(served: Served, page: Page) -> None:
     assert [each["id"] for each in client.get("/runs").json()["data"]] == ids[:1]
 
 
-def test_a_session_that_ends(keyed: Served, page: Page, faults: list[str]) -> None:
-    key, other = keyed.key(day_cost=2.0, role="see"), keyed.key(role="see")
-    client = keyed.http(key)
-    run_id = start(client, plan={"steps": STEPS})
-    ended(client, run_id)
-    page.goto(f"{keyed.root}/#/runs/{run_id}")
-    page.get_by_label("API key").fill(key)
-    page.get_by_role("button", name="Log in").click()
-    expect(page.get_by_text("Why is the sky blue?")).to_be_visible()
+def test_sessions_of_keys(keyed: Served, page: Page, faults: list[str]) -> None:
+    """A key that is wrong, one that is revoked while it is used, and one that logs out."""
+    key, other = keyed.key(day_cost=2.0, role="see"), keyed.key()
+    for each in (key, other):
+        client = keyed.http(each)
+        ended(client, start(client, query=f"For {each == key}?"))
+    page.goto(keyed.root)
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    assert faults == []
+    for text in ("wrong", key):
+        page.get_by_label("API key").fill(text)
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("alert")).to_have_count(int(text == "wrong"))
+    faults.clear()
+    page.get_by_role("link", name="For True?").click()
     expect(page.get_by_role("meter", name="budget")).to_be_visible()
     assert keyed.app.journal is not None
     store = KeyStore(keyed.app.journal.url)
@@ -129,6 +130,11 @@ def test_a_session_that_ends(keyed: Served, page: Page, faults: list[str]) -> No
     expect(page.get_by_role("button", name="Log out")).to_have_count(0)
     expect(page.get_by_role("meter", name="budget")).to_have_count(0)
     faults.clear()
+    page.goto(f"{keyed.root}/#/")
     page.get_by_label("API key").fill(other)
     page.get_by_role("button", name="Log in").click()
-    expect(page.get_by_text("Why is the sky blue?")).to_be_visible()
+    expect(page.get_by_role("row")).to_have_count(1)
+    page.reload()
+    expect(page.get_by_role("link", name="For False?")).to_be_visible()
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()

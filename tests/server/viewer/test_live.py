@@ -4,8 +4,8 @@ import threading
 
 import pytest
 from playwright.sync_api import Page, expect
-from server.scene import ASKED, PLAN, team
-from server.viewer.conftest import ended, in_halves, start
+from server.scene import ASKED, PLAN, ended, team
+from server.viewer.conftest import in_halves, start
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served
 
@@ -42,9 +42,8 @@ def test_a_streamed_answer_fills_in(served: Served, upstream: ChatServer, page: 
             pass
 
 
-def test_a_run_in_the_background_streams_while_it_is_watched(
-    served: Served, upstream: ChatServer, page: Page
-) -> None:
+def test_a_run_in_the_background(served: Served, upstream: ChatServer, page: Page) -> None:
+    """It streams while it is watched."""
     may_plan, may_end = threading.Event(), threading.Event()
 
     def reply(call: Call) -> Reply:
@@ -62,11 +61,10 @@ def test_a_run_in_the_background_streams_while_it_is_watched(
     expect(page.locator(".plan-text")).to_have_text("The plan:")
     may_plan.set()
     page.get_by_label("Step 0, one, running").click()
-    expect(page.get_by_label("Step 0", exact=True).locator("pre.writing")).to_have_text("Some facts")
+    panel = page.get_by_label("Step 0", exact=True)
+    expect(panel.locator("pre.writing")).to_have_text("Some facts")
     may_end.set()
-    expect(page.get_by_label("Step 0", exact=True).locator("pre.text").last).to_have_text(
-        "Some facts and more"
-    )
+    expect(panel.locator("pre.text").last).to_have_text("Some facts and more")
     assert ended(client, run_id)["status"] == "ok"
     page.goto("about:blank")
     upstream.reply = team

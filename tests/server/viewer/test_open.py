@@ -5,16 +5,16 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 from playwright.sync_api import Page, expect
-from server.scene import CONFIG
+from server.scene import config, until
 from servers.chat_server import ChatServer
 
 from podium.conductor import Conductor
@@ -28,26 +28,21 @@ KEY = "THE_KEY_OF_THE_TEAM"
 @pytest.fixture
 def folder(upstream: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Write a config whose endpoint needs a key, and remove the key from the environment."""
-    text = CONFIG.format(url=upstream.url, models="", server="")
-    (tmp_path / "podium.toml").write_text(text.replace("[workers.one]", f'key_env = "{KEY}"\n[workers.one]'))
+    text = config(upstream.url).replace("[workers.one]", f'key_env = "{KEY}"\n[workers.one]')
+    (tmp_path / "podium.toml").write_text(text)
     monkeypatch.delenv(KEY, raising=False)
     return tmp_path
 
 
-def load_with_key(folder: Path, more: str = "") -> Conductor:
-    """Return the conductor of the config and of some more text, with the key of its endpoint."""
+def answered(folder: Path, more: str = "") -> str:
+    """Answer a question as `podium run` does, with the key and more of a config; return the id of the run."""
     whole = folder / "whole.toml"
     whole.write_text((folder / "podium.toml").read_text() + more)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(KEY, "sk-test")
         conductor = load_config(whole).conductor()
     assert isinstance(conductor, Conductor)
-    return conductor
-
-
-def answered(folder: Path, more: str = "") -> str:
-    """Answer a question as `podium run` does, and return the id of the run."""
-    return load_with_key(folder, more).run_sync("Why is the sky blue?").run_id
+    return conductor.run_sync("Why is the sky blue?").run_id
 
 
 @contextmanager
@@ -55,15 +50,8 @@ def opened(
     page: Page | None, folder: Path, run_id: str, *options: str, **environ: str
 ) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     command = [sys.executable, "-m", "podium", "show", run_id, "--open", *options]
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | environ,
-    )
-    with process:
+    known: Any = {"cwd": folder, "text": True, "env": os.environ | environ}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **known) as process:
         try:
             assert process.stdout is not None
             yield process.stdout.readline().strip(), process
@@ -95,8 +83,7 @@ def test_a_run_of_the_command_line(folder: Path, page: Page) -> None:
         assert process.stderr is not None
         told = process.stderr.read()
         assert process.wait(20) == 130
-    assert KEY in told
-    assert "Traceback" not in told
+    assert (KEY in told, "Traceback" in told) == (True, False)
 
 
 def test_only_the_holder_of_the_address_sees_runs(folder: Path, page: Page, faults: list[str]) -> None:
@@ -106,12 +93,13 @@ def test_only_the_holder_of_the_address_sees_runs(folder: Path, page: Page, faul
         token = {"authorization": f"Bearer {place.fragment.split('/')[2]}"}
         with httpx2.Client(base_url=f"http://{place.netloc}") as client:
             for path in ("/session", "/v1/runs", f"/v1/runs/{run_id}", f"/v1/runs/{run_id}/events"):
-                assert client.get(path).status_code == 401
-                assert client.get(path, headers={"authorization": "Bearer x"}).status_code == 401
-                assert client.get(path, headers={**token, "host": "evil.example"}).status_code == 403
-                assert (
-                    client.get(path, headers={**token, "origin": "https://evil.example"}).status_code == 403
-                )
+                for headers, status in (
+                    ({}, 401),
+                    ({"authorization": "Bearer x"}, 401),
+                    ({**token, "host": "evil.example"}, 403),
+                    ({**token, "origin": "https://evil.example"}, 403),
+                ):
+                    assert client.get(path, headers=headers).status_code == status
             assert client.get(f"/v1/runs/{run_id}", headers=token).json()["answer"] == "the answer"
             assert client.delete(f"/v1/runs/{run_id}", headers=token).status_code == 405
             assert client.post("/v1/runs", json={}, headers=token).status_code == 405
@@ -134,8 +122,7 @@ def test_the_browser_gets_no_token_in_its_arguments(folder: Path) -> None:
     script.write_text(f'#!/bin/sh\necho "$1" > {seen}.part\nmv {seen}.part {seen}\n')
     script.chmod(0o700)
     with opened(None, folder, run_id, BROWSER=f"{script} %s") as (url, _):
-        while not seen.exists():
-            time.sleep(0.02)
+        assert until(seen.exists)
         page = Path(urlsplit(seen.read_text().strip()).path)
         assert url in page.read_text()
         assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700

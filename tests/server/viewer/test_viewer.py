@@ -1,15 +1,16 @@
-"""The viewer in Chromium: the list of runs, one run, its steps, approvals, and a comparison."""
+"""The viewer in Chromium: the list of runs, one run, its steps, approvals, a comparison, and the charts."""
 
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import httpx2
 import pytest
 from playwright.sync_api import Page, expect
-from server.scene import Serve
-from server.viewer.conftest import STEPS, ended, start
+from server.scene import Serve, ended
+from server.viewer.conftest import STEPS, opened, start
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served
 from servers.shop import shop
@@ -33,9 +34,7 @@ def test_from_the_list_to_a_step(served: Served, upstream: ChatServer, page: Pag
     panel = page.get_by_label("Step 2", exact=True)
     expect(panel.get_by_text("Not shown: step 1")).to_be_visible()
     panel.get_by_text("Prompt").click()
-    sent = next(
-        call.body["messages"][-1]["content"] for call in upstream.calls if call.body["model"] == "two"
-    )
+    (sent,) = (call.body["messages"][-1]["content"] for call in upstream.calls if call.body["model"] == "two")
     expect(panel.locator("details pre")).to_have_text(sent)
     page.reload()
     expect(page.get_by_label("Step 2", exact=True)).to_be_visible()
@@ -45,14 +44,10 @@ def test_from_the_list_to_a_step(served: Served, upstream: ChatServer, page: Pag
 @pytest.mark.parametrize("action", ["Edit", "Approve", "Refuse"])
 def test_a_plan_that_waits(serve: Serve, page: Page, action: str) -> None:
     served = serve(models=APPROVAL)
-    client = served.http()
-    run_id = start(client)
-    ended(client, run_id)
-    page.goto(f"{served.root}/#/runs/{run_id}")
+    run_id = opened(served, page)
     expect(page.get_by_text("The run has no answer yet.")).to_be_visible()
-    expect(
-        page.get_by_role("status").filter(has_text="The plan of round 1 waits for approval.")
-    ).to_be_visible()
+    waits = page.get_by_role("status").filter(has_text="The plan of round 1 waits for approval.")
+    expect(waits).to_be_visible()
     expect(page.locator(".bad")).to_have_count(0)
     page.get_by_label("Reason").fill("I looked at it.")
     if action == "Edit":
@@ -65,7 +60,7 @@ def test_a_plan_that_waits(serve: Serve, page: Page, action: str) -> None:
     by = "user" if action == "Edit" else "planner"
     said = f"Written by {by}. The plan was {told} by local: I looked at it."
     expect(page.get_by_text(said, exact=True)).to_be_visible()
-    run = ended(client, run_id)
+    run = ended(served.http(), run_id)
     assert run["status"] == ("failed" if action == "Refuse" else "ok")
     if action == "Edit":
         assert run["rounds"][0]["plan"]["steps"][0]["subtask"] == "Collect other facts."
@@ -82,10 +77,7 @@ REFUNDS: list[dict[str, Any]] = [
 def test_actions_that_wait(serve: Serve, page: Page, faults: list[str]) -> None:
     with shop() as orders:
         served = serve(models=orders.patient + APPROVAL + 'ask = "actions"\n')
-        client = served.http()
-        run_id = start(client, plan={"steps": REFUNDS})
-        ended(client, run_id)
-        page.goto(f"{served.root}/#/runs/{run_id}")
+        opened(served, page, plan={"steps": REFUNDS})
         expect(page.get_by_label("Step 0, shop.refund, waiting, action: waits for approval")).to_be_visible()
         first, second = (page.get_by_label(f"Approval of step {step}") for step in (0, 1))
         expect(first.locator("pre")).to_have_text('{"order": 1017}')
@@ -109,24 +101,15 @@ def test_actions_that_wait(serve: Serve, page: Page, faults: list[str]) -> None:
 def test_questions_that_wait(serve: Serve, page: Page, faults: list[str]) -> None:
     """A text, a choice, a form, and answers that do not fit, whose reasons are shown."""
     served = serve(models='[workers.ann]\ntype = "person"\ndeadline = 3600\n')
-    client = served.http()
-    form = {
-        "name": "string",
-        "age": "integer",
-        "share?": "number",
-        "kind": "old|new",
-        "paid": "boolean",
-        "why?": "string",
-    }
+    form = {"name": "string", "age": "integer", "kind": "old|new", "paid": "boolean"}
+    form |= {"share?": "number", "why?": "string"}
     asking = [
         {"worker": "ann", "subtask": "Why?", "access": [], "returns": {"type": "integer"}},
         {"worker": "ann", "subtask": "Now?", "access": [], "returns": {"enum": ["yes", "no"]}},
         {"worker": "ann", "subtask": "Who?", "access": [], "returns": form},
         {"worker": "two", "subtask": "Write the answer.", "access": [0, 1, 2]},
     ]
-    run_id = start(client, plan={"steps": asking})
-    ended(client, run_id)
-    page.goto(f"{served.root}/#/runs/{run_id}")
+    run_id = opened(served, page, plan={"steps": asking})
     first, second, third = (page.get_by_label(f"Question of step {step}") for step in range(3))
     expect(first.locator("pre")).to_have_text("Why?")
     expect(first.get_by_text("until ")).to_be_visible()
@@ -151,12 +134,9 @@ def test_questions_that_wait(serve: Serve, page: Page, faults: list[str]) -> Non
     third.get_by_label("share (optional)").fill("")
     third.get_by_role("button", name="Answer", exact=True).click()
     expect(page.locator(".head .badge")).to_have_text("ok")
-    steps = ended(client, run_id)["rounds"][0]["steps"]
-    assert [json.loads(step["text"]) for step in steps[:3]] == [
-        42,
-        "yes",
-        {"name": "42", "kind": "new", "paid": False, "age": 7},
-    ]
+    steps = ended(served.http(), run_id)["rounds"][0]["steps"]
+    answers = [42, "yes", {"name": "42", "kind": "new", "paid": False, "age": 7}]
+    assert [json.loads(step["text"]) for step in steps[:3]] == answers
 
 
 @pytest.mark.long
@@ -165,11 +145,8 @@ def test_outputs_are_text(served: Served, upstream: ChatServer, page: Page) -> N
         return says(call, HOSTILE if call.body["model"] == "one" else "x" * 300_000)
 
     upstream.reply = reply
-    client = served.http()
     plan = {"steps": [{**step, "subtask": f"{HOSTILE} {at}"} for at, step in enumerate(STEPS)]}
-    run_id = start(client, query=HOSTILE, plan=plan)
-    ended(client, run_id)
-    page.goto(f"{served.root}/#/runs/{run_id}/1.0")
+    opened(served, page, "/1.0", query=HOSTILE, plan=plan)
     shown = page.get_by_label("Step 0", exact=True).locator("pre").last
     expect(shown).to_contain_text("<img src=x onerror=")
     expect(shown).to_contain_text("‹U+001B›[31m ‹U+202E›evil <script>")
@@ -213,27 +190,6 @@ def test_search_keys_and_a_comparison(served: Served, page: Page) -> None:
     expect(page.get_by_label("Step 0", exact=True)).to_be_visible()
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_contain_text("Esc")
-
-
-@pytest.mark.long
-def test_a_key_opens_the_viewer(keyed: Served, page: Page, faults: list[str]) -> None:
-    key, other = keyed.key(), keyed.key()
-    for each in (key, other):
-        client = keyed.http(each)
-        ended(client, start(client, query=f"For {each == key}?"))
-    page.goto(keyed.root)
-    page.get_by_label("API key").fill("wrong")
-    assert faults == []
-    page.get_by_role("button", name="Log in").click()
-    expect(page.get_by_role("alert")).to_be_visible()
-    faults.clear()
-    page.get_by_label("API key").fill(key)
-    page.get_by_role("button", name="Log in").click()
-    expect(page.get_by_role("row")).to_have_count(1)
-    page.reload()
-    expect(page.get_by_role("link", name="For True?")).to_be_visible()
-    page.get_by_role("button", name="Log out").click()
-    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
 
 
 def test_the_files_have_strict_headers(served: Served) -> None:
@@ -291,3 +247,33 @@ def test_the_pages_are_accessible(served: Served, page: Page, colours: Literal["
         page.evaluate(AXE.read_text())
         found = page.evaluate("axe.run()")["violations"]
         assert [(each["id"], node["html"]) for each in found for node in each["nodes"]] == [], place
+
+
+@pytest.mark.long
+def test_the_charts(served: Served, page: Page) -> None:
+    client = served.http()
+    page.goto(f"{served.root}/#/sums")
+    expect(page.get_by_text("No run began in this time.")).to_be_visible()
+    runs = [ended(client, start(client, plan={"steps": STEPS})) for _ in range(2)]
+    page.goto(f"{served.root}/#/sums?days=7")
+    bars = page.get_by_role("list", name="Cost by day")
+    expect(bars.get_by_role("link")).to_have_count(7)
+    today = datetime.now(UTC).date().isoformat()
+    told = re.compile(rf"^{today}: \$0\.00\d+ in 2 runs, two \$0\.00\d+, one \$0\.000\d+$")
+    day = bars.get_by_role("link", name=told)
+    expect(day.locator("span")).to_have_count(2)
+    row = page.get_by_label("Cost and time by worker").get_by_role("row").filter(has_text="two")
+    cost = sum(run["cost_by_worker"]["two"] for run in runs)
+    expect(row.get_by_role("cell").nth(0)).to_have_text("2")
+    expect(row.get_by_role("cell").nth(1)).to_have_text(f"${cost:.2g}")
+    expect(row.get_by_role("cell").nth(3)).to_have_text(re.compile(r"^\d.* m?s$"))
+    page.get_by_label("Period").select_option("30 days")
+    expect(bars.get_by_role("link")).to_have_count(30)
+    page.get_by_label("Model").select_option("mini")
+    expect(page.get_by_text("No run began in this time.")).to_be_visible()
+    assert page.url.endswith("#/sums?days=30&model=mini")
+    page.get_by_label("Model").select_option("")
+    bars.get_by_role("link", name=re.compile(f"^{today}")).click()
+    expect(page.get_by_role("row")).to_have_count(2)
+    page.get_by_role("button", name=f"Remove the filter day {today}").click()
+    expect(page.get_by_role("row")).to_have_count(2)

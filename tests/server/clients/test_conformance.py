@@ -1,4 +1,4 @@
-"""`llm-comply` checks requests, responses and streams against the published schemas of the three APIs."""
+"""Programs that check APIs: against their published schemas, and with requests that clients make."""
 
 import json
 import subprocess
@@ -21,3 +21,12 @@ def test_an_api_complies(api: str, model: str, team: Served) -> None:
     found = json.loads(done.stdout)
     failed = [case for case in found["results"] if case["status"] == "failed"]
     assert not [case for case in failed if not case["id"].startswith("compact-")]  # the API is optional
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", ["team", "one"])
+def test_the_scan_finds_nothing(model: str, team: Served, npm_programs: Path) -> None:
+    command = [npm_programs / "compatcanary", "scan", "--base-url", team.url, "--model", model]
+    command += ["--api-key", "none", "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert json.loads(done.stdout)["score"] == 100, done.stdout
